@@ -1,0 +1,6 @@
+//! Safe wrappers for the Linux calls that headstart needs and rustix lacks.
+//!
+//! This is the only crate of the project where `unsafe` is allowed: one file
+//! per kernel interface, each block with its `SAFETY` reason. It decides
+//! nothing; policy lives in the `headstart` crate.
+#![allow(unsafe_code)]
