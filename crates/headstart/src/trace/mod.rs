@@ -1,1 +1,51 @@
-//! Kernel events.
+//! From the kernel's ring buffer to a stream of [`Event`]s.
+//!
+//! [`format`] and [`page`] are pure over bytes, so that a live capture, a
+//! trace file and a fixture take the same path: [`decode`]. The drivers are
+//! [`tracefs`] (the private instance) and [`capture`] (emptying its buffers
+//! while a program starts).
+
+pub mod capture;
+pub mod decode;
+pub mod file;
+pub mod format;
+pub mod page;
+pub mod tracefs;
+
+use crate::id::InodeId;
+
+/// What the kernel reported of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `mm_filemap_add_to_page_cache`: pages came into the cache. This is
+    /// I/O, and includes what kernel readahead fetched beyond the need.
+    Insert,
+    /// `mm_filemap_get_pages`: pages were asked for by a buffered read. The
+    /// range follows the caller's buffer and may reach beyond the file's end.
+    Read,
+    /// `mm_filemap_map_pages`: a fault-around window was mapped (up to
+    /// 64 KiB, so a slight over-count).
+    Map,
+    /// `mm_filemap_fault`: a page fault reached the file.
+    Fault,
+    /// `block_touch_buffer`: a file system looked at a metadata block. The
+    /// inode is that of the block device: `dev` is the device itself.
+    Metadata,
+}
+
+/// One use or one arrival of pages in the page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Nanoseconds of the trace clock.
+    pub time: u64,
+    /// The thread that caused it, as the kernel numbers it.
+    pub tid: i32,
+    /// What happened.
+    pub kind: Kind,
+    /// The file; for [`Kind::Metadata`] the device with inode 0.
+    pub id: InodeId,
+    /// First page index.
+    pub first: u64,
+    /// Number of pages, at least 1.
+    pub pages: u64,
+}

@@ -1,0 +1,42 @@
+//! Facts of processes from /proc (proc(5)).
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// When a process started, in clock ticks since boot: with the PID it names
+/// a process for good. `None` when there is none.
+pub fn start_time(pid: i32) -> Option<u64> {
+    parse_start_time(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Field 22 of /proc/PID/stat; the name before it may hold any byte.
+fn parse_start_time(stat: &[u8]) -> Option<u64> {
+    let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
+    let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// The inode number that names our PID namespace; 0 without /proc.
+pub fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_time_is_found_behind_any_process_name() {
+        let stat = b"7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2";
+        assert_eq!(parse_start_time(stat), Some(4242));
+        for broken in [&b""[..], b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
+            assert_eq!(parse_start_time(broken), None);
+        }
+    }
+
+    #[test]
+    fn our_own_start_time_is_known() {
+        assert!(start_time(std::process::id() as i32).is_some());
+        assert_eq!(start_time(-1), None);
+    }
+}

@@ -1,0 +1,249 @@
+//! Empties an instance's buffers while a program starts.
+//!
+//! A thread sleeps until a buffer is a quarter full, so that an ordinary
+//! start is not disturbed at all, and copies pages without looking at them;
+//! decoding comes after the start. A buffer that fills too fast is doubled.
+
+use super::Kind;
+use super::decode::{Decoder, Tally};
+use super::file::{Capture, Description};
+use super::format::FormatError;
+use super::tracefs::{Instance, TraceError, Tracefs};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Largest buffer of one CPU, in KiB: half a million events.
+const MAX_BUFFER_KB: u32 = 32 * 1024;
+/// A buffer found this full is doubled, in percent.
+const GROW_PERCENT: u64 = 50;
+/// Raw pages kept at most. 10 s of a start are far below; a start beyond it
+/// counts as lossy rather than filling the memory.
+const MAX_BYTES: usize = 512 << 20;
+
+/// How often a watching recorder looks.
+const WATCH_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+/// Pages that come in within [`WATCH_INTERVAL`] and still count as idle.
+const TRICKLE: u64 = 8;
+
+/// A capture that could not be made.
+#[derive(Debug, Error)]
+pub enum CaptureError {
+    /// Tracing is not to be had.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The kernel describes its trace data in an unknown way.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The kernel refused to hand out a buffer.
+    #[error("Reading the trace buffers failed")]
+    Read(#[source] io::Error),
+}
+
+/// Whose events are recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// A process and its descendants.
+    Tree(i32),
+    /// Everything on the machine.
+    System,
+}
+
+/// An armed instance whose buffers are being emptied.
+#[derive(Debug)]
+pub struct Recorder {
+    description: Description,
+    stop: OwnedFd,
+    reader: JoinHandle<Result<Drained, CaptureError>>,
+    activity: Arc<Activity>,
+}
+
+/// When pages last came in, for [`Recorder::idle_for`].
+#[derive(Debug)]
+struct Activity {
+    since: Instant,
+    last_ms: AtomicU64,
+}
+
+impl Recorder {
+    /// Creates an instance, enables the events for `scope` and starts to
+    /// empty the buffers. `buffer_kb` is the buffer an earlier start needed.
+    /// With `watch` the buffers are looked at four times a second, so that
+    /// [`Recorder::idle_for`] can tell when reading has died down.
+    pub fn start(
+        tracefs: &Tracefs,
+        scope: Scope,
+        buffer_kb: Option<u32>,
+        watch: bool,
+    ) -> Result<Self, CaptureError> {
+        let instance = Instance::create(tracefs, buffer_kb)?;
+        if let Scope::Tree(pid) = scope {
+            instance.follow(pid)?;
+        }
+        let formats = instance.enable_events()?;
+        let uname = rustix::system::uname();
+        let description = Description {
+            header_page: tracefs.header_page()?,
+            formats,
+            page_size: rustix::param::page_size() as u64,
+            kernel: format!(
+                "{} {}",
+                uname.release().to_string_lossy(),
+                uname.machine().to_string_lossy()
+            ),
+            block_devices: Vec::new(),
+            ignored_tids: Vec::new(),
+            lost: 0,
+            buffer_kb: 0,
+        };
+        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| CaptureError::Read(e.into()))?;
+        let activity = Arc::new(Activity { since: Instant::now(), last_ms: AtomicU64::new(0) });
+        let drain = Drain {
+            buffers: instance.open_buffers()?,
+            stop: stop.try_clone().map_err(CaptureError::Read)?,
+            watch: if watch { Some((description.decoder()?, activity.clone())) } else { None },
+            out: Drained {
+                buffer_kb: instance.buffer_kb()?,
+                instance,
+                bytes: Vec::new(),
+                pages: Vec::new(),
+                lost: 0,
+            },
+        };
+        let reader = thread::Builder::new()
+            .name("drain".into())
+            .spawn(move || drain.run())
+            .map_err(CaptureError::Read)?;
+        Ok(Self { description, stop, reader, activity })
+    }
+
+    /// How long hardly any page has come in, for a recorder that watches.
+    pub fn idle_for(&self) -> Duration {
+        let last = Duration::from_millis(self.activity.last_ms.load(Ordering::Relaxed));
+        self.activity.since.elapsed().saturating_sub(last)
+    }
+
+    /// Ends recording and empties the buffers. The instance comes back so
+    /// that the caller decides when to pay for its removal.
+    pub fn finish(self) -> Result<(Capture, Instance), CaptureError> {
+        rustix::io::write(&self.stop, &1u64.to_ne_bytes())
+            .map_err(|e| CaptureError::Read(e.into()))?;
+        let failed = |_| CaptureError::Read(io::Error::other("the reading thread died"));
+        let drained = self.reader.join().map_err(failed)??;
+        let mut description = self.description;
+        description.lost = drained.lost;
+        description.buffer_kb = drained.buffer_kb;
+        let capture = Capture { description, bytes: drained.bytes, pages: drained.pages };
+        Ok((capture, drained.instance))
+    }
+}
+
+/// What the reading thread gathers.
+#[derive(Debug)]
+struct Drained {
+    instance: Instance,
+    bytes: Vec<u8>,
+    pages: Vec<(u32, u32)>,
+    lost: u64,
+    buffer_kb: u32,
+}
+
+/// The reading thread's state.
+struct Drain {
+    buffers: Vec<(u32, File)>,
+    stop: OwnedFd,
+    watch: Option<(Decoder, Arc<Activity>)>,
+    out: Drained,
+}
+
+impl Drain {
+    fn run(mut self) -> Result<Drained, CaptureError> {
+        let mut page = vec![0; self.out.instance.sub_buffer_size()];
+        loop {
+            let stopped = self.wait().map_err(CaptureError::Read)?;
+            if stopped {
+                self.out.instance.stop()?;
+            }
+            let seen = self.out.pages.len();
+            let seen_bytes = self.out.bytes.len();
+            let fullest = self.empty(&mut page).map_err(CaptureError::Read)?;
+            if stopped {
+                break;
+            }
+            self.note_activity(seen, seen_bytes);
+            let buffer = u64::from(self.out.buffer_kb) * 1024;
+            if fullest * 100 > buffer * GROW_PERCENT && self.out.buffer_kb < MAX_BUFFER_KB {
+                let doubled = (self.out.buffer_kb * 2).min(MAX_BUFFER_KB);
+                // No memory for it is no reason to end the recording.
+                if self.out.instance.set_buffer_kb(doubled).is_ok() {
+                    self.out.buffer_kb = doubled;
+                }
+            }
+        }
+        let stats = self.out.instance.stats(self.buffers.iter().map(|(cpu, _)| *cpu))?;
+        self.out.lost = stats.dropped + stats.overrun;
+        Ok(self.out)
+    }
+
+    /// Sleeps until a buffer fills up or the recording ends; true at its end.
+    fn wait(&self) -> io::Result<bool> {
+        // Past the limit the kernel drops and counts what comes.
+        let full = self.out.bytes.len() >= MAX_BYTES;
+        let buffers = if full { &[] } else { &self.buffers[..] };
+        let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
+        fds.extend(buffers.iter().map(|(_, file)| PollFd::new(file, PollFlags::IN)));
+        let timeout = self.watch.is_some().then_some(WATCH_INTERVAL);
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!fds[0].revents().is_empty()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Copies what the buffers hold and returns the most that one held.
+    fn empty(&mut self, page: &mut [u8]) -> io::Result<u64> {
+        let mut fullest = 0;
+        for (cpu, file) in &mut self.buffers {
+            let mut taken = 0;
+            while self.out.bytes.len() < MAX_BYTES {
+                match file.read(page) {
+                    Ok(0) => break,
+                    Ok(n) => {
+                        self.out.bytes.extend_from_slice(&page[..n]);
+                        self.out.pages.push((*cpu, n as u32));
+                        taken += n as u64;
+                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            fullest = fullest.max(taken);
+        }
+        Ok(fullest)
+    }
+
+    /// Notes the time when the pages since `seen` hold more than a trickle of
+    /// arrivals.
+    fn note_activity(&self, seen: usize, seen_bytes: usize) {
+        let Some((decoder, activity)) = &self.watch else { return };
+        let mut inserted = 0;
+        let mut rest = &self.out.bytes[seen_bytes..];
+        for &(_, length) in &self.out.pages[seen..] {
+            let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
+            decoder.page(page, &mut Tally::default(), |event| {
+                inserted += if event.kind == Kind::Insert { event.pages } else { 0 };
+            });
+            rest = after;
+        }
+        if inserted > TRICKLE {
+            let now = activity.since.elapsed().as_millis();
+            activity.last_ms.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+}

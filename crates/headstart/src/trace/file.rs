@@ -1,0 +1,179 @@
+//! A capture as a value, and its file form: the kernel's pages verbatim, with
+//! what is needed to decode them anywhere, so that fixtures are real traces.
+//!
+//! Layout: magic (8 bytes), length of the JSON description (u32, little
+//! endian), the description, then chunks of cpu (u32), length (u32) and bytes.
+
+use super::decode::{Decoder, Tally};
+use super::format::FormatError;
+use super::{Event, Kind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+const MAGIC: &[u8; 8] = b"HSTRACE\x01";
+
+/// What is needed to decode a capture, and what only the driver knew.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Description {
+    /// Text of `events/header_page`.
+    pub header_page: String,
+    /// Text of each traced event's `format`.
+    pub formats: Vec<String>,
+    /// Bytes of a page of the traced kernel.
+    pub page_size: u64,
+    /// Kernel release and machine, as uname(2) says.
+    pub kernel: String,
+    /// Device numbers (kernel encoding) of the block devices that carry a
+    /// mounted file system: inserts into them are file-system metadata.
+    pub block_devices: Vec<u32>,
+    /// Threads whose events are not the program's (headstart's own).
+    pub ignored_tids: Vec<i32>,
+    /// Events the kernel dropped in all, from the buffers' own statistics.
+    pub lost: u64,
+    /// Size the buffer of one CPU had grown to, in KiB.
+    pub buffer_kb: u32,
+}
+
+impl Description {
+    /// The decoder for pages of the described kernel.
+    pub fn decoder(&self) -> Result<Decoder, FormatError> {
+        Decoder::new(&self.header_page, self.formats.iter().map(String::as_str), self.page_size)
+    }
+}
+
+/// Raw pages of one start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// How to read them.
+    pub description: Description,
+    /// The pages, end to end.
+    pub bytes: Vec<u8>,
+    /// CPU and length of each page in `bytes`.
+    pub pages: Vec<(u32, u32)>,
+}
+
+/// A trace file that can't be used.
+#[derive(Debug, Error)]
+pub enum TraceFileError {
+    /// Another format.
+    #[error("This is no headstart trace file")]
+    Magic,
+    /// The file ends early.
+    #[error("The trace file is cut off; record it again")]
+    Truncated,
+    /// The description is no valid JSON.
+    #[error("The trace file's description is broken; record it again")]
+    Description(#[from] serde_json::Error),
+}
+
+impl Capture {
+    /// All events, sorted by time, and the counts of what was met.
+    pub fn events(&self) -> Result<(Vec<Event>, Tally), FormatError> {
+        let decoder = self.description.decoder()?;
+        let mut events = Vec::new();
+        let mut tally = Tally::default();
+        let mut rest = &self.bytes[..];
+        for &(_, length) in &self.pages {
+            let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
+            decoder.page(page, &mut tally, |event| events.push(event));
+            rest = after;
+        }
+        // The statistics count what overwritten pages could not report.
+        tally.lost = tally.lost.max(self.description.lost);
+        events.sort_by_key(|e| e.time);
+        Ok((events, tally))
+    }
+
+    /// Whether the kernel could report uses, not only arrivals.
+    pub fn has_access_events(&self) -> bool {
+        self.description
+            .decoder()
+            .is_ok_and(|decoder| decoder.knows(Kind::Read) && decoder.knows(Kind::Map))
+    }
+
+    /// The file form.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, TraceFileError> {
+        let description = serde_json::to_vec(&self.description)?;
+        let mut out = MAGIC.to_vec();
+        out.extend((description.len() as u32).to_le_bytes());
+        out.extend(&description);
+        let mut rest = &self.bytes[..];
+        for &(cpu, length) in &self.pages {
+            let (page, after) =
+                rest.split_at_checked(length as usize).ok_or(TraceFileError::Truncated)?;
+            out.extend(cpu.to_le_bytes());
+            out.extend(length.to_le_bytes());
+            out.extend(page);
+            rest = after;
+        }
+        Ok(out)
+    }
+
+    /// Reads the file form.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TraceFileError> {
+        let mut rest = bytes.strip_prefix(MAGIC).ok_or(TraceFileError::Magic)?;
+        let length = take_u32(&mut rest)?;
+        let description = serde_json::from_slice(take(&mut rest, length)?)?;
+        let mut capture = Self { description, bytes: Vec::new(), pages: Vec::new() };
+        while !rest.is_empty() {
+            let (cpu, length) = (take_u32(&mut rest)?, take_u32(&mut rest)?);
+            capture.bytes.extend(take(&mut rest, length)?);
+            capture.pages.push((cpu, length));
+        }
+        Ok(capture)
+    }
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: u32) -> Result<&'a [u8], TraceFileError> {
+    let (head, tail) = rest.split_at_checked(length as usize).ok_or(TraceFileError::Truncated)?;
+    *rest = tail;
+    Ok(head)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Result<u32, TraceFileError> {
+    let bytes = take(rest, 4)?;
+    Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| TraceFileError::Truncated)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn capture(pages: Vec<(u32, Vec<u8>)>) -> Capture {
+        Capture {
+            description: Description {
+                header_page: "header".into(),
+                formats: vec!["format".into()],
+                page_size: 4096,
+                kernel: "6.18 x86_64".into(),
+                block_devices: vec![7 << 20],
+                ignored_tids: vec![1],
+                lost: 3,
+                buffer_kb: 1408,
+            },
+            pages: pages.iter().map(|(cpu, p)| (*cpu, p.len() as u32)).collect(),
+            bytes: pages.into_iter().flat_map(|(_, p)| p).collect(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_capture_survives_its_file_form(
+            pages in proptest::collection::vec(
+                (0u32..8, proptest::collection::vec(any::<u8>(), 0..50)), 0..8)
+        ) {
+            let capture = capture(pages);
+            prop_assert_eq!(Capture::from_bytes(&capture.to_bytes().unwrap()).unwrap(), capture);
+        }
+
+        #[test]
+        fn a_file_cut_anywhere_is_refused_or_shorter(cut in 0usize..400) {
+            let whole = capture(vec![(0, vec![1; 40]), (1, vec![2; 40])]).to_bytes().unwrap();
+            let cut = cut.min(whole.len() - 1);
+            if let Ok(shorter) = Capture::from_bytes(&whole[..cut]) {
+                prop_assert!(shorter.pages.len() < 2);
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! A private tracefs instance: its own buffers, events and process filter.
+//!
+//! The driver only: it never touches the global instance, which other tools
+//! use. An instance is called `headstart-PID-STARTTIME-PIDNS`, so that what a
+//! killed headstart left behind is recognised and removed by the next one,
+//! while a live one is never touched (its open buffers also make the kernel
+//! refuse). Source: `Documentation/trace/ftrace.rst`, section "Instances".
+
+use super::Kind;
+use super::decode::EVENTS;
+use crate::proc::{pid_namespace, start_time};
+use rustix::fs::{Mode, OFlags};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+const PREFIX: &str = "headstart-";
+/// Where tracefs is expected (`Documentation/trace/ftrace.rst`).
+const MOUNT_POINT: &str = "/sys/kernel/tracing";
+const ROOTS: [&str; 2] = [MOUNT_POINT, "/sys/kernel/debug/tracing"];
+/// Share of a buffer that wakes the reader, in percent: the rest is room for
+/// what arrives until it runs.
+const WAKE_PERCENT: &str = "25";
+
+/// Why tracing is not to be had.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// The kernel has no tracefs, or no mount of it is possible.
+    #[error("Recording needs tracefs: run `mount -t tracefs nodev {MOUNT_POINT}` as root")]
+    NoTracefs(#[source] io::Error),
+    /// Tracefs is there but closed to this user.
+    #[error("Recording needs root: run headstart with sudo")]
+    Permission(#[source] io::Error),
+    /// None of the events exists.
+    #[error("This kernel lacks the filemap trace events that recording needs (CONFIG_FTRACE)")]
+    NoEvents,
+    /// A file of the instance could not be used.
+    #[error("Can't use {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// A mounted tracefs.
+#[derive(Clone, Debug)]
+pub struct Tracefs {
+    root: PathBuf,
+    /// Whether [`Tracefs::locate`] had to mount it.
+    pub mounted_now: bool,
+}
+
+impl Tracefs {
+    /// Finds tracefs, mounting it at its usual place where it isn't mounted.
+    pub fn locate() -> Result<Self, TraceError> {
+        for root in ROOTS {
+            match fs::metadata(Path::new(root).join("events")) {
+                Ok(_) => return Ok(Self { root: root.into(), mounted_now: false }),
+                Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                    return Err(TraceError::Permission(e));
+                }
+                Err(_) => {}
+            }
+        }
+        let flags = rustix::mount::MountFlags::NOSUID
+            | rustix::mount::MountFlags::NODEV
+            | rustix::mount::MountFlags::NOEXEC;
+        match rustix::mount::mount("nodev", MOUNT_POINT, "tracefs", flags, None) {
+            Ok(()) => Ok(Self { root: MOUNT_POINT.into(), mounted_now: true }),
+            Err(e) if e == rustix::io::Errno::PERM || e == rustix::io::Errno::ACCESS => {
+                Err(TraceError::Permission(e.into()))
+            }
+            Err(e) => Err(TraceError::NoTracefs(e.into())),
+        }
+    }
+
+    /// The text of `events/header_page`.
+    pub fn header_page(&self) -> Result<String, TraceError> {
+        read(&self.root.join("events/header_page"))
+    }
+
+    fn instances(&self) -> PathBuf {
+        self.root.join("instances")
+    }
+
+    /// Removes the instances of headstart processes that are gone, and
+    /// returns how many.
+    pub fn remove_orphans(&self) -> usize {
+        let Ok(entries) = fs::read_dir(self.instances()) else { return 0 };
+        let orphan = |name: &str| owner(name).is_some_and(|owner| owner.is_gone());
+        entries
+            .flatten()
+            .filter(|e| e.file_name().to_str().is_some_and(orphan))
+            // EBUSY: somebody reads it, so it is no orphan.
+            .filter(|e| fs::remove_dir(e.path()).is_ok())
+            .count()
+    }
+}
+
+/// Whom an instance belongs to, read from its name.
+#[derive(Debug, PartialEq, Eq)]
+struct Owner {
+    pid: i32,
+    start_time: u64,
+    pid_namespace: u64,
+}
+
+impl Owner {
+    /// Whether the process has ended. Only our own PID namespace can be
+    /// judged; others clean up after themselves.
+    fn is_gone(&self) -> bool {
+        self.pid_namespace == pid_namespace() && start_time(self.pid) != Some(self.start_time)
+    }
+}
+
+fn owner(name: &str) -> Option<Owner> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    let owner = Owner {
+        pid: parts.next()?.parse().ok()?,
+        start_time: parts.next()?.parse().ok()?,
+        pid_namespace: parts.next()?.parse().ok()?,
+    };
+    parts.next().is_none().then_some(owner)
+}
+
+/// What the buffers of an instance say of themselves.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct BufferStats {
+    /// Events dropped because a buffer was full.
+    pub dropped: u64,
+    /// Events overwritten unread.
+    pub overrun: u64,
+}
+
+/// A private instance; dropping it removes it from the kernel.
+#[derive(Debug)]
+pub struct Instance {
+    dir: PathBuf,
+    keep: bool,
+}
+
+impl Instance {
+    /// Creates it with the kernel's default buffer, or with `buffer_kb` KiB a
+    /// CPU.
+    pub fn create(tracefs: &Tracefs, buffer_kb: Option<u32>) -> Result<Self, TraceError> {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let start = start_time(pid).unwrap_or(0);
+        let name = format!("{PREFIX}{pid}-{start}-{}", pid_namespace());
+        let dir = tracefs.instances().join(name);
+        match fs::create_dir(&dir) {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                return Err(TraceError::Permission(e));
+            }
+            Err(source) => return Err(TraceError::File { path: dir, source }),
+        }
+        let instance = Self { dir, keep: false };
+        // What doesn't fit is dropped and counted: the first events of a
+        // start matter most.
+        instance.write("options/overwrite", "0")?;
+        // Older kernels wake the reader for every page; that also works.
+        let _ = instance.write("buffer_percent", WAKE_PERCENT);
+        if let Some(kb) = buffer_kb {
+            instance.set_buffer_kb(kb)?;
+        }
+        Ok(instance)
+    }
+
+    /// Enables our events and returns their formats. Events that this kernel
+    /// lacks are left out.
+    pub fn enable_events(&self) -> Result<Vec<String>, TraceError> {
+        let mut formats = Vec::new();
+        for (group, name, kind) in EVENTS {
+            let event = format!("events/{group}/{name}");
+            match read(&self.dir.join(&event).join("format")) {
+                Ok(text) => formats.push(text),
+                Err(_) if kind != Kind::Insert => continue,
+                Err(_) => return Err(TraceError::NoEvents),
+            }
+            self.write(&format!("{event}/enable"), "1")?;
+        }
+        Ok(formats)
+    }
+
+    /// Limits the events to a process and its descendants.
+    pub fn follow(&self, pid: i32) -> Result<(), TraceError> {
+        self.write("options/event-fork", "1")?;
+        self.write("set_event_pid", &pid.to_string())
+    }
+
+    /// Resizes the buffer of every CPU.
+    pub fn set_buffer_kb(&self, kb: u32) -> Result<(), TraceError> {
+        self.write("buffer_size_kb", &kb.to_string())
+    }
+
+    /// The buffer of one CPU, in KiB.
+    pub fn buffer_kb(&self) -> Result<u32, TraceError> {
+        let text = read(&self.dir.join("buffer_size_kb"))?;
+        // "7 (expanded: 1408)" before the first event.
+        let digits = |s: &str| s.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok();
+        Ok(text.rsplit(' ').find_map(digits).unwrap_or(0))
+    }
+
+    /// Bytes of a sub-buffer, the unit of reading.
+    pub fn sub_buffer_size(&self) -> usize {
+        read(&self.dir.join("buffer_subbuf_size_kb"))
+            .ok()
+            .and_then(|text| text.trim().parse::<usize>().ok())
+            .map_or_else(rustix::param::page_size, |kb| kb * 1024)
+    }
+
+    /// Stops recording.
+    pub fn stop(&self) -> Result<(), TraceError> {
+        self.write("tracing_on", "0")
+    }
+
+    /// The raw buffer of each CPU, not blocking.
+    pub fn open_buffers(&self) -> Result<Vec<(u32, File)>, TraceError> {
+        let dir = self.dir.join("per_cpu");
+        let mut cpus: Vec<u32> = fs::read_dir(&dir)
+            .map_err(|source| TraceError::File { path: dir.clone(), source })?
+            .flatten()
+            .filter_map(|e| e.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())
+            .collect();
+        cpus.sort_unstable();
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = |cpu: u32| {
+            let path = dir.join(format!("cpu{cpu}/trace_pipe_raw"));
+            match rustix::fs::open(&path, flags, Mode::empty()) {
+                Ok(fd) => Ok((cpu, File::from(fd))),
+                Err(e) => Err(TraceError::File { path, source: e.into() }),
+            }
+        };
+        cpus.into_iter().map(open).collect()
+    }
+
+    /// Sums what the buffers lost.
+    pub fn stats(&self, cpus: impl IntoIterator<Item = u32>) -> Result<BufferStats, TraceError> {
+        let mut sum = BufferStats::default();
+        for cpu in cpus {
+            let text = read(&self.dir.join(format!("per_cpu/cpu{cpu}/stats")))?;
+            let one = parse_stats(&text);
+            sum.dropped += one.dropped;
+            sum.overrun += one.overrun;
+        }
+        Ok(sum)
+    }
+
+    /// Removes it in a process of its own, because the kernel takes up to a
+    /// tenth of a second and nobody should wait for that. The buffers must be
+    /// closed. A removal that fails is left to the next start's clean-up.
+    pub fn remove_in_background(mut self) {
+        self.keep = headstart_sys::process::remove_dir_detached(&self.dir).is_ok();
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), TraceError> {
+        let path = self.dir.join(file);
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        rustix::fs::open(&path, flags, Mode::empty())
+            .and_then(|fd| rustix::io::write(&fd, value.as_bytes()))
+            .map(drop)
+            .map_err(|e| TraceError::File { path, source: e.into() })
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if !self.keep {
+            // Left to the next start's clean-up when it fails.
+            let _ = fs::remove_dir(&self.dir);
+        }
+    }
+}
+
+/// Reads `per_cpu/cpuN/stats`.
+fn parse_stats(text: &str) -> BufferStats {
+    let value = |key: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+            .unwrap_or_default()
+    };
+    BufferStats {
+        dropped: value("dropped events:"),
+        overrun: value("overrun:") + value("commit overrun:"),
+    }
+}
+
+fn read(path: &Path) -> Result<String, TraceError> {
+    fs::read_to_string(path).map_err(|source| TraceError::File { path: path.into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_name_tells_its_owner_and_nothing_else_does() {
+        let owner_is =
+            |pid, start_time, pid_namespace| Some(Owner { pid, start_time, pid_namespace });
+        for (name, expected) in [
+            ("headstart-12-3456-4026531836", owner_is(12, 3456, 4_026_531_836)),
+            ("headstart-12-3456", None),
+            ("headstart-12-3456-1-2", None),
+            ("headstart-x-1-1", None),
+            ("trace-cmd-12-3-4", None),
+        ] {
+            assert_eq!(owner(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_live_process_is_not_gone_and_a_reused_pid_is() {
+        let pid = std::process::id() as i32;
+        let mut me =
+            Owner { pid, start_time: start_time(pid).unwrap(), pid_namespace: pid_namespace() };
+        assert!(!me.is_gone());
+        me.start_time += 1;
+        assert!(me.is_gone());
+        me.pid_namespace += 1;
+        assert!(!me.is_gone(), "another namespace can't be judged");
+    }
+
+    #[test]
+    fn buffer_statistics_are_read_by_name() {
+        let text = "entries: 5\noverrun: 7\ncommit overrun: 1\nbytes: 60\ndropped events: 9\n";
+        assert_eq!(parse_stats(text), BufferStats { dropped: 9, overrun: 8 });
+        assert_eq!(parse_stats(""), BufferStats::default());
+    }
+}
