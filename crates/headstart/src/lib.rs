@@ -7,5 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod id;
+pub mod pack;
 pub mod proc;
+pub mod profile;
 pub mod trace;

@@ -1,0 +1,143 @@
+//! Builds a pack from parts in any order, and takes one apart again. Pure.
+
+use super::paths::PathInterner;
+use super::pieces::Piece;
+use super::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
+use crate::profile::spans::{How, Spans};
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// A pack's file systems and everything on them, by name instead of index.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// Where and when it was learned.
+    pub origin: Origin,
+    /// The file systems.
+    pub file_systems: Vec<FileSystem>,
+    /// Files by path.
+    pub files: HashMap<PathBuf, FilePart>,
+    /// Metadata by index of the file system.
+    pub metadata: HashMap<u16, Vec<Piece>>,
+}
+
+/// One file of [`Parts`].
+#[derive(Clone, Debug)]
+pub struct FilePart {
+    /// Index of its file system.
+    pub file_system: u16,
+    /// What it was when it was learned.
+    pub identity: Identity,
+    /// Its ranges.
+    pub pieces: Vec<Piece>,
+}
+
+impl Parts {
+    /// The index of a file system, which is added when it is new; `None` when
+    /// there are too many.
+    pub fn file_system(&mut self, wanted: &FileSystem) -> Option<u16> {
+        let same = |fs: &FileSystem| match (fs.uuid, wanted.uuid) {
+            (Some(a), Some(b)) => a == b,
+            _ => fs == wanted,
+        };
+        let at = self.file_systems.iter().position(same).unwrap_or_else(|| {
+            self.file_systems.push(wanted.clone());
+            self.file_systems.len() - 1
+        });
+        u16::try_from(at).ok()
+    }
+
+    /// The pack, in the order of first touches.
+    pub fn build(self) -> Pack {
+        let mut files: Vec<(PathBuf, FilePart, u32)> = self
+            .files
+            .into_iter()
+            .filter_map(|(path, part)| {
+                let first = part.pieces.iter().map(|p| p.at_us).min()?;
+                Some((path, part, first))
+            })
+            .collect();
+        files.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
+        let mut interner = PathInterner::default();
+        let mut pack =
+            Pack { origin: self.origin, file_systems: self.file_systems, ..Pack::default() };
+        for (path, part, _) in files {
+            let Some(node) = interner.intern(&path) else { continue };
+            let Ok(file) = u32::try_from(pack.files.len()) else { break };
+            let FilePart { file_system, identity, pieces } = part;
+            pack.files.push(File { file_system, node, identity });
+            pack.ranges.extend(pieces.iter().flat_map(limited).map(|p| Range {
+                file,
+                first: p.first,
+                pages: (p.end - p.first) as u32,
+                at_us: p.at_us,
+                how: p.how,
+                history: p.history,
+            }));
+        }
+        pack.ranges.sort_by_key(|r| (r.at_us, r.file, r.first));
+        for (file_system, pieces) in self.metadata {
+            pack.metadata.extend(pieces.iter().flat_map(limited).map(|p| MetadataRange {
+                file_system,
+                first: p.first,
+                pages: (p.end - p.first) as u32,
+                at_us: p.at_us,
+                history: p.history,
+            }));
+        }
+        pack.metadata.sort_by_key(|r| (r.at_us, r.file_system, r.first));
+        pack.paths = interner.finish();
+        pack
+    }
+
+    /// Takes a pack apart.
+    pub fn of(pack: &Pack) -> Self {
+        let mut pieces = vec![Vec::new(); pack.files.len()];
+        for r in &pack.ranges {
+            let end = r.first + u64::from(r.pages);
+            let Range { first, at_us, how, history, .. } = *r;
+            pieces[r.file as usize].push(Piece { first, end, at_us, how, history });
+        }
+        let mut out = Self {
+            origin: pack.origin.clone(),
+            file_systems: pack.file_systems.clone(),
+            ..Self::default()
+        };
+        for (file, pieces) in pack.files.iter().zip(pieces) {
+            let File { file_system, identity, node } = *file;
+            let part = FilePart { file_system, identity, pieces };
+            out.files.insert(pack.paths.path(node), part);
+        }
+        for r in &pack.metadata {
+            let MetadataRange { file_system, first, at_us, history, .. } = *r;
+            let end = first + u64::from(r.pages);
+            let piece = Piece { first, end, at_us, how: How::READ, history };
+            out.metadata.entry(file_system).or_default().push(piece);
+        }
+        out
+    }
+}
+
+/// A piece in lengths that a range can hold.
+fn limited(piece: &Piece) -> impl Iterator<Item = Piece> + use<> {
+    let piece = *piece;
+    let step = u64::from(u32::MAX);
+    (piece.first..piece.end).step_by(u32::MAX as usize).map(move |first| Piece {
+        first,
+        end: piece.end.min(first.saturating_add(step)),
+        ..piece
+    })
+}
+
+/// The pieces of one start.
+pub fn pieces_of_start(spans: &Spans) -> Vec<Piece> {
+    spans
+        .iter()
+        .map(|s| Piece {
+            first: s.first,
+            end: s.end,
+            at_us: u32::try_from(s.at / 1000).unwrap_or(u32::MAX),
+            how: s.how,
+            history: 1,
+        })
+        .collect()
+}

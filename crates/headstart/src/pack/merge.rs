@@ -1,0 +1,247 @@
+//! Joins packs: the next start into what is known, or two packs into one.
+//! Pure.
+
+use super::build::{FilePart, Parts};
+use super::pieces::{Piece, overlay};
+use super::{HISTORY_STARTS, Pack};
+use crate::profile::spans::How;
+use std::collections::HashMap;
+
+/// How the second pack relates to the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// It is the next start of the same program.
+    NextStart {
+        /// Starts in a row without a touch after which a range is dropped,
+        /// 1 to 8.
+        keep: u32,
+        /// Whether metadata that the start didn't touch was not needed: false
+        /// for a start that found it in memory, where no touch is seen.
+        metadata_seen: bool,
+    },
+    /// It was learned beside the first: what either knows is kept.
+    Union,
+}
+
+/// Whether a start with `lost` lost events may be merged into `old`: a lossy
+/// profile never replaces a clean one.
+pub fn accepts(old: &Pack, lost: u64) -> bool {
+    lost == 0 || old.origin.lost_events > 0
+}
+
+/// Joins `new` into `old`. A file whose identity differs is replaced.
+pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
+    let (old, mut new) = (Parts::of(old), Parts::of(new));
+    let mut out = Parts { origin: new.origin.clone(), ..Parts::default() };
+    out.file_systems = std::mem::take(&mut new.file_systems);
+    match rule {
+        Rule::NextStart { .. } => {
+            out.origin.starts = old.origin.starts.saturating_add(new.origin.starts);
+        }
+        Rule::Union => {
+            out.origin.starts = old.origin.starts.max(new.origin.starts);
+            out.origin.lost_events = old.origin.lost_events.max(new.origin.lost_events);
+        }
+    }
+    let fs_of_old: Vec<Option<u16>> =
+        old.file_systems.iter().map(|fs| out.file_system(fs)).collect();
+    let fs_of_old = |index: u16| fs_of_old.get(usize::from(index)).copied().flatten();
+
+    for (path, was) in old.files {
+        let Some(file_system) = fs_of_old(was.file_system) else { continue };
+        let is = new.files.remove(&path);
+        let part = match is {
+            Some(is) if is.identity == was.identity => {
+                FilePart { pieces: overlay(was.pieces, is.pieces, |a, b| data(rule, a, b)), ..is }
+            }
+            Some(is) => is,
+            None => FilePart {
+                file_system,
+                pieces: overlay(was.pieces, Vec::new(), |a, b| data(rule, a, b)),
+                ..was
+            },
+        };
+        out.files.insert(path, part);
+    }
+    out.files.extend(new.files);
+
+    let mut metadata: HashMap<u16, Vec<Piece>> = new.metadata;
+    for (index, was) in old.metadata {
+        let Some(file_system) = fs_of_old(index) else { continue };
+        let is = metadata.remove(&file_system).unwrap_or_default();
+        metadata.insert(file_system, overlay(was, is, |a, b| metadata_piece(rule, a, b)));
+    }
+    out.metadata = metadata;
+    drop_empty(&mut out);
+    out.build()
+}
+
+/// Forgets files and file systems of which nothing is left.
+fn drop_empty(parts: &mut Parts) {
+    parts.files.retain(|_, file| !file.pieces.is_empty());
+    parts.metadata.retain(|_, pieces| !pieces.is_empty());
+    let used: Vec<bool> = (0..parts.file_systems.len())
+        .map(|i| {
+            let is = |fs: u16| usize::from(fs) == i;
+            parts.files.values().any(|f| is(f.file_system)) || parts.metadata.keys().any(|k| is(*k))
+        })
+        .collect();
+    let mut next = 0;
+    let renumbered: Vec<u16> = used
+        .iter()
+        .map(|used| {
+            let number = next;
+            next += u16::from(*used);
+            number
+        })
+        .collect();
+    let mut used = used.into_iter();
+    parts.file_systems.retain(|_| used.next().unwrap_or(false));
+    for file in parts.files.values_mut() {
+        file.file_system = renumbered[usize::from(file.file_system)];
+    }
+    parts.metadata =
+        parts.metadata.drain().map(|(fs, p)| (renumbered[usize::from(fs)], p)).collect();
+}
+
+fn data(rule: Rule, old: Option<Piece>, new: Option<Piece>) -> Option<Piece> {
+    // A page that only ever came in unused leaves no sign once it is read
+    // ahead: its absence says nothing.
+    let silent = old.is_some_and(|p| p.how == How::INSERTED);
+    piece(rule, old, new, silent)
+}
+
+fn metadata_piece(rule: Rule, old: Option<Piece>, new: Option<Piece>) -> Option<Piece> {
+    let silent = matches!(rule, Rule::NextStart { metadata_seen: false, .. });
+    piece(rule, old, new, silent)
+}
+
+/// What is kept of a stretch of pages; `silent` when its absence from the new
+/// start is no evidence.
+fn piece(rule: Rule, old: Option<Piece>, new: Option<Piece>, silent: bool) -> Option<Piece> {
+    let before = old.map_or(0, |p| p.history);
+    let now = new.map_or(0, |p| p.history);
+    let history = match rule {
+        Rule::Union => before | now,
+        Rule::NextStart { .. } if silent && new.is_none() => before << 1 | before & 1,
+        Rule::NextStart { .. } => before << 1 | now & 1,
+    };
+    let window = match rule {
+        Rule::NextStart { keep, .. } => u8::MAX >> (HISTORY_STARTS - keep.clamp(1, HISTORY_STARTS)),
+        Rule::Union => u8::MAX,
+    };
+    // The latest start knows the time best.
+    let of = new.or(old)?;
+    let how = match (old, new) {
+        (Some(a), Some(b)) => a.how | b.how,
+        _ => of.how,
+    };
+    (history & window != 0).then_some(Piece { how, history, ..of })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FileSystem, Identity, Origin};
+    use super::*;
+    use std::path::PathBuf;
+
+    const NEXT: Rule = Rule::NextStart { keep: 4, metadata_seen: true };
+
+    fn piece(first: u64, end: u64) -> Piece {
+        Piece { first, end, at_us: 0, how: How::READ, history: 1 }
+    }
+
+    /// A start that touched these files (path, inode, pages) and metadata.
+    fn start(files: &[(&str, u64, (u64, u64))], metadata: &[(u64, u64)]) -> Pack {
+        let mut parts = Parts {
+            origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
+            ..Parts::default()
+        };
+        let fs = FileSystem { uuid: Some([7; 16]), ..FileSystem::default() };
+        let file_system = parts.file_system(&fs).unwrap();
+        for &(path, ino, (first, end)) in files {
+            let identity = Identity { ino, ..Identity::default() };
+            let part = FilePart { file_system, identity, pieces: vec![piece(first, end)] };
+            parts.files.insert(PathBuf::from(path), part);
+        }
+        if !metadata.is_empty() {
+            let pieces = metadata.iter().map(|&(a, b)| piece(a, b)).collect();
+            parts.metadata.insert(file_system, pieces);
+        }
+        parts.build()
+    }
+
+    fn shape(pack: &Pack) -> Vec<(String, u64, u64, u8)> {
+        let mut out: Vec<_> = pack
+            .ranges
+            .iter()
+            .map(|r| {
+                let path = pack.paths.path(pack.files[r.file as usize].node);
+                let end = r.first + u64::from(r.pages);
+                (path.display().to_string(), r.first, end, r.history)
+            })
+            .collect();
+        out.sort();
+        out
+    }
+
+    #[test]
+    fn history_tells_for_each_page_in_which_starts_it_was_touched() {
+        let pack = start(&[("/a", 1, (0, 8))], &[]);
+        let pack = merge(&pack, &start(&[("/a", 1, (4, 12))], &[]), NEXT);
+        let a = |first, end, history| ("/a".to_owned(), first, end, history);
+        assert_eq!(shape(&pack), [a(0, 4, 0b10), a(4, 8, 0b11), a(8, 12, 0b01)]);
+        assert_eq!(pack.origin.starts, 2);
+    }
+
+    #[test]
+    fn what_four_starts_did_not_touch_drops_out() {
+        let mut pack = start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], &[]);
+        for left in [2, 2, 2, 1] {
+            pack = merge(&pack, &start(&[("/a", 1, (0, 4))], &[]), NEXT);
+            assert_eq!(pack.files.len(), left);
+        }
+        assert_eq!(pack.paths.len(), 1, "its name is forgotten too");
+    }
+
+    #[test]
+    fn a_replaced_file_starts_afresh_and_the_others_stay() {
+        let pack = start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], &[]);
+        let pack = merge(&pack, &start(&[("/a", 9, (6, 8)), ("/b", 2, (0, 4))], &[]), NEXT);
+        assert_eq!(shape(&pack), [("/a".into(), 6, 8, 1), ("/b".into(), 0, 4, 0b11)]);
+    }
+
+    #[test]
+    fn metadata_found_in_memory_is_no_sign_against_it() {
+        let cold = start(&[("/a", 1, (0, 4))], &[(100, 104)]);
+        let warm = start(&[("/a", 1, (0, 4))], &[]);
+        let mut pack = cold.clone();
+        for _ in 0..8 {
+            pack = merge(&pack, &warm, Rule::NextStart { keep: 4, metadata_seen: false });
+        }
+        assert_eq!(pack.metadata.len(), 1);
+        for _ in 0..4 {
+            pack = merge(&pack, &warm, NEXT);
+        }
+        assert!(pack.metadata.is_empty());
+    }
+
+    #[test]
+    fn a_lossy_start_never_replaces_a_clean_one() {
+        let mut pack = start(&[], &[]);
+        assert!(accepts(&pack, 0));
+        assert!(!accepts(&pack, 1));
+        pack.origin.lost_events = 5;
+        assert!(accepts(&pack, 1));
+    }
+
+    #[test]
+    fn a_union_keeps_what_either_knows() {
+        let a = start(&[("/a", 1, (0, 4))], &[(1, 2)]);
+        let b = start(&[("/a", 1, (2, 6)), ("/b", 2, (0, 1))], &[(5, 6)]);
+        let both = merge(&a, &b, Rule::Union);
+        assert_eq!(shape(&both), [("/a".into(), 0, 6, 1), ("/b".into(), 0, 1, 1)]);
+        assert_eq!(both.metadata.len(), 2);
+        assert_eq!(merge(&both, &both, Rule::Union), both);
+    }
+}

@@ -1,0 +1,195 @@
+//! The pack: what is kept of a program's starts, as a value.
+//!
+//! [`codec`] is its file form (`doc/pack-format.md`), [`merge`] joins a start
+//! into it, [`paths`] keeps its names, [`store`] finds, trusts and writes the
+//! files, [`key`] names a program.
+
+pub mod build;
+pub mod codec;
+pub mod diff;
+pub mod key;
+pub mod list;
+pub mod merge;
+pub mod paths;
+pub mod pieces;
+pub mod store;
+mod varint;
+
+use crate::profile::spans::How;
+use paths::{NodeId, PathTable};
+use serde::Serialize;
+
+/// Starts that the history of a range reaches back.
+pub const HISTORY_STARTS: u32 = u8::BITS;
+
+/// What was learned of the starts of one program.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Pack {
+    /// Where and when it was learned.
+    pub origin: Origin,
+    /// The file systems that files and metadata are on.
+    pub file_systems: Vec<FileSystem>,
+    /// The names of the files.
+    pub paths: PathTable,
+    /// The files, in the order of their first touch.
+    pub files: Vec<File>,
+    /// Ranges of files, in the order of their first touch.
+    pub ranges: Vec<Range>,
+    /// Ranges of block devices that hold metadata, in the order of their
+    /// first touch.
+    pub metadata: Vec<MetadataRange>,
+}
+
+/// Where and when a pack was learned.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Origin {
+    /// Name of the program, as its key shows it.
+    pub name: String,
+    /// The command line of the last start, its words separated by NUL.
+    #[serde(serialize_with = "lossy_words")]
+    pub command: Vec<u8>,
+    /// Kernel release and machine.
+    pub kernel: String,
+    /// Bytes of a page, as a power of two: 12 for 4 KiB.
+    pub page_shift: u8,
+    /// Starts learned so far.
+    pub starts: u32,
+    /// When the pack was last learned, in seconds of Unix time.
+    pub learned_at: u64,
+    /// Events lost in the worst start that is in it.
+    pub lost_events: u64,
+    /// Whether uses were seen, or arrivals stand in for them.
+    pub has_access_events: bool,
+    /// Trace buffer of one CPU that the start needed, in KiB.
+    pub buffer_kb: u32,
+    /// How long the last learned start took, in µs.
+    pub duration_us: u64,
+    /// What could not be kept.
+    pub dropped: Dropped,
+}
+
+/// Inodes that the last start touched and the pack has no path for, by
+/// reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Dropped {
+    /// No links left.
+    pub deleted: u32,
+    /// On a file system that is not mounted where headstart can see it.
+    pub unreachable: u32,
+    /// No name was found.
+    pub unnamed: u32,
+    /// Written to during the start, so stale by the next.
+    pub written: u32,
+    /// Pipes, directories, links and other things that can't be read ahead.
+    pub irregular: u32,
+}
+
+/// A file system.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct FileSystem {
+    /// Its UUID; `None` where it has none (tmpfs, overlayfs).
+    #[serde(serialize_with = "uuid_text")]
+    pub uuid: Option<[u8; 16]>,
+    /// Its type, as ext4.
+    pub kind: String,
+    /// The device it was mounted from.
+    #[serde(serialize_with = "lossy_string")]
+    pub source: Vec<u8>,
+}
+
+/// What tells whether a path still leads to the file that was learned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Identity {
+    /// Inode number.
+    pub ino: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of last modification, in nanoseconds of Unix time.
+    pub mtime_ns: i64,
+    /// Time of last change of the inode, in nanoseconds of Unix time.
+    pub ctime_ns: i64,
+}
+
+/// A file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct File {
+    /// Index of its file system.
+    pub file_system: u16,
+    /// Its name.
+    pub node: NodeId,
+    /// What it was when it was learned.
+    pub identity: Identity,
+}
+
+/// A range of pages of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Index of the file.
+    pub file: u32,
+    /// First page.
+    pub first: u64,
+    /// Number of pages.
+    pub pages: u32,
+    /// When it was first touched, in µs from the begin of the start.
+    pub at_us: u32,
+    /// How it was touched.
+    pub how: How,
+    /// In which starts: bit 0 is the last, bit 7 the last but seven.
+    pub history: u8,
+}
+
+/// A range of pages of a block device that holds metadata.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MetadataRange {
+    /// Index of the file system.
+    pub file_system: u16,
+    /// First page of the device.
+    pub first: u64,
+    /// Number of pages.
+    pub pages: u32,
+    /// When it was first touched, in µs from the begin of the start.
+    pub at_us: u32,
+    /// In which starts, as for [`Range`].
+    pub history: u8,
+}
+
+impl Pack {
+    /// Bytes of a page.
+    pub fn page_size(&self) -> u64 {
+        1 << self.origin.page_shift
+    }
+
+    /// Bytes of all ranges of files.
+    pub fn data_bytes(&self) -> u64 {
+        self.ranges.iter().map(|r| u64::from(r.pages) * self.page_size()).sum()
+    }
+
+    /// Bytes of all metadata ranges.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.metadata.iter().map(|r| u64::from(r.pages) * self.page_size()).sum()
+    }
+}
+
+fn lossy_string<S: serde::Serializer>(bytes: &[u8], s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+fn lossy_words<S: serde::Serializer>(bytes: &[u8], s: S) -> Result<S::Ok, S::Error> {
+    s.collect_seq(bytes.split(|b| *b == 0).map(String::from_utf8_lossy))
+}
+
+fn uuid_text<S: serde::Serializer>(uuid: &Option<[u8; 16]>, s: S) -> Result<S::Ok, S::Error> {
+    uuid.as_ref().map(format_uuid).serialize(s)
+}
+
+/// The usual text of a UUID.
+pub fn format_uuid(uuid: &[u8; 16]) -> String {
+    let mut out = String::with_capacity(36);
+    for (i, byte) in uuid.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&i) {
+            out.push('-');
+        }
+        out.push_str(&format!("{byte:02x}"));
+    }
+    out
+}

@@ -1,0 +1,145 @@
+//! Folds a start's events into the pages it touched and those it had to
+//! bring in itself. Pure; inodes stay numbers here.
+
+use super::spans::{How, Spans};
+use crate::id::{Dev, InodeId};
+use crate::trace::{Event, Kind};
+use std::collections::{HashMap, HashSet};
+
+/// What a start did with one file, or with one block device's metadata.
+#[derive(Clone, Default, Debug)]
+pub struct Pages {
+    /// Pages that were used, with the time of the first use.
+    pub touched: Spans,
+    /// Pages that the program itself had to bring into the cache.
+    pub inserted: Spans,
+}
+
+/// A start, not yet resolved to paths.
+#[derive(Clone, Default, Debug)]
+pub struct Observation {
+    /// By inode.
+    pub files: HashMap<InodeId, Pages>,
+    /// Metadata of file systems, by block device, in pages of the device.
+    pub metadata: HashMap<Dev, Pages>,
+    /// Nanoseconds from the first event to the last.
+    pub duration: u64,
+    /// Threads that caused events.
+    pub tids: HashSet<i32>,
+    /// Whether uses were seen, or arrivals stand in for them.
+    pub has_access_events: bool,
+}
+
+/// Which events count, and what they mean.
+#[derive(Clone, Default, Debug)]
+pub struct Rules {
+    /// Block devices that carry a file system: inserts into their own cache
+    /// are metadata.
+    pub block_devices: HashSet<Dev>,
+    /// Threads that are not the program's.
+    pub ignored_tids: HashSet<i32>,
+    /// Whether the kernel reports uses.
+    pub has_access_events: bool,
+}
+
+/// Folds events, which come sorted by time. Times in the result count from
+/// the first event.
+pub fn fold(events: &[Event], rules: &Rules) -> Observation {
+    let mut out =
+        Observation { has_access_events: rules.has_access_events, ..Observation::default() };
+    let relevant = || events.iter().filter(|e| !rules.ignored_tids.contains(&e.tid));
+    let Some(start) = relevant().next().map(|e| e.time) else { return out };
+    for event in relevant() {
+        let at = event.time - start;
+        out.duration = out.duration.max(at);
+        out.tids.insert(event.tid);
+        let &Event { first, pages, .. } = event;
+        match event.kind {
+            Kind::Metadata => {
+                let device = out.metadata.entry(event.id.dev).or_default();
+                device.touched.touch(first, pages, at, How::READ);
+            }
+            // The pseudo file system of block devices names the device in the
+            // inode number (`block/bdev.c`: i_ino = bd_dev).
+            Kind::Insert if event.id.dev.major() == 0 && is_block_device(event, rules) => {
+                let device = out.metadata.entry(Dev(event.id.ino as u32)).or_default();
+                device.inserted.touch(first, pages, at, How::INSERTED);
+            }
+            Kind::Insert => {
+                let file = out.files.entry(event.id).or_default();
+                file.inserted.touch(first, pages, at, How::INSERTED);
+                if !rules.has_access_events {
+                    file.touched.touch(first, pages, at, How::INSERTED);
+                }
+            }
+            Kind::Read | Kind::Map | Kind::Fault => {
+                // Reads of a block device itself are the program's business,
+                // and name it in the same way.
+                let how = if event.kind == Kind::Read { How::READ } else { How::MAPPED };
+                let file = out.files.entry(event.id).or_default();
+                file.touched.touch(first, pages, at, how);
+            }
+        }
+    }
+    out
+}
+
+fn is_block_device(event: &Event, rules: &Rules) -> bool {
+    u32::try_from(event.id.ino).is_ok_and(|ino| rules.block_devices.contains(&Dev(ino)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: InodeId = InodeId { dev: Dev::new(8, 1), ino: 42 };
+
+    fn event(kind: Kind, id: InodeId, first: u64, pages: u64) -> Event {
+        Event { time: 100, tid: 7, kind, id, first, pages }
+    }
+
+    fn pages(spans: &Spans) -> Vec<(u64, u64)> {
+        spans.iter().map(|s| (s.first, s.end)).collect()
+    }
+
+    #[test]
+    fn what_came_in_and_what_was_used_are_kept_apart() {
+        let rules = Rules { has_access_events: true, ..Rules::default() };
+        let events = [event(Kind::Insert, FILE, 0, 32), event(Kind::Fault, FILE, 3, 1)];
+        let seen = fold(&events, &rules);
+        assert_eq!(pages(&seen.files[&FILE].touched), [(3, 4)]);
+        assert_eq!(pages(&seen.files[&FILE].inserted), [(0, 32)]);
+    }
+
+    #[test]
+    fn without_access_events_arrivals_stand_in_for_uses() {
+        let seen = fold(&[event(Kind::Insert, FILE, 0, 32)], &Rules::default());
+        assert_eq!(pages(&seen.files[&FILE].touched), [(0, 32)]);
+    }
+
+    #[test]
+    fn arrivals_in_a_block_device_are_metadata_and_others_of_that_number_are_not() {
+        let device = Dev::new(7, 0);
+        let rules = Rules { block_devices: [device].into(), ..Rules::default() };
+        let bdev = InodeId { dev: Dev::new(0, 9), ino: u64::from(device.0) };
+        let real = InodeId { dev: Dev::new(8, 1), ..bdev };
+        let seen = fold(
+            &[
+                event(Kind::Insert, bdev, 5, 1),
+                event(Kind::Insert, real, 6, 1),
+                event(Kind::Metadata, InodeId { dev: device, ino: 0 }, 8, 1),
+            ],
+            &rules,
+        );
+        assert_eq!(pages(&seen.metadata[&device].inserted), [(5, 6)]);
+        assert_eq!(pages(&seen.metadata[&device].touched), [(8, 9)]);
+        assert_eq!(seen.files.keys().collect::<Vec<_>>(), [&real]);
+    }
+
+    #[test]
+    fn events_of_ignored_threads_leave_no_trace() {
+        let rules = Rules { ignored_tids: [7].into(), ..Rules::default() };
+        let seen = fold(&[event(Kind::Insert, FILE, 0, 1)], &rules);
+        assert!(seen.files.is_empty() && seen.tids.is_empty());
+    }
+}

@@ -1,0 +1,246 @@
+//! A set of page ranges with the time each was first touched. Pure.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
+/// Neighbouring pages first touched within this time are one range, in
+/// nanoseconds: finer times would cost space and gain no order that a disk
+/// could use.
+pub const COALESCE_NS: u64 = 10_000_000;
+
+/// The ways in which a range was touched, as a set.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct How(pub u8);
+
+impl How {
+    /// By read(2) and its like.
+    pub const READ: Self = Self(1);
+    /// Through a mapping.
+    pub const MAPPED: Self = Self(2);
+    /// Through a mapping, in a part of an ELF file that holds code.
+    pub const EXECUTED: Self = Self(4);
+    /// Brought in by the program and not seen used: its own read-ahead, or a
+    /// kernel without access events.
+    pub const INSERTED: Self = Self(8);
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::READ, "read"),
+        (Self::MAPPED, "mapped"),
+        (Self::EXECUTED, "executed"),
+        (Self::INSERTED, "inserted"),
+    ];
+
+    /// Whether all of `other` is in it.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The words for it.
+    pub fn words(self) -> Vec<&'static str> {
+        Self::ALL.iter().filter(|(how, _)| self.has(*how)).map(|(_, word)| *word).collect()
+    }
+}
+
+impl BitOr for How {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for How {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words().join("+"))
+    }
+}
+
+impl Serialize for How {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        self.words().serialize(s)
+    }
+}
+
+/// A range of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// First page.
+    pub first: u64,
+    /// The page behind the last.
+    pub end: u64,
+    /// When it was first touched, in nanoseconds.
+    pub at: u64,
+    /// How it was touched.
+    pub how: How,
+}
+
+/// Ranges that don't overlap.
+#[derive(Clone, Default, Debug)]
+pub struct Spans(BTreeMap<u64, Span>);
+
+impl Spans {
+    /// Adds a touch. Pages known already keep their time; the way of touching
+    /// is added to the whole range they are in. Touches come in the order of
+    /// their times.
+    pub fn touch(&mut self, first: u64, pages: u64, at: u64, how: How) {
+        let end = first.saturating_add(pages);
+        let mut from = first;
+        if let Some((_, span)) = self.0.range_mut(..=first).next_back()
+            && span.end > first
+        {
+            span.how |= how;
+            from = span.end;
+        }
+        while from < end {
+            let next = self.0.range_mut(from..end).next().map(|(_, span)| {
+                span.how |= how;
+                *span
+            });
+            let gap_end = next.map_or(end, |span| span.first);
+            if gap_end > from {
+                self.add(Span { first: from, end: gap_end, at, how });
+            }
+            from = next.map_or(end, |span| span.end);
+        }
+    }
+
+    /// Adds a range whose pages are not in the set.
+    fn add(&mut self, new: Span) {
+        match self.0.range_mut(..new.first).next_back() {
+            Some((_, before))
+                if before.end == new.first && new.at.saturating_sub(before.at) <= COALESCE_NS =>
+            {
+                before.end = new.end;
+                before.how |= new.how;
+            }
+            _ => {
+                self.0.insert(new.first, new);
+            }
+        }
+    }
+
+    /// The pages that are in this set and not in `other`.
+    pub fn without(&self, other: &Self) -> Self {
+        let mut out = Self::default();
+        for span in self.iter() {
+            let mut from = span.first;
+            let before = other.0.range(..=from).next_back().map(|(_, s)| *s);
+            let behind = other.0.range(from + 1..span.end).map(|(_, s)| *s);
+            for hole in before.into_iter().chain(behind) {
+                if hole.first > from {
+                    out.add(Span { first: from, end: hole.first, ..*span });
+                }
+                from = from.max(hole.end);
+            }
+            if from < span.end {
+                out.add(Span { first: from, ..*span });
+            }
+        }
+        out
+    }
+
+    /// Drops what lies at or beyond page `end`.
+    pub fn cut(&mut self, end: u64) {
+        self.0.split_off(&end);
+        if let Some((_, last)) = self.0.range_mut(..end).next_back() {
+            last.end = last.end.min(end);
+        }
+    }
+
+    /// The ranges in the order of their pages.
+    pub fn iter(&self) -> impl Iterator<Item = &Span> {
+        self.0.values()
+    }
+
+    /// Number of pages in all.
+    pub fn pages(&self) -> u64 {
+        self.iter().map(|s| s.end - s.first).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn spans(touches: &[(u64, u64, u64)]) -> Spans {
+        let mut spans = Spans::default();
+        for &(first, pages, at) in touches {
+            spans.touch(first, pages, at, How::READ);
+        }
+        spans
+    }
+
+    fn shape(spans: &Spans) -> Vec<(u64, u64, u64)> {
+        spans.iter().map(|s| (s.first, s.end, s.at)).collect()
+    }
+
+    #[test]
+    fn the_first_touch_of_a_page_gives_its_time() {
+        let late = COALESCE_NS + 1;
+        for (touches, expected) in [
+            (vec![(0, 4, 1), (4, 4, 2)], vec![(0, 8, 1)]),
+            (vec![(0, 4, 1), (4, 4, late + 1)], vec![(0, 4, 1), (4, 8, late + 1)]),
+            (
+                vec![(2, 2, 1), (0, 8, late + 1)],
+                vec![(0, 2, late + 1), (2, 4, 1), (4, 8, late + 1)],
+            ),
+            (vec![(0, 8, 1), (2, 2, late)], vec![(0, 8, 1)]),
+            (vec![(5, 0, 1)], vec![]),
+        ] {
+            assert_eq!(shape(&spans(&touches)), expected, "{touches:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_page_is_there_once_with_its_first_time(
+            touches in proptest::collection::vec((0u64..60, 0u64..12), 0..40)
+        ) {
+            let mut spans = Spans::default();
+            let mut model = BTreeMap::new();
+            for (i, &(first, pages)) in touches.iter().enumerate() {
+                let at = i as u64 * (COALESCE_NS + 1);
+                spans.touch(first, pages, at, How::READ);
+                for page in first..first + pages {
+                    model.entry(page).or_insert(at);
+                }
+            }
+            let mut pages = BTreeMap::new();
+            for s in spans.iter() {
+                prop_assert!(s.first < s.end);
+                for page in s.first..s.end {
+                    prop_assert_eq!(pages.insert(page, s.at), None);
+                }
+            }
+            prop_assert_eq!(pages, model);
+        }
+
+        #[test]
+        fn the_difference_is_that_of_the_pages(
+            a in proptest::collection::vec((0u64..60, 0u64..12, 0u64..3), 0..20),
+            b in proptest::collection::vec((0u64..60, 0u64..12, 0u64..3), 0..20),
+            end in 0u64..70,
+        ) {
+            let set = |s: &Spans| s.iter().flat_map(|s| s.first..s.end).collect::<std::collections::BTreeSet<_>>();
+            let (mut a, b) = (spans(&a), spans(&b));
+            let expected: std::collections::BTreeSet<u64> = set(&a).difference(&set(&b)).copied().collect();
+            prop_assert_eq!(set(&a.without(&b)), expected);
+            let cut = set(&a).into_iter().filter(|p| *p < end).collect();
+            a.cut(end);
+            prop_assert_eq!(set(&a), cut);
+        }
+    }
+}
