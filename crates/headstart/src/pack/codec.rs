@@ -310,4 +310,4 @@ fn in_bounds(first: u64, pages: u32, page_shift: u8) -> bool {
 
 #[cfg(test)]
 #[path = "codec_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -1,1 +1,131 @@
-//! x
+//! How two packs differ. Pure.
+
+use super::build::Parts;
+use super::pieces::{Piece, overlay};
+use super::{Identity, Pack};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// How one file differs between two packs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FileDiff {
+    /// The file.
+    pub path: PathBuf,
+    /// Its identity in the first pack.
+    pub before: Option<Identity>,
+    /// Its identity in the second pack.
+    pub after: Option<Identity>,
+    /// Pages that only the first has.
+    pub removed_pages: u64,
+    /// Pages that only the second has.
+    pub added_pages: u64,
+}
+
+/// The differences between two packs.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Diff {
+    /// Files that differ, by path.
+    pub files: Vec<FileDiff>,
+    /// Metadata pages that only the first has.
+    pub removed_metadata_pages: u64,
+    /// Metadata pages that only the second has.
+    pub added_metadata_pages: u64,
+}
+
+impl Diff {
+    /// Whether both packs lead to the same replay.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Compares two packs: identities and pages, not times or histories.
+pub fn diff(before: &Pack, after: &Pack) -> Diff {
+    let (before, after) = (Parts::of(before), Parts::of(after));
+    let paths: BTreeSet<&PathBuf> = before.files.keys().chain(after.files.keys()).collect();
+    let mut out = Diff::default();
+    for path in paths {
+        let (a, b) = (before.files.get(path), after.files.get(path));
+        let pieces = |part: Option<&super::build::FilePart>| {
+            part.map(|p| p.pieces.clone()).unwrap_or_default()
+        };
+        let (removed_pages, added_pages) = changed(pieces(a), pieces(b));
+        let (before, after) = (a.map(|p| p.identity), b.map(|p| p.identity));
+        if removed_pages + added_pages > 0 || before != after {
+            out.files.push(FileDiff {
+                path: path.clone(),
+                before,
+                after,
+                removed_pages,
+                added_pages,
+            });
+        }
+    }
+    let systems: BTreeSet<_> =
+        before.file_systems.iter().chain(&after.file_systems).map(|fs| fs.uuid).collect();
+    for uuid in systems {
+        let pieces = |parts: &Parts| {
+            let at = parts.file_systems.iter().position(|fs| fs.uuid == uuid);
+            let at = at.and_then(|at| u16::try_from(at).ok());
+            at.and_then(|at| parts.metadata.get(&at)).cloned().unwrap_or_default()
+        };
+        let (removed, added) = changed(pieces(&before), pieces(&after));
+        out.removed_metadata_pages += removed;
+        out.added_metadata_pages += added;
+    }
+    out
+}
+
+/// Pages that only the one and only the other has.
+fn changed(before: Vec<Piece>, after: Vec<Piece>) -> (u64, u64) {
+    // The side is told by the history, so that neighbours aren't joined.
+    let sides = overlay(before, after, |a, b| {
+        let history = u8::from(a.is_some()) | u8::from(b.is_some()) << 1;
+        Some(Piece { history, ..a.or(b)? })
+    });
+    let pages = |side| sides.iter().filter(|p| p.history == side).map(|p| p.end - p.first).sum();
+    (pages(1), pages(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build::FilePart;
+    use super::super::codec::tests::packs;
+    use super::super::{FileSystem, Origin};
+    use super::*;
+    use crate::profile::spans::How;
+    use proptest::prelude::*;
+
+    fn pack(files: &[(&str, u64, u64, u64)]) -> Pack {
+        let mut parts =
+            Parts { origin: Origin { page_shift: 12, ..Origin::default() }, ..Parts::default() };
+        let file_system = parts.file_system(&FileSystem::default()).unwrap();
+        for &(path, ino, first, end) in files {
+            let identity = Identity { ino, ..Identity::default() };
+            let pieces = vec![Piece { first, end, at_us: 0, how: How::READ, history: 1 }];
+            parts.files.insert(path.into(), FilePart { file_system, identity, pieces });
+        }
+        parts.build()
+    }
+
+    #[test]
+    fn files_and_pages_that_only_one_side_has_are_told() {
+        let before = pack(&[("/a", 1, 0, 8), ("/b", 2, 0, 2), ("/c", 3, 0, 1)]);
+        let after = pack(&[("/a", 1, 4, 10), ("/c", 3, 0, 1), ("/d", 4, 0, 3)]);
+        let diff = diff(&before, &after);
+        let got: Vec<_> = diff
+            .files
+            .iter()
+            .map(|f| (f.path.to_str().unwrap(), f.removed_pages, f.added_pages))
+            .collect();
+        assert_eq!(got, [("/a", 4, 2), ("/b", 2, 0), ("/d", 0, 3)]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_pack_does_not_differ_from_itself(pack in packs()) {
+            prop_assert!(diff(&pack, &pack).is_empty());
+        }
+    }
+}

@@ -1,1 +1,349 @@
-//! x
+//! What names a program's pack: the identity of its executable and, where
+//! that only loads the real program (interpreters, loaders, wrappers), what
+//! it is told to load. Pure but for the look-up the caller passes in.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// How a program that loads others is told which.
+struct Loader {
+    /// Its names, without version numbers.
+    names: &'static [&'static str],
+    /// Options that carry the program itself, as `-c CODE`.
+    program: &'static [&'static str],
+    /// Options whose value is the next word.
+    valued: &'static [&'static str],
+    /// What the first word that is no option means.
+    then: Then,
+}
+
+enum Then {
+    /// It is a script: nothing behind it counts.
+    Script,
+    /// It is a program, which may load others in turn.
+    Program,
+    /// It is a subcommand; the next word names the program.
+    Subcommand,
+}
+
+const LOADERS: &[Loader] = &[
+    Loader {
+        names: &["python", "pypy"],
+        program: &["-c", "-m"],
+        valued: &["-W", "-X", "--check-hash-based-pycs"],
+        then: Then::Script,
+    },
+    Loader {
+        names: &["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"],
+        program: &["-c"],
+        valued: &["-o", "+o", "-O", "--rcfile", "--init-file"],
+        then: Then::Script,
+    },
+    Loader {
+        names: &["perl", "ruby", "lua", "luajit", "Rscript", "php", "tclsh", "wish", "guile"],
+        program: &["-e", "-E", "-r"],
+        valued: &["-I", "-C", "-d", "-l"],
+        then: Then::Script,
+    },
+    Loader {
+        names: &["node", "nodejs", "deno", "bun"],
+        program: &["-e", "--eval", "-p", "--print"],
+        valued: &["-r", "--require", "--import", "-C", "--conditions"],
+        then: Then::Script,
+    },
+    Loader {
+        names: &["java"],
+        program: &["-jar", "-m", "--module"],
+        valued: &["-cp", "-classpath", "--class-path", "-p", "--module-path", "--add-modules"],
+        then: Then::Script,
+    },
+    Loader {
+        names: &["env"],
+        program: &["-S", "--split-string"],
+        valued: &["-u", "--unset", "-C", "--chdir"],
+        then: Then::Program,
+    },
+    Loader {
+        names: &["ld.so"],
+        program: &[],
+        valued: &["--library-path", "--preload", "--audit", "--argv0", "--inhibit-rpath"],
+        then: Then::Program,
+    },
+    Loader {
+        names: &["flatpak", "snap"],
+        program: &[],
+        valued: &["--command", "--branch", "--arch"],
+        then: Then::Subcommand,
+    },
+];
+
+/// Programs that run another one in a changed setting: their whole command
+/// line counts.
+const WRAPPERS: &[&str] = &[
+    "chroot",
+    "unshare",
+    "nsenter",
+    "setpriv",
+    "setsid",
+    "nohup",
+    "nice",
+    "ionice",
+    "taskset",
+    "chrt",
+    "timeout",
+    "time",
+    "stdbuf",
+    "sudo",
+    "doas",
+    "su",
+    "runuser",
+    "setarch",
+    "linux",
+    "systemd-run",
+    "systemd-nspawn",
+    "bwrap",
+    "firejail",
+    "xvfb-run",
+    "dbus-run-session",
+    "strace",
+    "ltrace",
+    "perf",
+    "gdb",
+    "valgrind",
+    "busybox",
+    "toybox",
+    "numactl",
+    "prlimit",
+    "catchsegv",
+];
+
+/// The name of a program's pack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Key {
+    /// What people call the program.
+    pub name: String,
+    /// The pack's file name.
+    pub file_name: String,
+}
+
+/// Longest part of a file name that comes from the program's name.
+const NAME_LENGTH: usize = 48;
+
+impl Key {
+    /// The key of a command line. `locate` gives the executable's real path,
+    /// as `$PATH` and symbolic links lead to it.
+    pub fn of_command(
+        argv: &[OsString],
+        locate: impl Fn(&OsStr) -> Option<PathBuf> + Copy,
+    ) -> Self {
+        let mut identity = Vec::new();
+        let name = identify(argv, locate, &mut identity).unwrap_or_else(|| "program".into());
+        Self::new(&name, &identity)
+    }
+
+    /// The key for a name that the user gave.
+    pub fn of_name(name: &str) -> Self {
+        Self::new(name, &[b"name", name.as_bytes()].concat())
+    }
+
+    fn new(name: &str, identity: &[u8]) -> Self {
+        let safe: String = name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || "._+-".contains(c) { c } else { '_' })
+            .take(NAME_LENGTH)
+            .collect();
+        // A leading dot would hide the pack.
+        let safe = safe.trim_start_matches('.');
+        Self { name: name.to_owned(), file_name: format!("{safe}-{:016x}.pack", fnv1a(identity)) }
+    }
+}
+
+/// Appends what identifies the program and returns its name.
+fn identify(
+    argv: &[OsString],
+    locate: impl Fn(&OsStr) -> Option<PathBuf> + Copy,
+    identity: &mut Vec<u8>,
+) -> Option<String> {
+    let (program, arguments) = argv.split_first()?;
+    let path = locate(program).unwrap_or_else(|| PathBuf::from(program));
+    let called = base_name(Path::new(program));
+    let mut add = |word: &[u8]| {
+        identity.extend_from_slice(word);
+        identity.push(0);
+    };
+    add(path.as_os_str().as_bytes());
+    // One executable of many names acts by the name it is called.
+    add(called.as_bytes());
+    if WRAPPERS.contains(&base_name(&path).as_str()) || WRAPPERS.contains(&called.as_str()) {
+        for word in arguments {
+            add(word.as_bytes());
+        }
+        return Some(called);
+    }
+    let Some(loader) = LOADERS
+        .iter()
+        .find(|l| [&called, &base_name(&path)].iter().any(|n| l.names.contains(&stem(n))))
+    else {
+        return Some(called);
+    };
+    let mut words = arguments.iter().enumerate();
+    while let Some((i, word)) = words.next() {
+        let text = word.to_string_lossy();
+        if loader.carries_program(&text) {
+            add(text.as_bytes());
+            if let Some((_, value)) = words.next() {
+                add(value.as_bytes());
+                return Some(format!("{called}-{}", label(value)));
+            }
+        } else if loader.valued.contains(&&*text) {
+            words.next();
+        } else if text == "--" || text.starts_with('-') && text.len() > 1 {
+            // An option or their end.
+        } else {
+            match loader.then {
+                Then::Program if text.contains('=') && !text.starts_with('/') => continue,
+                Then::Program => {
+                    return identify(&arguments[i..], locate, identity).or(Some(called));
+                }
+                Then::Script => {
+                    let script = std::fs::canonicalize(word).unwrap_or_else(|_| word.into());
+                    add(script.as_os_str().as_bytes());
+                    return Some(format!("{called}-{}", base_name(&script)));
+                }
+                Then::Subcommand => {
+                    add(text.as_bytes());
+                    let named = words.find(|(_, w)| !w.as_bytes().starts_with(b"-"));
+                    if let Some((_, app)) = named {
+                        add(app.as_bytes());
+                        return Some(format!("{called}-{}", app.to_string_lossy()));
+                    }
+                }
+            }
+        }
+    }
+    Some(called)
+}
+
+impl Loader {
+    /// Whether this option carries the program; also at the end of a cluster
+    /// of short options, as in `-lc`.
+    fn carries_program(&self, option: &str) -> bool {
+        let cluster = |p: &&&str| {
+            let letter = p.strip_prefix('-').filter(|l| l.len() == 1);
+            letter.is_some_and(|l| {
+                option.len() > 2
+                    && option.starts_with('-')
+                    && option[1..].bytes().all(|b| b.is_ascii_alphabetic())
+                    && option.ends_with(l)
+                    && matches!(self.then, Then::Script)
+                    && !self.names.contains(&"java")
+            })
+        };
+        self.program.contains(&option) || self.program.iter().any(|p| cluster(&p))
+    }
+}
+
+/// The name without version numbers: `python3.11` is `python`.
+fn stem(name: &str) -> &str {
+    // ld-linux-x86-64.so.2, ld-musl-aarch64.so.1
+    if name.starts_with("ld-") && name.contains(".so") {
+        return "ld.so";
+    }
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
+}
+
+fn base_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// A few words of inline code or a module name, for people.
+fn label(value: &OsStr) -> String {
+    let text = value.to_string_lossy();
+    text.split(|c: char| !c.is_alphanumeric() && c != '.' && c != '_')
+        .filter(|w| !w.is_empty())
+        .take(3)
+        .collect::<Vec<_>>()
+        .join("_")
+}
+
+/// FNV-1a, 64 bits: stable for ever, which std's hashes don't promise.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(command: &[&str]) -> Key {
+        let argv: Vec<OsString> = command.iter().map(Into::into).collect();
+        Key::of_command(&argv, |program| {
+            let name = Path::new(program).file_name()?.to_str()?;
+            let name = if name == "python3" { "python3.11" } else { name };
+            Some(Path::new("/usr/bin").join(name))
+        })
+    }
+
+    #[test]
+    fn commands_that_load_the_same_share_a_key_and_others_do_not() {
+        // Each group shares a key that no other group has.
+        let groups: &[&[&[&str]]] = &[
+            &[&["ls"], &["ls", "-l"], &["/usr/bin/ls", "/tmp"]],
+            &[&["python3", "-c", "import json"], &["python3", "-I", "-c", "import json", "x"]],
+            &[&["python3", "-c", "import ssl"]],
+            &[&["python3", "-Ic", "import json"]],
+            &[&["python3", "-m", "http.server"], &["python3", "-m", "http.server", "80"]],
+            &[&["python3", "-X", "dev", "/srv/app.py"], &["python3", "/srv/app.py", "--port", "1"]],
+            &[&["python3", "/srv/other.py"]],
+            &[&["python3"], &["python3", "-i"]],
+            &[&["sh", "-c", "true"], &["sh", "-e", "-c", "true"]],
+            &[&["java", "-cp", "x.jar", "Main"], &["java", "-Xmx1g", "Main", "arg"]],
+            &[&["java", "-jar", "a.jar"], &["java", "-jar", "a.jar", "b"]],
+            &[&["node", "-r", "ts", "/srv/a.js"]],
+            &[&["env", "A=1", "ls"], &["env", "-u", "X", "ls", "-l"]],
+            &[&["env", "python3", "/srv/app.py"]],
+            &[&["chroot", "/mnt", "ls"]],
+            &[&["chroot", "/mnt", "ls", "-l"]],
+            &[&["flatpak", "run", "org.x.Y"], &["flatpak", "run", "--branch=a", "org.x.Y", "f"]],
+        ];
+        let mut seen = std::collections::HashMap::new();
+        for (i, group) in groups.iter().enumerate() {
+            for command in *group {
+                let file_name = key(command).file_name;
+                assert_eq!(*seen.entry(file_name).or_insert(i), i, "{command:?}");
+            }
+        }
+        assert_eq!(seen.len(), groups.len());
+    }
+
+    #[test]
+    fn names_are_readable_and_safe_as_file_names() {
+        for (command, prefix) in [
+            (&["python3", "-c", "import json, ssl"][..], "python3-import_json_ssl-"),
+            (&["python3", "-m", "http.server"], "python3-http.server-"),
+            (&["/opt/my prog"], "my_prog-"),
+            (&[".hidden"], "hidden-"),
+        ] {
+            assert!(key(command).file_name.starts_with(prefix), "{:?}", key(command));
+        }
+        assert!(Key::of_name("../../etc").file_name.starts_with("_.._etc-"));
+        assert!(Key::of_name(&"x".repeat(500)).file_name.len() < 100);
+    }
+
+    #[test]
+    fn loaders_are_known_by_every_version_of_their_name() {
+        for (name, expected) in [
+            ("python3.11", "python"),
+            ("perl5.36.0", "perl"),
+            ("ld-linux-x86-64.so.2", "ld.so"),
+            ("ld-musl-x86_64.so.1", "ld.so"),
+            ("ruby3.1", "ruby"),
+            ("bash", "bash"),
+        ] {
+            assert_eq!(stem(name), expected);
+        }
+    }
+}

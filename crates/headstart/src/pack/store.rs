@@ -1,1 +1,309 @@
-//! x
+//! Where packs are, which are trusted, and how one is replaced.
+//!
+//! The driver: it reads and writes files. A pack tells root which files to
+//! open, so root believes only what root wrote. Replacing is atomic, and what
+//! a killed writer left behind is removed by the next.
+
+use super::codec::{PackError, decode};
+use super::{Pack, codec};
+use crate::proc::start_time;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Packs that this machine learned.
+pub const LOCAL_DIR: &str = "/var/lib/headstart/packs";
+/// Packs that came with an image or a package.
+pub const SHIPPED_DIR: &str = "/usr/lib/headstart/packs";
+/// Overrides all directories.
+pub const DIR_VARIABLE: &str = "HEADSTART_PACKS";
+/// A pack beyond this is refused unread.
+const MAX_PACK_BYTES: u64 = 256 << 20;
+/// Bits of a mode that let others write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// A pack file that can't be used or written.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// There is none.
+    #[error("There is no pack {0}")]
+    Missing(PathBuf),
+    /// It can't be opened or read.
+    #[error("Can't read the pack {path}")]
+    Read {
+        /// The pack.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Somebody else could have written it.
+    #[error("The pack {path} is not used: {why}")]
+    Untrusted {
+        /// The pack.
+        path: PathBuf,
+        /// What is wrong, and the cure.
+        why: String,
+    },
+    /// Its content is no good.
+    #[error("The pack {path} is not used: {source}")]
+    Content {
+        /// The pack.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PackError,
+    },
+    /// It can't be written.
+    #[error("Can't write the pack {path}")]
+    Write {
+        /// The pack.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// The directories that are searched, the first that has a pack wins; the
+/// first is also where packs are written.
+pub fn search_path(is_root: bool, var: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let set = |name| var(name).filter(|v: &PathBuf| v.is_absolute());
+    if let Some(dir) = set(DIR_VARIABLE) {
+        return vec![dir];
+    }
+    let state = || set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    let own = if is_root { None } else { state().map(|dir| dir.join("headstart/packs")) };
+    own.into_iter().chain([LOCAL_DIR.into(), SHIPPED_DIR.into()]).collect()
+}
+
+/// Reads a pack if it can be trusted by the user `uid`.
+pub fn read(path: &Path, uid: u32) -> Result<Pack, StoreError> {
+    let bytes = read_bytes(path, uid)?;
+    decode(&bytes).map_err(|source| StoreError::Content { path: path.into(), source })
+}
+
+/// Whether a file begins like a pack.
+pub fn is_pack(path: &Path) -> bool {
+    let mut magic = [0; codec::MAGIC.len()];
+    File::open(path).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == *codec::MAGIC
+}
+
+fn read_bytes(path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
+    let failed = |source| StoreError::Read { path: path.into(), source };
+    let untrusted = |why: String| StoreError::Untrusted { path: path.into(), why };
+    // Not blocking: a fifo in its place must not hang a start.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(rustix::io::Errno::NOENT) => return Err(StoreError::Missing(path.into())),
+        Err(rustix::io::Errno::LOOP) => {
+            return Err(untrusted("it is a symbolic link; name the file itself".into()));
+        }
+        Err(e) => return Err(failed(e.into())),
+    };
+    let meta = file.metadata().map_err(failed)?;
+    if !meta.is_file() {
+        return Err(untrusted("it is no regular file".into()));
+    }
+    if meta.uid() != uid && meta.uid() != 0 {
+        let owner = meta.uid();
+        return Err(untrusted(format!("it belongs to user {owner}; `chown` it if you trust it")));
+    }
+    if meta.mode() & OTHERS_WRITE != 0 {
+        return Err(untrusted("others may write it; `chmod go-w` it if you trust it".into()));
+    }
+    if meta.size() > MAX_PACK_BYTES {
+        return Err(untrusted(format!("it is larger than {} MiB", MAX_PACK_BYTES >> 20)));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.size()).unwrap_or(0));
+    file.take(MAX_PACK_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// Keeps other writers of the same directory out while a pack is read,
+/// changed and replaced.
+#[derive(Debug)]
+pub struct Locked {
+    dir: File,
+    path: PathBuf,
+}
+
+/// Locks the directory of `path`, which is made if it is missing, and removes
+/// what killed writers left in it.
+pub fn lock(path: &Path) -> Result<Locked, StoreError> {
+    let failed = |source| StoreError::Write { path: path.into(), source };
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(failed)?;
+    let file = File::open(dir).map_err(failed)?;
+    // File systems without locks (some network ones) lose a merge at worst.
+    let _ = rustix::fs::flock(&file, FlockOperation::LockExclusive);
+    remove_orphans(dir);
+    Ok(Locked { dir: file, path: path.into() })
+}
+
+impl Locked {
+    /// Replaces the pack in one step: it is old or new, never half.
+    pub fn write(&self, pack: &Pack) -> Result<u64, StoreError> {
+        let bytes = codec::encode(pack);
+        self.write_bytes(&bytes)
+            .map_err(|source| StoreError::Write { path: self.path.clone(), source })?;
+        Ok(bytes.len() as u64)
+    }
+
+    fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        let name = self.path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let temporary = self.path.with_file_name(temporary_name(name));
+        let write = || {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            // The user's umask decides who may read it: it names files.
+            let mode = Mode::from_raw_mode(0o644);
+            let mut file = File::from(rustix::fs::open(&temporary, flags, mode)?);
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &self.path)?;
+            self.dir.sync_all()
+        };
+        write().inspect_err(|_| {
+            // The error at hand says more than one of the removal.
+            let _ = fs::remove_file(&temporary);
+        })
+    }
+}
+
+const TEMPORARY_SUFFIX: &str = ".headstart-tmp";
+
+/// `.NAME.PID-STARTTIME.headstart-tmp`, which tells whether its writer lives.
+fn temporary_name(name: &OsStr) -> std::ffi::OsString {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let mut out = std::ffi::OsString::from(".");
+    out.push(name);
+    out.push(format!(".{pid}-{}{TEMPORARY_SUFFIX}", start_time(pid).unwrap_or(0)));
+    out
+}
+
+fn writer(name: &str) -> Option<(i32, u64)> {
+    let (_, id) = name.strip_suffix(TEMPORARY_SUFFIX)?.rsplit_once('.')?;
+    let (pid, start) = id.split_once('-')?;
+    Some((pid.parse().ok()?, start.parse().ok()?))
+}
+
+/// Removes temporary files whose writers are gone. Called under the lock.
+fn remove_orphans(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = writer(&name.to_string_lossy());
+        if owner.is_some_and(|(pid, start)| start_time(pid) != Some(start)) {
+            // The next writer tries again.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Origin;
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn pack(starts: u32) -> Pack {
+        Pack { origin: Origin { page_shift: 12, starts, ..Origin::default() }, ..Pack::default() }
+    }
+
+    fn me() -> u32 {
+        rustix::process::getuid().as_raw()
+    }
+
+    #[test]
+    fn a_pack_is_replaced_as_a_whole_and_leaves_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/a.pack");
+        for starts in [1, 2] {
+            lock(&path).unwrap().write(&pack(starts)).unwrap();
+            assert_eq!(read(&path, me()).unwrap(), pack(starts));
+        }
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        assert!(is_pack(&path));
+    }
+
+    #[test]
+    fn leftovers_of_dead_writers_go_and_those_of_live_ones_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let live = dir.path().join(temporary_name(OsStr::new("a.pack")));
+        let dead = dir.path().join(format!(".a.pack.1-999999999{TEMPORARY_SUFFIX}"));
+        let other = dir.path().join("notes.txt");
+        for file in [&live, &dead, &other] {
+            fs::write(file, "x").unwrap();
+        }
+        lock(&dir.path().join("b.pack")).unwrap();
+        assert!(live.exists() && other.exists());
+        assert!(!dead.exists());
+    }
+
+    #[test]
+    fn packs_that_others_could_have_made_are_refused_with_the_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["writable", "target", "corrupt"] {
+            lock(&at(name)).unwrap().write(&pack(1)).unwrap();
+        }
+        fs::set_permissions(at("writable"), fs::Permissions::from_mode(0o666)).unwrap();
+        symlink(at("target"), at("link")).unwrap();
+        fs::write(at("corrupt"), "HEADSTRTxxxx").unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("fifo"),
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        for (name, why) in [
+            ("writable", "others may write it"),
+            ("link", "it is a symbolic link"),
+            ("corrupt", "it is cut off"),
+            ("directory", "it is no regular file"),
+            ("fifo", "it is no regular file"),
+            ("absent", "There is no pack"),
+        ] {
+            let message = read(&at(name), me()).unwrap_err().to_string();
+            assert!(message.contains(why), "{name}: {message}");
+        }
+        assert!(read(&at("target"), me()).is_ok());
+    }
+
+    #[test]
+    fn a_foreign_pack_is_refused_and_one_of_root_is_not() {
+        if me() != 0 {
+            println!("skipped: only root can give a file away");
+            assert!(std::env::var_os("CI").is_none(), "CI must run as root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pack");
+        lock(&path).unwrap().write(&pack(1)).unwrap();
+        assert!(read(&path, 1000).is_ok());
+        std::os::unix::fs::chown(&path, Some(1000), None).unwrap();
+        assert!(read(&path, 1000).is_ok());
+        let message = read(&path, 0).unwrap_err().to_string();
+        assert!(message.contains("belongs to user 1000"), "{message}");
+    }
+
+    #[test]
+    fn users_look_at_their_own_packs_first_and_root_never_does() {
+        let var = |name: &str| match name {
+            "HOME" => Some(PathBuf::from("/home/u")),
+            _ => None,
+        };
+        let own = PathBuf::from("/home/u/.local/state/headstart/packs");
+        assert_eq!(search_path(false, var), [own, LOCAL_DIR.into(), SHIPPED_DIR.into()]);
+        assert_eq!(search_path(true, var), [PathBuf::from(LOCAL_DIR), SHIPPED_DIR.into()]);
+        let forced = |name: &str| (name == DIR_VARIABLE).then(|| PathBuf::from("/p"));
+        assert_eq!(search_path(true, forced), [PathBuf::from("/p")]);
+        let relative = |name: &str| (name == DIR_VARIABLE).then(|| PathBuf::from("p"));
+        assert_eq!(search_path(true, relative).len(), 2, "a relative directory is ignored");
+    }
+}

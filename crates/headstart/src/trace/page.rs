@@ -165,7 +165,9 @@ pub(super) mod tests {
         (kind | delta << 5).to_le_bytes()
     }
 
-    fn decode(page: &[u8]) -> (Vec<(u64, Vec<u8>)>, Result<Lost, PageError>) {
+    type Records = Vec<(u64, Vec<u8>)>;
+
+    fn decode(page: &[u8]) -> (Records, Result<Lost, PageError>) {
         let mut out = Vec::new();
         let end = records(page, &header(), |time, data| out.push((time, data.to_vec())));
         (out, end)
@@ -174,7 +176,7 @@ pub(super) mod tests {
     #[test]
     fn every_record_type_moves_time_and_position_as_the_kernel_does() {
         let long: Vec<u8> = [&head(0, 5)[..], &(4 + 5u32).to_le_bytes(), b"hello\0\0\0"].concat();
-        let cases: Vec<(&str, Vec<u8>, Vec<(u64, Vec<u8>)>)> = vec![
+        let cases: Vec<(&str, Vec<u8>, Records)> = vec![
             ("small", [&head(1, 7)[..], b"abcd"].concat(), vec![(1007, b"abcd".to_vec())]),
             ("long, unaligned", long, vec![(1005, b"hello".to_vec())]),
             (

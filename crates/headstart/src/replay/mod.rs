@@ -1,0 +1,10 @@
+//! From a pack into the page cache.
+//!
+//! [`plan`] decides what is read in which order (pure), [`engine`] carries it
+//! out beside the program, [`device`] knows what one request may ask for and
+//! [`budget`] how much memory may be filled.
+
+pub mod budget;
+pub mod device;
+pub mod engine;
+pub mod plan;

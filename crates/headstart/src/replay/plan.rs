@@ -1,0 +1,271 @@
+//! What is read, in which order and in which portions. Pure.
+
+use crate::pack::list::Entry;
+use crate::pack::paths::{NodeId, PathInterner, PathTable};
+use crate::pack::{FileSystem, Identity, Pack};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Holes up to this size are read with their neighbours, because a request
+/// costs more than their bytes on every device measured.
+pub const GAP_BYTES: u64 = 32 << 10;
+/// Metadata lies scattered in groups; its holes may be larger.
+pub const METADATA_GAP_BYTES: u64 = 32 << 10;
+/// Largest step. The engine cuts it further where the device takes less.
+pub const STEP_BYTES: u64 = 512 << 10;
+
+/// What a step reads from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A file, and what it must be; without an identity whatever it is.
+    File {
+        /// Its name in the plan's table.
+        node: NodeId,
+        /// What it was when it was learned.
+        identity: Option<Identity>,
+    },
+    /// The block device of a file system, for its metadata.
+    Device(FileSystem),
+}
+
+/// One portion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Step {
+    /// Index of the target.
+    pub target: u32,
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub length: u64,
+}
+
+/// A whole replay.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// Names of the targets.
+    pub paths: PathTable,
+    /// Files and devices.
+    pub targets: Vec<Target>,
+    /// Portions in the order in which they are read.
+    pub steps: Vec<Step>,
+    /// Bytes left out because the budget was used up.
+    pub over_budget: u64,
+}
+
+/// What bounds a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes that may be read.
+    pub budget: u64,
+    /// Whether metadata is read through the block device, which takes root.
+    pub metadata: bool,
+}
+
+/// A range to be read; `order` sorts portions.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    target: u32,
+    offset: u64,
+    end: u64,
+    order: u32,
+}
+
+impl Plan {
+    /// The replay of packs: metadata first, then data in the order in which
+    /// starts touch it.
+    pub fn of_packs(packs: &[Pack], limits: Limits) -> Self {
+        let mut plan = Self::default();
+        let (mut metadata, mut data) = (Vec::new(), Vec::new());
+        let mut names = PathInterner::default();
+        for pack in packs {
+            let page = pack.page_size();
+            let range = |target, first: u64, pages: u32, order| {
+                let offset = first * page;
+                Wanted { target, offset, end: offset + u64::from(pages) * page, order }
+            };
+            if limits.metadata {
+                let base = plan.targets.len() as u32;
+                plan.targets.extend(pack.file_systems.iter().cloned().map(Target::Device));
+                metadata.extend(pack.metadata.iter().map(|r| {
+                    range(base + u32::from(r.file_system), r.first, r.pages, r.at_us)
+                }));
+            }
+            let base = plan.targets.len() as u32;
+            // One pack keeps its table; several share one.
+            let single = packs.len() == 1;
+            plan.targets.extend(pack.files.iter().map(|file| {
+                let node = if single { Some(file.node) } else { names.intern(&pack.paths.path(file.node)) };
+                Target::File { node: node.unwrap_or_default(), identity: Some(file.identity) }
+            }));
+            data.extend(pack.ranges.iter().map(|r| range(base + r.file, r.first, r.pages, r.at_us)));
+        }
+        plan.paths = match packs {
+            [one] => one.paths.clone(),
+            _ => names.finish(),
+        };
+        plan.add(metadata, METADATA_GAP_BYTES, limits.budget);
+        plan.add(data, GAP_BYTES, limits.budget);
+        plan
+    }
+
+    /// The replay of a list, in its order. Paths are absolute; a whole file
+    /// has the length that `size` tells.
+    pub fn of_list(
+        entries: &[Entry],
+        size: impl Fn(&PathBuf) -> u64,
+        limits: Limits,
+    ) -> Self {
+        let mut plan = Self::default();
+        let mut names = PathInterner::default();
+        let mut wanted = Vec::new();
+        for entry in entries {
+            let Some(node) = names.intern(&entry.path) else { continue };
+            let target = plan.targets.len() as u32;
+            plan.targets.push(Target::File { node, identity: None });
+            let whole = [(0, if entry.ranges.is_empty() { size(&entry.path) } else { 0 })];
+            let ranges = if entry.ranges.is_empty() { &whole[..] } else { &entry.ranges };
+            wanted.extend(ranges.iter().filter(|(_, length)| *length > 0).map(
+                |&(offset, length)| Wanted { target, offset, end: offset + length, order: target },
+            ));
+        }
+        plan.paths = names.finish();
+        plan.add(wanted, GAP_BYTES, limits.budget);
+        plan
+    }
+
+    /// Bytes of all steps.
+    pub fn bytes(&self) -> u64 {
+        self.steps.iter().map(|s| s.length).sum()
+    }
+
+    fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64) {
+        let mut left = budget.saturating_sub(self.bytes());
+        for mut step in steps(wanted, gap) {
+            let length = step.length.min(left);
+            self.over_budget += step.length - length;
+            left -= length;
+            if length > 0 {
+                step.length = length;
+                self.steps.push(step);
+            }
+        }
+    }
+}
+
+/// Joins ranges across small holes, cuts them into portions and sorts those
+/// by the earliest range in each.
+fn steps(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Step> {
+    wanted.sort_unstable_by_key(|w| (w.target, w.offset));
+    let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
+    for range in wanted {
+        let mut from = range.offset;
+        if let Some(last) = out.last_mut().filter(|last| {
+            last.target == range.target && range.offset <= last.end.saturating_add(gap)
+        }) {
+            let limit = last.offset.saturating_add(STEP_BYTES);
+            // A portion that is full takes neither the hole nor the range.
+            if range.offset < limit {
+                last.order = last.order.min(range.order);
+                last.end = last.end.max(range.end.min(limit));
+            }
+            from = from.max(last.end);
+        }
+        while from < range.end {
+            let end = range.end.min(from.saturating_add(STEP_BYTES));
+            out.push(Wanted { offset: from, end, ..range });
+            from = end;
+        }
+    }
+    out.sort_by_key(|w| w.order);
+    out.iter()
+        .map(|w| Step { target: w.target, offset: w.offset, length: w.end - w.offset })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const KIB: u64 = 1 << 10;
+
+    fn wanted(list: &[(u32, u64, u64, u32)]) -> Vec<Wanted> {
+        let of = |&(target, offset, length, order): &(u32, u64, u64, u32)| Wanted {
+            target,
+            offset: offset * KIB,
+            end: (offset + length) * KIB,
+            order,
+        };
+        list.iter().map(of).collect()
+    }
+
+    fn shape(list: &[(u32, u64, u64, u32)]) -> Vec<(u32, u64, u64)> {
+        steps(wanted(list), GAP_BYTES)
+            .iter()
+            .map(|s| (s.target, s.offset / KIB, s.length / KIB))
+            .collect()
+    }
+
+    #[test]
+    fn portions_follow_touch_order_and_small_holes_are_filled() {
+        for (name, ranges, expected) in [
+            ("order", vec![(0, 0, 4, 9), (1, 0, 4, 3)], vec![(1, 0, 4), (0, 0, 4)]),
+            ("small hole", vec![(0, 0, 4, 1), (0, 32, 4, 2)], vec![(0, 0, 36)]),
+            ("large hole", vec![(0, 0, 4, 1), (0, 40, 4, 2)], vec![(0, 0, 4), (0, 40, 4)]),
+            ("earliest counts", vec![(0, 8, 4, 1), (0, 0, 4, 9), (1, 0, 4, 5)], vec![(0, 0, 12), (1, 0, 4)]),
+            ("cut", vec![(0, 0, 1100, 1)], vec![(0, 0, 512), (0, 512, 512), (0, 1024, 76)]),
+            ("overlap", vec![(0, 0, 8, 1), (0, 4, 8, 2)], vec![(0, 0, 12)]),
+            ("full portion", vec![(0, 0, 512, 1), (0, 516, 4, 9)], vec![(0, 0, 512), (0, 516, 4)]),
+        ] {
+            assert_eq!(shape(&ranges), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_budget_cuts_what_comes_last_and_says_how_much() {
+        let entry = |path: &str, length| Entry { path: path.into(), ranges: vec![(0, length)] };
+        let list = [entry("/a", 100 * KIB), entry("/b", 100 * KIB), entry("/c", 10 * KIB)];
+        let limits = Limits { budget: 150 * KIB, metadata: false };
+        let plan = Plan::of_list(&list, |_| 0, limits);
+        assert_eq!((plan.bytes(), plan.over_budget), (150 * KIB, 60 * KIB));
+        assert_eq!(plan.steps.len(), 2);
+    }
+
+    #[test]
+    fn a_whole_file_is_as_long_as_it_is() {
+        let list = [Entry { path: "/a".into(), ranges: vec![] }];
+        let limits = Limits { budget: u64::MAX, metadata: false };
+        assert_eq!(Plan::of_list(&list, |_| 77, limits).bytes(), 77);
+        assert_eq!(Plan::of_list(&list, |_| 0, limits).steps, []);
+    }
+
+    proptest! {
+        #[test]
+        fn every_wanted_page_is_read_once_and_little_else(
+            list in proptest::collection::vec((0u32..3, 0u64..3000, 1u64..900, 0u32..50), 0..30)
+        ) {
+            let steps = steps(wanted(&list), GAP_BYTES);
+            let mut read = BTreeSet::new();
+            for s in &steps {
+                prop_assert!(s.length > 0 && s.length <= STEP_BYTES);
+                for kib in s.offset / KIB..(s.offset + s.length) / KIB {
+                    prop_assert!(read.insert((s.target, kib)), "twice");
+                }
+            }
+            let needed: BTreeSet<_> = list
+                .iter()
+                .flat_map(|&(t, o, l, _)| (o..o + l).map(move |kib| (t, kib)))
+                .collect();
+            prop_assert!(needed.is_subset(&read));
+            // What is read beyond the need lies in holes of at most the gap.
+            for (target, kib) in read.difference(&needed) {
+                let near = |range: std::ops::Range<u64>| {
+                    let mut range = range;
+                    range.any(|k| needed.contains(&(*target, k)))
+                };
+                prop_assert!(near(kib.saturating_sub(32)..*kib) && near(*kib..kib + 33));
+            }
+        }
+    }
+}
