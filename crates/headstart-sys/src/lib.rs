@@ -4,3 +4,8 @@
 //! per kernel interface, each block with its `SAFETY` reason. It decides
 //! nothing; policy lives in the `headstart` crate.
 #![allow(unsafe_code)]
+
+pub mod cachestat;
+pub mod mapping;
+pub mod mincore;
+pub mod readahead;
