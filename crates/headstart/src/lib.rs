@@ -6,5 +6,6 @@
 //! return values; the drivers that do I/O are named as such.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod id;
 pub mod trace;

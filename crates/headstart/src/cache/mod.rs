@@ -1,0 +1,3 @@
+//! The page cache of this machine: what is in it, and getting it out again.
+
+pub mod residency;
