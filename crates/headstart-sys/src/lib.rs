@@ -5,5 +5,9 @@
 //! nothing; policy lives in the `headstart` crate.
 #![allow(unsafe_code)]
 
+pub mod cachestat;
+pub mod mapping;
+pub mod mincore;
 pub mod process;
+pub mod readahead;
 pub mod signals;

@@ -6,8 +6,10 @@
 //! return values; the drivers that do I/O are named as such.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod id;
 pub mod pack;
 pub mod proc;
 pub mod profile;
+pub mod replay;
 pub mod trace;

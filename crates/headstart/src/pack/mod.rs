@@ -8,7 +8,6 @@ pub mod build;
 pub mod codec;
 pub mod diff;
 pub mod key;
-pub mod list;
 pub mod merge;
 pub mod paths;
 pub mod pieces;

@@ -8,10 +8,8 @@ const SHARE: u64 = 2;
 /// The default budget: half of the memory that is available now, in bytes,
 /// bounded by the memory limit of our control group. Without /proc nothing.
 pub fn available() -> u64 {
-    let available = fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| mem_available(&text))
-        .unwrap_or(0);
+    let available =
+        fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text)).unwrap_or(0);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = group_dirs(&groups).iter().filter_map(|dir| headroom(dir)).min();
     available.min(limit.unwrap_or(u64::MAX)) / SHARE

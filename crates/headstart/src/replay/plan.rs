@@ -1,10 +1,13 @@
 //! What is read, in which order and in which portions. Pure.
 
-use crate::pack::list::Entry;
+use crate::cache::list::{self, LineError};
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
 use crate::pack::{FileSystem, Identity, Pack};
 use serde::Serialize;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use thiserror::Error;
 
 /// Holes up to this size are read with their neighbours, because a request
 /// costs more than their bytes on every device measured.
@@ -13,6 +16,42 @@ pub const GAP_BYTES: u64 = 32 << 10;
 pub const METADATA_GAP_BYTES: u64 = 32 << 10;
 /// Largest step. The engine cuts it further where the device takes less.
 pub const STEP_BYTES: u64 = 512 << 10;
+
+/// One file of a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The file.
+    pub path: PathBuf,
+    /// Its ranges in bytes; none means the whole file.
+    pub ranges: Vec<std::ops::Range<u64>>,
+}
+
+/// A line of a list that can't be read.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("Line {line}: {source}")]
+pub struct ListError {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    source: LineError,
+}
+
+/// Parses a list as [`crate::cache::list`] writes it. A line with a name only
+/// is a whole file; empty lines and those that begin with `#` are passed over.
+pub fn parse_list(text: &[u8]) -> Result<Vec<Entry>, ListError> {
+    text.split(|b| *b == b'\n')
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
+        .map(|(i, line)| {
+            let (name, ranges) = match list::parse(line) {
+                Ok(parsed) => parsed,
+                Err(LineError::NoParts) => (line.to_vec(), Vec::new()),
+                Err(source) => return Err(ListError { line: i + 1, source }),
+            };
+            Ok(Entry { path: OsString::from_vec(name).into(), ranges })
+        })
+        .collect()
+}
 
 /// What a step reads from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -86,18 +125,26 @@ impl Plan {
             if limits.metadata {
                 let base = plan.targets.len() as u32;
                 plan.targets.extend(pack.file_systems.iter().cloned().map(Target::Device));
-                metadata.extend(pack.metadata.iter().map(|r| {
-                    range(base + u32::from(r.file_system), r.first, r.pages, r.at_us)
-                }));
+                metadata.extend(
+                    pack.metadata
+                        .iter()
+                        .map(|r| range(base + u32::from(r.file_system), r.first, r.pages, r.at_us)),
+                );
             }
             let base = plan.targets.len() as u32;
             // One pack keeps its table; several share one.
             let single = packs.len() == 1;
             plan.targets.extend(pack.files.iter().map(|file| {
-                let node = if single { Some(file.node) } else { names.intern(&pack.paths.path(file.node)) };
+                let node = if single {
+                    Some(file.node)
+                } else {
+                    names.intern(&pack.paths.path(file.node))
+                };
                 Target::File { node: node.unwrap_or_default(), identity: Some(file.identity) }
             }));
-            data.extend(pack.ranges.iter().map(|r| range(base + r.file, r.first, r.pages, r.at_us)));
+            data.extend(
+                pack.ranges.iter().map(|r| range(base + r.file, r.first, r.pages, r.at_us)),
+            );
         }
         plan.paths = match packs {
             [one] => one.paths.clone(),
@@ -110,11 +157,7 @@ impl Plan {
 
     /// The replay of a list, in its order. Paths are absolute; a whole file
     /// has the length that `size` tells.
-    pub fn of_list(
-        entries: &[Entry],
-        size: impl Fn(&PathBuf) -> u64,
-        limits: Limits,
-    ) -> Self {
+    pub fn of_list(entries: &[Entry], size: impl Fn(&PathBuf) -> u64, limits: Limits) -> Self {
         let mut plan = Self::default();
         let mut names = PathInterner::default();
         let mut wanted = Vec::new();
@@ -122,10 +165,9 @@ impl Plan {
             let Some(node) = names.intern(&entry.path) else { continue };
             let target = plan.targets.len() as u32;
             plan.targets.push(Target::File { node, identity: None });
-            let whole = [(0, if entry.ranges.is_empty() { size(&entry.path) } else { 0 })];
-            let ranges = if entry.ranges.is_empty() { &whole[..] } else { &entry.ranges };
-            wanted.extend(ranges.iter().filter(|(_, length)| *length > 0).map(
-                |&(offset, length)| Wanted { target, offset, end: offset + length, order: target },
+            let whole = 0..if entry.ranges.is_empty() { size(&entry.path) } else { 0 };
+            wanted.extend(entry.ranges.iter().chain([&whole]).filter(|r| !r.is_empty()).map(
+                |range| Wanted { target, offset: range.start, end: range.end, order: target },
             ));
         }
         plan.paths = names.finish();
@@ -213,7 +255,11 @@ mod tests {
             ("order", vec![(0, 0, 4, 9), (1, 0, 4, 3)], vec![(1, 0, 4), (0, 0, 4)]),
             ("small hole", vec![(0, 0, 4, 1), (0, 32, 4, 2)], vec![(0, 0, 36)]),
             ("large hole", vec![(0, 0, 4, 1), (0, 40, 4, 2)], vec![(0, 0, 4), (0, 40, 4)]),
-            ("earliest counts", vec![(0, 8, 4, 1), (0, 0, 4, 9), (1, 0, 4, 5)], vec![(0, 0, 12), (1, 0, 4)]),
+            (
+                "earliest counts",
+                vec![(0, 8, 4, 1), (0, 0, 4, 9), (1, 0, 4, 5)],
+                vec![(0, 0, 12), (1, 0, 4)],
+            ),
             ("cut", vec![(0, 0, 1100, 1)], vec![(0, 0, 512), (0, 512, 512), (0, 1024, 76)]),
             ("overlap", vec![(0, 0, 8, 1), (0, 4, 8, 2)], vec![(0, 0, 12)]),
             ("full portion", vec![(0, 0, 512, 1), (0, 516, 4, 9)], vec![(0, 0, 512), (0, 516, 4)]),
@@ -224,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_budget_cuts_what_comes_last_and_says_how_much() {
-        let entry = |path: &str, length| Entry { path: path.into(), ranges: vec![(0, length)] };
+        let entry = |path: &str, length| Entry { path: path.into(), ranges: vec![0..length] };
         let list = [entry("/a", 100 * KIB), entry("/b", 100 * KIB), entry("/c", 10 * KIB)];
         let limits = Limits { budget: 150 * KIB, metadata: false };
         let plan = Plan::of_list(&list, |_| 0, limits);
@@ -238,6 +284,17 @@ mod tests {
         let limits = Limits { budget: u64::MAX, metadata: false };
         assert_eq!(Plan::of_list(&list, |_| 77, limits).bytes(), 77);
         assert_eq!(Plan::of_list(&list, |_| 0, limits).steps, []);
+    }
+
+    #[test]
+    fn a_list_may_name_ranges_or_whole_files() {
+        let entry =
+            |path: &str, ranges: Vec<std::ops::Range<u64>>| Entry { path: path.into(), ranges };
+        assert_eq!(
+            parse_list(b"# made by hand\n/a 0:4096,8192:1\n\n/whole\n").unwrap(),
+            [entry("/a", vec![0..4096, 8192..8193]), entry("/whole", vec![])]
+        );
+        assert_eq!(parse_list(b"\n/a x:1").unwrap_err().line, 2);
     }
 
     proptest! {

@@ -1,0 +1,57 @@
+//! mmap(2) of a part of a file that is only looked at from outside: no page of
+//! it can be touched, so it neither faults, nor holds pages, nor can it end in
+//! SIGBUS when the file shrinks.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::null_mut;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A part of a file mapped without any access; unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    address: *mut std::ffi::c_void,
+    len: usize,
+}
+
+impl Mapping {
+    /// `mmap(NULL, len, PROT_NONE, MAP_SHARED, fd, offset)`. `offset` is in
+    /// bytes, a multiple of the page size, and may lie behind the file's end.
+    ///
+    /// # Errors
+    ///
+    /// Those of mmap(2): `ENODEV` for files that cannot be mapped (most of
+    /// procfs), `EINVAL` for a `len` of 0, `EOVERFLOW` for an `offset` behind
+    /// what the file system can hold, `ENOMEM`.
+    pub fn new(fd: impl AsFd, offset: u64, len: usize) -> io::Result<Self> {
+        // SAFETY: the kernel chooses the place, so no memory in use is mapped
+        // over, and without access rights no reference into it can be made.
+        let address =
+            unsafe { mmap(null_mut(), len, ProtFlags::empty(), MapFlags::SHARED, fd, offset)? };
+        Ok(Self { address, len })
+    }
+
+    /// Where it is in this process, as `/proc/self/maps` shows it.
+    pub fn address(&self) -> usize {
+        self.address as usize
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut std::ffi::c_void {
+        self.address
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: address and length are those of our own mapping, to which no
+        // reference exists.
+        let result = unsafe { munmap(self.address, self.len) };
+        // munmap of a whole own mapping has no way to fail.
+        debug_assert!(result.is_ok(), "{result:?}");
+    }
+}

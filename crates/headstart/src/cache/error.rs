@@ -1,0 +1,37 @@
+//! What can go wrong with one file of the page cache.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a file could not be looked at or evicted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is a directory, a pipe, a socket or a character device.
+    #[error("{} is neither a regular file nor a block device; only those have cached pages", .0.display())]
+    NotAFile(PathBuf),
+    /// A system call refused.
+    #[error("Cannot {what} {}", path.display())]
+    Io {
+        /// What was being done, to be read before the path.
+        what: &'static str,
+        /// The file it was done to.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`: `what` is being done to `path`.
+    pub(crate) fn io<E: Into<io::Error>>(
+        what: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(E) -> Self {
+        move |source| Self::Io { what, path: path.to_owned(), source: source.into() }
+    }
+
+    /// Whether more rights would mend it.
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+}

@@ -1,0 +1,162 @@
+//! Lists of file parts as text, one file a line:
+//! `name offset:length,offset:length`, in bytes.
+//!
+//! It is the list that Tim Bird's mincore tool (2011) wrote and treadahead
+//! read. That one could not hold every name; here a backslash, a newline, and
+//! a space at the beginning or end of a name are written as a backslash and
+//! three octal digits (`\134`, `\012`, `\040`), as in `/proc/self/mountinfo`.
+//! Spaces inside a name stay: the parts begin after the last space. A backslash
+//! that no three octal digits follow stands for itself.
+
+use std::ops::Range;
+
+/// Why a line is not `name offset:length,…`.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LineError {
+    /// There is no space between a name and its parts.
+    #[error("The line has no parts; it should read: name offset:length,offset:length")]
+    NoParts,
+    /// There is nothing before the parts.
+    #[error("The line has no file name; it should read: name offset:length,offset:length")]
+    NoName,
+    /// A part is not two decimal numbers, or ends behind 2^64.
+    #[error("{0:?} is not a part of a file; it should read: offset:length")]
+    BadPart(String),
+}
+
+/// One line, without its end, for the byte ranges `parts` of the file `name`.
+pub fn line(name: &[u8], parts: &[Range<u64>]) -> Vec<u8> {
+    let mut line = escape(name);
+    for (i, part) in parts.iter().enumerate() {
+        let separator = if i == 0 { ' ' } else { ',' };
+        let length = part.end.saturating_sub(part.start);
+        line.extend(format!("{separator}{}:{length}", part.start).bytes());
+    }
+    line
+}
+
+/// The name and the byte ranges of one line.
+///
+/// # Errors
+///
+/// [`LineError`], when the line is not one of such a list.
+pub fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<Range<u64>>), LineError> {
+    let space = line.iter().rposition(|&byte| byte == b' ').ok_or(LineError::NoParts)?;
+    let (name, parts) = (&line[..space], &line[space + 1..]);
+    if name.is_empty() {
+        return Err(LineError::NoName);
+    }
+    let parts = parts.split(|&byte| byte == b',').map(part).collect::<Result<_, _>>()?;
+    Ok((unescape(name), parts))
+}
+
+fn part(text: &[u8]) -> Result<Range<u64>, LineError> {
+    let numbers = || {
+        let (offset, length) = std::str::from_utf8(text).ok()?.split_once(':')?;
+        let offset: u64 = offset.parse().ok()?;
+        Some(offset..offset.checked_add(length.parse().ok()?)?)
+    };
+    numbers().ok_or_else(|| LineError::BadPart(String::from_utf8_lossy(text).into_owned()))
+}
+
+/// A name as it stands in a list.
+pub fn escape(name: &[u8]) -> Vec<u8> {
+    let last = name.len().saturating_sub(1);
+    let mut escaped = Vec::with_capacity(name.len());
+    for (i, &byte) in name.iter().enumerate() {
+        match byte {
+            b'\\' | b'\n' => escaped.extend(format!("\\{byte:03o}").bytes()),
+            b' ' if i == 0 || i == last => escaped.extend(b"\\040"),
+            _ => escaped.push(byte),
+        }
+    }
+    escaped
+}
+
+fn unescape(mut text: &[u8]) -> Vec<u8> {
+    let mut name = Vec::with_capacity(text.len());
+    while let [first, rest @ ..] = text {
+        text = rest;
+        match rest {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest @ ..] if *first == b'\\' => {
+                name.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                text = rest;
+            }
+            _ => name.push(*first),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_line_of_the_old_tool_is_understood() {
+        let (name, parts) = parse(b"Gallery3D.apk 0:131072,172032:393216,602112:180224").unwrap();
+        assert_eq!(name, b"Gallery3D.apk");
+        assert_eq!(parts, [0..131_072, 172_032..565_248, 602_112..782_336]);
+    }
+
+    #[test]
+    fn names_that_would_break_a_line_are_escaped_and_others_are_not() {
+        for (name, written) in [
+            (&b"/usr/lib/a b.so"[..], &b"/usr/lib/a b.so 0:4096"[..]),
+            (b" a ", b"\\040a\\040 0:4096"),
+            (b" ", b"\\040 0:4096"),
+            (b"a\nb", b"a\\012b 0:4096"),
+            (b"a\\040", b"a\\134040 0:4096"),
+            (b"\xff", b"\xff 0:4096"),
+        ] {
+            assert_eq!(line(name, &[0..4096]), written);
+        }
+    }
+
+    #[test]
+    fn a_backslash_before_anything_but_three_octal_digits_stands_for_itself() {
+        for (text, name) in
+            [(&b"a\\b 0:1"[..], &b"a\\b"[..]), (b"\\04 0:1", b"\\04"), (b"\\400 0:1", b"\\400")]
+        {
+            assert_eq!(parse(text).unwrap().0, name);
+        }
+    }
+
+    #[test]
+    fn lines_that_are_none_are_refused_with_the_reason() {
+        let bad = |text: &str| LineError::BadPart(text.to_owned());
+        for (text, error) in [
+            ("", LineError::NoParts),
+            ("/bin/sh", LineError::NoParts),
+            (" 0:1", LineError::NoName),
+            ("a ", bad("")),
+            ("a 0", bad("0")),
+            ("a 0:1,", bad("")),
+            ("a -1:1", bad("-1:1")),
+            ("a 18446744073709551615:1", bad("18446744073709551615:1")),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Err(error), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            name in prop::collection::vec(prop_oneof![Just(b' '), Just(b'\\'), Just(b'\n'), Just(b'0'), any::<u8>()], 1..20),
+            parts in prop::collection::vec((any::<u32>(), any::<u32>()), 1..5),
+        ) {
+            let parts: Vec<_> =
+                parts.iter().map(|&(a, b)| u64::from(a)..u64::from(a) + u64::from(b)).collect();
+            let line = line(&name, &parts);
+            prop_assert!(!line.contains(&b'\n'));
+            prop_assert_eq!(parse(&line), Ok((name, parts)));
+        }
+
+        #[test]
+        fn no_line_makes_it_panic(line in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = parse(&line);
+        }
+    }
+}
