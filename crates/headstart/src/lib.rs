@@ -8,6 +8,7 @@
 
 pub mod cache;
 pub mod id;
+pub mod measure;
 pub mod pack;
 pub mod proc;
 pub mod profile;

@@ -167,12 +167,10 @@ fn put_origin(out: &mut Vec<u8>, o: &Origin) {
     put_bytes(out, o.kernel.as_bytes());
     out.push(o.page_shift);
     out.push(u8::from(o.has_access_events));
-    let d = &o.dropped;
-    let dropped = [d.deleted, d.unreachable, d.unnamed, d.written, d.irregular];
     for number in [u64::from(o.starts), o.learned_at, o.lost_events]
         .into_iter()
         .chain([u64::from(o.buffer_kb), o.duration_us])
-        .chain(dropped.map(u64::from))
+        .chain(o.dropped.counts().map(u64::from))
     {
         put(out, number);
     }
@@ -200,8 +198,12 @@ fn get_origin(c: &mut Cursor<'_>) -> Result<Origin, PackError> {
         dropped: Dropped {
             deleted: c.narrow()?,
             unreachable: c.narrow()?,
-            unnamed: c.narrow()?,
+            not_found: c.narrow()?,
+            not_looked_for: c.narrow()?,
+            no_permission: c.narrow()?,
+            changed: c.narrow()?,
             written: c.narrow()?,
+            in_memory: c.narrow()?,
             irregular: c.narrow()?,
         },
     })

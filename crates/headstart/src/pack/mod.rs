@@ -67,7 +67,7 @@ pub struct Origin {
     pub dropped: Dropped,
 }
 
-/// Inodes that the last start touched and the pack has no path for, by
+/// Inodes that the last start touched and that are not in the pack, by
 /// reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Dropped {
@@ -76,11 +76,52 @@ pub struct Dropped {
     /// On a file system that is not mounted where headstart can see it.
     pub unreachable: u32,
     /// No name was found.
-    pub unnamed: u32,
+    pub not_found: u32,
+    /// Not looked for, to save a walk or time.
+    pub not_looked_for: u32,
+    /// The user may not learn the name.
+    pub no_permission: u32,
+    /// Renamed or replaced meanwhile.
+    pub changed: u32,
     /// Written to during the start, so stale by the next.
     pub written: u32,
-    /// Pipes, directories, links and other things that can't be read ahead.
+    /// In memory anyway (tmpfs), or of the file system itself.
+    pub in_memory: u32,
+    /// Directories, links and other things that can't be read ahead.
     pub irregular: u32,
+}
+
+impl Dropped {
+    /// The counts in the order of the file form.
+    pub fn counts(&self) -> [u32; 9] {
+        [
+            self.deleted,
+            self.unreachable,
+            self.not_found,
+            self.not_looked_for,
+            self.no_permission,
+            self.changed,
+            self.written,
+            self.in_memory,
+            self.irregular,
+        ]
+    }
+
+    /// The counts with their words, those that are not 0.
+    pub fn reasons(&self) -> impl Iterator<Item = (u32, &'static str)> {
+        const WORDS: [&str; 9] = [
+            "deleted",
+            "not reachable from here",
+            "without a name",
+            "not looked for",
+            "not permitted",
+            "changed meanwhile",
+            "written during the start",
+            "in memory anyway",
+            "no regular files",
+        ];
+        self.counts().into_iter().zip(WORDS).filter(|(count, _)| *count > 0)
+    }
 }
 
 /// A file system.

@@ -49,7 +49,7 @@ pub enum StoreError {
         why: String,
     },
     /// Its content is no good.
-    #[error("The pack {path} is not used: {source}")]
+    #[error("The pack {path} is not used")]
     Content {
         /// The pack.
         path: PathBuf,
@@ -269,7 +269,11 @@ mod tests {
             ("fifo", "it is no regular file"),
             ("absent", "There is no pack"),
         ] {
-            let message = read(&at(name), me()).unwrap_err().to_string();
+            let error = read(&at(name), me()).unwrap_err();
+            let message = format!(
+                "{error}: {:?}",
+                std::error::Error::source(&error).map(ToString::to_string)
+            );
             assert!(message.contains(why), "{name}: {message}");
         }
         assert!(read(&at("target"), me()).is_ok());

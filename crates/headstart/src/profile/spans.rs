@@ -153,6 +153,13 @@ impl Spans {
         }
     }
 
+    /// Adds a way of touching to the ranges that `which` picks.
+    pub fn mark(&mut self, how: How, which: impl Fn(&Span) -> bool) {
+        for span in self.0.values_mut().filter(|s| which(s)) {
+            span.how |= how;
+        }
+    }
+
     /// The ranges in the order of their pages.
     pub fn iter(&self) -> impl Iterator<Item = &Span> {
         self.0.values()

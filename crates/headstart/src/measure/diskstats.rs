@@ -1,0 +1,73 @@
+//! What the disks did between two moments, from /proc/diskstats
+//! (`Documentation/admin-guide/iostats.rst`).
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Bytes of a sector in /proc/diskstats, whatever the device's own are.
+const SECTOR: u64 = 512;
+
+/// Reads of one device since it appeared, or between two moments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct DiskReads {
+    /// Requests completed.
+    pub requests: u64,
+    /// Requests that were joined with another before they were sent.
+    pub merged: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Time in which at least one request was under way, in ms.
+    pub busy_ms: u64,
+}
+
+/// Devices by name.
+pub type DiskStats = BTreeMap<String, DiskReads>;
+
+/// Parses /proc/diskstats; lines of another form are passed over.
+pub fn parse(text: &str) -> DiskStats {
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let name = words.nth(2)?.to_owned();
+            let n: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+            let &[requests, merged, sectors, ..] = &n[..] else { return None };
+            let busy_ms = *n.get(9)?;
+            Some((name, DiskReads { requests, merged, bytes: sectors * SECTOR, busy_ms }))
+        })
+        .collect()
+}
+
+/// What happened between two moments, for the devices that read anything.
+pub fn between(before: &DiskStats, after: &DiskStats) -> DiskStats {
+    after
+        .iter()
+        .filter_map(|(name, now)| {
+            let was = before.get(name).copied().unwrap_or_default();
+            let change = DiskReads {
+                // Counters of 32 bits wrap on some kernels.
+                requests: now.requests.saturating_sub(was.requests),
+                merged: now.merged.saturating_sub(was.merged),
+                bytes: now.bytes.saturating_sub(was.bytes),
+                busy_ms: now.busy_ms.saturating_sub(was.busy_ms),
+            };
+            (change.requests > 0).then(|| (name.clone(), change))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_devices_that_read_are_told() {
+        let before =
+            parse("   7 0 loop0 10 1 80 5 0 0 0 0 0 7 5\n 254 0 vda 1 0 8 1 0 0 0 0 0 1 1\n");
+        let after =
+            parse("   7 0 loop0 30 2 400 9 0 0 0 0 0 9 9\n 254 0 vda 1 0 8 1 0 0 0 0 0 1 1\n");
+        let change = between(&before, &after);
+        let expected = DiskReads { requests: 20, merged: 1, bytes: 320 * 512, busy_ms: 2 };
+        assert_eq!(change, [("loop0".to_owned(), expected)].into());
+        assert!(parse("nonsense\n7 0 x 1\n").is_empty());
+    }
+}
