@@ -1,4 +1,25 @@
 //! The command `headstart`: one file per verb; the only place that prints.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+mod evict;
+mod exit;
+mod map;
+mod output;
+mod pages;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let status = cli::Cli::parse().verb.run().unwrap_or_else(|error| {
+        if error.is::<output::ReaderGone>() {
+            // Whoever read us has seen enough: `headstart pages … | head`.
+            return exit::ExitStatus::Done;
+        }
+        output::message(format_args!("{error:#}"));
+        exit::ExitStatus::Failed
+    });
+    status.into()
+}

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Advice;
+use serde::Serialize;
 
 use super::error::Error;
 use super::holders::{Holder, Holders, holders, identity};
@@ -30,7 +31,8 @@ pub struct Target {
 }
 
 /// Why pages stayed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+#[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Reason {
     /// They are not written to the device yet. Mend: sync, evict again.
     Dirty {
@@ -56,7 +58,7 @@ pub enum Reason {
 }
 
 /// What became of one file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 pub struct Evicted {
     /// Cached pages before; `None`: the kernel does not tell this user.
     pub before: Option<u64>,

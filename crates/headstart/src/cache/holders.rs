@@ -14,7 +14,7 @@ use super::residency::page_size;
 use crate::id::{Dev, InodeId};
 
 /// A process that has pages of a file in its page tables.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, serde::Serialize, Debug)]
 pub struct Holder {
     /// Its process number, as this process's `/proc` has it.
     pub pid: u32,

@@ -4,6 +4,13 @@
 //! mincore(2) says "all" to callers who may not know, and cachestat(2) gives
 //! no positions, is missing before Linux 6.5, and on overlayfs counts the
 //! overlay's own inode, through which no page is ever cached.
+//!
+//! They also mean different things by "cached". mincore(2) means pages whose
+//! data is there ([`resident_ranges`]); cachestat(2) also counts pages that are
+//! still being read, and pages of which only some blocks have been written on
+//! file systems with blocks smaller than a page ([`resident_count`]). So the
+//! count tells what need not be asked for again, and only the map tells what
+//! has arrived.
 
 use std::io;
 use std::ops::Range;
@@ -49,8 +56,8 @@ pub fn page_size() -> u64 {
 /// The cached pages among the first `len` bytes of a file.
 ///
 /// The file is mapped in windows and never touched. Parts that cachestat(2)
-/// finds empty or full are not looked at page by page, so that a sparse file of
-/// any size costs what is cached of it.
+/// finds empty are not looked at page by page, so that a sparse file of any size
+/// costs what is cached of it.
 ///
 /// # Errors
 ///
@@ -69,8 +76,8 @@ pub fn resident_ranges(file: impl AsFd, len: u64) -> io::Result<Residency> {
     Ok(Residency::Known(runs))
 }
 
-/// How many of `pages` pages from `first_page` are cached, without mapping
-/// anything where cachestat(2) can tell.
+/// How many of `pages` pages from `first_page` are cached or being read, without
+/// mapping anything where cachestat(2) can tell.
 ///
 /// # Errors
 ///
@@ -169,8 +176,8 @@ fn parts(pages: Range<u64>, size: u64) -> impl Iterator<Item = Range<u64>> {
     std::iter::successors(next(&(start..start)), next)
 }
 
-/// Adds the cached pages of a part, divided until each division is empty, full
-/// or one window.
+/// Adds the cached pages of a part, divided until each division is empty or one
+/// window.
 fn collect(file: BorrowedFd<'_>, part: Range<u64>, runs: &mut Vec<Range<u64>>) -> io::Result<()> {
     /// Each level counts every cached folio again (5 to 10 ns each, against 20
     /// to 26 ns a page for mincore), so few levels with many parts.
@@ -178,7 +185,6 @@ fn collect(file: BorrowedFd<'_>, part: Range<u64>, runs: &mut Vec<Range<u64>>) -
     let pages = part.end - part.start;
     match count_in_cache(file, &part)? {
         Some(stat) if stat.cache == 0 => {}
-        Some(stat) if stat.cache >= pages => push_run(runs, part),
         _ if pages <= WINDOW => look_at(file, part, runs)?,
         _ => {
             for division in parts(part, WINDOW.max(pages.div_ceil(DIVISIONS))) {
@@ -258,9 +264,8 @@ mod tests {
 
     #[test]
     fn a_full_file_is_one_run_and_a_last_partial_page_counts() {
-        let file = tempfile::tempfile().unwrap();
+        let file = sparse(3, &[0..3]);
         let len = 2 * page_size() + 1;
-        file.write_all_at(&vec![1; len as usize], 0).unwrap();
         assert_eq!(resident_ranges(&file, len).unwrap(), Residency::Known(vec![0..3]));
     }
 

@@ -1,0 +1,220 @@
+//! How all verbs print: sizes, tables, JSON, messages, and a reader that leaves.
+//!
+//! Nothing here panics when it cannot write, unlike the standard macros.
+
+use std::fmt::{self, Display};
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Serialize;
+
+/// The reader of standard output has closed it: no failure, but no reason to
+/// go on printing either.
+#[derive(Debug)]
+pub struct ReaderGone;
+
+impl Display for ReaderGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("The reader of standard output has gone")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// Writes data to standard output, buffered.
+///
+/// # Errors
+///
+/// [`ReaderGone`] for a broken pipe, else the error with its context.
+pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
+            // What is still buffered would be written, and fail, on drop.
+            let _unwritten = out.into_parts();
+            Err(ReaderGone.into())
+        }
+        other => other.context("Cannot write to standard output"),
+    }
+}
+
+/// Prints one JSON document, indented.
+pub fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(document).context("Cannot make JSON of the result")?;
+    print(|out| writeln!(out, "{text}"))
+}
+
+/// A message for people, on standard error.
+pub fn message(text: impl Display) {
+    // Where messages cannot be written, saying so cannot either.
+    let _ = writeln!(io::stderr().lock(), "headstart: {}", harmless(&text.to_string()));
+}
+
+/// An error and its causes as one message.
+pub fn error(error: &dyn std::error::Error) {
+    message(causes(error));
+}
+
+/// An error and its causes in one line.
+pub fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// A path in JSON: `path` as text; `path_bytes` too where the text is not exact,
+/// because the path is not UTF-8.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub struct JsonPath {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<Vec<u8>>,
+}
+
+impl From<&Path> for JsonPath {
+    fn from(path: &Path) -> Self {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        let path_bytes = path.to_str().is_none().then(|| bytes.to_vec());
+        Self { path: path.to_string_lossy().into_owned(), path_bytes }
+    }
+}
+
+/// A path for people, see [`harmless`].
+pub fn shown(path: &Path) -> String {
+    harmless(&path.to_string_lossy())
+}
+
+/// Text with everything escaped that could move the cursor or start a new line.
+pub fn harmless(text: &str) -> String {
+    let mut harmless = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { harmless.extend(c.escape_default()) } else { harmless.push(c) }
+    }
+    harmless
+}
+
+/// A number of bytes for people, in powers of 1024: `0 B`, `1023 B`, `4.0 KiB`.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // As rounded for printing: 1023.96 KiB would read 1024.0 KiB.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// `1 page`, `2 pages`.
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The width of the terminal in characters: `$COLUMNS`, or that of standard
+/// output, or 80.
+pub fn terminal_width() -> usize {
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let window = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|w| w.ws_col.into());
+    columns().filter(|&n| n > 0).or_else(window).filter(|&n| n > 0).unwrap_or(80)
+}
+
+/// On which side a column is flush.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows with columns as wide as their widest entry.
+#[derive(Debug)]
+pub struct Table<const N: usize> {
+    align: [Align; N],
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    /// A table with these headings.
+    pub fn new(columns: [(&str, Align); N]) -> Self {
+        let rows = vec![columns.map(|(heading, _)| heading.to_owned())];
+        Self { align: columns.map(|(_, align)| align), rows }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, row: [String; N]) {
+        self.rows.push(row);
+    }
+
+    /// Writes all rows, two spaces between columns and none at the end.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max();
+        let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
+        for row in &self.rows {
+            let mut line = String::new();
+            for ((text, align), width) in row.iter().zip(self.align).zip(widths) {
+                match align {
+                    Align::Left => line += &format!("{text:<width$}  "),
+                    Align::Right => line += &format!("{text:>width$}  "),
+                }
+            }
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn sizes_have_four_digits_at_most_before_their_unit() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1024 * 1024 - 1, "1.0 MiB"),
+            (1536 * 1024, "1.5 MiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn a_path_cannot_write_to_the_terminal_what_it_wants() {
+        assert_eq!(shown(Path::new("a\n\x1b[2Jb c\u{e9}")), "a\\n\\u{1b}[2Jb c\u{e9}");
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf8_keeps_its_bytes_in_json() {
+        let json = |path| serde_json::to_string(&JsonPath::from(path)).unwrap();
+        assert_eq!(json(Path::new("/a b")), r#"{"path":"/a b"}"#);
+        let path = Path::new(OsStr::from_bytes(b"a\xff"));
+        assert_eq!(json(path), "{\"path\":\"a\u{fffd}\",\"path_bytes\":[97,255]}");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_entry() {
+        let mut table =
+            Table::new([("N", Align::Right), ("NAME", Align::Left), ("X", Align::Left)]);
+        table.row(["100".into(), "\u{e9}".into(), "y".into()]);
+        table.row(["1".into(), "longer".into(), String::new()]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        let expected = "  N  NAME    X\n100  \u{e9}       y\n  1  longer\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}
