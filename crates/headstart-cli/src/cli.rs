@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::ExitStatus;
-use crate::{evict, pages};
+use crate::{evict, pack, pages, record, replay, run, show};
 
 /// Programs start as if their files were already in memory.
 #[derive(Parser, Debug)]
@@ -17,6 +17,17 @@ pub struct Cli {
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
+    /// Start a program with its files read ahead, and learn from the start
+    Run(run::RunArgs),
+    /// Learn which files a start touches, without reading ahead
+    Record(record::RecordArgs),
+    /// Read ahead what packs or lists name
+    Replay(replay::ReplayArgs),
+    /// Show what a pack holds
+    Show(show::ShowArgs),
+    /// Merge, verify or compare packs
+    #[command(subcommand)]
+    Pack(pack::PackVerb),
     /// Drop files from the page cache, and say what stayed and why
     Evict(evict::EvictArgs),
     /// Show which pages of files are in the page cache
@@ -27,6 +38,11 @@ impl Verb {
     /// Does it.
     pub fn run(self) -> anyhow::Result<ExitStatus> {
         match self {
+            Self::Run(args) => run::run(args),
+            Self::Record(args) => record::run(args),
+            Self::Replay(args) => replay::run(args),
+            Self::Show(args) => show::run(args),
+            Self::Pack(verb) => pack::run(verb),
             Self::Evict(args) => evict::run(args),
             Self::Pages(args) => pages::run(args),
         }

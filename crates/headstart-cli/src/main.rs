@@ -1,12 +1,22 @@
 //! The command `headstart`: one file per verb; the only place that prints.
 #![forbid(unsafe_code)]
 
+mod args;
 mod cli;
 mod evict;
 mod exit;
+mod launch;
+mod learning;
 mod map;
 mod output;
+mod pack;
 mod pages;
+mod priority;
+mod record;
+mod replay;
+mod run;
+mod session;
+mod show;
 
 use std::process::ExitCode;
 
@@ -19,7 +29,7 @@ fn main() -> ExitCode {
             return exit::ExitStatus::Done;
         }
         output::message(format_args!("{error:#}"));
-        exit::ExitStatus::Failed
+        exit::ExitStatus::from(&error)
     });
     status.into()
 }

@@ -51,6 +51,12 @@ pub fn message(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "headstart: {}", harmless(&text.to_string()));
 }
 
+/// A line about something under way, on a terminal; the next one, or a message,
+/// takes its place. An empty one wipes it.
+pub fn progress(text: &str) {
+    let _ = write!(io::stderr().lock(), "\r\x1b[K{}", harmless(text));
+}
+
 /// An error and its causes as one message.
 pub fn error(error: &dyn std::error::Error) {
     message(causes(error));

@@ -78,6 +78,30 @@ pub fn search_path(is_root: bool, var: impl Fn(&str) -> Option<PathBuf>) -> Vec<
     own.into_iter().chain([LOCAL_DIR.into(), SHIPPED_DIR.into()]).collect()
 }
 
+/// Looks a pack up by its file name. Returns it with the path where it is
+/// learned, which is in the first directory, wherever it was found. A pack
+/// that can't be used ends the search: a worse one further on would hide that.
+///
+/// # Errors
+/// The path where it is learned, and what is wrong with the pack found.
+#[allow(clippy::type_complexity)] // A path in either case.
+pub fn find(
+    file_name: &str,
+    uid: u32,
+    var: impl Fn(&str) -> Option<PathBuf>,
+) -> Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>> {
+    let dirs = search_path(uid == 0, var);
+    let home = dirs.first().map(|dir| dir.join(file_name)).unwrap_or_default();
+    for dir in dirs {
+        match read(&dir.join(file_name), uid) {
+            Ok(pack) => return Ok((home, Some(pack))),
+            Err(StoreError::Missing(_)) => {}
+            Err(error) => return Err(Box::new((home, error))),
+        }
+    }
+    Ok((home, None))
+}
+
 /// Reads a pack if it can be trusted by the user `uid`.
 pub fn read(path: &Path, uid: u32) -> Result<Pack, StoreError> {
     let bytes = read_bytes(path, uid)?;

@@ -1,0 +1,61 @@
+//! Values on the command line: times, sizes, priorities.
+
+use std::time::Duration;
+
+/// Parses a time: `10s`, `500ms`, `2m`, `1h`; a bare number means seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time; write it like 10s, 500ms or 2m");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
+}
+
+/// Parses a size: `4096`, `512K`, `64M`, `2G`, also with `iB` or `B` behind.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a size; write it like 512K, 64M or 2G");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim_end_matches(['B', 'i']).to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_in_their_units() {
+        for (text, ms) in [("10s", 10_000), ("500ms", 500), ("2", 2000), ("1.5m", 90_000), ("1h", 3_600_000)] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "s", "10x", "-1s", "1e400", "99999999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_in_powers_of_two() {
+        for (text, expected) in [("0", 0), ("4096", 4096), ("512K", 512 << 10), ("64MiB", 64 << 20), ("2GB", 2 << 30)] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "K", "1.5M", "12X", "99999999999999T"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Learns a start while it happens and joins it into its pack: from an armed
+//! recorder to a written file. Prints nothing but the progress of a walk.
+
+use crate::output;
+use anyhow::Context;
+use headstart::id::Dev;
+use headstart::measure::outcome::Outcome;
+use headstart::pack::build::Parts;
+use headstart::pack::merge::{Rule, accepts, merge};
+use headstart::pack::store::{self, StoreError};
+use headstart::pack::{FileSystem, Origin, Pack};
+use headstart::profile::fold::{Observation, Rules, fold};
+use headstart::profile::fsid;
+use headstart::profile::learn::{Start, code_of, pack_of_start};
+use headstart::profile::mounts::MountTable;
+use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
+use headstart::profile::spans::Spans;
+use headstart::replay::engine::Report;
+use headstart::trace::Kind;
+use headstart::trace::capture::{Recorder, Scope};
+use headstart::trace::decode::Tally;
+use headstart::trace::file::Capture;
+use headstart::trace::tracefs::{Instance, Tracefs};
+use serde::Serialize;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Starts after whose absence a range is dropped.
+pub const DEFAULT_KEEP: u32 = 4;
+/// A replay counts as complete when this share of what was touched was ready.
+const COMPLETE_SHARE: f64 = 0.9;
+
+/// What a learner is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The program's name, for people.
+    pub name: String,
+    /// The file name of its pack.
+    pub file_name: String,
+    /// Its command line.
+    pub command: Vec<OsString>,
+    /// Where its pack is or will be.
+    pub pack: PathBuf,
+    /// Starts after whose absence a range is dropped.
+    pub keep: u32,
+    /// Whether file systems may be walked for names.
+    pub walk: bool,
+    /// Where the raw trace is kept, if it is.
+    pub trace_out: Option<PathBuf>,
+}
+
+/// Figures of a learned start.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Learned {
+    /// The pack that was written.
+    pub pack: PathBuf,
+    /// Whether it was: a lossy start does not replace a clean pack.
+    pub written: bool,
+    /// Bytes of the pack file.
+    pub pack_bytes: u64,
+    /// Starts that the pack has learned.
+    pub starts: u32,
+    /// Files in the pack.
+    pub files: usize,
+    /// Ranges in the pack.
+    pub ranges: usize,
+    /// Bytes of files in the pack.
+    pub data_bytes: u64,
+    /// Bytes of metadata in the pack.
+    pub metadata_bytes: u64,
+    /// Trace events of this start.
+    pub events: u64,
+    /// Trace events that were lost.
+    pub lost_events: u64,
+    /// Inodes of this start that got no place in the pack.
+    pub dropped: headstart::pack::Dropped,
+    /// Directory entries looked at in search of names.
+    pub walked_entries: u64,
+    /// Time for names, in µs.
+    pub resolve_us: u64,
+    /// Time from the end of the start to the written pack, in µs.
+    pub learn_us: u64,
+    /// Things that did not work and were worked around.
+    pub problems: Vec<String>,
+}
+
+/// What was replayed beside the start that is learned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replayed<'a> {
+    /// The pack that was replayed.
+    pub pack: Option<&'a Pack>,
+    /// What became of it.
+    pub report: Option<Report>,
+}
+
+/// Arms a recorder for a process that waits, or for the whole machine.
+pub fn arm(scope: Scope, old: Option<&Pack>, watch: bool) -> anyhow::Result<Recorder> {
+    let tracefs = Tracefs::locate()?;
+    if tracefs.mounted_now {
+        output::message("mounted tracefs on /sys/kernel/tracing, where recording needs it");
+    }
+    tracefs.remove_orphans();
+    let buffer_kb = old.map(|p| p.origin.buffer_kb).filter(|kb| *kb > 0);
+    Ok(Recorder::start(&tracefs, scope, buffer_kb, watch)?)
+}
+
+/// The moment before a start, to tell later what was written during it.
+pub fn now_ns() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Ends the recording of a start, joins it into its pack and says what became
+/// of the pages. The instance is handed back for removal.
+pub fn learn(
+    recorder: Recorder,
+    began_ns: i64,
+    settings: &Settings,
+    replayed: Replayed<'_>,
+    uid: u32,
+) -> anyhow::Result<(Learned, Outcome, Instance)> {
+    let from = Instant::now();
+    let (mut capture, instance) = recorder.finish()?;
+    let mounts = MountTable::read()?;
+    let devices: HashSet<Dev> =
+        mounts.mounts().iter().map(|m| m.dev).filter(|dev| dev.major() != 0).collect();
+    capture.description.block_devices = devices.iter().map(|dev| dev.0).collect();
+    capture.description.ignored_tids = own_threads();
+    if let Some(path) = &settings.trace_out {
+        let bytes = capture.to_bytes()?;
+        std::fs::write(path, bytes).with_context(|| format!("Can't write {}", path.display()))?;
+    }
+    let (seen, tally) = observe(&capture, devices)?;
+    drop_raw(&mut capture);
+
+    let mut live = LiveNames::new();
+    let tids: Vec<i32> = seen.tids.iter().copied().collect();
+    live.observe(&tids);
+    let names = find_names(&seen, &mounts, &live, settings.walk);
+    let resolve_us = micros(names.elapsed);
+
+    let outcome = outcome(&seen, &names, replayed.pack);
+    let start = Start {
+        origin: origin(settings, &capture, &seen, tally.lost),
+        file_systems: file_systems(&seen, &names, &mounts),
+        began_ns,
+        keep_untouched: was_complete(&replayed, &outcome),
+    };
+    let new = pack_of_start(&seen, &names, start, code_of);
+    let seen_metadata = metadata_was_cold(&seen, &capture, replayed);
+    let rule = Rule::NextStart { keep: settings.keep, metadata_seen: seen_metadata };
+
+    let mut learned = Learned {
+        pack: settings.pack.clone(),
+        events: tally.events,
+        lost_events: tally.lost,
+        dropped: new.origin.dropped,
+        walked_entries: names.walked_entries,
+        resolve_us,
+        problems: names.problems.iter().map(|p| output::causes(p)).collect(),
+        ..Learned::default()
+    };
+    let locked = store::lock(&settings.pack)?;
+    // Another start may have been learned since this one began.
+    let old = match store::read(&settings.pack, uid) {
+        Ok(old) => Some(old),
+        Err(StoreError::Missing(_)) => None,
+        Err(error @ StoreError::Content { .. }) => {
+            learned.problems.push(format!("{}; it is replaced", output::causes(&error)));
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let pack = match old {
+        Some(old) if !accepts(&old, tally.lost) => {
+            learned.problems.push("events were lost, so the clean pack stays as it is".into());
+            describe(&mut learned, &old);
+            learned.learn_us = micros(from.elapsed());
+            return Ok((learned, outcome, instance));
+        }
+        Some(old) => merge(&old, &new, rule),
+        None => new,
+    };
+    learned.pack_bytes = locked.write(&pack)?;
+    learned.written = true;
+    describe(&mut learned, &pack);
+    learned.learn_us = micros(from.elapsed());
+    Ok((learned, outcome, instance))
+}
+
+fn describe(learned: &mut Learned, pack: &Pack) {
+    learned.starts = pack.origin.starts;
+    learned.files = pack.files.len();
+    learned.ranges = pack.ranges.len();
+    learned.data_bytes = pack.data_bytes();
+    learned.metadata_bytes = pack.metadata_bytes();
+}
+
+fn micros(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The raw pages are no longer needed, and may be large.
+fn drop_raw(capture: &mut Capture) {
+    capture.bytes = Vec::new();
+    capture.pages = Vec::new();
+}
+
+fn own_threads() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.filter_map(|t| t.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Decodes and folds a capture.
+fn observe(capture: &Capture, block_devices: HashSet<Dev>) -> anyhow::Result<(Observation, Tally)> {
+    let (events, tally) = capture.events()?;
+    let rules = Rules {
+        block_devices,
+        ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
+        has_access_events: capture.has_access_events(),
+    };
+    Ok((fold(&events, &rules), tally))
+}
+
+fn find_names(
+    seen: &Observation,
+    mounts: &MountTable,
+    live: &LiveNames,
+    walk: bool,
+) -> Resolution {
+    let ids: Vec<_> = seen.files.keys().copied().collect();
+    let terminal = std::io::stderr().is_terminal();
+    let progress = |p: WalkProgress| {
+        if terminal {
+            output::progress(&format!("looking for {} files: {} names seen", p.wanted, p.entries));
+        }
+    };
+    let mut options = ResolveOptions::new(mounts);
+    options.walk = walk;
+    options.live = Some(live);
+    options.progress = Some(&progress);
+    let names = resolve(&ids, &options);
+    if terminal && names.walked_entries > 0 {
+        output::progress("");
+    }
+    names
+}
+
+/// The file systems that the start touched.
+fn file_systems(
+    seen: &Observation,
+    names: &Resolution,
+    mounts: &MountTable,
+) -> HashMap<Dev, FileSystem> {
+    let devices: HashSet<Dev> =
+        names.files.iter().map(|(id, _)| id.dev).chain(seen.metadata.keys().copied()).collect();
+    let describe = |dev: Dev| {
+        let mount = *mounts.visible_of(dev).first()?;
+        Some(FileSystem {
+            // Without one the file system is told by its type and source.
+            uuid: fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0),
+            kind: mount.fstype.to_string_lossy().into_owned(),
+            source: mount.source.as_bytes().to_vec(),
+        })
+    };
+    devices.into_iter().filter_map(|dev| Some((dev, describe(dev)?))).collect()
+}
+
+fn origin(settings: &Settings, capture: &Capture, seen: &Observation, lost: u64) -> Origin {
+    let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
+    Origin {
+        name: settings.name.clone(),
+        command: words.join(&0),
+        kernel: capture.description.kernel.clone(),
+        page_shift: capture.description.page_size.trailing_zeros() as u8,
+        starts: 1,
+        learned_at: u64::try_from(now_ns() / 1_000_000_000).unwrap_or(0),
+        lost_events: lost,
+        has_access_events: seen.has_access_events,
+        buffer_kb: capture.description.buffer_kb,
+        duration_us: seen.duration / 1000,
+        dropped: headstart::pack::Dropped::default(),
+    }
+}
+
+/// What became of the pages that were planned and touched.
+fn outcome(seen: &Observation, names: &Resolution, pack: Option<&Pack>) -> Outcome {
+    let mut planned = pack.map(Parts::of).unwrap_or_default();
+    let mut outcome = Outcome::default();
+    let none = Spans::default();
+    let mut named = HashSet::new();
+    for (id, file) in &names.files {
+        let Some(pages) = seen.files.get(id) else { continue };
+        named.insert(*id);
+        let part = planned.files.remove(&file.path).filter(|p| p.identity.ino == id.ino);
+        let spans = part.map(|p| spans_of(&p.pieces)).unwrap_or_default();
+        let page = rustix::param::page_size() as u64;
+        let mut touched = pages.touched.clone();
+        touched.cut(file.size.div_ceil(page));
+        outcome.add(&touched, &pages.inserted, &spans);
+    }
+    for (_, pages) in seen.files.iter().filter(|(id, _)| !named.contains(id)) {
+        outcome.add(&pages.touched, &pages.inserted, &none);
+    }
+    for part in planned.files.values() {
+        outcome.add(&none, &none, &spans_of(&part.pieces));
+    }
+    outcome
+}
+
+fn spans_of(pieces: &[headstart::pack::pieces::Piece]) -> Spans {
+    let mut spans = Spans::default();
+    for p in pieces {
+        spans.touch(p.first, p.end - p.first, 0, p.how);
+    }
+    spans
+}
+
+/// Whether all of a pack was read ahead and nearly all of the start found.
+fn was_complete(replayed: &Replayed<'_>, outcome: &Outcome) -> bool {
+    replayed.report.is_some_and(|r| r.complete && r.over_budget_bytes == 0)
+        && outcome.ready_share() >= COMPLETE_SHARE
+}
+
+/// Whether the metadata that the start needed was not in memory, so that what
+/// it did not look at was not needed: at least half of what the pack has was
+/// brought in, by the start or by the replay.
+fn metadata_was_cold(seen: &Observation, capture: &Capture, replayed: Replayed<'_>) -> bool {
+    let touches_known =
+        capture.description.decoder().is_ok_and(|decoder| decoder.knows(Kind::Metadata));
+    let known = replayed.pack.map_or(0, Pack::metadata_bytes);
+    let by_start: u64 = seen.metadata.values().map(|pages| pages.inserted.pages()).sum();
+    let by_replay = replayed.report.map_or(0, |r| r.metadata_bytes);
+    let brought_in = by_start * capture.description.page_size + by_replay;
+    touches_known && known > 0 && brought_in * 2 >= known
+}
+
+/// The block devices behind the file systems of a pack's metadata, by UUID.
+pub fn metadata_devices(pack: &Pack) -> HashMap<[u8; 16], PathBuf> {
+    let wanted: HashSet<[u8; 16]> = pack
+        .metadata
+        .iter()
+        .filter_map(|r| pack.file_systems.get(usize::from(r.file_system))?.uuid)
+        .collect();
+    let mut found = HashMap::new();
+    if wanted.is_empty() {
+        return found;
+    }
+    // Without the mounts there is no metadata, only data.
+    let Ok(mounts) = MountTable::read() else { return found };
+    let mut seen = HashSet::new();
+    for mount in mounts.mounts().iter().filter(|m| m.dev.major() != 0) {
+        if found.len() == wanted.len() || !seen.insert(mount.dev) {
+            continue;
+        }
+        let Ok(Some(uuid)) = fsid::uuid(mount) else { continue };
+        if wanted.contains(&uuid.0)
+            && let Ok(Some(device)) = fsid::block_device(mount)
+        {
+            found.insert(uuid.0, device.path);
+        }
+    }
+    found
+}
+
+/// Where a program is that a command names, symbolic links followed: by
+/// `$PATH`, as execvp(3) looks for it.
+pub fn locate(program: &std::ffi::OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return std::fs::canonicalize(program).ok();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let is_program = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| is_program(p))?;
+    std::fs::canonicalize(found).ok()
+}

@@ -1,0 +1,73 @@
+//! `headstart record`: learns a start without reading ahead.
+
+use crate::args;
+use crate::exit::ExitStatus;
+use crate::session::{Session, Until, known_pack};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The arguments of `headstart record`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Recording needs root. The start joins the pack if there is one: pages that it \
+touched get a mark in their history, others are forgotten after four starts. A \
+start of which events were lost never replaces a clean pack. The exit status is \
+the program's.")]
+pub struct RecordArgs {
+    /// Write this pack instead of the program's own
+    #[arg(short, long, value_name = "PACK")]
+    output: Option<PathBuf>,
+
+    /// Keep the program under this name instead of one made from its command
+    #[arg(long)]
+    name: Option<String>,
+
+    /// The start is over after this time at the latest
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = args::duration)]
+    duration: Duration,
+
+    /// When the start is over before that
+    #[arg(long, value_enum, default_value_t = Until::Exit)]
+    until: Until,
+
+    /// Record everything that the machine does meanwhile, not only the program
+    #[arg(long)]
+    system: bool,
+
+    /// Do not search a file system for the names of files that nothing else
+    /// tells
+    #[arg(long)]
+    no_walk: bool,
+
+    /// Also keep the raw trace in this file
+    #[arg(long, value_name = "FILE")]
+    trace_out: Option<PathBuf>,
+
+    /// Print no summary
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Write all figures to this file as one JSON document
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Records a start.
+pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
+    let mut session = Session::new(args.command, args.name, Instant::now());
+    let found = known_pack(&session, args.output.as_deref());
+    let pack = session.adopt(found);
+    session.limit = args.duration;
+    session.until = args.until;
+    session.system = args.system;
+    session.settings.walk = !args.no_walk;
+    session.settings.trace_out = args.trace_out;
+    session.quiet = args.quiet;
+    session.json = args.json;
+    session.go(pack)
+}

@@ -1,0 +1,96 @@
+//! `headstart run`: the main job. Reads ahead what the program's starts touch,
+//! starts it at once, and learns from this start.
+//!
+//! The program starts whatever happens here; what could not be done is said in
+//! one line on stderr.
+
+use crate::args;
+use crate::exit::ExitStatus;
+use crate::learning::DEFAULT_KEEP;
+use crate::session::{Session, Until, known_pack};
+use headstart::replay::engine::DEFAULT_THREADS;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The arguments of `headstart run`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+The program's stdin, environment, signals and exit status are its own. The exit \
+status is the program's (128 + n when signal n killed it), 127 when it was not \
+found and 126 when it can't be executed.
+
+A pack is looked for in $HEADSTART_PACKS if that is set, else in \
+$XDG_STATE_HOME/headstart/packs (not for root), /var/lib/headstart/packs and \
+/usr/lib/headstart/packs. Learning needs root; without it the program's pack is \
+read ahead as it is.")]
+pub struct RunArgs {
+    /// Use and update this pack instead of the program's own
+    #[arg(long, value_name = "FILE")]
+    pack: Option<PathBuf>,
+
+    /// Keep the program under this name instead of one made from its command
+    #[arg(long, conflicts_with = "pack")]
+    name: Option<String>,
+
+    /// The start is over after this time, if the program has not ended before
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = args::duration)]
+    duration: Duration,
+
+    /// Do not learn from this start
+    #[arg(long)]
+    no_learn: bool,
+
+    /// Do not read ahead
+    #[arg(long)]
+    no_replay: bool,
+
+    /// Forget what this many starts in a row did not touch
+    #[arg(long, value_name = "STARTS", default_value_t = DEFAULT_KEEP,
+          value_parser = clap::value_parser!(u32).range(1..=8))]
+    keep: u32,
+
+    /// Read ahead at most this much [default: half of the available memory]
+    #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
+    budget: Option<u64>,
+
+    /// Threads that read ahead
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_THREADS)]
+    threads: usize,
+
+    /// Do not search a file system for the names of files that nothing else
+    /// tells
+    #[arg(long)]
+    no_walk: bool,
+
+    /// Print no summary
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Write all figures to this file as one JSON document
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program.
+pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
+    let began = Instant::now();
+    let mut session = Session::new(args.command, args.name, began);
+    let found = known_pack(&session, args.pack.as_deref());
+    let pack = session.adopt(found);
+    if let Some(pack) = pack.as_ref().filter(|_| !args.no_replay) {
+        session.replay(pack, args.budget, args.threads);
+    }
+    session.limit = args.duration;
+    session.until = Until::Exit;
+    session.settings.keep = args.keep;
+    session.settings.walk = !args.no_walk;
+    session.learn = !args.no_learn;
+    session.quiet = args.quiet;
+    session.json = args.json;
+    session.go(pack)
+}

@@ -1,0 +1,403 @@
+//! One start of a program through us: what `run` and `record` share.
+//!
+//! The program starts whatever happens here; what could not be done is said
+//! in the one line at the end.
+
+use crate::exit::ExitStatus;
+use crate::launch::{self, Ended};
+use crate::learning::{self, DEFAULT_KEEP, Learned, Replayed, Settings};
+use crate::output;
+use anyhow::Context;
+use headstart::measure::outcome::Outcome;
+use headstart::pack::Pack;
+use headstart::pack::key::Key;
+use headstart::pack::store::{self, StoreError};
+use headstart::replay::budget;
+use headstart::replay::engine::{Options, Replay, Report};
+use headstart::replay::plan::{Limits, Plan};
+use headstart::trace::capture::{Recorder, Scope};
+use headstart_sys::process::Change;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long hardly anything may come in until reading has died down.
+const IDLE: Duration = Duration::from_secs(2);
+/// How often that is looked at.
+const IDLE_CHECK: Duration = Duration::from_millis(250);
+
+/// When a start is over, at the latest after its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Until {
+    /// When the program has ended
+    Exit,
+    /// When it has ended or has hardly read anything for two seconds
+    Idle,
+    /// After the time of --for, also when the program ends earlier
+    Time,
+}
+
+/// A start, being prepared.
+#[derive(Debug)]
+pub struct Session {
+    command: Vec<OsString>,
+    began: Instant,
+    uid: u32,
+    notes: Vec<String>,
+    replay: Option<Replay>,
+    /// What the learner is told.
+    pub settings: Settings,
+    /// When the start is over.
+    pub until: Until,
+    /// When it is over at the latest.
+    pub limit: Duration,
+    /// Whether the whole machine is recorded.
+    pub system: bool,
+    /// Whether this start is learned.
+    pub learn: bool,
+    /// Whether the line at the end is left out.
+    pub quiet: bool,
+    /// Where all figures go.
+    pub json: Option<PathBuf>,
+}
+
+/// A pack, if there is one, and the path where it is learned.
+type Found = Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>>;
+
+/// The pack of a session's program: `explicit`, or the one of its key.
+pub fn known_pack(session: &Session, explicit: Option<&Path>) -> Found {
+    if let Some(path) = explicit {
+        return match store::read(path, session.uid) {
+            Ok(pack) => Ok((path.into(), Some(pack))),
+            Err(StoreError::Missing(_)) => Ok((path.into(), None)),
+            Err(error) => Err(Box::new((path.into(), error))),
+        };
+    }
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    store::find(&session.settings.file_name, session.uid, variable)
+}
+
+impl Session {
+    /// A start of `command`, called `name` or by its key. From here on signals
+    /// are kept for the program, so no thread may run yet.
+    pub fn new(command: Vec<OsString>, name: Option<String>, began: Instant) -> Self {
+        let mut notes = Vec::new();
+        if let Err(error) = launch::prepare() {
+            notes.push(format!("{error:#}"));
+        }
+        let key = match &name {
+            Some(name) => Key::of_name(name),
+            None => Key::of_command(&command, learning::locate),
+        };
+        let settings = Settings {
+            name: key.name,
+            file_name: key.file_name,
+            command: command.clone(),
+            pack: PathBuf::new(),
+            keep: DEFAULT_KEEP,
+            walk: true,
+            trace_out: None,
+        };
+        Self {
+            command,
+            began,
+            uid: rustix::process::geteuid().as_raw(),
+            notes,
+            replay: None,
+            settings,
+            until: Until::Exit,
+            limit: Duration::MAX,
+            system: false,
+            learn: true,
+            quiet: false,
+            json: None,
+        }
+    }
+
+    /// Takes over what [`known_pack`] found.
+    pub fn adopt(&mut self, found: Found) -> Option<Pack> {
+        let (path, pack) = match found {
+            Ok(found) => found,
+            Err(failure) => {
+                let (path, error) = *failure;
+                self.notes.push(output::causes(&error));
+                (path, None)
+            }
+        };
+        self.settings.pack = path;
+        pack
+    }
+
+    /// Begins to read a pack ahead.
+    pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: usize) {
+        let is_root = self.uid == 0;
+        let budget = budget::available().min(budget.unwrap_or(u64::MAX));
+        let devices =
+            if is_root { learning::metadata_devices(pack) } else { HashMap::default() };
+        let limits = Limits { budget, metadata: is_root };
+        let plan = Plan::of_packs(std::slice::from_ref(pack), limits);
+        let options = Options { threads, wait: false, timeout: None };
+        match Replay::start(plan, options, devices, self.began) {
+            Ok(replay) => self.replay = Some(replay),
+            Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
+        }
+    }
+
+    /// Starts the program, waits for its end, and learns beside it. `pack` is
+    /// what was known of it.
+    pub fn go(mut self, pack: Option<Pack>) -> anyhow::Result<ExitStatus> {
+        let program = launch::hold(&self.command)?;
+        let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
+        let recorder = self.learn.then(|| self.arm(scope, pack.as_ref())).flatten();
+        let began_ns = learning::now_ns();
+        let running = match launch::release(program) {
+            Ok(running) => running,
+            Err(failure) => {
+                let name = self.command.first().cloned().unwrap_or_default();
+                let name = name.to_string_lossy();
+                output::message(format_args!("Can't run {name}: {}", failure.0));
+                return Ok(failure.status());
+            }
+        };
+        let learner = Learner {
+            recorder,
+            replay: self.replay.take(),
+            began_ns,
+            settings: self.settings.clone(),
+            pack,
+            uid: self.uid,
+            until: self.until,
+            limit: self.limit,
+        };
+        let (ended, end) = channel();
+        let learner =
+            thread::Builder::new().name("learn".into()).spawn(move || learner.follow(&end));
+        let end = running.wait()?;
+        drop(ended);
+        let outcome = learner.map(|thread| thread.join().unwrap_or_default());
+        let Followed { report, lesson } = outcome.unwrap_or_default();
+        let lesson = lesson.and_then(|lesson| {
+            lesson.map_err(|e| self.notes.push(format!("this start is not learned: {e:#}"))).ok()
+        });
+        self.tell(&end, report.as_ref(), lesson.as_ref());
+        Ok(end.status())
+    }
+
+    /// A recorder, or a note why there is none.
+    fn arm(&mut self, scope: Scope, pack: Option<&Pack>) -> Option<Recorder> {
+        let armed = learning::arm(scope, pack, self.until == Until::Idle);
+        let why_not = |error: anyhow::Error| match ExitStatus::from(&error) {
+            ExitStatus::PermissionMissing => {
+                "this start is not learned: recording needs root, use sudo".into()
+            }
+            _ => format!("this start is not learned: {error:#}"),
+        };
+        armed.map_err(|error| self.notes.push(why_not(error))).ok()
+    }
+
+    fn tell(&self, end: &Ended, report: Option<&Report>, lesson: Option<&Lesson>) {
+        if let Some(file) = &self.json {
+            let written = serde_json::to_vec_pretty(&self.figures(end, report, lesson))
+                .context("Can't make JSON of the figures")
+                .and_then(|text| {
+                    std::fs::write(file, text)
+                        .with_context(|| format!("Can't write {}", file.display()))
+                });
+            if let Err(error) = written {
+                output::message(format_args!("{error:#}"));
+            }
+        }
+        if !self.quiet {
+            output::message(summary(end, report, lesson, &self.notes));
+        }
+    }
+
+    fn figures<'a>(
+        &'a self,
+        end: &Ended,
+        report: Option<&'a Report>,
+        lesson: Option<&'a Lesson>,
+    ) -> Figures<'a> {
+        let (exit_status, signal) = match end.change {
+            Change::Exited(status) => (Some(status), None),
+            Change::Killed(signal) | Change::Stopped(signal) => (None, Some(signal)),
+        };
+        Figures {
+            schema: "headstart/run/1",
+            command: self.command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+            exit_status,
+            signal,
+            wall_ms: end.wall.as_secs_f64() * 1000.0,
+            major_faults: end.usage.major_faults,
+            minor_faults: end.usage.minor_faults,
+            user_ms: end.usage.user_us as f64 / 1000.0,
+            system_ms: end.usage.system_us as f64 / 1000.0,
+            read_ahead: report,
+            touched: lesson.map(|l| &l.outcome),
+            ready_share: lesson.map(|l| l.outcome.ready_share()),
+            learned: lesson.map(|l| &l.learned),
+            notes: &self.notes,
+        }
+    }
+}
+
+/// All figures of a start.
+#[derive(Debug, Serialize)]
+struct Figures<'a> {
+    schema: &'static str,
+    command: Vec<String>,
+    exit_status: Option<i32>,
+    signal: Option<i32>,
+    wall_ms: f64,
+    major_faults: u64,
+    minor_faults: u64,
+    user_ms: f64,
+    system_ms: f64,
+    read_ahead: Option<&'a Report>,
+    touched: Option<&'a Outcome>,
+    ready_share: Option<f64>,
+    learned: Option<&'a Learned>,
+    notes: &'a [String],
+}
+
+/// What the learning thread owns.
+struct Learner {
+    recorder: Option<Recorder>,
+    replay: Option<Replay>,
+    began_ns: i64,
+    settings: Settings,
+    pack: Option<Pack>,
+    uid: u32,
+    until: Until,
+    limit: Duration,
+}
+
+/// What it brings back.
+#[derive(Default)]
+struct Followed {
+    report: Option<Report>,
+    lesson: Option<anyhow::Result<Lesson>>,
+}
+
+struct Lesson {
+    learned: Learned,
+    outcome: Outcome,
+}
+
+impl Learner {
+    /// Waits for the end of the start, then learns from it.
+    fn follow(self, end: &Receiver<()>) -> Followed {
+        if self.wait(end) {
+            // Nobody is left to profit from the rest.
+            self.replay.iter().for_each(Replay::stop);
+        }
+        let report = self.replay.map(Replay::finish);
+        let replayed = Replayed { pack: self.pack.as_ref().filter(|_| report.is_some()), report };
+        let lesson = self.recorder.map(|recorder| {
+            let (learned, outcome, instance) =
+                learning::learn(recorder, self.began_ns, &self.settings, replayed, self.uid)?;
+            instance.remove_in_background();
+            Ok(Lesson { learned, outcome })
+        });
+        Followed { report, lesson }
+    }
+
+    /// Returns at the end of the start; true when the program has ended.
+    fn wait(&self, end: &Receiver<()>) -> bool {
+        let deadline = Instant::now().checked_add(self.limit);
+        let mut ended = false;
+        loop {
+            let left = deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return ended;
+            }
+            let idle = |r: &Recorder| self.until == Until::Idle && r.idle_for() >= IDLE;
+            if self.recorder.as_ref().is_some_and(idle) {
+                return ended;
+            }
+            let nap = if self.until == Until::Idle { left.min(IDLE_CHECK) } else { left };
+            if ended {
+                // Only the time is waited for.
+                thread::sleep(nap);
+                continue;
+            }
+            ended = end.recv_timeout(nap) == Err(RecvTimeoutError::Disconnected);
+            if ended && self.until != Until::Time {
+                return true;
+            }
+        }
+    }
+}
+
+/// The one line at the end.
+fn summary(
+    end: &Ended,
+    report: Option<&Report>,
+    lesson: Option<&Lesson>,
+    notes: &[String],
+) -> String {
+    let mut parts = vec![format!(
+        "{:.2} s, {}",
+        end.wall.as_secs_f64(),
+        output::counted(end.usage.major_faults, "major fault")
+    )];
+    if let Some(report) = report {
+        add_report(&mut parts, report);
+    }
+    if let Some(lesson) = lesson {
+        add_lesson(&mut parts, lesson, report.is_some());
+    }
+    parts.extend(notes.iter().cloned());
+    parts.join("; ")
+}
+
+/// What was read ahead, in words.
+pub fn add_report(parts: &mut Vec<String>, report: &Report) {
+    parts.push(format!(
+        "read ahead {} in {}",
+        output::size(report.bytes),
+        output::counted(report.requests, "request")
+    ));
+    for (count, words) in [
+        (report.stale_files, "changed since it was learned"),
+        (report.missing_files, "gone"),
+        (report.forbidden_files, "not permitted"),
+        (report.failed, "failed"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{} {words}", output::counted(count, "file")));
+        }
+    }
+    if report.over_budget_bytes > 0 {
+        parts.push(format!("{} over the budget", output::size(report.over_budget_bytes)));
+    }
+}
+
+fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, replayed: bool) {
+    if replayed {
+        parts.push(format!(
+            "{:.1} % of {} touched were ready, {} late, {} missing, {} never touched",
+            outcome.ready_share() * 100.0,
+            output::counted(outcome.touched_pages, "page"),
+            outcome.late_pages,
+            outcome.missing_pages,
+            outcome.never_touched_pages
+        ));
+    }
+    if learned.written {
+        parts.push(format!(
+            "learned start {} ({}, {})",
+            learned.starts,
+            output::counted(learned.files as u64, "file"),
+            output::size(learned.data_bytes)
+        ));
+    }
+    if learned.lost_events > 0 {
+        parts.push(format!("{} lost", output::counted(learned.lost_events, "event")));
+    }
+    parts.extend(learned.problems.iter().cloned());
+}
