@@ -4,3 +4,10 @@
 //! per kernel interface, each block with its `SAFETY` reason. It decides
 //! nothing; policy lives in the `headstart` crate.
 #![allow(unsafe_code)]
+
+pub mod btrfs;
+pub mod cachestat;
+pub mod fsuuid;
+pub mod handle;
+pub mod resident;
+pub mod xfs;
