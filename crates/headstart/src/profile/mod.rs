@@ -1,5 +1,10 @@
 //! From events to a profile: which pages of which files a start touched,
 //! when first, and how; and from inodes to paths.
 
+pub mod code;
 pub mod fold;
+pub mod fsid;
+pub mod learn;
+pub mod mounts;
+pub mod resolve;
 pub mod spans;

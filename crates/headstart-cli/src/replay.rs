@@ -1,0 +1,313 @@
+//! `headstart replay`: reads ahead what packs or lists name, and nothing else.
+
+use crate::exit::ExitStatus;
+use crate::learning::metadata_devices;
+use crate::priority::{self, io_priority};
+use crate::session::add_report;
+use crate::{args, output};
+use anyhow::{Context, bail};
+use headstart::cache::residency::resident_count;
+use headstart::measure::diskstats::{self, DiskStats};
+use headstart::pack::{Pack, store};
+use headstart::replay::budget;
+use headstart::replay::engine::{DEFAULT_THREADS, Options, Replay, Report};
+use headstart::replay::plan::{Limits, Plan, Target, parse_list};
+use headstart_sys::ioprio::IoPriority;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The arguments of `headstart replay`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+A list has a line `name offset:length,offset:length` for each file, in bytes, as \
+`headstart show --list` and `headstart pages --list` write it; a line with a name \
+only means the whole file. Files that changed since they were learned are left \
+out, the others are used. Metadata is read through the block device, which needs \
+root.
+
+Without --wait the command ends when everything was asked for; the data arrives \
+a little later.")]
+pub struct ReplayArgs {
+    /// Packs, or lists of files
+    #[arg(required = true, value_name = "PACK|LIST")]
+    files: Vec<PathBuf>,
+
+    /// Wait until the data is there
+    #[arg(long)]
+    wait: bool,
+
+    /// Return at once and go on in the background
+    #[arg(long, conflicts_with_all = ["dry_run", "diskstats", "verify", "json"])]
+    background: bool,
+
+    /// Set the nice value, -20 to 19
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i32).range(-20..=19))]
+    nice: Option<i32>,
+
+    /// Set the I/O priority: idle, best-effort[:0-7], realtime[:0-7]
+    #[arg(long, value_name = "CLASS[:LEVEL]", value_parser = io_priority)]
+    ioprio: Option<IoPriority>,
+
+    /// Read at most this much [default and limit: half of the available memory]
+    #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
+    budget: Option<u64>,
+
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
+    timeout: Option<Duration>,
+
+    /// Threads that read ahead
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_THREADS)]
+    threads: usize,
+
+    /// Print the plan and read nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print what the disks read meanwhile (implies --wait)
+    #[arg(long)]
+    diskstats: bool,
+
+    /// Print how much of the plan is in memory afterwards (implies --wait)
+    #[arg(long)]
+    verify: bool,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+
+    /// Print no summary
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// All figures of a replay.
+#[derive(Serialize)]
+struct Figures<'a> {
+    schema: &'static str,
+    report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disks: Option<&'a DiskStats>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<Verified>,
+}
+
+/// How much of a plan is in memory.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Verified {
+    planned_pages: u64,
+    resident_pages: u64,
+}
+
+/// One step of a plan, for --dry-run.
+#[derive(Serialize)]
+struct PlannedStep {
+    #[serde(flatten)]
+    path: output::JsonPath,
+    metadata: bool,
+    offset: u64,
+    length: u64,
+}
+
+#[derive(Serialize)]
+struct DryRun {
+    schema: &'static str,
+    bytes: u64,
+    over_budget_bytes: u64,
+    steps: Vec<PlannedStep>,
+}
+
+/// Reads ahead.
+pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
+    let began = Instant::now();
+    let is_root = rustix::process::geteuid().is_root();
+    let budget = budget::available().min(args.budget.unwrap_or(u64::MAX));
+    let limits = Limits { budget, metadata: is_root };
+    let (plan, devices) = plan(&args.files, limits)?;
+    if args.dry_run {
+        print_plan(&plan, &devices, args.json)?;
+        return Ok(ExitStatus::Done);
+    }
+    priority::apply(args.nice, args.ioprio)?;
+    if args.background {
+        headstart_sys::process::detach().context("Can't go on in the background")?;
+    }
+    let options = Options {
+        threads: args.threads,
+        wait: args.wait || args.diskstats || args.verify,
+        timeout: args.timeout,
+    };
+    let before = args.diskstats.then(disk_stats).transpose()?;
+    let report = Replay::start(plan.clone(), options, devices.clone(), began)
+        .context("Can't start to read ahead")?
+        .finish();
+    let disks = match before {
+        Some(before) => Some(diskstats::between(&before, &disk_stats()?)),
+        None => None,
+    };
+    let verified = args.verify.then(|| verify(&plan, &devices));
+    if args.json {
+        let figures = Figures {
+            schema: "headstart/replay/1",
+            report: &report,
+            disks: disks.as_ref(),
+            verified,
+        };
+        output::print_json(&figures)?;
+    } else {
+        print_figures(disks.as_ref(), verified)?;
+        if !args.quiet && !args.background {
+            output::message(summary(&report));
+        }
+    }
+    let failed = report.failed + report.forbidden_files > 0;
+    Ok(if failed { ExitStatus::Failed } else { ExitStatus::Done })
+}
+
+fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<(Plan, HashMap<[u8; 16], PathBuf>)> {
+    let (mut packs, mut entries) = (Vec::new(), Vec::new());
+    let uid = rustix::process::geteuid().as_raw();
+    for file in files {
+        // A pack that can't be opened or is a link is told by `read` itself.
+        if store::is_pack(file) || is_binary(file) {
+            packs.push(store::read(file, uid)?);
+            continue;
+        }
+        let text = std::fs::read(file).with_context(|| format!("Can't read {}", file.display()))?;
+        let list = parse_list(&text)
+            .with_context(|| format!("{} is neither a pack nor a list of files", file.display()))?;
+        entries.extend(list);
+    }
+    let mut devices = HashMap::new();
+    for pack in &packs {
+        if limits.metadata {
+            devices.extend(metadata_devices(pack));
+        }
+    }
+    match (packs.is_empty(), entries.is_empty()) {
+        (false, false) => bail!("Packs and lists can't be mixed; replay one after the other"),
+        (true, _) => {
+            for entry in &mut entries {
+                entry.path = std::path::absolute(&entry.path)?;
+            }
+            let size = |path: &PathBuf| path.metadata().map_or(0, |m| m.len());
+            Ok((Plan::of_list(&entries, size, limits), devices))
+        }
+        (false, true) => Ok((Plan::of_packs(&packs, limits), devices)),
+    }
+}
+
+/// Whether a file can be no list: it holds a NUL byte near its begin.
+fn is_binary(path: &Path) -> bool {
+    use std::io::Read;
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|f| f.take(512).read_to_end(&mut head));
+    read.is_ok() && head.contains(&0)
+}
+
+fn disk_stats() -> anyhow::Result<DiskStats> {
+    let text = std::fs::read_to_string("/proc/diskstats").context("Can't read /proc/diskstats")?;
+    Ok(diskstats::parse(&text))
+}
+
+/// The path that a target is read from.
+fn target_path(
+    plan: &Plan,
+    target: &Target,
+    devices: &HashMap<[u8; 16], PathBuf>,
+) -> Option<PathBuf> {
+    match target {
+        Target::File { node, .. } => Some(plan.paths.path(*node)),
+        Target::Device(fs) => devices.get(&fs.uuid?).cloned(),
+    }
+}
+
+fn verify(plan: &Plan, devices: &HashMap<[u8; 16], PathBuf>) -> Verified {
+    let page = rustix::param::page_size() as u64;
+    let mut open: HashMap<u32, Option<File>> = HashMap::new();
+    let mut out = Verified::default();
+    for step in &plan.steps {
+        let target = &plan.targets[step.target as usize];
+        let file = open.entry(step.target).or_insert_with(|| {
+            target_path(plan, target, devices).and_then(|path| File::open(path).ok())
+        });
+        let first = step.offset / page;
+        let pages = (step.offset + step.length).div_ceil(page) - first;
+        out.planned_pages += pages;
+        let count = |file: &File| resident_count(file, first, pages).unwrap_or(0);
+        out.resident_pages += file.as_ref().map_or(0, count);
+    }
+    out
+}
+
+fn print_plan(plan: &Plan, devices: &HashMap<[u8; 16], PathBuf>, json: bool) -> anyhow::Result<()> {
+    let steps = plan.steps.iter().filter_map(|step| {
+        let target = &plan.targets[step.target as usize];
+        let path = target_path(plan, target, devices)?;
+        Some((path, matches!(target, Target::Device(_)), step))
+    });
+    if json {
+        let steps = steps.map(|(path, metadata, step)| PlannedStep {
+            path: path.as_path().into(),
+            metadata,
+            offset: step.offset,
+            length: step.length,
+        });
+        return output::print_json(&DryRun {
+            schema: "headstart/replay-plan/1",
+            bytes: plan.bytes(),
+            over_budget_bytes: plan.over_budget,
+            steps: steps.collect(),
+        });
+    }
+    output::print(|out| {
+        for (path, _, step) in steps {
+            let range = step.offset..step.offset + step.length;
+            let line = headstart::cache::list::line(path.as_os_str().as_encoded_bytes(), &[range]);
+            out.write_all(&line)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    })
+}
+
+fn print_figures(disks: Option<&DiskStats>, verified: Option<Verified>) -> anyhow::Result<()> {
+    output::print(|out| {
+        for (name, d) in disks.into_iter().flatten() {
+            writeln!(
+                out,
+                "{name}: {} read in {}, {} merged, {} ms busy",
+                output::size(d.bytes),
+                output::counted(d.requests, "request"),
+                d.merged,
+                d.busy_ms
+            )?;
+        }
+        if let Some(v) = verified {
+            let share = 100.0 * v.resident_pages as f64 / v.planned_pages.max(1) as f64;
+            let pages = output::counted(v.planned_pages, "planned page");
+            writeln!(out, "{} of {pages} in memory ({share:.1} %)", v.resident_pages)?;
+        }
+        Ok(())
+    })
+}
+
+fn summary(report: &Report) -> String {
+    let mut parts = Vec::new();
+    add_report(&mut parts, report);
+    parts.push(format!("{} in memory already", output::size(report.resident_bytes)));
+    parts.push(format!("{:.2} s", report.elapsed_us as f64 / 1e6));
+    if !report.complete {
+        parts.push("stopped before its end".into());
+    }
+    parts.join("; ")
+}
+
+/// A pack that a user named.
+pub fn named_pack(path: &Path) -> anyhow::Result<Pack> {
+    Ok(store::read(path, rustix::process::geteuid().as_raw())?)
+}

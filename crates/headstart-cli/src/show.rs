@@ -1,0 +1,209 @@
+//! `headstart show`: what a pack holds.
+
+mod dump;
+mod json;
+
+use crate::exit::ExitStatus;
+use crate::output::{self, Align, Table, counted, size};
+use crate::replay::named_pack;
+use headstart::cache::list;
+use headstart::pack::{HISTORY_STARTS, Pack, format_uuid};
+use headstart::profile::spans::How;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The arguments of `headstart show`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+The table has a line for each file in the order of first touches: when that was, \
+how many ranges and bytes of it are in the pack, how they were touched, and in \
+which of the last eight starts (1 touched, . not, the last start first).")]
+pub struct ShowArgs {
+    /// The pack
+    pack: PathBuf,
+
+    /// Draw a map of each file: @ begins a range, # goes on with it, . is not in
+    /// the pack
+    #[arg(long)]
+    dump: bool,
+
+    /// Print a list that `headstart replay` reads
+    #[arg(long, conflicts_with = "dump")]
+    list: bool,
+
+    /// Print one JSON document
+    #[arg(long, conflicts_with_all = ["dump", "list"])]
+    json: bool,
+}
+
+/// Shows a pack.
+pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
+    let pack = named_pack(&args.pack)?;
+    let view = View::new(&pack);
+    if args.json {
+        json::print(&args.pack, &view)?;
+    } else if args.list {
+        output::print(|out| print_list(&view, out))?;
+    } else if args.dump {
+        let width = output::terminal_width();
+        output::print(|out| dump::print(&view, width, out))?;
+    } else {
+        output::print(|out| print_table(&args, &view, out))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// A pack with its ranges sorted by file.
+struct View<'a> {
+    pack: &'a Pack,
+    /// For each file the indices of its ranges, by page.
+    ranges: Vec<Vec<usize>>,
+}
+
+impl<'a> View<'a> {
+    fn new(pack: &'a Pack) -> Self {
+        let mut ranges = vec![Vec::new(); pack.files.len()];
+        for (i, range) in pack.ranges.iter().enumerate() {
+            ranges[range.file as usize].push(i);
+        }
+        for list in &mut ranges {
+            list.sort_by_key(|i| pack.ranges[*i].first);
+        }
+        Self { pack, ranges }
+    }
+
+    fn path(&self, file: usize) -> PathBuf {
+        self.pack.paths.path(self.pack.files[file].node)
+    }
+
+    fn ranges_of(&self, file: usize) -> impl Iterator<Item = &'a headstart::pack::Range> {
+        self.ranges[file].iter().map(|i| &self.pack.ranges[*i])
+    }
+
+    fn bytes_of(&self, file: usize) -> u64 {
+        self.ranges_of(file).map(|r| u64::from(r.pages) * self.pack.page_size()).sum()
+    }
+}
+
+/// `11.1` after four starts: the last first.
+fn history(bits: u8, starts: u32) -> String {
+    (0..starts.min(HISTORY_STARTS)).map(|i| if bits >> i & 1 == 1 { '1' } else { '.' }).collect()
+}
+
+fn print_list(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let page = view.pack.page_size();
+    for file in 0..view.pack.files.len() {
+        let parts: Vec<_> = view
+            .ranges_of(file)
+            .map(|r| r.first * page..(r.first + u64::from(r.pages)) * page)
+            .collect();
+        let path = view.path(file);
+        out.write_all(&list::line(path.as_os_str().as_encoded_bytes(), &parts))?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn print_table(args: &ShowArgs, view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    print_head(args, view.pack, out)?;
+    if view.pack.files.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let mut table = Table::new([
+        ("MS", Align::Right),
+        ("RANGES", Align::Right),
+        ("IN PACK", Align::Right),
+        ("SIZE", Align::Right),
+        ("TOUCHED", Align::Left),
+        ("HISTORY", Align::Left),
+        ("INODE", Align::Right),
+        ("FILE", Align::Left),
+    ]);
+    for (i, file) in view.pack.files.iter().enumerate() {
+        let first = view.ranges_of(i).map(|r| r.at_us).min().unwrap_or(0);
+        let how = view.ranges_of(i).fold(How::default(), |how, r| how | r.how);
+        let bits = view.ranges_of(i).fold(0, |bits, r| bits | r.history);
+        table.row([
+            format!("{:.1}", f64::from(first) / 1000.0),
+            view.ranges[i].len().to_string(),
+            size(view.bytes_of(i)),
+            size(file.identity.size),
+            how.words().join(","),
+            history(bits, view.pack.origin.starts),
+            file.identity.ino.to_string(),
+            output::shown(&view.path(i)),
+        ]);
+    }
+    table.write(out)
+}
+
+fn print_head(args: &ShowArgs, pack: &Pack, out: &mut dyn Write) -> io::Result<()> {
+    let o = &pack.origin;
+    let words: Vec<String> = o
+        .command
+        .split(|b| *b == 0)
+        .map(|word| output::harmless(&String::from_utf8_lossy(word)))
+        .collect();
+    let learned = UNIX_EPOCH
+        .checked_add(Duration::from_secs(o.learned_at))
+        .map_or_else(String::new, |t| humantime::format_rfc3339_seconds(t).to_string());
+    writeln!(out, "pack      {}", output::shown(&args.pack))?;
+    writeln!(out, "program   {}: {}", output::harmless(&o.name), words.join(" "))?;
+    writeln!(
+        out,
+        "learned   {}, the last at {learned} in {:.2} s on Linux {}",
+        counted(o.starts.into(), "start"),
+        o.duration_us as f64 / 1e6,
+        output::harmless(&o.kernel)
+    )?;
+    let events = if o.has_access_events {
+        "uses and arrivals of pages"
+    } else {
+        "arrivals of pages only, so also what was read and not used: this kernel reports no uses"
+    };
+    let lost = match o.lost_events {
+        0 => "none lost".to_owned(),
+        n => format!("{} LOST", counted(n, "event")),
+    };
+    writeln!(out, "events    {events}; {lost}")?;
+    writeln!(
+        out,
+        "files     {}, {}, {}",
+        pack.files.len(),
+        counted(pack.ranges.len() as u64, "range"),
+        size(pack.data_bytes())
+    )?;
+    writeln!(
+        out,
+        "metadata  {}, {}",
+        counted(pack.metadata.len() as u64, "range"),
+        size(pack.metadata_bytes())
+    )?;
+    for fs in &pack.file_systems {
+        let uuid = fs.uuid.as_ref().map_or_else(|| "no UUID".to_owned(), format_uuid);
+        let source = output::harmless(&String::from_utf8_lossy(&fs.source));
+        writeln!(out, "on        {} {uuid} (was {source})", output::harmless(&fs.kind))?;
+    }
+    let left_out: Vec<String> =
+        o.dropped.reasons().map(|(count, why)| format!("{count} {why}")).collect();
+    if !left_out.is_empty() {
+        writeln!(out, "left out  {}", left_out.join(", "))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn history_shows_the_last_start_first_and_no_more_than_there_were() {
+        for (bits, starts, text) in
+            [(0b1, 1, "1"), (0b1101, 4, "1.11"), (0b1, 3, "1.."), (0xff, 99, "11111111")]
+        {
+            assert_eq!(history(bits, starts), text);
+        }
+    }
+}

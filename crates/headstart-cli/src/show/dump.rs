@@ -1,0 +1,74 @@
+//! A map of each file in the look of `ureadahead --dump`: a bracketed line is
+//! a stretch of the file, a character is a page.
+
+use super::View;
+use crate::output;
+use std::io::{self, Write};
+
+/// What stands around a line of the map.
+const FRAME: usize = "  []".len();
+
+/// Prints all files.
+pub fn print(view: &View<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let page = view.pack.page_size();
+    for (i, file) in view.pack.files.iter().enumerate() {
+        writeln!(
+            out,
+            "{} ({} kB), {} ({} kB)",
+            output::shown(&view.path(i)),
+            file.identity.size.div_ceil(1024),
+            output::counted(view.ranges[i].len() as u64, "block"),
+            view.bytes_of(i) / 1024
+        )?;
+        let ranges: Vec<(u64, u64)> =
+            view.ranges_of(i).map(|r| (r.first, r.first + u64::from(r.pages))).collect();
+        let pages = file.identity.size.div_ceil(page);
+        map(&ranges, pages, width.saturating_sub(FRAME).max(1), out)?;
+        writeln!(out)?;
+        for r in view.ranges_of(i) {
+            let (offset, length) = (r.first * page, u64::from(r.pages) * page);
+            let at = f64::from(r.at_us) / 1000.0;
+            writeln!(out, "\t{offset}, {length} bytes (at {at:.3} ms)")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Draws the sorted ranges of a file of `pages` pages.
+fn map(ranges: &[(u64, u64)], pages: u64, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let mut ranges = ranges.iter().peekable();
+    let mut line = String::with_capacity(width);
+    for page in 0..pages {
+        while ranges.next_if(|(_, end)| *end <= page).is_some() {}
+        line.push(match ranges.peek() {
+            Some((first, _)) if *first == page => '@',
+            Some((first, _)) if *first < page => '#',
+            _ => '.',
+        });
+        if line.len() == width || page + 1 == pages {
+            writeln!(out, "  [{line:<width$}]")?;
+            line.clear();
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_range_begins_with_its_own_sign_and_lines_are_filled() {
+        for (ranges, pages, expected) in [
+            (&[][..], 0, ""),
+            (&[(0, 1)], 1, "  [@   ]\n"),
+            (&[(1, 3), (3, 4), (5, 7)], 8, "  [.@#@]\n  [.@#.]\n"),
+            (&[(0, 6)], 6, "  [@###]\n  [##  ]\n"),
+        ] {
+            let mut out = Vec::new();
+            map(ranges, pages, 4, &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{ranges:?}");
+        }
+    }
+}

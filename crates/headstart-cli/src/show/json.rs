@@ -1,0 +1,79 @@
+//! A pack as a JSON document, `headstart/show/1`.
+
+use super::{View, history};
+use crate::output::{self, JsonPath};
+use headstart::pack::{FileSystem, Identity, Origin};
+use headstart::profile::spans::How;
+use serde::Serialize;
+use std::path::Path;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    pack: JsonPath,
+    origin: &'a Origin,
+    page_size: u64,
+    file_systems: &'a [FileSystem],
+    files: Vec<JsonFile>,
+    metadata: Vec<JsonRange>,
+}
+
+#[derive(Serialize)]
+struct JsonFile {
+    #[serde(flatten)]
+    path: JsonPath,
+    file_system: u16,
+    #[serde(flatten)]
+    identity: Identity,
+    ranges: Vec<JsonRange>,
+}
+
+#[derive(Serialize)]
+struct JsonRange {
+    offset: u64,
+    length: u64,
+    first_touch_ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    how: Option<How>,
+    history: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_system: Option<u16>,
+}
+
+/// Prints the document. Times are milliseconds from the begin of a start,
+/// offsets and lengths bytes, mtime and ctime nanoseconds of Unix time.
+pub fn print(path: &Path, view: &View<'_>) -> anyhow::Result<()> {
+    let pack = view.pack;
+    let page = pack.page_size();
+    let starts = pack.origin.starts;
+    let range = |first: u64, pages: u32, at_us: u32, bits: u8| JsonRange {
+        offset: first * page,
+        length: u64::from(pages) * page,
+        first_touch_ms: f64::from(at_us) / 1000.0,
+        how: None,
+        history: history(bits, starts),
+        file_system: None,
+    };
+    let file = |i: usize| JsonFile {
+        path: view.path(i).as_path().into(),
+        file_system: pack.files[i].file_system,
+        identity: pack.files[i].identity,
+        ranges: view
+            .ranges_of(i)
+            .map(|r| JsonRange { how: Some(r.how), ..range(r.first, r.pages, r.at_us, r.history) })
+            .collect(),
+    };
+    let metadata = pack.metadata.iter().map(|r| JsonRange {
+        file_system: Some(r.file_system),
+        ..range(r.first, r.pages, r.at_us, r.history)
+    });
+    output::print_json(&Document {
+        schema: "headstart/show/1",
+        pack: path.into(),
+        origin: &pack.origin,
+        page_size: page,
+        file_systems: &pack.file_systems,
+        files: (0..pack.files.len()).map(file).collect(),
+        metadata: metadata.collect(),
+    })
+}

@@ -1,0 +1,214 @@
+//! Names by file handle: any inode opens, and the kernel knows its name while
+//! the dentry is cached.
+//!
+//! ext2, ext3, ext4 and f2fs take generation 0 for any; others are tried.
+
+use std::ffi::OsStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use headstart_sys::handle::{FileHandle, open_by_handle};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::path::DecInt;
+
+use super::super::mounts::MountTable;
+use super::open::Opened;
+use super::verify::{Check, check, stat_fd};
+use super::{Method, ResolvedFile, Unnamed};
+use crate::id::InodeId;
+
+/// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: inode and generation.
+const FILEID_INO32_GEN: i32 = 1;
+
+/// What the calls of a file system say about an inode.
+pub(super) enum Outcome {
+    /// Its path, how it was found, and whether it is only a guess.
+    Found { file: ResolvedFile, method: Method, ambiguous: bool },
+    /// It will get none.
+    Never(Unnamed),
+    /// Only a walk can tell.
+    Lost,
+}
+
+impl Outcome {
+    pub(super) fn by_handle(file: ResolvedFile) -> Self {
+        Self::Found { file, method: Method::Handle, ambiguous: false }
+    }
+}
+
+/// A way to name one inode of a file system. An error means that the way is
+/// closed for all of them.
+pub(super) trait ByInode {
+    fn name(&mut self, id: InodeId) -> io::Result<Outcome>;
+}
+
+/// Sorts the errors of an open by handle: `gone` for an inode that is not
+/// there, and an error when it would be the same for every inode.
+pub(super) fn failed_open(error: io::Error, gone: Outcome) -> io::Result<Outcome> {
+    match Errno::from_io_error(&error) {
+        Some(Errno::STALE) => Ok(gone),
+        Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => Err(error),
+        _ => Ok(Outcome::Lost),
+    }
+}
+
+/// Reads the names of open files from `/proc/self/fd`.
+pub(super) struct Namer {
+    fds: OwnedFd,
+    buffer: Box<[MaybeUninit<u8>]>,
+}
+
+impl Namer {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fds = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty())?;
+        // PATH_MAX, the longest that the kernel writes.
+        Ok(Self { fds, buffer: vec![MaybeUninit::uninit(); 4096].into() })
+    }
+
+    /// The name of an open file. A name that the kernel has lost, or that lies
+    /// outside the mount that the file was opened through, reads `/`, which is
+    /// only right for a root directory.
+    pub(super) fn name(&mut self, fd: BorrowedFd<'_>, is_root: bool) -> Name<'_> {
+        let link = rustix::fs::readlinkat_raw(&self.fds, DecInt::from_fd(fd), &mut *self.buffer);
+        match link {
+            Ok((path, _)) => {
+                let path = Path::new(OsStr::from_bytes(path));
+                if path == Path::new("/") && !is_root { Name::Lost } else { Name::Is(path) }
+            }
+            Err(Errno::NAMETOOLONG) => Name::TooLong,
+            Err(_) => Name::Lost,
+        }
+    }
+}
+
+/// What the kernel says about the name of an open file.
+pub(super) enum Name<'a> {
+    Is(&'a Path),
+    Lost,
+    TooLong,
+}
+
+/// Handles of inode and generation, through the mounts of one file system.
+pub(super) struct Handles<'a> {
+    table: &'a MountTable,
+    opened: &'a [Opened<'a>],
+    namer: Namer,
+}
+
+impl<'a> Handles<'a> {
+    pub(super) fn new(table: &'a MountTable, opened: &'a [Opened<'a>]) -> io::Result<Self> {
+        Ok(Self { table, opened, namer: Namer::new()? })
+    }
+
+    /// Names the inode of `handle`; an error of the open is passed on.
+    pub(super) fn name_by(&mut self, id: InodeId, handle: &FileHandle) -> io::Result<Outcome> {
+        // Twice, for it may be renamed between the name and the check.
+        let first = self.try_once(id, handle)?;
+        if matches!(first, Outcome::Never(Unnamed::Changed)) {
+            return self.try_once(id, handle);
+        }
+        Ok(first)
+    }
+
+    fn try_once(&mut self, id: InodeId, handle: &FileHandle) -> io::Result<Outcome> {
+        let mut outcome = Outcome::Lost;
+        for through in self.opened {
+            let fd = open_by_handle(&through.fd, handle, OFlags::PATH)?;
+            let path = match self.namer.name(fd.as_fd(), id.ino == through.root_ino) {
+                Name::Is(path) => path.to_owned(),
+                Name::Lost => {
+                    if is_deleted(&fd) {
+                        return Ok(Outcome::Never(Unnamed::Deleted));
+                    }
+                    // Another mount may show it, unless this one shows all.
+                    continue;
+                }
+                Name::TooLong => {
+                    outcome = Outcome::Never(Unnamed::Unreachable);
+                    continue;
+                }
+            };
+            match check(self.table, id, &path) {
+                Check::Same(file) => return Ok(Outcome::by_handle(file)),
+                Check::Denied => outcome = Outcome::Never(Unnamed::NoPermission),
+                Check::Other if is_deleted(&fd) => return Ok(Outcome::Never(Unnamed::Deleted)),
+                Check::Other => outcome = self.elsewhere(id, &path, through),
+            }
+            if matches!(outcome, Outcome::Found { .. }) {
+                break;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// For a name that leads elsewhere: hidden by another mount, when a third
+    /// may show it; one name of several, which was removed; or out of date.
+    fn elsewhere(&self, id: InodeId, path: &Path, through: &Opened<'_>) -> Outcome {
+        if self.table.at(path).is_some_and(|at| at.id != through.mount.id) {
+            let inner = path.strip_prefix(&through.mount.mount_point).ok();
+            let inner = inner.and_then(|rest| through.mount.inner(rest));
+            let shown = inner.map(|inner| self.table.paths_to(id.dev, &inner)).unwrap_or_default();
+            return first_match(self.table, id, shown)
+                .map_or(Outcome::Never(Unnamed::Unreachable), Outcome::by_handle);
+        }
+        if path.as_os_str().as_bytes().ends_with(b" (deleted)") {
+            return Outcome::Lost;
+        }
+        // In a chroot, a name outside it reads as if it were inside.
+        if through.mount.root.as_os_str().is_empty() {
+            return Outcome::Never(Unnamed::Unreachable);
+        }
+        Outcome::Never(Unnamed::Changed)
+    }
+}
+
+/// The first of several paths that leads to the inode.
+pub(super) fn first_match(
+    table: &MountTable,
+    id: InodeId,
+    paths: impl IntoIterator<Item = PathBuf>,
+) -> Option<ResolvedFile> {
+    paths.into_iter().find_map(|path| match check(table, id, &path) {
+        Check::Same(file) => Some(file),
+        Check::Other | Check::Denied => None,
+    })
+}
+
+/// True for a file without links, which only open files keep.
+pub(super) fn is_deleted(fd: &OwnedFd) -> bool {
+    stat_fd(fd).is_ok_and(|stat| stat.stx_nlink == 0)
+}
+
+/// File systems with 32-bit inode numbers in their handles.
+pub(super) struct Wildcard<'a> {
+    handles: Handles<'a>,
+    /// It is known that generation 0 stands for any.
+    conclusive: bool,
+}
+
+impl<'a> Wildcard<'a> {
+    pub(super) fn new(handles: Handles<'a>, fstype: &OsStr) -> Self {
+        let known = ["ext2", "ext3", "ext4", "f2fs"];
+        Self { handles, conclusive: known.iter().any(|name| fstype == *name) }
+    }
+}
+
+impl ByInode for Wildcard<'_> {
+    fn name(&mut self, id: InodeId) -> io::Result<Outcome> {
+        let gone = || {
+            if self.conclusive { Outcome::Never(Unnamed::Deleted) } else { Outcome::Lost }
+        };
+        let Ok(ino) = u32::try_from(id.ino) else { return Ok(gone()) };
+        let bytes = [ino.to_ne_bytes(), [0; 4]].concat();
+        let Some(handle) = FileHandle::new(FILEID_INO32_GEN, &bytes) else { return Ok(gone()) };
+        match self.handles.name_by(id, &handle) {
+            Ok(outcome) => Ok(outcome),
+            Err(error) => failed_open(error, gone()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The files in `/proc/PID/maps` (proc_pid_maps(5)); parsing only.
+
+use crate::id::{Dev, InodeId};
+
+/// A file that a process has mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedFile<'a> {
+    /// Its inode. For overlayfs, the overlay's device.
+    pub id: InodeId,
+    /// The name as the kernel printed it: newlines are `\012` but backslashes
+    /// are themselves, and a deleted file ends in ` (deleted)`.
+    pub path: &'a [u8],
+}
+
+/// The mappings of files in the text of `/proc/PID/maps`, in its order. Lines
+/// without a file, and lines that are none, are left out.
+pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
+    maps.split(|byte| *byte == b'\n').filter_map(parse_line)
+}
+
+/// `start-end perms offset major:minor inode` and, behind padding, the path.
+fn parse_line(line: &[u8]) -> Option<MappedFile<'_>> {
+    let mut fields = line.splitn(6, |byte| *byte == b' ');
+    let (major, minor) = std::str::from_utf8(fields.nth(3)?).ok()?.split_once(':')?;
+    let hex = |digits| u32::from_str_radix(digits, 16).ok();
+    let ino = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let path = fields.next()?.trim_ascii_start();
+    let dev = Dev::new(hex(major)?, hex(minor)?);
+    path.starts_with(b"/").then_some(MappedFile { id: InodeId { dev, ino }, path })
+}
+
+/// The name with each `\012` as the newline that it may stand for, or `None`
+/// when there is none.
+pub fn with_newlines(path: &[u8]) -> Option<Vec<u8>> {
+    const NEWLINE: &[u8] = b"\\012";
+    path.windows(NEWLINE.len()).any(|part| part == NEWLINE).then(|| {
+        let mut out = Vec::with_capacity(path.len());
+        let mut rest = path;
+        while let Some((&byte, after)) = rest.split_first() {
+            if let Some(after) = rest.strip_prefix(NEWLINE) {
+                out.push(b'\n');
+                rest = after;
+            } else {
+                out.push(byte);
+                rest = after;
+            }
+        }
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_lines_with_a_file_count_and_its_name_is_kept_as_it_is() {
+        let text = b"7f5fe37fb000-7f5fe3814000 r--s 00000000 00:2c 17      /tmp/a b  c (deleted)\n\
+            7f5fe37fb000-7f5fe3814000 rw-p 00000000 00:00 0 \n\
+            7f5fe37fb000-7f5fe3814000 rw-p 00000000 00:00 0    [heap]\n\
+            nonsense\n\
+            0-1 r--p 0 103:fffff 18446744073709551615 /\xff\\012";
+        let files: Vec<_> = mapped_files(text).collect();
+        assert_eq!(files.len(), 2);
+        assert_eq!(files[0].id, InodeId { dev: Dev::new(0, 0x2c), ino: 17 });
+        assert_eq!(files[0].path, b"/tmp/a b  c (deleted)");
+        assert_eq!(files[1].id, InodeId { dev: Dev::new(0x103, 0xfffff), ino: u64::MAX });
+        assert_eq!(with_newlines(files[1].path).unwrap(), b"/\xff\n");
+        assert_eq!(with_newlines(files[0].path), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            for file in mapped_files(&bytes) {
+                let _ = with_newlines(file.path);
+            }
+        }
+
+        #[test]
+        fn no_line_of_plausible_tokens_makes_the_parser_panic(line in "([0-9a-f]{1,18}|-|:| |/|\\\\012|\n){0,40}") {
+            prop_assert!(mapped_files(line.as_bytes()).count() <= line.len());
+        }
+
+        #[test]
+        fn every_name_comes_back(name in proptest::collection::vec(any::<u8>(), 0..60), ino: u64) {
+            let mut line = format!("400000-500000 r-xp 00001000 08:02 {ino}       /x").into_bytes();
+            let escaped = name.iter().flat_map(|byte| match byte {
+                b'\n' => b"\\012".to_vec(),
+                other => vec![*other],
+            });
+            line.extend(escaped);
+            let file = mapped_files(&line).next().unwrap();
+            prop_assert_eq!(file.id.ino, ino);
+            let path = with_newlines(file.path).unwrap_or(file.path.to_vec());
+            if !name.windows(4).any(|part| part == b"\\012") {
+                prop_assert_eq!(&path[2..], &name[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! From inodes to paths, at once after a trace.
+//!
+//! Each file system has its own cheapest way; only what they leave over is
+//! looked for by walking that one file system. Every path is checked before it
+//! is given out, and every inode without one is counted with its reason.
+//! Whether a file is worth a place in a pack is decided elsewhere.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::mounts::MountTable;
+use crate::id::InodeId;
+
+mod btrfs;
+mod driver;
+mod handle;
+mod live;
+pub mod maps;
+mod open;
+mod overlay;
+pub mod subvol;
+mod verify;
+mod walk;
+mod xfs;
+
+pub use driver::resolve;
+pub use live::{LiveCounts, LiveNames};
+
+/// What kind of file an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A device, socket or FIFO.
+    Other,
+}
+
+/// A file as it was when its path was checked, symbolic links not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedFile {
+    /// An absolute path from our root directory; any bytes. With hard links,
+    /// one of its names.
+    pub path: PathBuf,
+    /// Size in bytes.
+    pub size: u64,
+    /// Modification time, in nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// Time of the inode's last change, in nanoseconds since 1970.
+    pub ctime_ns: i64,
+    /// Its kind.
+    pub kind: FileKind,
+    /// Type and permission bits, as in `st_mode`.
+    pub mode: u32,
+}
+
+/// How a path was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    /// A process had it mapped or open under this name ([`LiveNames`]).
+    LiveName,
+    /// A file handle and the kernel's cached name.
+    Handle,
+    /// The file system's own index from inodes to names (btrfs).
+    InodeLookup,
+    /// A walk over the directories of the file system.
+    Walk,
+    /// A match among the files of an overlay whose layers are not visible.
+    Overlay,
+}
+
+/// Why an inode got no path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unnamed {
+    /// It has no links left.
+    Deleted,
+    /// Its file system is not mounted where we see it, or its name is hidden
+    /// below another mount, outside a bind mount, or too long for a call.
+    Unreachable,
+    /// It exists or existed, and the walk met no name of it.
+    NotFound,
+    /// Only a walk could have found it, and none was allowed.
+    WalkSkipped,
+    /// The walk ran into its deadline first.
+    OutOfTime,
+    /// Directories or calls that could have told were refused.
+    NoPermission,
+    /// It had a name, which led elsewhere when it was checked.
+    Changed,
+    /// The file system keeps it for itself: it never has a name.
+    Internal,
+}
+
+impl fmt::Display for Unnamed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deleted => "deleted",
+            Self::Unreachable => "not reachable from here",
+            Self::NotFound => "no name found",
+            Self::WalkSkipped => "not looked for, without a walk",
+            Self::OutOfTime => "not found in time",
+            Self::NoPermission => "no permission",
+            Self::Changed => "changed meanwhile",
+            Self::Internal => "internal to the file system",
+        })
+    }
+}
+
+/// Something that kept a method from working; the others were still tried.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// A mount point could not be opened.
+    #[error("Cannot open the mount point {path}: {source}. Run as root to find its files")]
+    MountPoint {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The calls that name inodes at once were refused.
+    #[error("Cannot open files of {path} by inode: {source}. Run as root to avoid a slow walk")]
+    Calls {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Directories that the walk could not read.
+    #[error("Cannot read {count} directories, among them {path}: {source}. Run as root")]
+    Directories {
+        /// How many.
+        count: u64,
+        /// The first.
+        path: PathBuf,
+        /// Why, for the first.
+        source: io::Error,
+    },
+}
+
+/// How far a walk has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalkProgress {
+    /// Directory entries seen, over all walks of this call.
+    pub entries: u64,
+    /// Inodes that the present walk still looks for.
+    pub wanted: u64,
+}
+
+/// What [`resolve`] may use.
+#[derive(Clone, Copy)]
+pub struct ResolveOptions<'a> {
+    /// The mounts that we see.
+    pub mounts: &'a MountTable,
+    /// Names noted while the program lived.
+    pub live: Option<&'a LiveNames>,
+    /// Use file handles and the file systems' own calls (default yes).
+    pub calls: bool,
+    /// Walk a file system for what is left over (default yes).
+    pub walk: bool,
+    /// When walks end.
+    pub deadline: Option<Instant>,
+    /// Called now and then during a walk.
+    pub progress: Option<&'a dyn Fn(WalkProgress)>,
+}
+
+impl<'a> ResolveOptions<'a> {
+    /// Every method, without a deadline.
+    pub fn new(mounts: &'a MountTable) -> Self {
+        Self { mounts, live: None, calls: true, walk: true, deadline: None, progress: None }
+    }
+}
+
+impl fmt::Debug for ResolveOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResolveOptions")
+            .field("live", &self.live.is_some())
+            .field("calls", &self.calls)
+            .field("walk", &self.walk)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The paths found, and an account of all that was not.
+#[derive(Debug, Default)]
+pub struct Resolution {
+    /// Files by ascending device and inode number; each inode once.
+    pub files: Vec<(InodeId, ResolvedFile)>,
+    /// Inodes without a path, in the same order.
+    pub unnamed: Vec<(InodeId, Unnamed)>,
+    /// Number of files by method.
+    pub how: BTreeMap<Method, u64>,
+    /// Files of btrfs where several subvolumes have the inode number and the
+    /// page cache did not tell which one was used.
+    pub ambiguous: u64,
+    /// Directory entries that walks looked at.
+    pub walked_entries: u64,
+    /// What did not work.
+    pub problems: Vec<Problem>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Resolution {
+    /// How many inodes have no path, by reason.
+    pub fn unnamed_by_reason(&self) -> BTreeMap<Unnamed, u64> {
+        let mut counts = BTreeMap::new();
+        for (_, reason) in &self.unnamed {
+            *counts.entry(*reason).or_default() += 1;
+        }
+        counts
+    }
+}

@@ -1,0 +1,113 @@
+//! Files of an overlay whose layers lie in a file system that we do not see, as
+//! in a container.
+//!
+//! Events name the inode below. Overlayfs keeps its number for files (with
+//! `xino`, below bits of its own), so an overlay's file with that number and
+//! with resident pages is taken for it. Only for layers on a block device: a
+//! number alone says too little about an unnamed device.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use headstart_sys::resident::any_page_resident;
+
+use super::super::mounts::Mount;
+use super::driver::Run;
+use super::verify::{Check, check_by, kind_of, open_to_look};
+use super::walk::{Walker, Wanted};
+use super::{FileKind, Method, ResolvedFile, Unnamed};
+use crate::id::InodeId;
+
+/// The bits of an overlay's inode number that `xino` leaves to the layer.
+/// The others say which layer; inode numbers of real disks do not reach them.
+const LAYER_INO: u64 = (1 << 48) - 1;
+
+struct Layers {
+    wanted: HashMap<u64, InodeId>,
+    found: Vec<(InodeId, ResolvedFile)>,
+}
+
+impl Wanted for Layers {
+    fn left(&self) -> u64 {
+        self.wanted.len() as u64
+    }
+
+    fn wants(&self, ino: u64) -> bool {
+        self.wanted.contains_key(&(ino & LAYER_INO))
+    }
+
+    fn offer(&mut self, ino: u64, path: PathBuf) {
+        let ino = ino & LAYER_INO;
+        let check = check_by(&path, |stat| {
+            let is_it = stat.stx_ino & LAYER_INO == ino && kind_of(stat) == FileKind::Regular;
+            is_it && stat.stx_size > 0 && is_resident(&path, stat.stx_size)
+        });
+        if let Check::Same(file) = check
+            && let Some(id) = self.wanted.remove(&ino)
+        {
+            self.found.push((id, file));
+        }
+    }
+}
+
+/// cachestat sees no pages of an overlay's file; a mapping leads to them.
+fn is_resident(path: &Path, size: u64) -> bool {
+    open_to_look(path).and_then(|file| any_page_resident(file, size)).unwrap_or(false)
+}
+
+/// Tries what nothing else could name.
+pub(super) fn resolve_rest(run: &mut Run<'_>, walker: &mut Walker<'_>) {
+    let options = run.options;
+    let table = options.mounts;
+    let overlays: Vec<&Mount> = table
+        .mounts()
+        .iter()
+        .filter(|mount| mount.fstype == "overlay")
+        .map(|mount| mount.dev)
+        .collect::<HashSet<_>>()
+        .into_iter()
+        .filter_map(|dev| table.visible_of(dev).first().copied())
+        .collect();
+    let eligible = |(id, reason): &(InodeId, Unnamed)| {
+        let unseen = matches!(
+            reason,
+            Unnamed::Unreachable | Unnamed::NotFound | Unnamed::WalkSkipped | Unnamed::NoPermission
+        );
+        let whole = || table.visible_of(id.dev).iter().any(|mount| mount.is_whole());
+        unseen && id.dev.major() != 0 && !whole()
+    };
+    let wanted: HashMap<u64, InodeId> =
+        run.out.unnamed.iter().filter(|left| eligible(left)).map(|(id, _)| (id.ino, *id)).collect();
+    if overlays.is_empty() || wanted.is_empty() {
+        return;
+    }
+    let tried: HashSet<InodeId> = wanted.values().copied().collect();
+    let mut layers = Layers { wanted, found: Vec::new() };
+    for mount in &overlays {
+        let live = options.live.into_iter();
+        for (live, id) in live.flat_map(|live| live.inodes_of(mount.dev).map(move |id| (live, id)))
+        {
+            if layers.wants(id.ino) {
+                live.paths(table, id).into_iter().for_each(|path| layers.offer(id.ino, path));
+            }
+        }
+    }
+    let mut reason = Unnamed::WalkSkipped;
+    if options.walk {
+        for mount in overlays {
+            walker.mount(mount, &mut layers);
+        }
+        reason = run.after_walk(walker);
+    }
+    let found: HashSet<InodeId> = layers.found.iter().map(|(id, _)| *id).collect();
+    run.out.unnamed.retain(|(id, _)| !found.contains(id));
+    for (id, why) in &mut run.out.unnamed {
+        // What stays unseen stays unreachable, unless a walk could still tell.
+        if tried.contains(id) && reason != Unnamed::NotFound {
+            *why = reason;
+        }
+    }
+    for (id, file) in layers.found {
+        run.found(id, file, Method::Overlay);
+    }
+}

@@ -1,0 +1,180 @@
+//! The last resort: reads the directories of one file system with getdents64
+//! and compares inode numbers.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Statx, StatxFlags};
+use rustix::io::Errno;
+
+use super::super::mounts::{Mount, join};
+use super::verify::{kind_of, mount_id, stat_dev, stat_fd, stat_path};
+use super::{FileKind, Problem, ResolveOptions, WalkProgress};
+use crate::id::Dev;
+
+/// Entries and directories between two looks at the clock.
+const TICK: u64 = 4096;
+
+/// What a walk looks for.
+pub(super) trait Wanted {
+    /// How many inodes it still looks for; at 0 the walk ends.
+    fn left(&self) -> u64;
+    /// Whether this inode number may be one of them.
+    fn wants(&self, ino: u64) -> bool;
+    /// Takes a name of an inode number that was wanted.
+    fn offer(&mut self, ino: u64, path: PathBuf);
+}
+
+/// Walks file systems and remembers where it has been.
+pub(super) struct Walker<'a> {
+    options: &'a ResolveOptions<'a>,
+    /// Directory entries seen.
+    pub entries: u64,
+    steps: u64,
+    /// The deadline has passed.
+    pub out_of_time: bool,
+    /// Directories that could not be read: how many, and the first.
+    unreadable: Option<(u64, PathBuf, Errno)>,
+    /// Directories seen, so that bind mounts are not walked twice.
+    seen: HashSet<(Dev, u64)>,
+    buffer: Vec<MaybeUninit<u8>>,
+}
+
+impl<'a> Walker<'a> {
+    pub(super) fn new(options: &'a ResolveOptions<'a>) -> Self {
+        let buffer = vec![MaybeUninit::uninit(); 64 << 10];
+        let seen = HashSet::new();
+        Self { options, entries: 0, steps: 0, out_of_time: false, unreadable: None, seen, buffer }
+    }
+
+    /// Ends the account of one file system.
+    pub(super) fn forget(&mut self) -> Option<Problem> {
+        self.seen.clear();
+        let (count, path, errno) = self.unreadable.take()?;
+        Some(Problem::Directories { count, path, source: errno.into() })
+    }
+
+    /// Offers the names of wanted inodes in one mount. Does not enter other
+    /// mounts; does enter subvolumes of btrfs.
+    pub(super) fn mount(&mut self, mount: &Mount, wanted: &mut dyn Wanted) {
+        if let Err(errno) = self.walk(&mount.mount_point, wanted) {
+            self.note(&mount.mount_point, errno);
+        }
+    }
+
+    fn walk(&mut self, point: &Path, wanted: &mut dyn Wanted) -> rustix::io::Result<()> {
+        let stat = stat_path(point)?;
+        if wanted.wants(stat.stx_ino) {
+            wanted.offer(stat.stx_ino, point.to_owned());
+        }
+        if kind_of(&stat) != FileKind::Directory {
+            return Ok(());
+        }
+        let root = open_dir(CWD, point)?;
+        // Relative to the root; a queue of paths, so that depth needs no files.
+        let mut queue = vec![PathBuf::new()];
+        while let Some(relative) = queue.pop() {
+            if wanted.left() == 0 || self.is_late(wanted) {
+                break;
+            }
+            let path = join(point, &relative);
+            if let Err(errno) = self.directory(&root, &stat, &relative, &path, wanted, &mut queue) {
+                self.note(&path, errno);
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(
+        &mut self,
+        root: &OwnedFd,
+        root_stat: &Statx,
+        relative: &Path,
+        path: &Path,
+        wanted: &mut dyn Wanted,
+        queue: &mut Vec<PathBuf>,
+    ) -> rustix::io::Result<()> {
+        let here = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let dir = match open_dir(root, here) {
+            // Removed or replaced since its parent was read; or so deep that
+            // nothing in it has a path that a call takes.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG) => return Ok(()),
+            other => other?,
+        };
+        let stat = stat_fd(&dir)?;
+        let same_mount = match (mount_id(&stat), mount_id(root_stat)) {
+            (Some(here), Some(root)) => here == root,
+            _ => stat_dev(&stat) == stat_dev(root_stat),
+        };
+        if !same_mount || !self.seen.insert((stat_dev(&stat), stat.stx_ino)) {
+            return Ok(());
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut entries = RawDir::new(&dir, &mut buffer);
+        let result = loop {
+            match entries.next() {
+                None => break Ok(()),
+                Some(Err(errno)) => break Err(errno),
+                Some(Ok(entry)) => {
+                    let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                    if name == "." || name == ".." {
+                        continue;
+                    }
+                    self.entries += 1;
+                    if wanted.wants(entry.ino()) {
+                        wanted.offer(entry.ino(), path.join(name));
+                    }
+                    let is_dir = match entry.file_type() {
+                        FileType::Unknown => is_directory(&dir, name),
+                        kind => kind == FileType::Directory,
+                    };
+                    if is_dir {
+                        queue.push(relative.join(name));
+                    }
+                    if wanted.left() == 0 || self.is_late(wanted) {
+                        break Ok(());
+                    }
+                }
+            }
+        };
+        self.buffer = buffer;
+        result
+    }
+
+    /// Looks at the clock now and then, and tells the caller how far it is.
+    fn is_late(&mut self, wanted: &dyn Wanted) -> bool {
+        self.steps += 1;
+        if self.steps % TICK != 1 {
+            return self.out_of_time;
+        }
+        if let Some(progress) = self.options.progress {
+            progress(WalkProgress { entries: self.entries, wanted: wanted.left() });
+        }
+        self.out_of_time |= self.options.deadline.is_some_and(|end| Instant::now() >= end);
+        self.out_of_time
+    }
+
+    fn note(&mut self, path: &Path, errno: Errno) {
+        match &mut self.unreadable {
+            Some((count, ..)) => *count += 1,
+            none => *none = Some((1, path.to_owned(), errno)),
+        }
+    }
+}
+
+fn open_dir(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, path, flags, Mode::empty())
+}
+
+/// For file systems that tell no type with the name.
+fn is_directory(dir: impl AsFd, name: &OsStr) -> bool {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    rustix::fs::statx(dir, name, flags, StatxFlags::TYPE)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory)
+}

@@ -1,0 +1,68 @@
+//! XFS: its handles need the generation, which bulkstat tells.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use headstart_sys::handle::FileHandle;
+use headstart_sys::xfs::{BULK_MAX, Bulk};
+
+use super::Unnamed;
+use super::handle::{ByInode, Handles, Outcome, failed_open};
+use crate::id::InodeId;
+
+/// `FILEID_INO32_GEN | XFS_FILEID_TYPE_64FLAG` (`fs/xfs/xfs_export.h`): a
+/// 64-bit inode number and the generation, whatever the mount options.
+const FILEID_INO64_GEN: i32 = 0x81;
+
+/// Names inodes of an XFS.
+pub(super) struct Xfs<'a> {
+    handles: Handles<'a>,
+    generations: HashMap<u64, u32>,
+}
+
+impl<'a> Xfs<'a> {
+    /// `ids` are all that will be asked for, ascending.
+    pub(super) fn new(
+        handles: Handles<'a>,
+        fs: BorrowedFd<'_>,
+        ids: &[InodeId],
+    ) -> io::Result<Self> {
+        Ok(Self { handles, generations: generations(fs, ids)? })
+    }
+}
+
+/// One call for all inodes that lie within one chunk of XFS. Inodes that are
+/// not in use are missing from the result.
+fn generations(fs: BorrowedFd<'_>, ids: &[InodeId]) -> io::Result<HashMap<u64, u32>> {
+    let mut bulk = Bulk::default();
+    let mut generations = HashMap::with_capacity(ids.len());
+    for chunk in ids.chunk_by(|a, b| a.ino / u64::from(BULK_MAX) == b.ino / u64::from(BULK_MAX)) {
+        let [first, ..] = chunk else { continue };
+        let last = chunk.last().unwrap_or(first);
+        // The inodes in use up to the last one wanted cannot be more.
+        let count = last.ino - first.ino + 1;
+        for (ino, generation) in bulk.read(fs, first.ino, count as u32)? {
+            generations.insert(ino, generation);
+        }
+    }
+    Ok(generations)
+}
+
+impl ByInode for Xfs<'_> {
+    fn name(&mut self, id: InodeId) -> io::Result<Outcome> {
+        let Some(generation) = self.generations.get(&id.ino) else {
+            return Ok(Outcome::Never(Unnamed::Deleted));
+        };
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&id.ino.to_ne_bytes());
+        bytes[8..].copy_from_slice(&generation.to_ne_bytes());
+        let Some(handle) = FileHandle::new(FILEID_INO64_GEN, &bytes) else {
+            return Ok(Outcome::Lost);
+        };
+        match self.handles.name_by(id, &handle) {
+            Ok(outcome) => Ok(outcome),
+            Err(error) => failed_open(error, Outcome::Never(Unnamed::Deleted)),
+        }
+    }
+}
