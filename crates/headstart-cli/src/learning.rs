@@ -28,7 +28,9 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Starts after whose absence a range is dropped.
 pub const DEFAULT_KEEP: u32 = 4;
@@ -98,15 +100,44 @@ pub struct Replayed<'a> {
     pub report: Option<Report>,
 }
 
-/// Arms a recorder for a process that waits, or for the whole machine.
-pub fn arm(scope: Scope, old: Option<&Pack>, watch: bool) -> anyhow::Result<Recorder> {
+/// Arms a recorder for a process that waits, or for the whole machine; `None`
+/// when that takes longer than `patience`.
+pub fn arm(
+    scope: Scope,
+    buffer_kb: u32,
+    watch: bool,
+    patience: Duration,
+) -> anyhow::Result<Option<Recorder>> {
+    let (sender, receiver) = channel();
+    let arm = move || {
+        if let Err(unwanted) = sender.send(arm_now(scope, buffer_kb, watch)) {
+            // Too late: the instance goes as it came.
+            drop(unwanted.0.map(Recorder::finish));
+        }
+    };
+    thread::Builder::new().name("arm".into()).spawn(arm).context("Can't start a thread")?;
+    match receiver.recv_timeout(patience) {
+        Ok(armed) => armed.map(Some),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => anyhow::bail!("The arming thread died"),
+    }
+}
+
+fn arm_now(scope: Scope, buffer_kb: u32, watch: bool) -> anyhow::Result<Recorder> {
     let tracefs = Tracefs::locate()?;
     if tracefs.mounted_now {
         output::message("mounted tracefs on /sys/kernel/tracing, where recording needs it");
     }
-    tracefs.remove_orphans();
-    let buffer_kb = old.map(|p| p.origin.buffer_kb).filter(|kb| *kb > 0);
-    Ok(Recorder::start(&tracefs, scope, buffer_kb, watch)?)
+    let recorder = Recorder::start(&tracefs, scope, Some(buffer_kb).filter(|kb| *kb > 0), watch)?;
+    Ok(recorder)
+}
+
+/// Removes the trace instances that killed headstarts left behind. It takes
+/// the kernel a while, so it is done beside the program.
+pub fn remove_orphans() {
+    if let Ok(tracefs) = Tracefs::locate() {
+        tracefs.remove_orphans();
+    }
 }
 
 /// The moment before a start, to tell later what was written during it.
@@ -201,7 +232,7 @@ fn describe(learned: &mut Learned, pack: &Pack) {
     learned.metadata_bytes = pack.metadata_bytes();
 }
 
-fn micros(duration: std::time::Duration) -> u64 {
+fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 

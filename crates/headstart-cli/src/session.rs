@@ -30,6 +30,13 @@ const IDLE: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
 
+/// From this many learned starts on, a program does not wait longer than
+/// [`PATIENCE`] to be traced: one start more teaches little.
+const WELL_KNOWN: u32 = 3;
+/// Arming takes 5 ms; it takes up to 100 ms while the kernel removes the
+/// instance of an earlier start.
+const PATIENCE: Duration = Duration::from_millis(20);
+
 /// When a start is over, at the latest after its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Until {
@@ -49,6 +56,7 @@ pub struct Session {
     uid: u32,
     notes: Vec<String>,
     replay: Option<Replay>,
+    exec_after_us: u64,
     /// What the learner is told.
     pub settings: Settings,
     /// When the start is over.
@@ -108,6 +116,7 @@ impl Session {
             uid: rustix::process::geteuid().as_raw(),
             notes,
             replay: None,
+            exec_after_us: 0,
             settings,
             until: Until::Exit,
             limit: Duration::MAX,
@@ -153,6 +162,7 @@ impl Session {
         let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
         let recorder = self.learn.then(|| self.arm(scope, pack.as_ref())).flatten();
         let began_ns = learning::now_ns();
+        self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = match launch::release(program) {
             Ok(running) => running,
             Err(failure) => {
@@ -188,14 +198,27 @@ impl Session {
 
     /// A recorder, or a note why there is none.
     fn arm(&mut self, scope: Scope, pack: Option<&Pack>) -> Option<Recorder> {
-        let armed = learning::arm(scope, pack, self.until == Until::Idle);
-        let why_not = |error: anyhow::Error| match ExitStatus::from(&error) {
-            ExitStatus::PermissionMissing => {
-                "this start is not learned: recording needs root, use sudo".into()
-            }
-            _ => format!("this start is not learned: {error:#}"),
+        let patience = match pack {
+            Some(pack) if pack.origin.starts >= WELL_KNOWN => PATIENCE,
+            _ => Duration::MAX,
         };
-        armed.map_err(|error| self.notes.push(why_not(error))).ok()
+        let buffer_kb = pack.map_or(0, |p| p.origin.buffer_kb);
+        match learning::arm(scope, buffer_kb, self.until == Until::Idle, patience) {
+            Ok(Some(recorder)) => Some(recorder),
+            Ok(None) => {
+                self.notes.push("this start is not learned: tracing was busy".into());
+                None
+            }
+            Err(error) => {
+                self.notes.push(match ExitStatus::from(&error) {
+                    ExitStatus::PermissionMissing => {
+                        "this start is not learned: recording needs root, use sudo".into()
+                    }
+                    _ => format!("this start is not learned: {error:#}"),
+                });
+                None
+            }
+        }
     }
 
     fn tell(&self, end: &Ended, report: Option<&Report>, lesson: Option<&Lesson>) {
@@ -231,6 +254,7 @@ impl Session {
             exit_status,
             signal,
             wall_ms: end.wall.as_secs_f64() * 1000.0,
+            exec_after_us: self.exec_after_us,
             major_faults: end.usage.major_faults,
             minor_faults: end.usage.minor_faults,
             user_ms: end.usage.user_us as f64 / 1000.0,
@@ -252,6 +276,8 @@ struct Figures<'a> {
     exit_status: Option<i32>,
     signal: Option<i32>,
     wall_ms: f64,
+    /// From the begin of headstart to the program's exec.
+    exec_after_us: u64,
     major_faults: u64,
     minor_faults: u64,
     user_ms: f64,
@@ -290,6 +316,9 @@ struct Lesson {
 impl Learner {
     /// Waits for the end of the start, then learns from it.
     fn follow(self, end: &Receiver<()>) -> Followed {
+        if self.recorder.is_some() {
+            learning::remove_orphans();
+        }
         if self.wait(end) {
             // Nobody is left to profit from the rest.
             self.replay.iter().for_each(Replay::stop);
@@ -371,6 +400,9 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
         if count > 0 {
             parts.push(format!("{} {words}", output::counted(count, "file")));
         }
+    }
+    if report.closed_devices > 0 {
+        parts.push("metadata left out: its block device can't be opened".into());
     }
     if report.over_budget_bytes > 0 {
         parts.push(format!("{} over the budget", output::size(report.over_budget_bytes)));

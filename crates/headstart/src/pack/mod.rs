@@ -59,7 +59,8 @@ pub struct Origin {
     pub lost_events: u64,
     /// Whether uses were seen, or arrivals stand in for them.
     pub has_access_events: bool,
-    /// Trace buffer of one CPU that the start needed, in KiB.
+    /// Trace buffer of one CPU that the start needed, in KiB; 0 when the
+    /// kernel's default did.
     pub buffer_kb: u32,
     /// How long the last learned start took, in µs.
     pub duration_us: u64,

@@ -59,7 +59,10 @@ pub struct Report {
     pub forbidden_files: u64,
     /// Files and requests that failed otherwise.
     pub failed: u64,
-    /// Bytes of the plan that belong to the files above.
+    /// Block devices that could not be opened, so that their metadata is left
+    /// to the program.
+    pub closed_devices: u64,
+    /// Bytes of the plan that belong to the files and devices above.
     pub dropped_bytes: u64,
     /// Bytes that were not asked for because the budget was used up.
     pub over_budget_bytes: u64,
@@ -83,6 +86,7 @@ struct Counters {
     missing_files: AtomicU64,
     forbidden_files: AtomicU64,
     failed: AtomicU64,
+    closed_devices: AtomicU64,
     dropped_bytes: AtomicU64,
 }
 
@@ -314,6 +318,11 @@ impl Shared {
                 };
                 Some(opened)
             }
+            Err(_) if matches!(self.plan.targets[target], Target::Device(_)) => {
+                self.counters.closed_devices.fetch_add(1, Relaxed);
+                *slot = Slot::Dropped;
+                None
+            }
             Err(why) => {
                 why.count(&self.counters).fetch_add(1, Relaxed);
                 *slot = Slot::Dropped;
@@ -372,6 +381,7 @@ impl Shared {
             missing_files: get(&c.missing_files),
             forbidden_files: get(&c.forbidden_files),
             failed: get(&c.failed),
+            closed_devices: get(&c.closed_devices),
             dropped_bytes: get(&c.dropped_bytes),
             over_budget_bytes: self.plan.over_budget,
             complete: get(&self.next) >= self.plan.steps.len() as u64,

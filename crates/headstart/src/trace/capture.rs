@@ -110,6 +110,7 @@ impl Recorder {
             watch: if watch { Some((description.decoder()?, activity.clone())) } else { None },
             out: Drained {
                 buffer_kb: instance.buffer_kb()?,
+                initial_kb: if buffer_kb.is_some() { 0 } else { instance.buffer_kb()? },
                 instance,
                 bytes: Vec::new(),
                 pages: Vec::new(),
@@ -138,7 +139,9 @@ impl Recorder {
         let drained = self.reader.join().map_err(failed)??;
         let mut description = self.description;
         description.lost = drained.lost;
-        description.buffer_kb = drained.buffer_kb;
+        if drained.buffer_kb > drained.initial_kb {
+            description.buffer_kb = drained.buffer_kb;
+        }
         let capture = Capture { description, bytes: drained.bytes, pages: drained.pages };
         Ok((capture, drained.instance))
     }
@@ -151,7 +154,10 @@ struct Drained {
     bytes: Vec<u8>,
     pages: Vec<(u32, u32)>,
     lost: u64,
+    /// Present size of the buffer of one CPU.
     buffer_kb: u32,
+    /// Its size when it was created, unless it was asked for.
+    initial_kb: u32,
 }
 
 /// The reading thread's state.

@@ -30,7 +30,8 @@ pub struct Description {
     pub ignored_tids: Vec<i32>,
     /// Events the kernel dropped in all, from the buffers' own statistics.
     pub lost: u64,
-    /// Size the buffer of one CPU had grown to, in KiB.
+    /// Size the buffer of one CPU had to grow to, in KiB; 0 when the kernel's
+    /// default did.
     pub buffer_kb: u32,
 }
 

@@ -11,7 +11,7 @@ use super::decode::EVENTS;
 use crate::proc::{pid_namespace, start_time};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -19,6 +19,8 @@ const PREFIX: &str = "headstart-";
 /// Where tracefs is expected (`Documentation/trace/ftrace.rst`).
 const MOUNT_POINT: &str = "/sys/kernel/tracing";
 const ROOTS: [&str; 2] = [MOUNT_POINT, "/sys/kernel/debug/tracing"];
+/// Bytes asked for at once; descriptions are shorter.
+const READ_BYTES: usize = 16 << 10;
 /// Share of a buffer that wakes the reader, in percent: the rest is room for
 /// what arrives until it runs.
 const WAKE_PERCENT: &str = "25";
@@ -288,8 +290,25 @@ fn parse_stats(text: &str) -> BufferStats {
     }
 }
 
+/// Reads a whole file with large reads: `events/header_page` answers each with
+/// the begin of its text, and a second one with nothing, so that the small
+/// first read of `std::fs::read_to_string` would cut it off.
 fn read(path: &Path) -> Result<String, TraceError> {
-    fs::read_to_string(path).map_err(|source| TraceError::File { path: path.into(), source })
+    let read = || {
+        let mut file = File::open(path)?;
+        let mut text = vec![0; READ_BYTES];
+        let mut used = 0;
+        loop {
+            match file.read(&mut text[used..])? {
+                0 => break,
+                n => used += n,
+            }
+            text.resize(used + READ_BYTES, 0);
+        }
+        text.truncate(used);
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    };
+    read().map_err(|source| TraceError::File { path: path.into(), source })
 }
 
 #[cfg(test)]
