@@ -366,34 +366,6 @@ fn metadata_was_cold(seen: &Observation, capture: &Capture, replayed: Replayed<'
     touches_known && known > 0 && brought_in * 2 >= known
 }
 
-/// The block devices behind the file systems of a pack's metadata, by UUID.
-pub fn metadata_devices(pack: &Pack) -> HashMap<[u8; 16], PathBuf> {
-    let wanted: HashSet<[u8; 16]> = pack
-        .metadata
-        .iter()
-        .filter_map(|r| pack.file_systems.get(usize::from(r.file_system))?.uuid)
-        .collect();
-    let mut found = HashMap::new();
-    if wanted.is_empty() {
-        return found;
-    }
-    // Without the mounts there is no metadata, only data.
-    let Ok(mounts) = MountTable::read() else { return found };
-    let mut seen = HashSet::new();
-    for mount in mounts.mounts().iter().filter(|m| m.dev.major() != 0) {
-        if found.len() == wanted.len() || !seen.insert(mount.dev) {
-            continue;
-        }
-        let Ok(Some(uuid)) = fsid::uuid(mount) else { continue };
-        if wanted.contains(&uuid.0)
-            && let Ok(Some(device)) = fsid::block_device(mount)
-        {
-            found.insert(uuid.0, device.path);
-        }
-    }
-    found
-}
-
 /// Where a program is that a command names, symbolic links followed: by
 /// `$PATH`, as execvp(3) looks for it.
 pub fn locate(program: &std::ffi::OsStr) -> Option<PathBuf> {

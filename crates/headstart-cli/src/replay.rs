@@ -1,7 +1,6 @@
 //! `headstart replay`: reads ahead what packs or lists name, and nothing else.
 
 use crate::exit::ExitStatus;
-use crate::learning::metadata_devices;
 use crate::priority::{self, io_priority};
 use crate::session::add_report;
 use crate::{args, output};
@@ -9,9 +8,9 @@ use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
 use headstart::measure::diskstats::{self, DiskStats};
 use headstart::pack::{Pack, store};
-use headstart::replay::budget;
 use headstart::replay::engine::{DEFAULT_THREADS, Options, Replay, Report};
 use headstart::replay::plan::{Limits, Plan, Target, parse_list};
+use headstart::replay::{budget, metadata};
 use headstart_sys::ioprio::IoPriority;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -127,9 +126,9 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let is_root = rustix::process::geteuid().is_root();
     let budget = budget::available().min(args.budget.unwrap_or(u64::MAX));
     let limits = Limits { budget, metadata: is_root };
-    let (plan, devices) = plan(&args.files, limits)?;
+    let plan = plan(&args.files, limits)?;
     if args.dry_run {
-        print_plan(&plan, &devices, args.json)?;
+        print_plan(&plan, args.json)?;
         return Ok(ExitStatus::Done);
     }
     priority::apply(args.nice, args.ioprio)?;
@@ -142,14 +141,14 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
         timeout: args.timeout,
     };
     let before = args.diskstats.then(disk_stats).transpose()?;
-    let report = Replay::start(plan.clone(), options, devices.clone(), began)
+    let report = Replay::start(plan.clone(), options, metadata::devices, began)
         .context("Can't start to read ahead")?
         .finish();
     let disks = match before {
         Some(before) => Some(diskstats::between(&before, &disk_stats()?)),
         None => None,
     };
-    let verified = args.verify.then(|| verify(&plan, &devices));
+    let verified = args.verify.then(|| verify(&plan));
     if args.json {
         let figures = Figures {
             schema: "headstart/replay/1",
@@ -168,7 +167,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     Ok(if failed { ExitStatus::Failed } else { ExitStatus::Done })
 }
 
-fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<(Plan, HashMap<[u8; 16], PathBuf>)> {
+fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<Plan> {
     let (mut packs, mut entries) = (Vec::new(), Vec::new());
     let uid = rustix::process::geteuid().as_raw();
     for file in files {
@@ -182,12 +181,6 @@ fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<(Plan, HashMap<[u8;
             .with_context(|| format!("{} is neither a pack nor a list of files", file.display()))?;
         entries.extend(list);
     }
-    let mut devices = HashMap::new();
-    for pack in &packs {
-        if limits.metadata {
-            devices.extend(metadata_devices(pack));
-        }
-    }
     match (packs.is_empty(), entries.is_empty()) {
         (false, false) => bail!("Packs and lists can't be mixed; replay one after the other"),
         (true, _) => {
@@ -195,9 +188,9 @@ fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<(Plan, HashMap<[u8;
                 entry.path = std::path::absolute(&entry.path)?;
             }
             let size = |path: &PathBuf| path.metadata().map_or(0, |m| m.len());
-            Ok((Plan::of_list(&entries, size, limits), devices))
+            Ok(Plan::of_list(&entries, size, limits))
         }
-        (false, true) => Ok((Plan::of_packs(&packs, limits), devices)),
+        (false, true) => Ok(Plan::of_packs(&packs, limits)),
     }
 }
 
@@ -226,14 +219,15 @@ fn target_path(
     }
 }
 
-fn verify(plan: &Plan, devices: &HashMap<[u8; 16], PathBuf>) -> Verified {
+fn verify(plan: &Plan) -> Verified {
+    let devices = metadata::devices(plan);
     let page = rustix::param::page_size() as u64;
     let mut open: HashMap<u32, Option<File>> = HashMap::new();
     let mut out = Verified::default();
     for step in &plan.steps {
         let target = &plan.targets[step.target as usize];
         let file = open.entry(step.target).or_insert_with(|| {
-            target_path(plan, target, devices).and_then(|path| File::open(path).ok())
+            target_path(plan, target, &devices).and_then(|path| File::open(path).ok())
         });
         let first = step.offset / page;
         let pages = (step.offset + step.length).div_ceil(page) - first;
@@ -244,10 +238,11 @@ fn verify(plan: &Plan, devices: &HashMap<[u8; 16], PathBuf>) -> Verified {
     out
 }
 
-fn print_plan(plan: &Plan, devices: &HashMap<[u8; 16], PathBuf>, json: bool) -> anyhow::Result<()> {
+fn print_plan(plan: &Plan, json: bool) -> anyhow::Result<()> {
+    let devices = metadata::devices(plan);
     let steps = plan.steps.iter().filter_map(|step| {
         let target = &plan.targets[step.target as usize];
-        let path = target_path(plan, target, devices)?;
+        let path = target_path(plan, target, &devices)?;
         Some((path, matches!(target, Target::Device(_)), step))
     });
     if json {

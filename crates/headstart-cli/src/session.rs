@@ -12,13 +12,12 @@ use headstart::measure::outcome::Outcome;
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
-use headstart::replay::budget;
 use headstart::replay::engine::{Options, Replay, Report};
 use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::{budget, metadata};
 use headstart::trace::capture::{Recorder, Scope};
 use headstart_sys::process::Change;
 use serde::Serialize;
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -145,11 +144,10 @@ impl Session {
     pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: usize) {
         let is_root = self.uid == 0;
         let budget = budget::available().min(budget.unwrap_or(u64::MAX));
-        let devices = if is_root { learning::metadata_devices(pack) } else { HashMap::default() };
         let limits = Limits { budget, metadata: is_root };
         let plan = Plan::of_packs(std::slice::from_ref(pack), limits);
         let options = Options { threads, wait: false, timeout: None };
-        match Replay::start(plan, options, devices, self.began) {
+        match Replay::start(plan, options, metadata::devices, self.began) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
         }

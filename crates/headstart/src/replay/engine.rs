@@ -17,7 +17,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -111,13 +111,18 @@ struct Opened {
     metadata: bool,
 }
 
+/// Leads from the UUIDs of file systems to their block devices.
+pub type FindDevices = fn(&Plan) -> HashMap<[u8; 16], PathBuf>;
+
 /// What the threads of a replay share.
 #[derive(Debug)]
 struct Shared {
     plan: Plan,
     options: Options,
-    /// The block device of each file system by UUID.
-    devices: HashMap<[u8; 16], PathBuf>,
+    /// Finds the block device of each file system by UUID; asked once, by the
+    /// first step that needs it, so that no other step waits.
+    find_devices: FindDevices,
+    devices: OnceLock<HashMap<[u8; 16], PathBuf>>,
     slots: Vec<Mutex<Slot>>,
     /// Steps left for each target, so that it is closed after its last.
     left: Vec<AtomicU32>,
@@ -142,15 +147,14 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Starts the threads. `devices` leads from the UUID of a file system to
-    /// its block device; `began` is when the process began.
+    /// Starts the threads. `began` is when the process began.
     ///
     /// # Errors
     /// When not a single thread can be started.
     pub fn start(
         plan: Plan,
         options: Options,
-        devices: HashMap<[u8; 16], PathBuf>,
+        find_devices: FindDevices,
         began: Instant,
     ) -> io::Result<Self> {
         let count = options.threads.clamp(1, 256).min(plan.steps.len().max(1));
@@ -172,7 +176,8 @@ impl Replay {
             first_request_us: AtomicU64::new(u64::MAX),
             plan,
             options,
-            devices,
+            find_devices,
+            devices: OnceLock::new(),
         });
         let mut threads = Vec::with_capacity(count);
         for _ in 0..count {
@@ -355,7 +360,8 @@ impl Shared {
     }
 
     fn open_device(&self, fs: &FileSystem) -> Result<Opened, NotRead> {
-        let path = fs.uuid.and_then(|uuid| self.devices.get(&uuid)).ok_or(NotRead::Missing)?;
+        let devices = self.devices.get_or_init(|| (self.find_devices)(&self.plan));
+        let path = fs.uuid.and_then(|uuid| devices.get(&uuid)).ok_or(NotRead::Missing)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
         let stat = rustix::fs::fstat(&file)?;
