@@ -113,12 +113,14 @@ fn hot_names_need_no_walk_and_cold_ones_do_except_on_btrfs() {
 fn a_path_of_four_thousand_characters_comes_back() {
     each_fs(|fs| {
         // Made step by step: the whole is close to what a call takes.
-        let mut dir = rustix::fs::open(fs.path(), OFlags::PATH, Mode::empty()).unwrap();
+        let mut dir =
+            rustix::fs::open(fs.path(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let mut path = fs.path().to_owned();
         let name = "d".repeat(197);
         while path.as_os_str().len() < 3800 {
             rustix::fs::mkdirat(&dir, &name, Mode::RWXU).unwrap();
-            dir = rustix::fs::openat(&dir, &name, OFlags::PATH, Mode::empty()).unwrap();
+            dir = rustix::fs::openat(&dir, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .unwrap();
             path.push(&name);
         }
         drop(dir);
@@ -134,13 +136,15 @@ fn a_path_of_four_thousand_characters_comes_back() {
 #[test]
 fn a_path_too_long_for_any_call_is_unreachable_and_no_error() {
     each_fs(|fs| {
-        let mut dir = rustix::fs::open(fs.path(), OFlags::PATH, Mode::empty()).unwrap();
+        let mut dir =
+            rustix::fs::open(fs.path(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let name = "d".repeat(250);
         for _ in 0..17 {
             rustix::fs::mkdirat(&dir, &name, Mode::RWXU).unwrap();
-            dir = rustix::fs::openat(&dir, &name, OFlags::PATH, Mode::empty()).unwrap();
+            dir = rustix::fs::openat(&dir, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .unwrap();
         }
-        let flags = OFlags::CREATE | OFlags::WRONLY;
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&dir, "f", flags, Mode::RUSR).unwrap();
         let ino = rustix::fs::fstat(&file).unwrap().st_ino;
         let resolution = resolved(&[InodeId { dev: fs.dev(), ino }], |_| {});
@@ -263,7 +267,8 @@ fn a_file_system_that_tells_no_types_with_its_names_is_walked_as_well() {
     let path = fs.path().join("a/b/c");
     let ids = [file(&fs, &path)];
     let types = rustix::fs::Dir::read_from(
-        rustix::fs::openat(CWD, fs.path(), OFlags::RDONLY, Mode::empty()).unwrap(),
+        rustix::fs::openat(CWD, fs.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .unwrap(),
     )
     .unwrap()
     .map(|entry| entry.unwrap().file_type());
