@@ -16,11 +16,17 @@ use headstart::id::InodeId;
 use headstart::profile::mounts::MountTable;
 use headstart::profile::resolve::{FileKind, Method, Resolution, ResolveOptions, Unnamed, resolve};
 use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::UnmountFlags;
 
 /// f2fs takes the same path through the code as ext4; where the kernel or its
 /// mkfs is missing, the helper says so.
-const KINDS: [(&str, u64); 4] =
-    [("ext4", 64 << 20), ("xfs", 512 << 20), ("btrfs", 256 << 20), ("f2fs", 256 << 20)];
+const KINDS: [(&str, u64); 5] = [
+    ("ext2", 16 << 20),
+    ("ext4", 64 << 20),
+    ("xfs", 512 << 20),
+    ("btrfs", 256 << 20),
+    ("f2fs", 256 << 20),
+];
 
 fn each_fs(test: impl Fn(&LoopFs)) {
     KINDS.iter().filter_map(|(kind, size)| loop_fs(kind, *size)).for_each(|fs| test(&fs));
@@ -235,11 +241,18 @@ fn a_file_below_another_mount_is_found_through_a_bind_mount_or_is_unreachable() 
         rustix::mount::mount_bind(&cover, fs.path().join("covered")).unwrap();
         // The same name on top, to be told apart.
         fs::write(&path, "not it").unwrap();
-        for calls in [true, false] {
-            let resolution = resolved(&ids, |options| options.calls = calls);
-            assert_eq!(paths(&resolution), [(ids[0], other.join("x"))].into(), "{}", fs.kind());
-        }
-        rustix::mount::unmount(&other, rustix::mount::UnmountFlags::empty()).unwrap();
+        let shown_at = |path: &Path| {
+            for calls in [true, false] {
+                let resolution = resolved(&ids, |options| options.calls = calls);
+                let wanted = [(ids[0], path.to_owned())];
+                assert_eq!(paths(&resolution), wanted.into(), "{} {calls}", fs.kind());
+            }
+            rustix::mount::unmount(&other, UnmountFlags::empty()).unwrap();
+        };
+        shown_at(&other.join("x"));
+        // All of it a second time, without what is mounted on it.
+        bind(fs.path(), &other);
+        shown_at(&other.join("covered/x"));
         let resolution = resolved(&ids, |_| {});
         assert_eq!(resolution.unnamed, [(ids[0], Unnamed::Unreachable)], "{}", fs.kind());
     });

@@ -181,3 +181,26 @@ pub fn bind(source: &Path, target: &Path) {
     }
     rustix::mount::mount_bind(source, target).unwrap();
 }
+
+/// Runs `inner`, an ignored test of the calling file, by way of `wrapper`, the
+/// command line before it. `exe` is this program's name there.
+pub fn run_inner(inner: &str, wrapper: &[&str], exe: &Path, variables: &[(&str, String)]) {
+    let output = Command::new(wrapper[0])
+        .args(&wrapper[1..])
+        .arg(exe)
+        .args(["--exact", inner, "--ignored", "--nocapture"])
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{wrapper:?}: {text}");
+}
+
+/// A variable that [`run_inner`] has set; without it the test was started alone.
+pub fn variable(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok();
+    if value.is_none() {
+        eprintln!("started only by another test");
+    }
+    value
+}
