@@ -19,7 +19,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
 /// f2fs takes the same path through the code as ext4; where the kernel or its
-/// mkfs is missing, the helper says so.
+/// mkfs is missing, the test says so.
 const KINDS: [(&str, u64); 5] = [
     ("ext2", 16 << 20),
     ("ext4", 64 << 20),
