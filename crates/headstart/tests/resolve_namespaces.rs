@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{LoopFs, bind, loop_fs, root_or_skip};
+use common::{LoopFs, bind, loop_fs, root_or_skip, run_inner, variable};
 use headstart::id::{Dev, InodeId};
 use headstart::profile::mounts::MountTable;
 use headstart::profile::resolve::{LiveNames, Method, ResolveOptions, Unnamed, resolve};
@@ -30,29 +30,6 @@ fn file(fs: &LoopFs, path: &Path) -> InodeId {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, [7; 4096]).unwrap();
     InodeId { dev: fs.dev(), ino: fs::metadata(path).unwrap().ino() }
-}
-
-/// Runs `inner`, an ignored test of this file, by way of `wrapper`, the
-/// command line before it. `exe` is this program's name there.
-fn run_inner(inner: &str, wrapper: &[&str], exe: &Path, variables: &[(&str, String)]) {
-    let output = Command::new(wrapper[0])
-        .args(&wrapper[1..])
-        .arg(exe)
-        .args(["--exact", inner, "--ignored", "--nocapture"])
-        .envs(variables.iter().map(|(name, value)| (name, value)))
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{wrapper:?}: {text}");
-}
-
-/// A variable that [`run_inner`] has set; without it the test was started alone.
-fn variable(name: &str) -> Option<String> {
-    let value = env::var(name).ok();
-    if value.is_none() {
-        eprintln!("started only by another test");
-    }
-    value
 }
 
 /// A directory of `fs` that this program can run in, and its name there.

@@ -16,11 +16,17 @@ use headstart::id::InodeId;
 use headstart::profile::mounts::MountTable;
 use headstart::profile::resolve::{FileKind, Method, Resolution, ResolveOptions, Unnamed, resolve};
 use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::UnmountFlags;
 
 /// f2fs takes the same path through the code as ext4; where the kernel or its
-/// mkfs is missing, the helper says so.
-const KINDS: [(&str, u64); 4] =
-    [("ext4", 64 << 20), ("xfs", 512 << 20), ("btrfs", 256 << 20), ("f2fs", 256 << 20)];
+/// mkfs is missing, the test says so.
+const KINDS: [(&str, u64); 5] = [
+    ("ext2", 16 << 20),
+    ("ext4", 64 << 20),
+    ("xfs", 512 << 20),
+    ("btrfs", 256 << 20),
+    ("f2fs", 256 << 20),
+];
 
 fn each_fs(test: impl Fn(&LoopFs)) {
     KINDS.iter().filter_map(|(kind, size)| loop_fs(kind, *size)).for_each(|fs| test(&fs));
@@ -113,12 +119,14 @@ fn hot_names_need_no_walk_and_cold_ones_do_except_on_btrfs() {
 fn a_path_of_four_thousand_characters_comes_back() {
     each_fs(|fs| {
         // Made step by step: the whole is close to what a call takes.
-        let mut dir = rustix::fs::open(fs.path(), OFlags::PATH, Mode::empty()).unwrap();
+        let mut dir =
+            rustix::fs::open(fs.path(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let mut path = fs.path().to_owned();
         let name = "d".repeat(197);
         while path.as_os_str().len() < 3800 {
             rustix::fs::mkdirat(&dir, &name, Mode::RWXU).unwrap();
-            dir = rustix::fs::openat(&dir, &name, OFlags::PATH, Mode::empty()).unwrap();
+            dir = rustix::fs::openat(&dir, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .unwrap();
             path.push(&name);
         }
         drop(dir);
@@ -134,13 +142,15 @@ fn a_path_of_four_thousand_characters_comes_back() {
 #[test]
 fn a_path_too_long_for_any_call_is_unreachable_and_no_error() {
     each_fs(|fs| {
-        let mut dir = rustix::fs::open(fs.path(), OFlags::PATH, Mode::empty()).unwrap();
+        let mut dir =
+            rustix::fs::open(fs.path(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let name = "d".repeat(250);
         for _ in 0..17 {
             rustix::fs::mkdirat(&dir, &name, Mode::RWXU).unwrap();
-            dir = rustix::fs::openat(&dir, &name, OFlags::PATH, Mode::empty()).unwrap();
+            dir = rustix::fs::openat(&dir, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .unwrap();
         }
-        let flags = OFlags::CREATE | OFlags::WRONLY;
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&dir, "f", flags, Mode::RUSR).unwrap();
         let ino = rustix::fs::fstat(&file).unwrap().st_ino;
         let resolution = resolved(&[InodeId { dev: fs.dev(), ino }], |_| {});
@@ -231,11 +241,18 @@ fn a_file_below_another_mount_is_found_through_a_bind_mount_or_is_unreachable() 
         rustix::mount::mount_bind(&cover, fs.path().join("covered")).unwrap();
         // The same name on top, to be told apart.
         fs::write(&path, "not it").unwrap();
-        for calls in [true, false] {
-            let resolution = resolved(&ids, |options| options.calls = calls);
-            assert_eq!(paths(&resolution), [(ids[0], other.join("x"))].into(), "{}", fs.kind());
-        }
-        rustix::mount::unmount(&other, rustix::mount::UnmountFlags::empty()).unwrap();
+        let shown_at = |path: &Path| {
+            for calls in [true, false] {
+                let resolution = resolved(&ids, |options| options.calls = calls);
+                let wanted = [(ids[0], path.to_owned())];
+                assert_eq!(paths(&resolution), wanted.into(), "{} {calls}", fs.kind());
+            }
+            rustix::mount::unmount(&other, UnmountFlags::empty()).unwrap();
+        };
+        shown_at(&other.join("x"));
+        // All of it a second time, without what is mounted on it.
+        bind(fs.path(), &other);
+        shown_at(&other.join("covered/x"));
         let resolution = resolved(&ids, |_| {});
         assert_eq!(resolution.unnamed, [(ids[0], Unnamed::Unreachable)], "{}", fs.kind());
     });
@@ -263,7 +280,8 @@ fn a_file_system_that_tells_no_types_with_its_names_is_walked_as_well() {
     let path = fs.path().join("a/b/c");
     let ids = [file(&fs, &path)];
     let types = rustix::fs::Dir::read_from(
-        rustix::fs::openat(CWD, fs.path(), OFlags::RDONLY, Mode::empty()).unwrap(),
+        rustix::fs::openat(CWD, fs.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .unwrap(),
     )
     .unwrap()
     .map(|entry| entry.unwrap().file_type());

@@ -6,13 +6,13 @@
 mod common;
 
 use std::cell::Cell;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use common::{LoopFs, bind, loop_fs};
+use common::{LoopFs, bind, loop_fs, run_inner, variable};
 use headstart::id::{Dev, InodeId};
 use headstart::profile::mounts::MountTable;
 use headstart::profile::resolve::{
@@ -172,6 +172,47 @@ fn bind_mounts_of_one_file_system_are_walked_once() {
         let resolution = resolved(&[none], |options| options.calls = false);
         assert!((101..110).contains(&resolution.walked_entries), "{resolution:?}");
     });
+}
+
+#[test]
+fn without_privileges_a_walk_finds_what_it_may_and_says_what_it_may_not() {
+    each_fs(|fs| {
+        let secret = file(fs, &fs.path().join("private/secret"));
+        file(fs, &fs.path().join("public/open"));
+        // Root without capabilities is a user like any other.
+        std::os::unix::fs::chown(fs.path().join("private"), Some(65534), None).unwrap();
+        fs::set_permissions(fs.path().join("private"), Permissions::from_mode(0o700)).unwrap();
+        let variables = [
+            ("INNER_MOUNT", fs.path().to_str().unwrap().to_owned()),
+            ("INNER_SECRET", secret.ino.to_string()),
+        ];
+        let wrapper = ["setpriv", "--bounding-set=-all", "--"];
+        run_inner("without_privileges", &wrapper, &std::env::current_exe().unwrap(), &variables);
+    });
+}
+
+#[test]
+#[ignore = "started by another test"]
+fn without_privileges() {
+    let Some(mount) = variable("INNER_MOUNT").map(PathBuf::from) else { return };
+    let table = MountTable::read().unwrap();
+    let dev = table.at(&mount).unwrap().dev;
+    let open = mount.join("public/open");
+    let ids =
+        [fs::metadata(&open).unwrap().ino(), variable("INNER_SECRET").unwrap().parse().unwrap()]
+            .map(|ino| InodeId { dev, ino });
+    let resolution = resolve(&ids, &ResolveOptions::new(&table));
+    assert_eq!(resolution.how, [(Method::Walk, 1)].into(), "{resolution:?}");
+    assert_eq!(resolution.files[0].1.path, open);
+    assert_eq!(resolution.unnamed, [(ids[1], Unnamed::NoPermission)]);
+    // The calls, and the directories: the private one, and lost+found of ext4.
+    let said: Vec<String> = resolution.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains(mount.to_str().unwrap()) && said[0].contains("inode"), "{said:?}");
+    assert!(said[1].contains("Cannot read") && said[1].contains("private"), "{said:?}");
+
+    let options = ResolveOptions { walk: false, ..ResolveOptions::new(&table) };
+    assert_eq!(resolve(&ids, &options).unnamed_by_reason(), [(Unnamed::WalkSkipped, 2)].into());
 }
 
 #[test]

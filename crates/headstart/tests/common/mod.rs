@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use headstart::id::Dev;
 use headstart::profile::mounts::MountTable;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
 /// Says why a test did not run; in CI, where everything must run, it fails.
@@ -38,6 +40,18 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
         Ok(text(&output.stdout))
     } else {
         Err(format!("{program} {arguments:?}: {} {}", output.status, text(&output.stderr)))
+    }
+}
+
+/// Asks again and again, for a minute at most.
+pub fn wait_until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        std::thread::yield_now();
     }
 }
 
@@ -111,9 +125,15 @@ impl LoopFs {
         run("mount", &["-o", "loop", "-t", &self.kind, paths[0], paths[1]]).map(|_| ())
     }
 
-    /// Unmounts it; the loop device goes with it.
-    pub fn unmount(&self) -> Result<(), String> {
-        run("umount", &[self.path().to_str().unwrap()]).map(|_| ())
+    /// Unmounts it; the loop device goes with it. A program that another test
+    /// starts holds our open files until its exec, so this waits while busy.
+    pub fn unmount(&self) -> rustix::io::Result<()> {
+        wait_until("the file system to be unused", || {
+            match rustix::mount::unmount(self.path(), UnmountFlags::empty()) {
+                Err(Errno::BUSY) => None,
+                done => Some(done),
+            }
+        })
     }
 
     /// Forgets all that the kernel has cached of it. The device number may be
@@ -123,12 +143,11 @@ impl LoopFs {
     /// mount and so keeps the super block; this waits until it has ended.
     pub fn make_cold(&self) {
         self.unmount().unwrap();
-        let end = Instant::now() + Duration::from_secs(60);
         let image = self.image();
-        while !run("losetup", &["--associated", image.to_str().unwrap()]).unwrap().is_empty() {
-            assert!(Instant::now() < end, "something keeps {} mounted", image.display());
-            std::thread::yield_now();
-        }
+        wait_until("all mounts of the image to end", || {
+            let attached = run("losetup", &["--associated", image.to_str().unwrap()]).unwrap();
+            attached.is_empty().then_some(())
+        });
         self.mount().unwrap();
     }
 }
@@ -146,8 +165,7 @@ impl Drop for LoopFs {
         // Later mounts may lie on earlier ones.
         inside.reverse();
         for path in inside {
-            let flags = rustix::mount::UnmountFlags::DETACH;
-            if let Err(error) = rustix::mount::unmount(path, flags) {
+            if let Err(error) = rustix::mount::unmount(path, UnmountFlags::DETACH) {
                 eprintln!("cannot unmount {}: {error}", path.display());
             }
         }
@@ -162,4 +180,27 @@ pub fn bind(source: &Path, target: &Path) {
         File::create(target).unwrap();
     }
     rustix::mount::mount_bind(source, target).unwrap();
+}
+
+/// Runs `inner`, an ignored test of the calling file, by way of `wrapper`, the
+/// command line before it. `exe` is this program's name there.
+pub fn run_inner(inner: &str, wrapper: &[&str], exe: &Path, variables: &[(&str, String)]) {
+    let output = Command::new(wrapper[0])
+        .args(&wrapper[1..])
+        .arg(exe)
+        .args(["--exact", inner, "--ignored", "--nocapture"])
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{wrapper:?}: {text}");
+}
+
+/// A variable that [`run_inner`] has set; without it the test was started alone.
+pub fn variable(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok();
+    if value.is_none() {
+        eprintln!("started only by another test");
+    }
+    value
 }

@@ -1,7 +1,8 @@
 //! Names by file handle: any inode opens, and the kernel knows its name while
 //! the dentry is cached.
 //!
-//! ext2, ext3, ext4 and f2fs take generation 0 for any; others are tried.
+//! ext2, ext3, ext4 and f2fs take generation 0 for any, squashfs and erofs have
+//! none; others are tried.
 
 use std::ffi::OsStr;
 use std::io;
@@ -23,6 +24,8 @@ use crate::id::InodeId;
 
 /// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: inode and generation.
 const FILEID_INO32_GEN: i32 = 1;
+/// `FILEID_INO64_GEN` there.
+const FILEID_INO64_GEN: i32 = 0x81;
 
 /// What the calls of a file system say about an inode.
 pub(super) enum Outcome {
@@ -184,31 +187,39 @@ pub(super) fn is_deleted(fd: &OwnedFd) -> bool {
     stat_fd(fd).is_ok_and(|stat| stat.stx_nlink == 0)
 }
 
-/// File systems with 32-bit inode numbers in their handles.
+/// File systems that need no generation, or may not.
 pub(super) struct Wildcard<'a> {
     handles: Handles<'a>,
-    /// It is known that generation 0 stands for any.
-    conclusive: bool,
+    fstype: &'a OsStr,
 }
 
 impl<'a> Wildcard<'a> {
-    pub(super) fn new(handles: Handles<'a>, fstype: &OsStr) -> Self {
-        let known = ["ext2", "ext3", "ext4", "f2fs"];
-        Self { handles, conclusive: known.iter().any(|name| fstype == *name) }
+    pub(super) fn new(handles: Handles<'a>, fstype: &'a OsStr) -> Self {
+        Self { handles, fstype }
+    }
+
+    /// What it means that no inode opens. It is known of these that generation
+    /// 0 stands for any.
+    fn gone(&self) -> Outcome {
+        let known = ["ext2", "ext3", "ext4", "f2fs"].iter().any(|name| self.fstype == *name);
+        if known { Outcome::Never(Unnamed::Deleted) } else { Outcome::Lost }
+    }
+
+    fn handle(&self, ino: u64) -> Option<FileHandle> {
+        // fs/erofs/super.c, since it has 64-bit inode numbers: the upper half first.
+        if self.fstype == "erofs" {
+            let [upper, lower] = [(ino >> 32) as u32, ino as u32].map(u32::to_ne_bytes);
+            return FileHandle::new(FILEID_INO64_GEN, &[upper, lower, [0; 4]].concat());
+        }
+        let ino = u32::try_from(ino).ok()?;
+        FileHandle::new(FILEID_INO32_GEN, &[ino.to_ne_bytes(), [0; 4]].concat())
     }
 }
 
 impl ByInode for Wildcard<'_> {
     fn name(&mut self, id: InodeId) -> io::Result<Outcome> {
-        let gone = || {
-            if self.conclusive { Outcome::Never(Unnamed::Deleted) } else { Outcome::Lost }
-        };
-        let Ok(ino) = u32::try_from(id.ino) else { return Ok(gone()) };
-        let bytes = [ino.to_ne_bytes(), [0; 4]].concat();
-        let Some(handle) = FileHandle::new(FILEID_INO32_GEN, &bytes) else { return Ok(gone()) };
-        match self.handles.name_by(id, &handle) {
-            Ok(outcome) => Ok(outcome),
-            Err(error) => failed_open(error, gone()),
-        }
+        let Some(handle) = self.handle(id.ino) else { return Ok(self.gone()) };
+        let named = self.handles.name_by(id, &handle);
+        named.or_else(|error| failed_open(error, self.gone()))
     }
 }

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_program_and_an_open_file_are_seen_and_nobody_is_counted() {
+    fn our_own_program_and_an_open_file_are_seen_and_a_missing_process_is_counted() {
         let open = tempfile::NamedTempFile::new().unwrap();
         let own = std::process::id() as i32;
         let mut names = LiveNames::new();

@@ -9,11 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Statx, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags};
 use rustix::io::Errno;
 
 use super::super::mounts::{Mount, join};
-use super::verify::{kind_of, mount_id, stat_dev, stat_fd, stat_path};
+use super::verify::{device_of, kind_of, mount_id, stat_dev, stat_fd, stat_path};
 use super::{FileKind, Problem, ResolveOptions, WalkProgress};
 use crate::id::Dev;
 
@@ -60,20 +60,41 @@ impl<'a> Walker<'a> {
     }
 
     /// Offers the names of wanted inodes in one mount. Does not enter other
-    /// mounts; does enter subvolumes of btrfs.
+    /// mounts, but looks below them where another place shows what is there;
+    /// does enter subvolumes of btrfs.
     pub(super) fn mount(&mut self, mount: &Mount, wanted: &mut dyn Wanted) {
-        if let Err(errno) = self.walk(&mount.mount_point, wanted) {
-            self.note(&mount.mount_point, errno);
+        let mut starts = vec![(mount.mount_point.clone(), mount.inner(Path::new("")))];
+        while let Some((point, inner)) = starts.pop() {
+            let covered = self.walk(mount, &point, wanted).unwrap_or_else(|errno| {
+                self.note(&point, errno);
+                Vec::new()
+            });
+            for inner in covered.iter().filter_map(|path| Some(join(inner.as_ref()?, path))) {
+                let shown = self.options.mounts.paths_to(mount.dev, &inner);
+                starts.extend(shown.into_iter().map(|path| (path, Some(inner.clone()))));
+            }
         }
     }
 
-    fn walk(&mut self, point: &Path, wanted: &mut dyn Wanted) -> rustix::io::Result<()> {
+    /// Returns the directories below `point` that are covered by other mounts,
+    /// relative to it.
+    fn walk(
+        &mut self,
+        mount: &Mount,
+        point: &Path,
+        wanted: &mut dyn Wanted,
+    ) -> rustix::io::Result<Vec<PathBuf>> {
+        let mut covered = Vec::new();
         let stat = stat_path(point)?;
+        // Mounted over since the table was read.
+        if device_of(self.options.mounts, point, &stat) != Some(mount.dev) {
+            return Ok(covered);
+        }
         if wanted.wants(stat.stx_ino) {
             wanted.offer(stat.stx_ino, point.to_owned());
         }
         if kind_of(&stat) != FileKind::Directory {
-            return Ok(());
+            return Ok(covered);
         }
         let root = open_dir(CWD, point)?;
         // Relative to the root; a queue of paths, so that depth needs no files.
@@ -83,39 +104,43 @@ impl<'a> Walker<'a> {
                 break;
             }
             let path = join(point, &relative);
-            if let Err(errno) = self.directory(&root, &stat, &relative, &path, wanted, &mut queue) {
+            let dir = match open_dir(&root, if_empty(&relative, ".")) {
+                Ok(dir) => dir,
+                // Removed or replaced since its parent was read; or so deep
+                // that nothing in it has a path that a call takes.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG) => continue,
+                Err(errno) => {
+                    self.note(&path, errno);
+                    continue;
+                }
+            };
+            let here = stat_fd(&dir)?;
+            let same_mount = match (mount_id(&here), mount_id(&stat)) {
+                (Some(here), Some(root)) => here == root,
+                _ => stat_dev(&here) == stat_dev(&stat),
+            };
+            if !same_mount {
+                covered.push(relative);
+            } else if self.seen.insert((stat_dev(&here), here.stx_ino))
+                && let Err(errno) = self.directory(&dir, &relative, &path, wanted, &mut queue)
+            {
                 self.note(&path, errno);
             }
         }
-        Ok(())
+        Ok(covered)
     }
 
+    /// Offers what is in one directory and queues its directories.
     fn directory(
         &mut self,
-        root: &OwnedFd,
-        root_stat: &Statx,
+        dir: &OwnedFd,
         relative: &Path,
         path: &Path,
         wanted: &mut dyn Wanted,
         queue: &mut Vec<PathBuf>,
     ) -> rustix::io::Result<()> {
-        let here = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-        let dir = match open_dir(root, here) {
-            // Removed or replaced since its parent was read; or so deep that
-            // nothing in it has a path that a call takes.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG) => return Ok(()),
-            other => other?,
-        };
-        let stat = stat_fd(&dir)?;
-        let same_mount = match (mount_id(&stat), mount_id(root_stat)) {
-            (Some(here), Some(root)) => here == root,
-            _ => stat_dev(&stat) == stat_dev(root_stat),
-        };
-        if !same_mount || !self.seen.insert((stat_dev(&stat), stat.stx_ino)) {
-            return Ok(());
-        }
         let mut buffer = std::mem::take(&mut self.buffer);
-        let mut entries = RawDir::new(&dir, &mut buffer);
+        let mut entries = RawDir::new(dir, &mut buffer);
         let result = loop {
             match entries.next() {
                 None => break Ok(()),
@@ -130,7 +155,7 @@ impl<'a> Walker<'a> {
                         wanted.offer(entry.ino(), path.join(name));
                     }
                     let is_dir = match entry.file_type() {
-                        FileType::Unknown => is_directory(&dir, name),
+                        FileType::Unknown => is_directory(dir, name),
                         kind => kind == FileType::Directory,
                     };
                     if is_dir {
@@ -165,6 +190,10 @@ impl<'a> Walker<'a> {
             none => *none = Some((1, path.to_owned(), errno)),
         }
     }
+}
+
+fn if_empty<'a>(path: &'a Path, other: &'a str) -> &'a Path {
+    if path.as_os_str().is_empty() { Path::new(other) } else { path }
 }
 
 fn open_dir(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {

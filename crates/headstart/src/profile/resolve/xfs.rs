@@ -32,14 +32,19 @@ impl<'a> Xfs<'a> {
     }
 }
 
-/// One call for all inodes that lie within one chunk of XFS. Inodes that are
-/// not in use are missing from the result.
+/// Inodes so close, in one chunk of XFS, are asked for in one call. Where every
+/// 33rd inode is wanted, an inode takes 6 µs with a call each and 14 µs when one
+/// call passes over all between (3,031 inodes); consecutive ones take 3.5.
+const CLOSE: u64 = 4;
+
+/// Inodes that are not in use are missing from the result.
 fn generations(fs: BorrowedFd<'_>, ids: &[InodeId]) -> io::Result<HashMap<u64, u32>> {
     let mut bulk = Bulk::default();
     let mut generations = HashMap::with_capacity(ids.len());
-    for chunk in ids.chunk_by(|a, b| a.ino / u64::from(BULK_MAX) == b.ino / u64::from(BULK_MAX)) {
-        let [first, ..] = chunk else { continue };
-        let last = chunk.last().unwrap_or(first);
+    let chunk = |id: &InodeId| id.ino / u64::from(BULK_MAX);
+    for close in ids.chunk_by(|a, b| chunk(a) == chunk(b) && b.ino - a.ino <= CLOSE) {
+        let [first, ..] = close else { continue };
+        let last = close.last().unwrap_or(first);
         // The inodes in use up to the last one wanted cannot be more.
         let count = last.ino - first.ino + 1;
         for (ino, generation) in bulk.read(fs, first.ino, count as u32)? {
@@ -60,9 +65,7 @@ impl ByInode for Xfs<'_> {
         let Some(handle) = FileHandle::new(FILEID_INO64_GEN, &bytes) else {
             return Ok(Outcome::Lost);
         };
-        match self.handles.name_by(id, &handle) {
-            Ok(outcome) => Ok(outcome),
-            Err(error) => failed_open(error, Outcome::Never(Unnamed::Deleted)),
-        }
+        let named = self.handles.name_by(id, &handle);
+        named.or_else(|error| failed_open(error, Outcome::Never(Unnamed::Deleted)))
     }
 }
