@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod doctor;
 pub mod id;
 pub mod measure;
 pub mod pack;

@@ -56,16 +56,24 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Finds tracefs, mounting it at its usual place where it isn't mounted.
-    pub fn locate() -> Result<Self, TraceError> {
+    /// Finds tracefs where it is mounted already.
+    pub fn mounted() -> Result<Option<Self>, TraceError> {
         for root in ROOTS {
             match fs::metadata(Path::new(root).join("events")) {
-                Ok(_) => return Ok(Self { root: root.into(), mounted_now: false }),
+                Ok(_) => return Ok(Some(Self { root: root.into(), mounted_now: false })),
                 Err(e) if e.kind() == ErrorKind::PermissionDenied => {
                     return Err(TraceError::Permission(e));
                 }
                 Err(_) => {}
             }
+        }
+        Ok(None)
+    }
+
+    /// Finds tracefs, mounting it at its usual place where it isn't mounted.
+    pub fn locate() -> Result<Self, TraceError> {
+        if let Some(mounted) = Self::mounted()? {
+            return Ok(mounted);
         }
         let flags = rustix::mount::MountFlags::NOSUID
             | rustix::mount::MountFlags::NODEV
@@ -84,21 +92,31 @@ impl Tracefs {
         read(&self.root.join("events/header_page"))
     }
 
+    /// Where it is mounted.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     fn instances(&self) -> PathBuf {
         self.root.join("instances")
+    }
+
+    /// The instances of headstart processes that are gone.
+    pub fn orphans(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.instances()) else { return Vec::new() };
+        let orphan = |name: &str| owner(name).is_some_and(|owner| owner.is_gone());
+        entries
+            .flatten()
+            .filter(|e| e.file_name().to_str().is_some_and(orphan))
+            .map(|e| e.path())
+            .collect()
     }
 
     /// Removes the instances of headstart processes that are gone, and
     /// returns how many.
     pub fn remove_orphans(&self) -> usize {
-        let Ok(entries) = fs::read_dir(self.instances()) else { return 0 };
-        let orphan = |name: &str| owner(name).is_some_and(|owner| owner.is_gone());
-        entries
-            .flatten()
-            .filter(|e| e.file_name().to_str().is_some_and(orphan))
-            // EBUSY: somebody reads it, so it is no orphan.
-            .filter(|e| fs::remove_dir(e.path()).is_ok())
-            .count()
+        // EBUSY: somebody reads it, so it is no orphan.
+        self.orphans().iter().filter(|dir| fs::remove_dir(dir).is_ok()).count()
     }
 }
 
