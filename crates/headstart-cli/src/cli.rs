@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::ExitStatus;
-use crate::{evict, pack, pages, record, replay, run, show};
+use crate::{doctor, evict, pack, pages, record, replay, run, show};
 
 /// Programs start as if their files were already in memory.
 #[derive(Parser, Debug)]
@@ -28,6 +28,8 @@ pub enum Verb {
     /// Merge, verify or compare packs
     #[command(subcommand)]
     Pack(pack::PackVerb),
+    /// Say what this machine can do for headstart, and how to mend what it cannot
+    Doctor(doctor::DoctorArgs),
     /// Drop files from the page cache, and say what stayed and why
     Evict(evict::EvictArgs),
     /// Show which pages of files are in the page cache
@@ -43,6 +45,7 @@ impl Verb {
             Self::Replay(args) => replay::run(args),
             Self::Show(args) => show::run(args),
             Self::Pack(verb) => pack::run(verb),
+            Self::Doctor(args) => doctor::run(args),
             Self::Evict(args) => evict::run(args),
             Self::Pages(args) => pages::run(args),
         }

@@ -3,6 +3,7 @@
 
 mod args;
 mod cli;
+mod doctor;
 mod evict;
 mod exit;
 mod launch;
