@@ -2,7 +2,7 @@
 //! file systems, each lack with the command that mends it.
 //!
 //! Each file has small functions that turn what was read into a [`Check`];
-//! [`examine`] does the reading. Nothing is changed, but for a trace instance
+//! [`examine()`] does the reading. Nothing is changed, but for a trace instance
 //! that is made and removed again.
 
 mod examine;
