@@ -2,6 +2,8 @@
 #![allow(dead_code)] // Each test program uses a part of it.
 #![allow(clippy::unwrap_used)] // Clippy does not see that this is test code.
 
+pub mod python;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
