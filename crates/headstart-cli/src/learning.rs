@@ -9,6 +9,7 @@ use headstart::pack::build::Parts;
 use headstart::pack::merge::{Rule, accepts, merge};
 use headstart::pack::store::{self, StoreError};
 use headstart::pack::{FileSystem, Origin, Pack};
+use headstart::proc;
 use headstart::profile::code::code_of;
 use headstart::profile::fold::{Observation, Rules, fold};
 use headstart::profile::fsid;
@@ -167,6 +168,16 @@ pub fn learn(
         std::fs::write(path, bytes).with_context(|| format!("Can't write {}", path.display()))?;
     }
     let (seen, tally) = observe(&capture, devices)?;
+    if tally.events == 0 {
+        anyhow::bail!(
+            "The kernel reported no events of the program{}",
+            if proc::in_first_pid_namespace() {
+                ""
+            } else {
+                ": in a PID namespace (a container) it can't be followed; record from the host"
+            }
+        );
+    }
     drop_raw(&mut capture);
 
     let mut live = LiveNames::new();

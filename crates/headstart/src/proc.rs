@@ -21,6 +21,15 @@ pub fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }
 
+/// Inode number of the first PID namespace (`PROC_PID_INIT_INO` of
+/// `include/linux/proc_ns.h`).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Whether the kernel's process numbers, which traces have, are ours.
+pub fn in_first_pid_namespace() -> bool {
+    pid_namespace() == FIRST_PID_NAMESPACE
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
