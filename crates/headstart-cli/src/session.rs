@@ -6,7 +6,7 @@
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended};
 use crate::learning::{self, DEFAULT_KEEP, Learned, Replayed, Settings};
-use crate::output;
+use crate::{args, output};
 use anyhow::Context;
 use headstart::measure::outcome::Outcome;
 use headstart::pack::Pack;
@@ -47,6 +47,40 @@ pub enum Until {
     Time,
 }
 
+/// The arguments that `run` and `record` share.
+#[derive(clap::Args, Debug)]
+pub struct StartArgs {
+    /// Keep the program under this name instead of one made from its command
+    #[arg(long)]
+    name: Option<String>,
+
+    /// The start is over after this time at the latest
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = args::duration)]
+    duration: Duration,
+
+    /// Do not search a file system for the names of files that nothing else
+    /// tells
+    #[arg(long)]
+    no_walk: bool,
+
+    /// Print no summary
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Write all figures to this file as one JSON document
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
 /// A start, being prepared.
 #[derive(Debug)]
 pub struct Session {
@@ -61,15 +95,15 @@ pub struct Session {
     /// When the start is over.
     pub until: Until,
     /// When it is over at the latest.
-    pub limit: Duration,
+    limit: Duration,
     /// Whether the whole machine is recorded.
     pub system: bool,
     /// Whether this start is learned.
     pub learn: bool,
     /// Whether the line at the end is left out.
-    pub quiet: bool,
+    quiet: bool,
     /// Where all figures go.
-    pub json: Option<PathBuf>,
+    json: Option<PathBuf>,
 }
 
 /// A pack, if there is one, and the path where it is learned.
@@ -89,28 +123,28 @@ pub fn known_pack(session: &Session, explicit: Option<&Path>) -> Found {
 }
 
 impl Session {
-    /// A start of `command`, called `name` or by its key. From here on signals
-    /// are kept for the program, so no thread may run yet.
-    pub fn new(command: Vec<OsString>, name: Option<String>, began: Instant) -> Self {
+    /// A start as `args` describe it, in a process that `began` then. From here
+    /// on signals are kept for the program, so no thread may run yet.
+    pub fn new(args: StartArgs, began: Instant) -> Self {
         let mut notes = Vec::new();
         if let Err(error) = launch::prepare() {
             notes.push(format!("{error:#}"));
         }
-        let key = match &name {
+        let key = match &args.name {
             Some(name) => Key::of_name(name),
-            None => Key::of_command(&command, learning::locate),
+            None => Key::of_command(&args.command, learning::locate),
         };
         let settings = Settings {
             name: key.name,
             file_name: key.file_name,
-            command: command.clone(),
+            command: args.command.clone(),
             pack: PathBuf::new(),
             keep: DEFAULT_KEEP,
-            walk: true,
+            walk: !args.no_walk,
             trace_out: None,
         };
         Self {
-            command,
+            command: args.command,
             began,
             uid: rustix::process::geteuid().as_raw(),
             notes,
@@ -118,11 +152,11 @@ impl Session {
             exec_after_us: 0,
             settings,
             until: Until::Exit,
-            limit: Duration::MAX,
+            limit: args.duration,
             system: false,
             learn: true,
-            quiet: false,
-            json: None,
+            quiet: args.quiet,
+            json: args.json,
         }
     }
 

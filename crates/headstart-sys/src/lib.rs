@@ -13,7 +13,5 @@ pub mod ioprio;
 pub mod mapping;
 pub mod mincore;
 pub mod process;
-pub mod readahead;
-pub mod resident;
 pub mod signals;
 pub mod xfs;

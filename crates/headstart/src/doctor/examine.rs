@@ -13,7 +13,9 @@ use serde::Serialize;
 
 use super::packs::Directory;
 use super::storage::{Device, FileSystem, devices, file_systems};
-use super::{Check, kernel, memory, mounts, packs, rights, tracing};
+use crate::profile::mounts::MountTable;
+
+use super::{Check, kernel, memory, packs, rights, tracing};
 use crate::cache::residency::page_size;
 use crate::id::Dev;
 use crate::pack::store;
@@ -61,11 +63,11 @@ pub fn examine() -> Examination {
 
     let read = |path: &str| text(path).ok();
     let types = text("/proc/filesystems").unwrap_or_default();
-    let mounts = mounts::mounts().unwrap_or_else(|e| {
+    let mounts = MountTable::read().unwrap_or_else(|e| {
         checks.push(Check::degraded("mounts", format!("File systems cannot be listed: {e}")));
-        Vec::new()
+        MountTable::default()
     });
-    let file_systems = file_systems(&mounts, &types, read, block_device, btrfs_directory);
+    let file_systems = file_systems(mounts.mounts(), &types, read, block_device, btrfs_directory);
     let devices = devices(&file_systems, read);
     Examination { checks, file_systems, devices }
 }

@@ -8,7 +8,6 @@
 mod examine;
 mod kernel;
 mod memory;
-mod mounts;
 mod packs;
 mod rights;
 mod storage;

@@ -3,9 +3,10 @@
 //! Reads through a function that the caller passes, so that it is pure.
 
 use serde::Serialize;
+use std::ffi::OsStr;
 
-use super::mounts::Mount;
 use crate::id::Dev;
+use crate::profile::mounts::Mount;
 
 /// How inodes of a file system become paths, from fast to slow.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
@@ -110,30 +111,32 @@ pub fn file_systems(
     let mut found: Vec<FileSystem> = Vec::new();
     for mount in mounts {
         let dev = mount.dev.to_string();
-        if !is_backed(&mount.kind, &nodev) || found.iter().any(|fs| fs.dev == dev) {
+        let text = |name: &OsStr| name.to_string_lossy().into_owned();
+        let (kind, source) = (text(&mount.fstype), text(&mount.source));
+        if !is_backed(&kind, &nodev) || found.iter().any(|fs| fs.dev == dev) {
             continue;
         }
         let block = match mount.dev.major() {
             // btrfs has a number of its own.
-            0 => Some(mount.source.as_str()).filter(|s| s.starts_with('/')).and_then(&node),
+            0 => Some(source.as_str()).filter(|s| s.starts_with('/')).and_then(&node),
             _ => Some(mount.dev),
         };
         let own = format!("/sys/class/bdi/{dev}/read_ahead_kb");
         let btrfs = || Some(format!("{}/bdi/read_ahead_kb", btrfs(block?)?));
-        let settings = [Some(own), (mount.kind == "btrfs").then(btrfs).flatten()];
+        let settings = [Some(own), (kind == "btrfs").then(btrfs).flatten()];
         let setting =
             settings.into_iter().flatten().find_map(|path| Some((number(&read, &path)?, path)));
         let (read_ahead_kb, read_ahead_source) = setting.unzip();
         found.push(FileSystem {
-            mount_point: mount.mount_point.clone(),
-            kind: mount.kind.clone(),
-            source: mount.source.clone(),
+            mount_point: text(mount.mount_point.as_os_str()),
             dev,
             device: block.map(|dev| dev.to_string()),
             read_ahead_kb,
             read_ahead_source,
-            paths: path_resolution(&mount.kind),
-            metadata: metadata_ahead(&mount.kind),
+            paths: path_resolution(&kind),
+            metadata: metadata_ahead(&kind),
+            kind,
+            source,
         });
     }
     found
@@ -173,8 +176,8 @@ mod tests {
     use super::*;
 
     fn mount(dev: Dev, mount_point: &str, kind: &str, source: &str) -> Mount {
-        let (mount_point, source) = (mount_point.to_owned(), source.to_owned());
-        Mount { dev, mount_point, kind: kind.to_owned(), source }
+        let line = format!("27 1 {dev} / {mount_point} rw - {kind} {source} rw");
+        crate::profile::mounts::parse(line.as_bytes()).unwrap().remove(0)
     }
 
     const FILESYSTEMS: &str =
