@@ -7,4 +7,5 @@
 #![forbid(unsafe_code)]
 
 pub mod id;
+pub mod measure;
 pub mod trace;

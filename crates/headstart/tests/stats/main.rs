@@ -1,0 +1,3 @@
+//! The statistics against scipy.
+
+mod scipy;
