@@ -7,12 +7,17 @@
 
 mod dist;
 pub mod fdr;
+pub mod hot;
+pub mod order;
 pub mod paired;
+pub mod quality;
 mod ranks;
 mod select;
+pub mod sequential;
 pub mod summary;
 pub mod trend;
 pub mod unpaired;
+pub mod verdict;
 
 use serde::Serialize;
 
