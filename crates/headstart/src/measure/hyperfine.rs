@@ -67,8 +67,9 @@ pub fn parse(json: &[u8]) -> Result<Export, Error> {
 }
 
 impl Command {
-    /// From the runs' wall clock times and the mean CPU times, in seconds. What
-    /// hyperfine works out from the times is worked out here.
+    /// From the runs' wall clock times in seconds and their exit status. What
+    /// follows from the times is worked out; `user` and `system` are for the
+    /// caller to fill in.
     pub fn new(command: &str, times: &[f64], exit_codes: &[Option<i32>]) -> Command {
         let summary = summarise(times);
         let of = |f: fn(&super::stats::summary::Summary) -> f64| summary.as_ref().map(f);
