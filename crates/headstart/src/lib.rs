@@ -9,3 +9,4 @@
 pub mod id;
 pub mod measure;
 pub mod trace;
+pub mod view;
