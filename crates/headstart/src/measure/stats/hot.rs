@@ -18,9 +18,10 @@ pub struct ColdAndHot<'a> {
 /// Comparing cold times alone would count a change of the program's own
 /// computing as one of its I/O.
 ///
-/// The measure is Mike Hommey's, from his 2011 study of Firefox's start-up. It
-/// wants a fixed CPU frequency, because a waiting CPU may clock down. `None`
-/// when no round has all four values; rounds that lack one are counted.
+/// The measure comes from a 2011 study of Firefox's start-up
+/// (<https://glandium.org/blog/?p=1269>). It wants a fixed CPU frequency, because
+/// a waiting CPU may clock down. `None` when no round has all four values;
+/// rounds that lack one are counted.
 pub fn improvement(first: ColdAndHot, second: ColdAndHot) -> Option<Location> {
     let arms = [second.cold, second.hot, first.cold, first.hot];
     let rounds = arms.iter().map(|arm| arm.len()).max().unwrap_or(0);
