@@ -16,3 +16,4 @@ pub mod proc;
 pub mod profile;
 pub mod replay;
 pub mod trace;
+pub mod view;
