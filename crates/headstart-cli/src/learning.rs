@@ -92,13 +92,13 @@ pub struct Learned {
     pub problems: Vec<String>,
 }
 
-/// What was replayed beside the start that is learned.
+/// What was known before the start that is learned.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Replayed<'a> {
-    /// The pack that was replayed.
+pub struct Known<'a> {
+    /// The program's pack.
     pub pack: Option<&'a Pack>,
-    /// What became of it.
-    pub report: Option<Report>,
+    /// What became of its replay, if there was one.
+    pub replay: Option<Report>,
 }
 
 /// Arms a recorder for a process that waits, or for the whole machine; `None`
@@ -153,7 +153,7 @@ pub fn learn(
     recorder: Recorder,
     began_ns: i64,
     settings: &Settings,
-    replayed: Replayed<'_>,
+    known: Known<'_>,
     uid: u32,
 ) -> anyhow::Result<(Learned, Outcome, Instance)> {
     let from = Instant::now();
@@ -186,15 +186,15 @@ pub fn learn(
     let names = find_names(&seen, &mounts, &live, settings.walk);
     let resolve_us = micros(names.elapsed);
 
-    let outcome = outcome(&seen, &names, replayed.pack);
+    let outcome = outcome(&seen, &names, known.pack.filter(|_| known.replay.is_some()));
     let start = Start {
         origin: origin(settings, &capture, &seen, tally.lost),
         file_systems: file_systems(&seen, &names, &mounts),
         began_ns,
-        keep_untouched: was_complete(&replayed, &outcome),
+        keep_untouched: was_complete(known, &outcome),
     };
     let new = pack_of_start(&seen, &names, start, code_of);
-    let seen_metadata = metadata_was_cold(&seen, &capture, replayed);
+    let seen_metadata = metadata_was_cold(&seen, &capture, known);
     let rule = Rule::NextStart { keep: settings.keep, metadata_seen: seen_metadata };
 
     let mut learned = Learned {
@@ -211,13 +211,16 @@ pub fn learn(
     // Another start may have been learned since this one began.
     let old = match store::read(&settings.pack, uid) {
         Ok(old) => Some(old),
-        Err(StoreError::Missing(_)) => None,
+        // What came with an image is the begin of what is learned here.
+        Err(StoreError::Missing(_)) => known.pack.cloned(),
         Err(error @ StoreError::Content { .. }) => {
             learned.problems.push(format!("{}; it is replaced", output::causes(&error)));
             None
         }
         Err(error) => return Err(error.into()),
     };
+    // Pages of another size can't be told apart by number.
+    let old = old.filter(|old| old.origin.page_shift == new.origin.page_shift);
     let pack = match old {
         Some(old) if !accepts(&old, tally.lost) => {
             learned.problems.push("events were lost, so the clean pack stays as it is".into());
@@ -359,22 +362,22 @@ fn spans_of(pieces: &[headstart::pack::pieces::Piece]) -> Spans {
 }
 
 /// Whether all of a pack was read ahead and nearly all of the start found.
-fn was_complete(replayed: &Replayed<'_>, outcome: &Outcome) -> bool {
-    replayed.report.is_some_and(|r| r.complete && r.over_budget_bytes == 0)
+fn was_complete(known: Known<'_>, outcome: &Outcome) -> bool {
+    known.replay.is_some_and(|r| r.complete && r.over_budget_bytes == 0)
         && outcome.ready_share() >= COMPLETE_SHARE
 }
 
 /// Whether the metadata that the start needed was not in memory, so that what
 /// it did not look at was not needed: at least half of what the pack has was
 /// brought in, by the start or by the replay.
-fn metadata_was_cold(seen: &Observation, capture: &Capture, replayed: Replayed<'_>) -> bool {
+fn metadata_was_cold(seen: &Observation, capture: &Capture, known: Known<'_>) -> bool {
     let touches_known =
         capture.description.decoder().is_ok_and(|decoder| decoder.knows(Kind::Metadata));
-    let known = replayed.pack.map_or(0, Pack::metadata_bytes);
+    let in_pack = known.pack.map_or(0, Pack::metadata_bytes);
     let by_start: u64 = seen.metadata.values().map(|pages| pages.inserted.pages()).sum();
-    let by_replay = replayed.report.map_or(0, |r| r.metadata_bytes);
+    let by_replay = known.replay.map_or(0, |r| r.metadata_bytes);
     let brought_in = by_start * capture.description.page_size + by_replay;
-    touches_known && known > 0 && brought_in * 2 >= known
+    touches_known && in_pack > 0 && brought_in * 2 >= in_pack
 }
 
 /// Where a program is that a command names, symbolic links followed: by

@@ -5,7 +5,7 @@
 
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended};
-use crate::learning::{self, DEFAULT_KEEP, Learned, Replayed, Settings};
+use crate::learning::{self, DEFAULT_KEEP, Known, Learned, Settings};
 use crate::{args, output};
 use anyhow::Context;
 use headstart::measure::outcome::Outcome;
@@ -356,10 +356,10 @@ impl Learner {
             self.replay.iter().for_each(Replay::stop);
         }
         let report = self.replay.map(Replay::finish);
-        let replayed = Replayed { pack: self.pack.as_ref().filter(|_| report.is_some()), report };
+        let known = Known { pack: self.pack.as_ref(), replay: report };
         let lesson = self.recorder.map(|recorder| {
             let (learned, outcome, instance) =
-                learning::learn(recorder, self.began_ns, &self.settings, replayed, self.uid)?;
+                learning::learn(recorder, self.began_ns, &self.settings, known, self.uid)?;
             instance.remove_in_background();
             Ok(Lesson { learned, outcome })
         });

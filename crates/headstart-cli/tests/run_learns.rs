@@ -231,7 +231,7 @@ fn a_bad_pack_is_refused_in_one_sentence_and_the_program_starts_all_the_same() {
     let cases: [(&str, Vec<u8>, &str, &str); 6] = [
         ("corrupt", [&bytes[..40], b"xx", &bytes[42..]].concat(), "600", "checksum"),
         ("cut", bytes[..bytes.len() - 1].to_vec(), "600", "cut off"),
-        ("text", b"no pack\0".to_vec(), "600", "no headstart pack"),
+        ("text", b"no pack\0".to_vec(), "600", "headstart pack"),
         ("newer", newer, "600", "version 9"),
         ("writable", bytes.clone(), "666", "others may write"),
         ("empty", b"HEADSTRT".to_vec(), "600", "cut off"),

@@ -44,6 +44,10 @@ pub fn parse_list(text: &[u8]) -> Result<Vec<Entry>, ListError> {
         .filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
         .map(|(i, line)| {
             let (name, ranges) = match list::parse(line) {
+                // No name has a NUL byte: it is some binary file.
+                _ if line.contains(&0) => {
+                    return Err(ListError { line: i + 1, source: LineError::NoName });
+                }
                 Ok(parsed) => parsed,
                 Err(LineError::NoParts) => (line.to_vec(), Vec::new()),
                 Err(source) => return Err(ListError { line: i + 1, source }),
@@ -298,6 +302,7 @@ mod tests {
             [entry("/a", vec![0..4096, 8192..8193]), entry("/whole", vec![])]
         );
         assert_eq!(parse_list(b"\n/a x:1").unwrap_err().line, 2);
+        assert_eq!(parse_list(b"\x7fELF\0\n").unwrap_err().line, 1);
     }
 
     proptest! {
