@@ -9,7 +9,6 @@ use headstart::pack::build::Parts;
 use headstart::pack::merge::{Rule, accepts, merge};
 use headstart::pack::store::{self, StoreError};
 use headstart::pack::{FileSystem, Origin, Pack};
-use headstart::proc;
 use headstart::profile::code::code_of;
 use headstart::profile::fold::{Observation, Rules, fold};
 use headstart::profile::fsid;
@@ -124,7 +123,8 @@ pub fn arm(
     }
 }
 
-fn arm_now(scope: Scope, buffer_kb: u32, watch: bool) -> anyhow::Result<Recorder> {
+/// Arms a recorder on the calling thread, as [`Scope::Descendants`] needs it.
+pub fn arm_now(scope: Scope, buffer_kb: u32, watch: bool) -> anyhow::Result<Recorder> {
     let tracefs = Tracefs::locate()?;
     if tracefs.mounted_now {
         output::message("mounted tracefs on /sys/kernel/tracing, where recording needs it");
@@ -162,21 +162,14 @@ pub fn learn(
     let devices: HashSet<Dev> =
         mounts.mounts().iter().map(|m| m.dev).filter(|dev| dev.major() != 0).collect();
     capture.description.block_devices = devices.iter().map(|dev| dev.0).collect();
-    capture.description.ignored_tids = own_threads();
+    capture.description.ignored_tids.extend(own_threads());
     if let Some(path) = &settings.trace_out {
         let bytes = capture.to_bytes()?;
         std::fs::write(path, bytes).with_context(|| format!("Can't write {}", path.display()))?;
     }
     let (seen, tally) = observe(&capture, devices)?;
     if tally.events == 0 {
-        anyhow::bail!(
-            "The kernel reported no events of the program{}",
-            if proc::in_first_pid_namespace() {
-                ""
-            } else {
-                ": in a PID namespace (a container) it can't be followed; record from the host"
-            }
-        );
+        anyhow::bail!("The kernel reported no events of the program");
     }
     drop_raw(&mut capture);
 

@@ -12,6 +12,7 @@ use headstart::measure::outcome::Outcome;
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
+use headstart::proc;
 use headstart::replay::engine::{Options, Replay, Report};
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::{budget, metadata};
@@ -190,9 +191,15 @@ impl Session {
     /// Starts the program, waits for its end, and learns beside it. `pack` is
     /// what was known of it.
     pub fn go(mut self, pack: Option<Pack>) -> anyhow::Result<ExitStatus> {
+        // In a PID namespace the kernel knows the program by another number
+        // than we do; it follows what is forked after arming.
+        let early = self.learn && !self.system && !proc::in_first_pid_namespace();
+        let armed = early.then(|| self.arm(Scope::Descendants, pack.as_ref()));
         let program = launch::hold(&self.command)?;
-        let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
-        let recorder = self.learn.then(|| self.arm(scope, pack.as_ref())).flatten();
+        let recorder = armed.unwrap_or_else(|| {
+            let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
+            if self.learn { self.arm(scope, pack.as_ref()) } else { None }
+        });
         let began_ns = learning::now_ns();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = match launch::release(program) {
@@ -235,7 +242,13 @@ impl Session {
             _ => Duration::MAX,
         };
         let buffer_kb = pack.map_or(0, |p| p.origin.buffer_kb);
-        match learning::arm(scope, buffer_kb, self.until == Until::Idle, patience) {
+        let watch = self.until == Until::Idle;
+        let armed = match scope {
+            // It is this thread that forks.
+            Scope::Descendants => learning::arm_now(scope, buffer_kb, watch).map(Some),
+            _ => learning::arm(scope, buffer_kb, watch, patience),
+        };
+        match armed {
             Ok(Some(recorder)) => Some(recorder),
             Ok(None) => {
                 self.notes.push("this start is not learned: tracing was busy".into());
@@ -360,7 +373,11 @@ impl Learner {
         let lesson = self.recorder.map(|recorder| {
             let (learned, outcome, instance) =
                 learning::learn(recorder, self.began_ns, &self.settings, known, self.uid)?;
-            instance.remove_in_background();
+            if proc::in_first_pid_namespace() {
+                instance.remove_in_background();
+            }
+            // Elsewhere a background process may end with its namespace, so
+            // dropping the instance waits for the removal.
             Ok(Lesson { learned, outcome })
         });
         Followed { report, lesson }

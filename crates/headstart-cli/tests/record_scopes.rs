@@ -225,3 +225,22 @@ fn the_first_request_is_sent_within_five_milliseconds() {
         .unwrap();
     assert!(best < 5000, "{best} µs");
 }
+
+#[test]
+fn a_program_in_a_pid_namespace_is_followed_by_its_real_number() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = file_on(&fs, "file", 256);
+    fs.remount();
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    let output = Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc", "--", "sh", "-c", "\"$@\"; exit $?", "sh"])
+        .arg(env!("CARGO_BIN_EXE_headstart"))
+        .args(["record", "-o", pack.to_str().unwrap(), "--", "sh", "-c"])
+        .arg(format!("(cat {} >/dev/null); exit 3", file.display()))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let shown = json(&["show", "--json", pack.to_str().unwrap()]);
+    assert_eq!(pages_of(&shown, &file), 64, "{output:?}");
+}

@@ -30,6 +30,14 @@ pub fn in_first_pid_namespace() -> bool {
     pid_namespace() == FIRST_PID_NAMESPACE
 }
 
+/// Whether some process that we see is in this PID namespace.
+pub fn has_processes(pid_namespace: u64) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| fs::metadata(entry.path().join("ns/pid")).ok())
+        .any(|namespace| namespace.ino() == pid_namespace)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +49,12 @@ mod tests {
         for broken in [&b""[..], b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
             assert_eq!(parse_start_time(broken), None);
         }
+    }
+
+    #[test]
+    fn our_own_namespace_has_a_process() {
+        assert!(has_processes(pid_namespace()));
+        assert!(!has_processes(1));
     }
 
     #[test]

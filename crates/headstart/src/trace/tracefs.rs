@@ -8,7 +8,7 @@
 
 use super::Kind;
 use super::decode::EVENTS;
-use crate::proc::{pid_namespace, start_time};
+use crate::proc::{has_processes, in_first_pid_namespace, pid_namespace, start_time};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -19,6 +19,8 @@ const PREFIX: &str = "headstart-";
 /// Where tracefs is expected (`Documentation/trace/ftrace.rst`).
 const MOUNT_POINT: &str = "/sys/kernel/tracing";
 const ROOTS: [&str; 2] = [MOUNT_POINT, "/sys/kernel/debug/tracing"];
+/// What [`Instance::own_tid`] writes.
+const OWN_MARK: &str = "headstart: whose thread is this?";
 /// Bytes asked for at once; descriptions are shorter.
 const READ_BYTES: usize = 16 << 10;
 /// Share of a buffer that wakes the reader, in percent: the rest is room for
@@ -129,10 +131,14 @@ struct Owner {
 }
 
 impl Owner {
-    /// Whether the process has ended. Only our own PID namespace can be
-    /// judged; others clean up after themselves.
+    /// Whether the process has ended. A process of another PID namespace can be
+    /// judged from the first one only, which sees whether that is still there.
     fn is_gone(&self) -> bool {
-        self.pid_namespace == pid_namespace() && start_time(self.pid) != Some(self.start_time)
+        if self.pid_namespace == pid_namespace() {
+            start_time(self.pid) != Some(self.start_time)
+        } else {
+            in_first_pid_namespace() && !has_processes(self.pid_namespace)
+        }
     }
 }
 
@@ -209,6 +215,17 @@ impl Instance {
     pub fn follow(&self, pid: i32) -> Result<(), TraceError> {
         self.write("options/event-fork", "1")?;
         self.write("set_event_pid", &pid.to_string())
+    }
+
+    /// The number of the calling thread as the kernel itself counts, which a
+    /// PID namespace hides: it writes a marker and looks who it is from.
+    pub fn own_tid(&self) -> Result<i32, TraceError> {
+        self.write("trace_marker", OWN_MARK)?;
+        let trace = read(&self.dir.join("trace"))?;
+        parse_marker(&trace).ok_or_else(|| TraceError::File {
+            path: self.dir.join("trace"),
+            source: io::ErrorKind::InvalidData.into(),
+        })
     }
 
     /// Resizes the buffer of every CPU.
@@ -295,6 +312,13 @@ impl Drop for Instance {
     }
 }
 
+/// Finds the writer of our mark: `  headstart-4711  [001] ..... 1.2: …: MARK`.
+fn parse_marker(trace: &str) -> Option<i32> {
+    let line = trace.lines().find(|line| line.ends_with(OWN_MARK))?;
+    let (task, _) = line.split_once('[')?;
+    task.trim_end().rsplit('-').next()?.parse().ok()
+}
+
 /// Reads `per_cpu/cpuN/stats`.
 fn parse_stats(text: &str) -> BufferStats {
     let value = |key: &str| {
@@ -356,8 +380,18 @@ mod tests {
         assert!(!me.is_gone());
         me.start_time += 1;
         assert!(me.is_gone());
-        me.pid_namespace += 1;
-        assert!(!me.is_gone(), "another namespace can't be judged");
+        me.pid_namespace = 1;
+        assert_eq!(me.is_gone(), in_first_pid_namespace(), "nobody is in that namespace");
+    }
+
+    #[test]
+    fn the_writer_of_our_mark_is_found_whatever_its_name_is() {
+        let trace = format!(
+            "# tracer: nop\n     a [x]-7     [000] ..... 1.0: tracing_mark_write: other\n\
+             head-start-4711    [001] ..... 12.345678: tracing_mark_write: {OWN_MARK}\n"
+        );
+        assert_eq!(parse_marker(&trace), Some(4711));
+        assert_eq!(parse_marker("# tracer: nop\n"), None);
     }
 
     #[test]
