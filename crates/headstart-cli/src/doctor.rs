@@ -18,7 +18,7 @@ Each line says how something is: ok; degraded, when headstart works but does \
 less or slower; or missing, when it cannot record. The command that mends it is \
 below.
 
-Exit status: 0 headstart can record and replay; 3 a setting keeps it from that; \
+Exit status: 0 headstart can record and replay; \
 4 this user lacks the permission; 5 this kernel lacks a feature.")]
 pub struct DoctorArgs {
     /// Print one JSON document
@@ -48,7 +48,6 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitStatus> {
     }
     Ok(match lack {
         None => ExitStatus::Done,
-        Some(Lack::Setting) => ExitStatus::Negative,
         Some(Lack::Permission) => ExitStatus::PermissionMissing,
         Some(Lack::Kernel) => ExitStatus::KernelFeatureMissing,
     })
@@ -62,7 +61,6 @@ fn write(out: &mut dyn Write, found: &Examination, lack: Option<Lack>) -> io::Re
     write_devices(out, &found.devices)?;
     let verdict = match lack {
         None => "headstart can record and replay here.",
-        Some(Lack::Setting) => "headstart can replay here; to record, a setting has to change.",
         Some(Lack::Permission) => "headstart can replay here; to record, it needs more rights.",
         Some(Lack::Kernel) => "headstart can replay here; to record, it needs another kernel.",
     };

@@ -34,8 +34,6 @@ pub enum State {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Lack {
-    /// A setting that somebody can change.
-    Setting,
     /// A right of this user.
     Permission,
     /// A feature of this kernel.
@@ -90,7 +88,7 @@ mod tests {
         let missing = |lack| Check::missing("x", lack, "");
         let degraded = Check::degraded("y", "");
         assert_eq!(verdict(&[Check::ok("z", ""), degraded.clone()]), None);
-        let checks = [degraded, missing(Lack::Setting), missing(Lack::Permission)];
+        let checks = [degraded, missing(Lack::Permission)];
         assert_eq!(verdict(&checks), Some(Lack::Permission));
         let checks = [missing(Lack::Kernel), missing(Lack::Permission)];
         assert_eq!(verdict(&checks), Some(Lack::Kernel));

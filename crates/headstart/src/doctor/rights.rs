@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Check, Lack};
+use super::Check;
 
 /// Capabilities as bits of `CapEff` (`include/uapi/linux/capability.h`).
 pub const DAC_READ_SEARCH: u32 = 2;
