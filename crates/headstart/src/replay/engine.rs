@@ -179,19 +179,9 @@ impl Replay {
             find_devices,
             devices: OnceLock::new(),
         });
-        let mut threads = Vec::with_capacity(count);
-        for _ in 0..count {
-            let shared = shared.clone();
-            let thread = thread::Builder::new()
-                .name("replay".into())
-                .stack_size(128 << 10)
-                .spawn(move || shared.work());
-            match thread {
-                Ok(thread) => threads.push(thread),
-                Err(e) if threads.is_empty() => return Err(e),
-                Err(_) => break,
-            }
-        }
+        let threads = pool(&shared, count, |shared| {
+            shared.each_step(&shared.next, |step| shared.carry_out(step));
+        })?;
         Ok(Self { shared, threads })
     }
 
@@ -205,24 +195,53 @@ impl Replay {
         self.shared.stop.store(true, Relaxed);
     }
 
-    /// Waits for the threads and tells what became of the plan.
+    /// Waits for the threads, and for the data if that was asked for, and
+    /// tells what became of the plan.
     pub fn finish(self) -> Report {
-        for thread in self.threads {
-            // A thread that panicked has its steps missing from the counts.
-            let _ = thread.join();
+        let Self { shared, threads } = self;
+        let count = threads.len();
+        join(threads);
+        if shared.options.wait {
+            // Only now: a read that waits for one page before the others were
+            // asked for would bring it in alone.
+            let wait = |shared: &Shared| shared.each_step(&shared.awaited, |s| shared.wait_for(s));
+            // Without threads the data arrives unwaited for.
+            join(pool(&shared, count, wait).unwrap_or_default());
         }
-        self.shared.report()
+        shared.report()
+    }
+}
+
+/// Starts up to `count` threads that do the same.
+fn pool(
+    shared: &Arc<Shared>,
+    count: usize,
+    work: impl Fn(&Shared) + Copy + Send + 'static,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::with_capacity(count);
+    for _ in 0..count {
+        let shared = shared.clone();
+        let thread = thread::Builder::new()
+            .name("replay".into())
+            .stack_size(128 << 10)
+            .spawn(move || work(&shared));
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(e) if threads.is_empty() => return Err(e),
+            Err(_) => break,
+        }
+    }
+    Ok(threads)
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        // A thread that panicked has its steps missing from the counts.
+        let _ = thread.join();
     }
 }
 
 impl Shared {
-    fn work(&self) {
-        self.each_step(&self.next, |step| self.carry_out(step));
-        if self.options.wait {
-            self.each_step(&self.awaited, |step| self.wait_for(step));
-        }
-    }
-
     /// Takes steps in order until there are none or the replay is stopped.
     fn each_step(&self, cursor: &AtomicU64, act: impl Fn(&Step)) {
         while !self.stop.load(Relaxed) && !self.timed_out() {

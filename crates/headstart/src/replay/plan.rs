@@ -50,6 +50,8 @@ pub fn parse_list(text: &[u8]) -> Result<Vec<Entry>, ListError> {
                 }
                 Ok(parsed) => parsed,
                 Err(LineError::NoParts) => (line.to_vec(), Vec::new()),
+                // The last word of a name with blanks.
+                Err(LineError::BadPart(word)) if !word.contains(':') => (line.to_vec(), Vec::new()),
                 Err(source) => return Err(ListError { line: i + 1, source }),
             };
             Ok(Entry { path: OsString::from_vec(name).into(), ranges })
@@ -298,8 +300,12 @@ mod tests {
         let entry =
             |path: &str, ranges: Vec<std::ops::Range<u64>>| Entry { path: path.into(), ranges };
         assert_eq!(
-            parse_list(b"# made by hand\n/a 0:4096,8192:1\n\n/whole\n").unwrap(),
-            [entry("/a", vec![0..4096, 8192..8193]), entry("/whole", vec![])]
+            parse_list(b"# made by hand\n/a 0:4096,8192:1\n\n/whole\n/my file\n").unwrap(),
+            [
+                entry("/a", vec![0..4096, 8192..8193]),
+                entry("/whole", vec![]),
+                entry("/my file", vec![])
+            ]
         );
         assert_eq!(parse_list(b"\n/a x:1").unwrap_err().line, 2);
         assert_eq!(parse_list(b"\x7fELF\0\n").unwrap_err().line, 1);
