@@ -7,6 +7,7 @@ pub mod python;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -96,7 +97,16 @@ impl LoopFs {
     /// Unmounts and mounts again: nothing of it is cached.
     pub fn remount(&self) {
         let mount = self.path.to_str().unwrap();
-        must("umount", &[mount]);
+        // A process that another test is just starting has our open files for
+        // a moment.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let output = Command::new("umount").arg(mount).output().unwrap();
+            if output.status.success() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{output:?}");
+        }
         let image = self.path.with_file_name("image");
         must("mount", &["-o", "loop", image.to_str().unwrap(), mount]);
     }
