@@ -476,6 +476,9 @@ fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, rep
             output::counted(learned.files as u64, "file"),
             output::size(learned.data_bytes)
         ));
+        if learned.starts == 1 {
+            parts.push("the next `headstart run` reads it ahead".into());
+        }
     }
     if learned.lost_events > 0 {
         parts.push(format!("{} lost", output::counted(learned.lost_events, "event")));
