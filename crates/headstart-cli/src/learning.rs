@@ -37,6 +37,9 @@ pub const DEFAULT_KEEP: u32 = 4;
 /// A replay counts as complete when this share of what was touched was ready.
 const COMPLETE_SHARE: f64 = 0.9;
 
+/// The UUID of a file system that was made without one.
+const NIL: [u8; 16] = [0; 16];
+
 /// What a learner is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -296,7 +299,7 @@ fn file_systems(
         let mount = *mounts.visible_of(dev).first()?;
         Some(FileSystem {
             // Without one the file system is told by its type and source.
-            uuid: fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0),
+            uuid: fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0).filter(|id| *id != NIL),
             kind: mount.fstype.to_string_lossy().into_owned(),
             source: mount.source.as_bytes().to_vec(),
         })
