@@ -115,7 +115,7 @@ pub fn arm(
     let arm = move || {
         if let Err(unwanted) = sender.send(arm_now(scope, buffer_kb, watch)) {
             // Too late: the instance goes as it came.
-            drop(unwanted.0.map(Recorder::finish));
+            let _ = unwanted.0.map(give_up);
         }
     };
     thread::Builder::new().name("arm".into()).spawn(arm).context("Can't start a thread")?;
@@ -134,6 +134,12 @@ pub fn arm_now(scope: Scope, buffer_kb: u32, watch: bool) -> anyhow::Result<Reco
     }
     let recorder = Recorder::start(&tracefs, scope, Some(buffer_kb).filter(|kb| *kb > 0), watch)?;
     Ok(recorder)
+}
+
+/// Ends a recording that nobody wants.
+pub fn give_up(recorder: Recorder) {
+    // Its instance is removed when it is dropped, also after a failure.
+    drop(recorder.finish());
 }
 
 /// Removes the trace instances that killed headstarts left behind. It takes

@@ -14,6 +14,7 @@ mod pack;
 mod pages;
 mod priority;
 mod record;
+mod relay;
 mod replay;
 mod run;
 mod session;

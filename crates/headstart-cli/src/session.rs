@@ -4,7 +4,7 @@
 //! in the one line at the end.
 
 use crate::exit::ExitStatus;
-use crate::launch::{self, Ended};
+use crate::launch::{self, Ended, NotStarted};
 use crate::learning::{self, DEFAULT_KEEP, Known, Learned, Settings};
 use crate::{args, output};
 use anyhow::Context;
@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long hardly anything may come in until reading has died down.
@@ -127,10 +127,7 @@ impl Session {
     /// A start as `args` describe it, in a process that `began` then. From here
     /// on signals are kept for the program, so no thread may run yet.
     pub fn new(args: StartArgs, began: Instant) -> Self {
-        let mut notes = Vec::new();
-        if let Err(error) = launch::prepare() {
-            notes.push(format!("{error:#}"));
-        }
+        launch::prepare();
         let key = match &args.name {
             Some(name) => Key::of_name(name),
             None => Key::of_command(&args.command, learning::locate),
@@ -148,7 +145,7 @@ impl Session {
             command: args.command,
             began,
             uid: rustix::process::geteuid().as_raw(),
-            notes,
+            notes: Vec::new(),
             replay: None,
             exec_after_us: 0,
             settings,
@@ -195,22 +192,27 @@ impl Session {
         // than we do; it follows what is forked after arming.
         let early = self.learn && !self.system && !proc::in_first_pid_namespace();
         let armed = early.then(|| self.arm(Scope::Descendants, pack.as_ref()));
-        let program = launch::hold(&self.command)?;
+        let program = match launch::hold(&self.command) {
+            Ok(program) => program,
+            Err(error) => {
+                if let Some(recorder) = armed.flatten() {
+                    learning::give_up(recorder);
+                }
+                output::message(format_args!("{error:#}; the program starts without help"));
+                return Ok(self.not_started(&launch::become_program(&self.command)));
+            }
+        };
+        if self.json.is_none() && self.settings.trace_out.is_none() {
+            // The files to be written may be /dev/fd/N.
+            launch::let_go_of_descriptors();
+        }
         let recorder = armed.unwrap_or_else(|| {
             let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
             if self.learn { self.arm(scope, pack.as_ref()) } else { None }
         });
         let began_ns = learning::now_ns();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let running = match launch::release(program) {
-            Ok(running) => running,
-            Err(failure) => {
-                let name = self.command.first().cloned().unwrap_or_default();
-                let name = name.to_string_lossy();
-                output::message(format_args!("Can't run {name}: {}", failure.0));
-                return Ok(failure.status());
-            }
-        };
+        let running = launch::release(program);
         let learner = Learner {
             recorder,
             replay: self.replay.take(),
@@ -221,11 +223,21 @@ impl Session {
             until: self.until,
             limit: self.limit,
         };
-        let (ended, end) = channel();
+        let (tell, told) = channel();
         let learner =
-            thread::Builder::new().name("learn".into()).spawn(move || learner.follow(&end));
-        let end = running.wait()?;
-        drop(ended);
+            thread::Builder::new().name("learn".into()).spawn(move || learner.follow(&told));
+        let end = match running.wait()? {
+            Ok(end) => end,
+            Err(failure) => {
+                let _ = tell.send(News::NotStarted);
+                // What it was about to learn does not matter.
+                let _ = learner.map(JoinHandle::join);
+                return Ok(self.not_started(&failure));
+            }
+        };
+        // It is gone where it had nothing to learn.
+        let _ = tell.send(News::Ended);
+        launch::end_on_signals(end.status(), move || drop(tell.send(News::Enough)));
         let outcome = learner.map(|thread| thread.join().unwrap_or_default());
         let Followed { report, lesson } = outcome.unwrap_or_default();
         let lesson = lesson.and_then(|lesson| {
@@ -233,6 +245,12 @@ impl Session {
         });
         self.tell(&end, report.as_ref(), lesson.as_ref());
         Ok(end.status())
+    }
+
+    fn not_started(&self, failure: &NotStarted) -> ExitStatus {
+        let name = self.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        output::message(format_args!("Can't run {name}: {}", failure.0));
+        failure.status()
     }
 
     /// A recorder, or a note why there is none.
@@ -360,13 +378,20 @@ struct Lesson {
 
 impl Learner {
     /// Waits for the end of the start, then learns from it.
-    fn follow(self, end: &Receiver<()>) -> Followed {
+    fn follow(self, told: &Receiver<News>) -> Followed {
         if self.recorder.is_some() {
             learning::remove_orphans();
         }
-        if self.wait(end) {
+        let over = self.wait(told);
+        if over != Over::Early {
             // Nobody is left to profit from the rest.
             self.replay.iter().for_each(Replay::stop);
+        }
+        if over == Over::NotStarted {
+            if let Some(recorder) = self.recorder {
+                learning::give_up(recorder);
+            }
+            return Followed::default();
         }
         let report = self.replay.map(Replay::finish);
         let known = Known { pack: self.pack.as_ref(), replay: report };
@@ -383,32 +408,49 @@ impl Learner {
         Followed { report, lesson }
     }
 
-    /// Returns at the end of the start; true when the program has ended.
-    fn wait(&self, end: &Receiver<()>) -> bool {
+    /// Returns at the end of the start.
+    fn wait(&self, told: &Receiver<News>) -> Over {
         let deadline = Instant::now().checked_add(self.limit);
-        let mut ended = false;
+        let mut over = Over::Early;
         loop {
             let left =
                 deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return ended;
-            }
             let idle = |r: &Recorder| self.until == Until::Idle && r.idle_for() >= IDLE;
-            if self.recorder.as_ref().is_some_and(idle) {
-                return ended;
+            if left.is_zero() || self.recorder.as_ref().is_some_and(idle) {
+                return over;
             }
             let nap = if self.until == Until::Idle { left.min(IDLE_CHECK) } else { left };
-            if ended {
-                // Only the time is waited for.
-                thread::sleep(nap);
-                continue;
-            }
-            ended = end.recv_timeout(nap) == Err(RecvTimeoutError::Disconnected);
-            if ended && self.until != Until::Time {
-                return true;
+            match told.recv_timeout(nap) {
+                Ok(News::Ended) if self.until == Until::Time => over = Over::Ended,
+                Ok(News::NotStarted) => return Over::NotStarted,
+                Ok(News::Ended | News::Enough) | Err(RecvTimeoutError::Disconnected) => {
+                    return Over::Ended;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
+}
+
+/// What a learner is told about the program.
+enum News {
+    /// It has ended.
+    Ended,
+    /// It could not be executed.
+    NotStarted,
+    /// It has ended, and we are asked to end too.
+    Enough,
+}
+
+/// How a start was over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// The program goes on.
+    Early,
+    /// It has ended.
+    Ended,
+    /// There was none.
+    NotStarted,
 }
 
 /// The one line at the end.

@@ -7,6 +7,7 @@
 
 pub mod btrfs;
 pub mod cachestat;
+pub mod descriptors;
 pub mod fsuuid;
 pub mod handle;
 pub mod ioprio;
