@@ -76,7 +76,8 @@ pub struct RunArgs {
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "CMD"
+        value_name = "CMD",
+        value_hint = clap::ValueHint::CommandWithArguments
     )]
     command: Vec<OsString>,
 }
