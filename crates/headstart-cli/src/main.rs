@@ -6,6 +6,8 @@ mod cli;
 mod doctor;
 mod evict;
 mod exit;
+#[cfg(test)]
+mod generated;
 mod launch;
 mod learning;
 mod map;
