@@ -18,7 +18,7 @@ use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, WalkPro
 use headstart::profile::spans::Spans;
 use headstart::replay::engine::Report;
 use headstart::trace::Kind;
-use headstart::trace::capture::{Recorder, Scope};
+use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart::trace::decode::Tally;
 use headstart::trace::file::Capture;
 use headstart::trace::tracefs::{Instance, Tracefs};
@@ -104,13 +104,13 @@ pub struct Replayed<'a> {
 /// when that takes longer than `patience`.
 pub fn arm(
     scope: Scope,
-    buffer_kb: u32,
+    buffer: BufferSize,
     watch: bool,
     patience: Duration,
 ) -> anyhow::Result<Option<Recorder>> {
     let (sender, receiver) = channel();
     let arm = move || {
-        if let Err(unwanted) = sender.send(arm_now(scope, buffer_kb, watch)) {
+        if let Err(unwanted) = sender.send(arm_now(scope, buffer, watch)) {
             // Too late: the instance goes as it came.
             drop(unwanted.0.map(Recorder::finish));
         }
@@ -123,13 +123,12 @@ pub fn arm(
     }
 }
 
-fn arm_now(scope: Scope, buffer_kb: u32, watch: bool) -> anyhow::Result<Recorder> {
+fn arm_now(scope: Scope, buffer: BufferSize, watch: bool) -> anyhow::Result<Recorder> {
     let tracefs = Tracefs::locate()?;
     if tracefs.mounted_now {
         output::message("mounted tracefs on /sys/kernel/tracing, where recording needs it");
     }
-    let recorder = Recorder::start(&tracefs, scope, Some(buffer_kb).filter(|kb| *kb > 0), watch)?;
-    Ok(recorder)
+    Ok(Recorder::start(&tracefs, scope, buffer, watch)?)
 }
 
 /// Removes the trace instances that killed headstarts left behind. It takes

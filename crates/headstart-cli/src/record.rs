@@ -44,6 +44,12 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     trace_out: Option<PathBuf>,
 
+    /// Keep the trace buffer of each CPU at this size, whatever is lost: for
+    /// traces with losses
+    #[arg(long, value_name = "KIB", hide = true,
+          value_parser = clap::value_parser!(u32).range(1..=32768))]
+    buffer_kb: Option<u32>,
+
     /// Print no summary
     #[arg(short, long)]
     quiet: bool,
@@ -70,6 +76,7 @@ pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     session.limit = args.duration;
     session.until = args.until;
     session.system = args.system;
+    session.buffer_kb = args.buffer_kb;
     session.settings.walk = !args.no_walk;
     session.settings.trace_out = args.trace_out;
     session.quiet = args.quiet;

@@ -15,7 +15,7 @@ use headstart::pack::store::{self, StoreError};
 use headstart::replay::engine::{Options, Replay, Report};
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::{budget, metadata};
-use headstart::trace::capture::{Recorder, Scope};
+use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart_sys::process::Change;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -64,6 +64,8 @@ pub struct Session {
     pub limit: Duration,
     /// Whether the whole machine is recorded.
     pub system: bool,
+    /// A trace buffer of one CPU that is kept at this size, in KiB.
+    pub buffer_kb: Option<u32>,
     /// Whether this start is learned.
     pub learn: bool,
     /// Whether the line at the end is left out.
@@ -120,6 +122,7 @@ impl Session {
             until: Until::Exit,
             limit: Duration::MAX,
             system: false,
+            buffer_kb: None,
             learn: true,
             quiet: false,
             json: None,
@@ -200,8 +203,12 @@ impl Session {
             Some(pack) if pack.origin.starts >= WELL_KNOWN => PATIENCE,
             _ => Duration::MAX,
         };
-        let buffer_kb = pack.map_or(0, |p| p.origin.buffer_kb);
-        match learning::arm(scope, buffer_kb, self.until == Until::Idle, patience) {
+        let buffer = match (self.buffer_kb, pack.map_or(0, |p| p.origin.buffer_kb)) {
+            (Some(fixed), _) => BufferSize::Fixed(fixed),
+            (None, 0) => BufferSize::Default,
+            (None, needed) => BufferSize::From(needed),
+        };
+        match learning::arm(scope, buffer, self.until == Until::Idle, patience) {
             Ok(Some(recorder)) => Some(recorder),
             Ok(None) => {
                 self.notes.push("this start is not learned: tracing was busy".into());

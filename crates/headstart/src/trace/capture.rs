@@ -55,6 +55,26 @@ pub enum Scope {
     System,
 }
 
+/// How large the buffer of each CPU is, in KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BufferSize {
+    /// The kernel's default, doubled when it fills up.
+    Default,
+    /// What an earlier start needed, doubled when it fills up.
+    From(u32),
+    /// This and no more, whatever is lost: how losses are provoked.
+    Fixed(u32),
+}
+
+impl BufferSize {
+    fn kb(self) -> Option<u32> {
+        match self {
+            Self::Default => None,
+            Self::From(kb) | Self::Fixed(kb) => Some(kb),
+        }
+    }
+}
+
 /// An armed instance whose buffers are being emptied.
 #[derive(Debug)]
 pub struct Recorder {
@@ -73,16 +93,15 @@ struct Activity {
 
 impl Recorder {
     /// Creates an instance, enables the events for `scope` and starts to
-    /// empty the buffers. `buffer_kb` is the buffer an earlier start needed.
-    /// With `watch` the buffers are looked at four times a second, so that
+    /// empty the buffers. With `watch` the buffers are looked at four times a second, so that
     /// [`Recorder::idle_for`] can tell when reading has died down.
     pub fn start(
         tracefs: &Tracefs,
         scope: Scope,
-        buffer_kb: Option<u32>,
+        buffer: BufferSize,
         watch: bool,
     ) -> Result<Self, CaptureError> {
-        let instance = Instance::create(tracefs, buffer_kb)?;
+        let instance = Instance::create(tracefs, buffer.kb())?;
         if let Scope::Tree(pid) = scope {
             instance.follow(pid)?;
         }
@@ -108,9 +127,10 @@ impl Recorder {
             buffers: instance.open_buffers()?,
             stop: stop.try_clone().map_err(CaptureError::Read)?,
             watch: if watch { Some((description.decoder()?, activity.clone())) } else { None },
+            may_grow: !matches!(buffer, BufferSize::Fixed(_)),
             out: Drained {
                 buffer_kb: instance.buffer_kb()?,
-                initial_kb: if buffer_kb.is_some() { 0 } else { instance.buffer_kb()? },
+                needed_kb: if let BufferSize::From(kb) = buffer { kb } else { 0 },
                 instance,
                 bytes: Vec::new(),
                 pages: Vec::new(),
@@ -139,9 +159,7 @@ impl Recorder {
         let drained = self.reader.join().map_err(failed)??;
         let mut description = self.description;
         description.lost = drained.lost;
-        if drained.buffer_kb > drained.initial_kb {
-            description.buffer_kb = drained.buffer_kb;
-        }
+        description.buffer_kb = drained.needed_kb;
         let capture = Capture { description, bytes: drained.bytes, pages: drained.pages };
         Ok((capture, drained.instance))
     }
@@ -156,8 +174,8 @@ struct Drained {
     lost: u64,
     /// Present size of the buffer of one CPU.
     buffer_kb: u32,
-    /// Its size when it was created, unless it was asked for.
-    initial_kb: u32,
+    /// The size that an earlier start or this one needed; 0 for the default.
+    needed_kb: u32,
 }
 
 /// The reading thread's state.
@@ -165,6 +183,7 @@ struct Drain {
     buffers: Vec<(u32, File)>,
     stop: OwnedFd,
     watch: Option<(Decoder, Arc<Activity>)>,
+    may_grow: bool,
     out: Drained,
 }
 
@@ -184,11 +203,13 @@ impl Drain {
             }
             self.note_activity(seen, seen_bytes);
             let buffer = u64::from(self.out.buffer_kb) * 1024;
-            if fullest * 100 > buffer * GROW_PERCENT && self.out.buffer_kb < MAX_BUFFER_KB {
+            let filled = fullest * 100 > buffer * GROW_PERCENT;
+            if filled && self.may_grow && self.out.buffer_kb < MAX_BUFFER_KB {
                 let doubled = (self.out.buffer_kb * 2).min(MAX_BUFFER_KB);
                 // No memory for it is no reason to end the recording.
                 if self.out.instance.set_buffer_kb(doubled).is_ok() {
                     self.out.buffer_kb = doubled;
+                    self.out.needed_kb = doubled;
                 }
             }
         }
