@@ -1,13 +1,14 @@
 //! Empties an instance's buffers while a program starts.
 //!
 //! A thread sleeps until a buffer is a quarter full, so that an ordinary
-//! start is not disturbed at all, and copies pages without looking at them;
-//! decoding comes after the start. A buffer that fills too fast is doubled.
+//! start is not disturbed at all, and copies what is used of each page without
+//! looking at it; decoding comes after the start. A buffer that fills too fast is doubled.
 
 use super::Kind;
 use super::decode::{Decoder, Tally};
 use super::file::{Capture, Description};
-use super::format::FormatError;
+use super::format::{FormatError, PageHeader, parse_page_header};
+use super::page::used;
 use super::tracefs::{Instance, TraceError, Tracefs};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::fs::File;
@@ -126,6 +127,7 @@ impl Recorder {
         let drain = Drain {
             buffers: instance.open_buffers()?,
             stop: stop.try_clone().map_err(CaptureError::Read)?,
+            header: parse_page_header(&description.header_page)?,
             watch: if watch { Some((description.decoder()?, activity.clone())) } else { None },
             may_grow: !matches!(buffer, BufferSize::Fixed(_)),
             out: Drained {
@@ -182,6 +184,7 @@ struct Drained {
 struct Drain {
     buffers: Vec<(u32, File)>,
     stop: OwnedFd,
+    header: PageHeader,
     watch: Option<(Decoder, Arc<Activity>)>,
     may_grow: bool,
     out: Drained,
@@ -241,8 +244,9 @@ impl Drain {
                 match file.read(page) {
                     Ok(0) => break,
                     Ok(n) => {
-                        self.out.bytes.extend_from_slice(&page[..n]);
-                        self.out.pages.push((*cpu, n as u32));
+                        let used = &page[..used(&page[..n], &self.header)];
+                        self.out.bytes.extend_from_slice(used);
+                        self.out.pages.push((*cpu, used.len() as u32));
                         taken += n as u64;
                     }
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,

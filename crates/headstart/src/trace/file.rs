@@ -1,5 +1,6 @@
-//! A capture as a value, and its file form: the kernel's pages verbatim, with
-//! what is needed to decode them anywhere, so that fixtures are real traces.
+//! A capture as a value, and its file form: the kernel's pages verbatim but for
+//! their unused rest, with what is needed to decode them anywhere, so that
+//! fixtures are real traces.
 //!
 //! Layout: magic (8 bytes), length of the JSON description (u32, little
 //! endian), the description, then chunks of cpu (u32), length (u32) and bytes.
