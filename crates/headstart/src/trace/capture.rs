@@ -263,12 +263,13 @@ impl Drain {
     /// arrivals.
     fn note_activity(&self, seen: usize, seen_bytes: usize) {
         let Some((decoder, activity)) = &self.watch else { return };
-        let mut inserted = 0;
+        let mut inserted = 0u64;
         let mut rest = &self.out.bytes[seen_bytes..];
         for &(_, length) in &self.out.pages[seen..] {
             let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
             decoder.page(page, &mut Tally::default(), |event| {
-                inserted += if event.kind == Kind::Insert { event.pages } else { 0 };
+                let pages = if event.kind == Kind::Insert { event.pages } else { 0 };
+                inserted = inserted.saturating_add(pages);
             });
             rest = after;
         }

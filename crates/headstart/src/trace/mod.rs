@@ -46,6 +46,6 @@ pub struct Event {
     pub id: InodeId,
     /// First page index.
     pub first: u64,
-    /// Number of pages, at least 1.
+    /// Number of pages, at least 1; they end within the largest file there is.
     pub pages: u64,
 }
