@@ -248,13 +248,14 @@ fn own_threads() -> Vec<i32> {
 
 /// Decodes and folds a capture.
 fn observe(capture: &Capture, block_devices: HashSet<Dev>) -> anyhow::Result<(Observation, Tally)> {
-    let (events, tally) = capture.events()?;
     let rules = Rules {
         block_devices,
         ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
         has_access_events: capture.has_access_events(),
     };
-    Ok((fold(&events, &rules), tally))
+    let mut events = capture.events()?;
+    let seen = fold(&mut events, &rules);
+    Ok((seen, events.tally()))
 }
 
 fn find_names(seen: &Observation, mounts: &MountTable, live: &LiveNames, walk: bool) -> Resolution {

@@ -1,12 +1,14 @@
 //! From the kernel's ring buffer to a stream of [`Event`]s.
 //!
 //! [`format`] and [`page`] are pure over bytes, so that a live capture, a
-//! trace file and a fixture take the same path: [`decode`]. The drivers are
+//! trace file and a fixture take the same path: [`decode`] and [`events`]. The
+//! drivers are
 //! [`tracefs`] (the private instance) and [`capture`] (emptying its buffers
 //! while a program starts).
 
 pub mod capture;
 pub mod decode;
+pub mod events;
 pub mod file;
 pub mod format;
 pub mod page;
