@@ -9,9 +9,8 @@ use super::{Event, Kind};
 use crate::id::{Dev, InodeId};
 use serde::Serialize;
 
-/// Bytes of a disk sector, the unit of `block_touch_buffer`.
-const SECTOR: u64 = 512;
-
+/// Bytes of the smallest page that is believed.
+const MIN_PAGE: u64 = 512;
 /// No file is larger (`MAX_LFS_FILESIZE`, `include/linux/fs.h`).
 const MAX_FILE_BYTES: u64 = i64::MAX.cast_unsigned();
 
@@ -43,7 +42,8 @@ enum Extent {
     One,
     Order(Field),
     LastIndex(Field),
-    SectorBytes(Field),
+    /// `first` counts blocks of this many bytes.
+    BlockBytes(Field),
 }
 
 /// Counts of what decoding met.
@@ -94,7 +94,7 @@ impl Decoder {
             header: parse_page_header(header_page)?,
             common_type: common_type.ok_or(FormatError::Missing("common_type"))?,
             layouts,
-            page_size: page_size.clamp(SECTOR, MAX_FILE_BYTES),
+            page_size: page_size.clamp(MIN_PAGE, MAX_FILE_BYTES),
         })
     }
 
@@ -145,7 +145,7 @@ impl Layout {
                 Kind::Insert => format.field("order").cloned().map_or(Extent::One, Extent::Order),
                 Kind::Read | Kind::Map => Extent::LastIndex(need(format, "last_index")?),
                 Kind::Fault => Extent::One,
-                Kind::Metadata => Extent::SectorBytes(need(format, "size")?),
+                Kind::Metadata => Extent::BlockBytes(need(format, "size")?),
             },
         })
     }
@@ -162,9 +162,12 @@ impl Layout {
                 let end = field.read(data)?.wrapping_add(1);
                 (first, end.checked_sub(first)?.max(1))
             }
-            Extent::SectorBytes(field) => {
-                let start = first.checked_mul(SECTOR)?;
-                let end = start.checked_add(field.read(data)?.max(1))?;
+            Extent::BlockBytes(field) => {
+                // The event calls it sector and stores `b_blocknr`, in units
+                // of `b_size` (include/trace/events/block.h).
+                let bytes = field.read(data)?.max(1);
+                let start = first.checked_mul(bytes)?;
+                let end = start.checked_add(bytes)?;
                 (start / page_size, end.div_ceil(page_size) - start / page_size)
             }
         };
@@ -275,9 +278,10 @@ pub(super) mod tests {
             ("a read without end", read(3, u64::MAX - 1), None),
             ("a fault", fault(LAST), Some((Kind::Fault, LAST, 1))),
             ("a fault beyond the end", fault(u64::MAX), None),
-            ("half a page", touch(8, 1024), Some((Kind::Metadata, 1, 1))),
-            ("across two pages", touch(14, 2048), Some((Kind::Metadata, 1, 2))),
-            ("beyond all disks", touch(u64::MAX / 512, 4096), None),
+            ("a block of half a page", touch(7, 2048), Some((Kind::Metadata, 3, 1))),
+            ("a block of a page", touch(7, 4096), Some((Kind::Metadata, 7, 1))),
+            ("a block of two pages", touch(7, 8192), Some((Kind::Metadata, 14, 2))),
+            ("beyond all disks", touch(u64::MAX / 4096, 4096), None),
             ("cut off", fault(1)[..20].to_vec(), None),
             ("another event", record(9, &[(0, 8); 4]), None),
         ] {
