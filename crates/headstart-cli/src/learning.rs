@@ -18,7 +18,7 @@ use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, WalkPro
 use headstart::profile::spans::Spans;
 use headstart::replay::engine::Report;
 use headstart::trace::Kind;
-use headstart::trace::capture::{Recorder, Scope};
+use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart::trace::decode::Tally;
 use headstart::trace::file::Capture;
 use headstart::trace::tracefs::{Instance, Tracefs};
@@ -107,13 +107,13 @@ pub struct Known<'a> {
 /// when that takes longer than `patience`.
 pub fn arm(
     scope: Scope,
-    buffer_kb: u32,
+    buffer: BufferSize,
     watch: bool,
     patience: Duration,
 ) -> anyhow::Result<Option<Recorder>> {
     let (sender, receiver) = channel();
     let arm = move || {
-        if let Err(unwanted) = sender.send(arm_now(scope, buffer_kb, watch)) {
+        if let Err(unwanted) = sender.send(arm_now(scope, buffer, watch)) {
             // Too late: the instance goes as it came.
             let _ = unwanted.0.map(give_up);
         }
@@ -127,13 +127,12 @@ pub fn arm(
 }
 
 /// Arms a recorder on the calling thread, as [`Scope::Descendants`] needs it.
-pub fn arm_now(scope: Scope, buffer_kb: u32, watch: bool) -> anyhow::Result<Recorder> {
+pub fn arm_now(scope: Scope, buffer: BufferSize, watch: bool) -> anyhow::Result<Recorder> {
     let tracefs = Tracefs::locate()?;
     if tracefs.mounted_now {
         output::message("mounted tracefs on /sys/kernel/tracing, where recording needs it");
     }
-    let recorder = Recorder::start(&tracefs, scope, Some(buffer_kb).filter(|kb| *kb > 0), watch)?;
-    Ok(recorder)
+    Ok(Recorder::start(&tracefs, scope, buffer, watch)?)
 }
 
 /// Ends a recording that nobody wants.
@@ -265,13 +264,14 @@ fn own_threads() -> Vec<i32> {
 
 /// Decodes and folds a capture.
 fn observe(capture: &Capture, block_devices: HashSet<Dev>) -> anyhow::Result<(Observation, Tally)> {
-    let (events, tally) = capture.events()?;
     let rules = Rules {
         block_devices,
         ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
         has_access_events: capture.has_access_events(),
     };
-    Ok((fold(&events, &rules), tally))
+    let mut events = capture.events()?;
+    let seen = fold(&mut events, &rules);
+    Ok((seen, events.tally()))
 }
 
 fn find_names(seen: &Observation, mounts: &MountTable, live: &LiveNames, walk: bool) -> Resolution {

@@ -16,7 +16,7 @@ use headstart::proc;
 use headstart::replay::engine::{Options, Replay, Report};
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::{budget, metadata};
-use headstart::trace::capture::{Recorder, Scope};
+use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart_sys::process::Change;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -99,6 +99,8 @@ pub struct Session {
     limit: Duration,
     /// Whether the whole machine is recorded.
     pub system: bool,
+    /// A trace buffer of one CPU that is kept at this size, in KiB.
+    pub buffer_kb: Option<u32>,
     /// Whether this start is learned.
     pub learn: bool,
     /// Whether the line at the end is left out.
@@ -152,6 +154,7 @@ impl Session {
             until: Until::Exit,
             limit: args.duration,
             system: false,
+            buffer_kb: None,
             learn: true,
             quiet: args.quiet,
             json: args.json,
@@ -259,12 +262,16 @@ impl Session {
             Some(pack) if pack.origin.starts >= WELL_KNOWN => PATIENCE,
             _ => Duration::MAX,
         };
-        let buffer_kb = pack.map_or(0, |p| p.origin.buffer_kb);
+        let buffer = match (self.buffer_kb, pack.map_or(0, |p| p.origin.buffer_kb)) {
+            (Some(fixed), _) => BufferSize::Fixed(fixed),
+            (None, 0) => BufferSize::Default,
+            (None, needed) => BufferSize::From(needed),
+        };
         let watch = self.until == Until::Idle;
         let armed = match scope {
             // It is this thread that forks.
-            Scope::Descendants => learning::arm_now(scope, buffer_kb, watch).map(Some),
-            _ => learning::arm(scope, buffer_kb, watch, patience),
+            Scope::Descendants => learning::arm_now(scope, buffer, watch).map(Some),
+            _ => learning::arm(scope, buffer, watch, patience),
         };
         match armed {
             Ok(Some(recorder)) => Some(recorder),
