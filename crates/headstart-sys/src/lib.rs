@@ -4,3 +4,5 @@
 //! per kernel interface, each block with its `SAFETY` reason. It decides
 //! nothing; policy lives in the `headstart` crate.
 #![allow(unsafe_code)]
+
+pub mod sched;

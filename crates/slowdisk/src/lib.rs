@@ -7,6 +7,8 @@
 //! run.
 #![forbid(unsafe_code)]
 
+pub mod counters;
+pub mod engine;
 pub mod error;
 pub mod model;
 pub mod sched;

@@ -131,6 +131,14 @@ impl<T> Scheduler<T> {
         }
     }
 
+    /// Becomes another device; requests under way keep their times.
+    pub fn set_device(&mut self, device: Device) {
+        let free = self.in_service.len()..device.queue_depth as usize;
+        self.free_slots = free.map(|_| Reverse(self.last_arrival)).collect();
+        self.device = device;
+        self.start();
+    }
+
     /// Takes a request in. Arrivals are put in order: one that claims to be
     /// older than the last is taken to be as old.
     pub fn arrive(&mut self, now: Nanos, request: Request, tag: T) {
@@ -151,7 +159,10 @@ impl<T> Scheduler<T> {
             return None;
         }
         let Reverse(Started(_, done)) = self.in_service.pop()?;
-        self.free_slots.push(Reverse(done.due));
+        let slots = self.in_service.len() + self.free_slots.len();
+        if slots < self.device.queue_depth as usize {
+            self.free_slots.push(Reverse(done.due));
+        }
         self.start();
         Some(done)
     }

@@ -159,6 +159,23 @@ fn a_completion_is_not_handed_out_before_it_is_due() {
     assert_eq!(scheduler.next_due(), None);
 }
 
+#[test]
+fn another_device_takes_over_what_waits_and_has_its_own_depth() {
+    let rate = |old: u32, new: u32| {
+        let mut scheduler = Scheduler::new(flat(1000.0, old, 1e6, None), GIB);
+        for _ in 0..100 {
+            scheduler.arrive(0, Request::read(0, 0), ());
+        }
+        scheduler.set_device(flat(2000.0, new, 1e6, None));
+        let due: Vec<_> =
+            std::iter::from_fn(|| scheduler.complete(Nanos::MAX)).map(|d| d.due).collect();
+        assert_eq!(due.len(), 100);
+        due[99] - due[49]
+    };
+    assert_eq!(rate(8, 1), 100_000_000);
+    assert_eq!(rate(1, 5), 20_000_000);
+}
+
 fn any_device() -> impl Strategy<Value = Device> {
     let seek = prop::option::of((0.0..2000.0, 0.0..9000.0, 3600.0..15_000.0, 1u32..40));
     let iops = prop::option::of(50.0..50_000.0);
