@@ -8,6 +8,8 @@ use crate::sched::{Nanos, Op, Request};
 
 /// Most slices of [`Stats::slices`]; when they are full, pairs are merged.
 pub const SLICES: usize = 1024;
+/// Above this share of late answers the model was not held.
+pub const TOO_LATE: f64 = 0.05;
 /// Width of a slice at the start.
 const FIRST_WIDTH: Nanos = 1_000_000;
 /// An answer is late when it leaves so much after its time …

@@ -7,9 +7,18 @@
 //! run.
 #![forbid(unsafe_code)]
 
+pub mod control;
 pub mod counters;
 pub mod engine;
 pub mod error;
+pub mod fs;
+pub mod host;
+pub mod lifecycle;
+pub mod load;
+pub mod measure;
 pub mod model;
 pub mod sched;
+pub mod server;
 pub mod sim;
+pub mod state;
+pub mod store;
