@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use rustix::thread::CapabilitySet;
@@ -192,16 +193,26 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// Whether no file system holds the device: an exclusive open succeeds.
+/// Whether no file system holds the device: an exclusive open succeeds. Waits
+/// for that a moment, as somebody who makes a mount namespace (a container
+/// that starts) holds every file system until he lets go of what he copied.
 ///
 /// # Errors
 /// When the device cannot be opened for another reason.
-pub fn is_free(device: &Path) -> Result<bool> {
+pub fn becomes_free(device: &Path) -> Result<bool> {
+    const PATIENCE: Duration = Duration::from_secs(2);
     let flags = OFlags::EXCL.bits() as i32;
-    match fs::File::options().read(true).custom_flags(flags).open(device) {
-        Ok(_) => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Ok(false),
-        Err(e) => Err(Error::io("open", device)(e)),
+    let start = Instant::now();
+    loop {
+        match fs::File::options().read(true).custom_flags(flags).open(device) {
+            Ok(_) => return Ok(true),
+            Err(e) if e.kind() != io::ErrorKind::ResourceBusy => {
+                return Err(Error::io("open", device)(e));
+            }
+            // The kernel tells nobody when a file system is gone.
+            Err(_) if start.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 200),
+            Err(_) => return Ok(false),
+        }
     }
 }
 

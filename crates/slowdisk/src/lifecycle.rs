@@ -186,7 +186,7 @@ pub fn tear_down(entry: &Entry) -> Result<()> {
     for device in host::loops_on(&file, &entry.copy_name())? {
         // Behind a dead server there is nothing to wait for or to save.
         unmount(&device, !alive)?;
-        if alive && !host::is_free(&device)? {
+        if alive && !host::becomes_free(&device)? {
             return Err(held(&device)?);
         }
         host::detach(&device)?;
@@ -230,7 +230,7 @@ pub fn remount(disk: &Disk) -> Result<()> {
         return Err(Error::Refused(message.to_owned()));
     };
     unmount(device, false)?;
-    if !host::is_free(device)? {
+    if !host::becomes_free(device)? {
         return Err(held(device)?);
     }
     host::mount(device, dir, disk.options.as_deref())

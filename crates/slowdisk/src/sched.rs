@@ -152,6 +152,11 @@ impl<T> Scheduler<T> {
         self.in_service.peek().map(|Reverse(s)| s.1.due)
     }
 
+    /// For how long from `now` request rate or channel are booked already.
+    pub fn booked(&self, now: Nanos) -> Nanos {
+        self.next_token.max(self.transfers_end).saturating_sub(now)
+    }
+
     /// Takes out the earliest completion that is due by `now`. The requests it
     /// made room for start at its due time, however late this is called.
     pub fn complete(&mut self, now: Nanos) -> Option<Done<T>> {

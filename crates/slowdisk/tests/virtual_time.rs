@@ -46,7 +46,7 @@ fn throughput_at_depth_is_what_latency_queue_rate_and_channel_allow() {
         (flat(1000.0, 64, 1000.0, Some(3000.0)), 64, PAGE, 3000.0),
         (flat(1000.0, 64, 100.0, None), 64, 65_536, 100e6 / 65_536.0),
         (device("cloud-lazy"), 32, PAGE, 3000.0),
-        (device("sata-ssd"), 32, PAGE, 75_000.0),
+        (device("sata-ssd"), 32, PAGE, 50_000.0),
         (device("emmc"), 32, PAGE, 1e6 / (300.0 + 4096.0 / 150.0)),
     ] {
         let run = closed_loop(&device, GIB, clients, &random_reads(GIB, len, 20_000, 2));
