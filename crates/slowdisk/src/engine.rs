@@ -13,9 +13,9 @@ use crate::sched::{Done, Nanos, Request, Scheduler};
 /// The clock's first reading: more than any overhead, which is subtracted.
 const START: Nanos = 60_000_000_000;
 
-/// While the device is booked for some time ahead, an answer may be so late at
-/// most: that costs no throughput, and answering several at once is what makes
-/// high rates possible at all.
+/// An answer may be so late at most if the device is booked for some time
+/// beyond it: that costs no throughput, and answering several at once is what
+/// makes high rates possible at all.
 const GRACE: Nanos = 50_000;
 
 /// What the way through FUSE and the loop device takes by itself. It is taken
@@ -101,7 +101,7 @@ impl<T> Engine<T> {
             inner = match inner.scheduler.next_due() {
                 None => self.wake.wait(inner).unwrap_or_else(PoisonError::into_inner),
                 Some(due) => {
-                    let grace = (inner.scheduler.booked(now) / 4).min(GRACE);
+                    let grace = (inner.scheduler.booked(due) / 4).min(GRACE);
                     let left = Duration::from_nanos(due.saturating_add(grace).saturating_sub(now));
                     let woken = self.wake.wait_timeout(inner, left);
                     woken.unwrap_or_else(PoisonError::into_inner).0

@@ -81,6 +81,10 @@ fn bring_up(entry: &Entry, mut disk: Disk, read_ahead_kib: u32, server: Process)
     if !ready.realtime {
         warnings.push("No real-time priority (CAP_SYS_NICE): other work will delay it".to_owned());
     }
+    if !ready.awake {
+        warnings
+            .push("No /dev/cpu_dma_latency: latencies below a millisecond will vary".to_owned());
+    }
     if let Some(dir) = &disk.mount {
         host::mount(&device, dir, disk.options.as_deref())?;
     }

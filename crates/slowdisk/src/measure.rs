@@ -23,8 +23,10 @@ const PAGE: u64 = 4096;
 const ALIGN: usize = 4096;
 /// How often the overhead is measured anew with the last one taken off.
 const PROBES: usize = 3;
-/// Longer latencies make no difference to the overhead, only take longer.
-const LONGEST_PROBE_US: f64 = 1000.0;
+/// Each of these probes takes about so long …
+const PROBE_US: f64 = 150_000.0;
+/// … and not more than so long for each read.
+const LONGEST_PROBE_US: f64 = 5000.0;
 /// More requests than any model answers in the time for one figure.
 const PLENTY: usize = 100_000;
 /// Bandwidth is measured with reads of this size: larger ones the block layer
@@ -70,9 +72,12 @@ pub fn closed_loop(device: &Path, clients: usize, requests: &[Request]) -> Resul
     Ok(run)
 }
 
-fn median(mut values: Vec<Nanos>) -> f64 {
+/// The mean of all but the tenth that took longest: a moment of load does not
+/// count.
+fn settled_mean(mut values: Vec<Nanos>) -> f64 {
     values.sort_unstable();
-    values.get(values.len() / 2).map_or(0.0, |v| *v as f64)
+    values.truncate((values.len() * 9).div_ceil(10));
+    values.iter().sum::<Nanos>() as f64 / values.len().max(1) as f64
 }
 
 /// Finds out what the way to a device takes that is to be as slow as `model`;
@@ -80,8 +85,7 @@ fn median(mut values: Vec<Nanos>) -> f64 {
 ///
 /// It depends on how long the processor sleeps between question and answer:
 /// so the device is given the model's latency, the overhead found so far taken
-/// off, until the latency comes out right. Medians: a moment of load does not
-/// count.
+/// off, until the latency comes out right.
 ///
 /// # Errors
 /// When the device cannot be read or shaped.
@@ -100,22 +104,23 @@ pub fn overhead(
         seek: None,
         ..model.clone()
     };
-    let excess = |len: u64, count: usize, overhead: Overhead| {
+    let count = (PROBE_US / latency_us).clamp(30.0, 1500.0) as usize;
+    let excess = |len: u64, overhead: Overhead| {
         shape(probe.clone(), overhead)?;
         let mut run = closed_loop(path, 1, &random_reads(capacity, len, count, len))?;
         // The first reads find cold code.
         let settled = run.latencies.split_off(count / 10);
-        Ok::<_, Error>(median(settled) - latency_us * 1000.0)
+        Ok::<_, Error>(settled_mean(settled) - latency_us * 1000.0)
     };
     let mut overhead = Overhead::default();
     for _ in 0..PROBES {
-        let found = overhead.fixed_ns + excess(PAGE, 160, overhead)?;
+        let found = overhead.fixed_ns + excess(PAGE, overhead)?;
         // More than there is cannot be taken off.
         overhead.fixed_ns = found.clamp(0.0, latency_us * 1000.0);
     }
     let large = (64 * PAGE).min(capacity);
     let kib = (large - PAGE.min(capacity)) as f64 / 1024.0;
-    overhead.per_kib_ns = (excess(large, 60, overhead)? / kib.max(1.0)).max(0.0);
+    overhead.per_kib_ns = (excess(large, overhead)? / kib.max(1.0)).max(0.0);
     overhead.fixed_ns = (overhead.fixed_ns - 4.0 * overhead.per_kib_ns).max(0.0);
     Ok(overhead)
 }
@@ -251,8 +256,9 @@ mod tests {
     }
 
     #[test]
-    fn the_median_ignores_a_few_outliers() {
-        assert_eq!(median(vec![5, 1_000_000, 4, 6, 5]), 5.0);
-        assert_eq!(median(Vec::new()), 0.0);
+    fn the_slowest_tenth_does_not_count() {
+        assert_eq!(settled_mean(vec![5, 1_000_000, 4, 6, 5, 5, 5, 5, 5, 5]), 5.0);
+        assert_eq!(settled_mean(vec![7]), 7.0);
+        assert_eq!(settled_mean(Vec::new()), 0.0);
     }
 }

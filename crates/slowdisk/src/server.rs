@@ -2,6 +2,7 @@
 //! control socket, ends when told or when the file system is unmounted.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process;
@@ -29,6 +30,9 @@ pub struct Ready {
     /// Whether it runs under real-time priority; without, times are off as
     /// soon as anything else runs.
     pub realtime: bool,
+    /// Whether idle processors stay awake; without, waking them adds tens of
+    /// microseconds, and not always as many.
+    pub awake: bool,
 }
 
 /// Serves the disk described in `entry`, calls `ready` when it can be used,
@@ -59,7 +63,7 @@ pub fn serve(entry: &Entry, ready: impl FnOnce(&Ready)) -> Result<()> {
 /// Only holds the bytes until told to end: the loop device reads them itself.
 fn serve_plain(store: &Store, listener: &Listener, ready: impl FnOnce(&Ready)) {
     let file = format!("/proc/{}/fd/{}", process::id(), store.file().as_raw_fd());
-    ready(&Ready { file: file.into(), realtime: true });
+    ready(&Ready { file: file.into(), realtime: true, awake: true });
     listener.serve(|command| match command {
         Command::Stats { .. } => Answer::NotCounted,
         Command::Ping | Command::Become(..) | Command::Quit => Answer::Done,
@@ -95,7 +99,12 @@ fn serve_model(
     slack.map_err(|e| Error::io("set the timer slack for", entry.dir())(e.into()))?;
     let answering = disk.clone();
     let answers = spawn("answers", Box::new(move || answering.answer()))?;
-    ready(&Ready { file: file.clone(), realtime });
+    // Holds for as long as the file is open (Documentation/power/pm_qos_interface.rst).
+    let latency = File::options().write(true).open("/dev/cpu_dma_latency").and_then(|mut file| {
+        file.write_all(&0i32.to_ne_bytes())?;
+        Ok(file)
+    });
+    ready(&Ready { file: file.clone(), realtime, awake: latency.is_ok() });
     let ended = session.run().map_err(Error::io("serve", &file));
     disk.engine.close();
     // It can only have panicked, which it has reported.
