@@ -14,5 +14,6 @@ pub mod ioprio;
 pub mod mapping;
 pub mod mincore;
 pub mod process;
+pub mod sched;
 pub mod signals;
 pub mod xfs;
