@@ -41,6 +41,7 @@ stop() { # STATUS WORDS…
 has() { command -v "$1" >/dev/null 2>&1; }
 
 trap 'stop 1 "line $LINENO failed: $BASH_COMMAND"' ERR
+PATH=$PATH:/usr/sbin:/sbin # which su leaves out
 ((EUID == 0)) || stop 4 "needs root, because it mounts an image and records kernel events: sudo ./demo.sh"
 for tool in mkfs.ext4:e2fsprogs losetup:mount mount:mount umount:mount blockdev:util-linux \
     fallocate:util-linux ldd:libc-bin chroot:coreutils; do
