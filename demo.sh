@@ -115,7 +115,10 @@ build() {
     fi
 }
 echo "Building headstart …"
-build || stop 1 "headstart could not be built, see above"
+build || {
+    has cc || stop 1 "headstart could not be built: Rust needs a C compiler to link, apt-get install gcc libc6-dev"
+    stop 1 "headstart could not be built, see above"
+}
 headstart=$target/release/headstart
 
 # --- a program to start -------------------------------------------------------
