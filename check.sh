@@ -87,7 +87,7 @@ if [[ -e fuzz/smoke.sh ]]; then check "fuzzing, 2 s for each target" fuzz/smoke.
 check "release build" cargo build --release --locked
 if ((EUID == 0)); then
     check "demo" ./demo.sh --quick
-    tail -n 1 "$log" | sed 's/^/        /'
+    tail -n 2 "$log" | sed 's/^/        /'
 else
     skip demo "it needs root"
 fi

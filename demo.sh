@@ -41,12 +41,14 @@ stop() { # STATUS WORDS…
 has() { command -v "$1" >/dev/null 2>&1; }
 
 trap 'stop 1 "line $LINENO failed: $BASH_COMMAND"' ERR
+PATH=$PATH:/usr/sbin:/sbin # which su leaves out
 ((EUID == 0)) || stop 4 "needs root, because it mounts an image and records kernel events: sudo ./demo.sh"
 for tool in mkfs.ext4:e2fsprogs losetup:mount mount:mount umount:mount blockdev:util-linux \
     fallocate:util-linux ldd:libc-bin chroot:coreutils; do
     has "${tool%:*}" || stop 1 "${tool%:*} is missing: apt-get install ${tool#*:}"
 done
 cd "$(dirname "$(readlink -f "$0")")"
+shopt -s globstar nullglob
 
 # --- what is left behind: nothing ---------------------------------------------
 
@@ -83,12 +85,16 @@ unmount() {
 }
 
 # The kernel takes up to a tenth of a second to remove the trace buffers of a
-# start, and would let the next one wait for that.
+# start that has ended, and would let the next one wait for that.
 settle() {
-    local try
-    for try in {1..40}; do
-        compgen -G "/sys/kernel/tracing/instances/headstart-*" >/dev/null || break
-        sleep 0.05
+    local try instance pid
+    for try in {1..20}; do
+        for instance in /sys/kernel/tracing/instances/headstart-*; do
+            pid=${instance#*/headstart-}
+            # Those of others who are recording are no concern of ours.
+            [[ -e /proc/${pid%%-*} ]] || { sleep 0.05 && continue 2; }
+        done
+        return 0
     done
 }
 
@@ -96,8 +102,9 @@ settle() {
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 build() {
-    local command
-    printf -v command 'cd %q && CARGO_TARGET_DIR=%q cargo build --release --quiet' "$PWD" "$target"
+    local command quiet=--quiet
+    if [[ -t 2 ]]; then quiet=''; fi
+    printf -v command 'cd %q && CARGO_TARGET_DIR=%q cargo build --release %s' "$PWD" "$target" "$quiet"
     # Under sudo, Rust and the checkout are the user's.
     if [[ ${SUDO_USER:-root} != root ]] && runuser -l "$SUDO_USER" -c 'command -v cargo' &>/dev/null; then
         runuser -l "$SUDO_USER" -c "$command"
@@ -108,7 +115,10 @@ build() {
     fi
 }
 echo "Building headstart …"
-build || stop 1 "headstart could not be built, see above"
+build || {
+    has cc || stop 1 "headstart could not be built: Rust needs a C compiler to link, apt-get install gcc libc6-dev"
+    stop 1 "headstart could not be built, see above"
+}
 headstart=$target/release/headstart
 
 # --- a program to start -------------------------------------------------------
@@ -168,7 +178,6 @@ libraries() {
         if [[ $line =~ ^([^ ]+ => )?(/[^ ]+)\ \( ]]; then echo "${BASH_REMATCH[2]}"; fi
     done < <(ldd "$@" 2>/dev/null || true)
 }
-shopt -s globstar nullglob
 objects=()
 for part in "${parts[@]}"; do
     if [[ -d $part ]]; then objects+=("$part"/**/*.so); else objects+=("$part"); fi
@@ -337,7 +346,12 @@ TEXT
 
 cold=${median[cold]} ahead=${median[read ahead]} hot=${median[hot]}
 room=$((cold - hot)) gain=$((cold - ahead))
-cold_least=$(quantile 0 1 "${times[cold]}") ahead_most=$(quantile 1 1 "${times[read ahead]}")
+mapfile -t colds <<<"${times[cold]}"
+mapfile -t aheads <<<"${times[read ahead]}"
+won=0
+for ((round = 0; round < rounds; round++)); do
+    ((aheads[round] >= colds[round])) || ((++won))
+done
 hint=
 [[ $(</proc/cpuinfo) == *hypervisor* ]] &&
     hint=" This is a virtual machine, whose host may have the image in memory."
@@ -349,7 +363,9 @@ elif ((gain <= 0)); then
 else
     echo "With headstart a cold start took $((gain * 100 / cold)) % less time: $(ms "$ahead") ms instead of $(ms "$cold") ms." \
         "That is $((gain * 100 / room)) % of what a start from memory would have saved."
-    if ((ahead_most >= cold_least)); then
-        echo "But single starts differ by more than that here: do not trust it without more rounds (--rounds 20)."
+    if ((won == rounds)); then
+        echo "It was so in each of the $rounds rounds."
+    else
+        echo "But it was so in only $won of $rounds rounds; more of them tell more (--rounds $((rounds * 4)))."
     fi
 fi

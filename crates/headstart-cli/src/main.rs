@@ -4,6 +4,8 @@
 mod args;
 mod cli;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod evict;
 mod exit;
 #[cfg(test)]
