@@ -30,11 +30,16 @@ pub fn accepts(old: &Pack, lost: u64) -> bool {
     lost == 0 || old.origin.lost_events > 0
 }
 
-/// Joins `new` into `old`. A file whose identity differs is replaced.
+/// Joins `new` into `old`. A file whose identity differs is replaced, and so is
+/// all of a pack that was learned with another page size.
 pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     let mut names = PathInterner::default();
     let mut new = Parts::of(new, &mut names);
-    let old = Parts::of(old, &mut names);
+    let old = if old.origin.page_shift == new.origin.page_shift {
+        Parts::of(old, &mut names)
+    } else {
+        Parts::default()
+    };
     let mut out = Parts { origin: new.origin, ..Parts::default() };
     out.file_systems = std::mem::take(&mut new.file_systems);
     match rule {
@@ -146,6 +151,7 @@ fn piece(rule: Rule, old: Option<Piece>, new: Option<Piece>, silent: bool) -> Op
 
 #[cfg(test)]
 mod tests {
+    use super::super::build::MAX_FILE_SYSTEMS;
     use super::super::{FileSystem, Identity, MetadataRange, Origin, Range};
     use super::*;
     use std::path::Path;
@@ -257,6 +263,33 @@ mod tests {
                 assert_eq!(merged.metadata.iter().map(|r| r.pages).sum::<u32>(), 12);
             }
         }
+    }
+
+    #[test]
+    fn what_was_learned_with_another_page_size_is_forgotten() {
+        let mut old = start(&[("/a", 1, (0, 8)), ("/b", 2, (0, 8))], &[(100, 104)]);
+        old.origin.page_shift = 16;
+        let new = start(&[("/a", 1, (4, 5))], &[]);
+        for rule in [NEXT, Rule::Union] {
+            assert_eq!(merge(&old, &new, rule), new);
+        }
+    }
+
+    #[test]
+    fn file_systems_beyond_the_limit_are_left_out() {
+        let many = |tag: u8| {
+            let mut pack = start(&[], &[(0, 1)]);
+            let uuid = |i: usize| [&i.to_le_bytes()[..], &[tag; 8]].concat().try_into().ok();
+            pack.file_systems = (0..MAX_FILE_SYSTEMS)
+                .map(|i| FileSystem { uuid: uuid(i), ..FileSystem::default() })
+                .collect();
+            let range = pack.metadata[0];
+            let of = |file_system| MetadataRange { file_system, ..range };
+            pack.metadata = (0..MAX_FILE_SYSTEMS as u16).map(of).collect();
+            pack
+        };
+        assert_eq!(merge(&many(1), &many(2), Rule::Union), many(2));
+        assert_eq!(merge(&many(1), &many(1), Rule::Union), many(1));
     }
 
     #[test]
