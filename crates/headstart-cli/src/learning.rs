@@ -7,6 +7,7 @@ use headstart::id::Dev;
 use headstart::measure::outcome::Outcome;
 use headstart::pack::build::Parts;
 use headstart::pack::merge::{Rule, accepts, merge};
+use headstart::pack::paths::PathInterner;
 use headstart::pack::store::{self, StoreError};
 use headstart::pack::{FileSystem, Origin, Pack};
 use headstart::profile::code::code_of;
@@ -332,14 +333,17 @@ fn origin(settings: &Settings, capture: &Capture, seen: &Observation, lost: u64)
 
 /// What became of the pages that were planned and touched.
 fn outcome(seen: &Observation, names: &Resolution, pack: Option<&Pack>) -> Outcome {
-    let mut planned = pack.map(Parts::of).unwrap_or_default();
+    let mut paths = PathInterner::default();
+    let mut planned = pack.map(|pack| Parts::of(pack, &mut paths)).unwrap_or_default();
     let mut outcome = Outcome::default();
     let none = Spans::default();
     let mut named = HashSet::new();
     for (id, file) in &names.files {
         let Some(pages) = seen.files.get(id) else { continue };
         named.insert(*id);
-        let part = planned.files.remove(&file.path).filter(|p| p.identity.ino == id.ino);
+        let node = paths.find(&file.path);
+        let part =
+            node.and_then(|node| planned.files.remove(&node)).filter(|p| p.identity.ino == id.ino);
         let spans = part.map(|p| spans_of(&p.pieces)).unwrap_or_default();
         let page = rustix::param::page_size() as u64;
         let mut touched = pages.touched.clone();
