@@ -161,3 +161,9 @@ pub fn told(status: ExitStatus) -> i32 {
 pub fn words<'a>(list: &[&'a str]) -> Vec<&'a OsStr> {
     list.iter().map(|word| OsStr::new(*word)).collect()
 }
+
+/// The state of a process: `S` sleeps, `T` is stopped (proc(5)).
+pub fn state_of(pid: i32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+}
