@@ -75,7 +75,7 @@ pub fn release(program: Gated) -> Running {
     let parties = Parties {
         program: pid,
         own: own.as_raw_nonzero().get(),
-        leads_session: rustix::process::getsid(None) == Ok(own),
+        leads_session: process::leads_session(),
     };
     // What came before the program existed did not reach it, not even from
     // the terminal. It still has everything blocked, so that what did reach

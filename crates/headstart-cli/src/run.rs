@@ -10,7 +10,7 @@ use crate::learning::DEFAULT_KEEP;
 use crate::session::{Session, StartArgs, known_pack};
 use headstart::replay::engine::DEFAULT_THREADS;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The arguments of `headstart run`.
 #[derive(clap::Args, Debug)]
@@ -45,6 +45,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     budget: Option<u64>,
 
+    /// Start the program at the latest after this time, even if the pages that it
+    /// needs first have not been asked for; recording may take longer
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = args::duration)]
+    hold: Duration,
+
     /// Threads that read ahead
     #[arg(long, value_name = "N", default_value_t = DEFAULT_THREADS)]
     threads: usize,
@@ -61,6 +66,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     if let Some(pack) = pack.as_ref().filter(|_| !args.no_replay) {
         session.replay(pack, args.budget, args.threads);
     }
+    session.hold = args.hold;
     session.settings.keep = args.keep;
     session.learn = !args.no_learn;
     session.go(pack)

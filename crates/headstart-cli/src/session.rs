@@ -97,6 +97,9 @@ pub struct Session {
     pub until: Until,
     /// When it is over at the latest.
     limit: Duration,
+    /// How long the program is held back at most until its first pages were
+    /// asked for.
+    pub hold: Duration,
     /// Whether the whole machine is recorded.
     pub system: bool,
     /// A trace buffer of one CPU that is kept at this size, in KiB.
@@ -153,6 +156,7 @@ impl Session {
             settings,
             until: Until::Exit,
             limit: args.duration,
+            hold: Duration::ZERO,
             system: false,
             buffer_kb: None,
             learn: true,
@@ -213,6 +217,9 @@ impl Session {
             let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
             if self.learn { self.arm(scope, pack.as_ref()) } else { None }
         });
+        if let Some(replay) = &self.replay {
+            replay.wait_for_head(self.hold);
+        }
         let began_ns = learning::now_ns();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = launch::release(program);

@@ -105,8 +105,10 @@ fn a_signal_at_any_moment_of_the_launch_ends_the_program() {
             let delays = noise(20);
             for delay in delays {
                 let words = through.iter().map(OsString::as_os_str);
-                let mut child =
-                    ways.command(&words.chain(words_of_sleep()).collect::<Vec<_>>()).spawn().unwrap();
+                let mut child = ways
+                    .command(&words.chain(words_of_sleep()).collect::<Vec<_>>())
+                    .spawn()
+                    .unwrap();
                 spin(u32::from(delay) * 80);
                 kill(child.id().cast_signed(), 15).unwrap();
                 // Killed itself, or told that the program was.

@@ -332,3 +332,11 @@ pub fn detach() -> io::Result<()> {
         _ => unsafe { libc::_exit(0) },
     }
 }
+
+/// Whether this process leads its session. A leader outside of our PID
+/// namespace has no number here. getsid(2).
+pub fn leads_session() -> bool {
+    // SAFETY: takes a number; 0 is the calling process.
+    let session = unsafe { libc::getsid(0) };
+    session == rustix::process::getpid().as_raw_nonzero().get()
+}

@@ -66,8 +66,10 @@ impl LoopFs {
     /// A new file system of a kind; `None`, with the reason said, where this
     /// machine cannot make or mount one.
     pub fn new(kind: &'static str) -> Option<Self> {
-        // On a small image mkfs.ext4 would take 1 KiB blocks.
-        let blocks = if kind == "ext4" { &["-b", "4096"][..] } else { &[] };
+        // On a small image mkfs.ext4 would take 1 KiB blocks, and leave a part
+        // of its work to the kernel, which would read and write meanwhile.
+        let now = "lazy_itable_init=0,lazy_journal_init=0";
+        let blocks = if kind == "ext4" { &["-b", "4096", "-E", now][..] } else { &[] };
         Self::with(kind, blocks, disk_dir())
     }
 

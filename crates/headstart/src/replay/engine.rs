@@ -17,7 +17,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -129,6 +129,11 @@ struct Shared {
     next: AtomicU64,
     /// Steps whose data was waited for.
     awaited: AtomicU64,
+    /// Steps that were carried out.
+    done: AtomicU64,
+    /// Whether the head of the plan was asked for.
+    head_sent: Mutex<bool>,
+    head_news: Condvar,
     open: AtomicU32,
     stop: AtomicBool,
     portions: Mutex<HashMap<u64, Portion>>,
@@ -167,6 +172,9 @@ impl Replay {
             left,
             next: AtomicU64::new(0),
             awaited: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            head_sent: Mutex::new(plan.head == 0),
+            head_news: Condvar::new(),
             open: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             portions: Mutex::default(),
@@ -180,7 +188,12 @@ impl Replay {
             devices: OnceLock::new(),
         });
         let threads = pool(&shared, count, |shared| {
-            shared.each_step(&shared.next, |step| shared.carry_out(step));
+            shared.each_step(&shared.next, |step| {
+                shared.carry_out(step);
+                shared.note_done();
+            });
+            // The replay was stopped, or there was less to do than the head.
+            shared.release_head();
         })?;
         Ok(Self { shared, threads })
     }
@@ -188,6 +201,14 @@ impl Replay {
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.shared.plan
+    }
+
+    /// Waits until the head of the plan was asked for, at most for `limit`, so
+    /// that the program does not ask first.
+    pub fn wait_for_head(&self, limit: Duration) {
+        let sent = self.shared.head_sent.lock().unwrap_or_else(PoisonError::into_inner);
+        // A poisoned lock means that a thread died: the program must not wait.
+        drop(self.shared.head_news.wait_timeout_while(sent, limit, |sent| !*sent));
     }
 
     /// Makes the threads stop after the step at hand.
@@ -255,6 +276,18 @@ impl Shared {
                 self.close(target);
             }
         }
+    }
+
+    fn note_done(&self) {
+        let done = self.done.fetch_add(1, Relaxed) + 1;
+        if done == self.plan.head as u64 {
+            self.release_head();
+        }
+    }
+
+    fn release_head(&self) {
+        *self.head_sent.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.head_news.notify_all();
     }
 
     fn timed_out(&self) -> bool {

@@ -14,6 +14,8 @@ use thiserror::Error;
 pub const GAP_BYTES: u64 = 32 << 10;
 /// Metadata lies scattered in groups; its holes may be larger.
 pub const METADATA_GAP_BYTES: u64 = 32 << 10;
+/// What a start touches this early belongs to the head of its plan, in µs.
+pub const HEAD_US: u32 = 5000;
 /// Largest step. The engine cuts it further where the device takes less.
 pub const STEP_BYTES: u64 = 512 << 10;
 
@@ -93,6 +95,9 @@ pub struct Plan {
     pub targets: Vec<Target>,
     /// Portions in the order in which they are read.
     pub steps: Vec<Step>,
+    /// Steps at the begin that the program needs at once: metadata, and what it
+    /// touches within [`HEAD_US`].
+    pub head: usize,
     /// Bytes left out because the budget was used up.
     pub over_budget: u64,
 }
@@ -156,8 +161,8 @@ impl Plan {
             [one] => one.paths.clone(),
             _ => names.finish(),
         };
-        plan.add(metadata, METADATA_GAP_BYTES, limits.budget);
-        plan.add(data, GAP_BYTES, limits.budget);
+        plan.add(metadata, METADATA_GAP_BYTES, limits.budget, u32::MAX);
+        plan.add(data, GAP_BYTES, limits.budget, HEAD_US);
         plan
     }
 
@@ -177,7 +182,7 @@ impl Plan {
             ));
         }
         plan.paths = names.finish();
-        plan.add(wanted, GAP_BYTES, limits.budget);
+        plan.add(wanted, GAP_BYTES, limits.budget, 0);
         plan
     }
 
@@ -186,23 +191,28 @@ impl Plan {
         self.steps.iter().map(|s| s.length).sum()
     }
 
-    fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64) {
+    /// Adds steps within the budget; those of an order up to `head` belong to
+    /// the head.
+    fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64, head: u32) {
         let mut left = budget.saturating_sub(self.bytes());
-        for mut step in steps(wanted, gap) {
+        for (order, mut step) in steps(wanted, gap) {
             let length = step.length.min(left);
             self.over_budget += step.length - length;
             left -= length;
             if length > 0 {
                 step.length = length;
                 self.steps.push(step);
+                if order <= head {
+                    self.head = self.steps.len();
+                }
             }
         }
     }
 }
 
 /// Joins ranges across small holes, cuts them into portions and sorts those
-/// by the earliest range in each.
-fn steps(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Step> {
+/// by the earliest range in each, whose order is returned with it.
+fn steps(mut wanted: Vec<Wanted>, gap: u64) -> Vec<(u32, Step)> {
     wanted.sort_unstable_by_key(|w| (w.target, w.offset));
     let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
     for range in wanted {
@@ -226,7 +236,7 @@ fn steps(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Step> {
     }
     out.sort_by_key(|w| w.order);
     out.iter()
-        .map(|w| Step { target: w.target, offset: w.offset, length: w.end - w.offset })
+        .map(|w| (w.order, Step { target: w.target, offset: w.offset, length: w.end - w.offset }))
         .collect()
 }
 
@@ -251,7 +261,7 @@ mod tests {
     fn shape(list: &[(u32, u64, u64, u32)]) -> Vec<(u32, u64, u64)> {
         steps(wanted(list), GAP_BYTES)
             .iter()
-            .map(|s| (s.target, s.offset / KIB, s.length / KIB))
+            .map(|(_, s)| (s.target, s.offset / KIB, s.length / KIB))
             .collect()
     }
 
@@ -288,6 +298,14 @@ mod tests {
     }
 
     #[test]
+    fn the_head_is_metadata_and_what_is_touched_at_once() {
+        let mut plan = Plan::default();
+        plan.add(wanted(&[(0, 0, 4, 90_000)]), 0, u64::MAX, u32::MAX);
+        plan.add(wanted(&[(1, 0, 4, 6000), (2, 0, 4, 10)]), 0, u64::MAX, HEAD_US);
+        assert_eq!((plan.head, plan.steps.len()), (2, 3));
+    }
+
+    #[test]
     fn a_whole_file_is_as_long_as_it_is() {
         let list = [Entry { path: "/a".into(), ranges: vec![] }];
         let limits = Limits { budget: u64::MAX, metadata: false };
@@ -318,7 +336,7 @@ mod tests {
         ) {
             let steps = steps(wanted(&list), GAP_BYTES);
             let mut read = BTreeSet::new();
-            for s in &steps {
+            for (_, s) in &steps {
                 prop_assert!(s.length > 0 && s.length <= STEP_BYTES);
                 for kib in s.offset / KIB..(s.offset + s.length) / KIB {
                     prop_assert!(read.insert((s.target, kib)), "twice");
