@@ -7,6 +7,8 @@
 
 pub mod btrfs;
 pub mod cachestat;
+#[cfg(feature = "counting")]
+pub mod counting;
 pub mod fsuuid;
 pub mod handle;
 pub mod ioprio;
