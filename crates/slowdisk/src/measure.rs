@@ -24,7 +24,7 @@ const ALIGN: usize = 4096;
 /// How often the overhead is measured anew with the last one taken off.
 const PROBES: usize = 3;
 /// Each of these probes takes about so long …
-const PROBE_US: f64 = 150_000.0;
+const PROBE_US: f64 = 75_000.0;
 /// … and not more than so long for each read.
 const LONGEST_PROBE_US: f64 = 5000.0;
 /// More requests than any model answers in the time for one figure.
@@ -104,7 +104,7 @@ pub fn overhead(
         seek: None,
         ..model.clone()
     };
-    let count = (PROBE_US / latency_us).clamp(30.0, 1500.0) as usize;
+    let count = (PROBE_US / latency_us).clamp(30.0, 400.0) as usize;
     let excess = |len: u64, overhead: Overhead| {
         shape(probe.clone(), overhead)?;
         let mut run = closed_loop(path, 1, &random_reads(capacity, len, count, len))?;
