@@ -169,7 +169,7 @@ fn sums_of_a_hostile_pack_end_at_the_largest_number() {
 }
 
 #[test]
-fn a_hundred_thousand_small_files_take_under_six_megabytes() {
+fn a_hundred_thousand_small_files_take_under_six_megabytes_and_sixty_milliseconds() {
     let mut interner = PathInterner::default();
     let mut pack = Pack {
         origin: Origin { page_shift: 12, ..Origin::default() },
@@ -195,5 +195,13 @@ fn a_hundred_thousand_small_files_take_under_six_megabytes() {
     pack.paths = interner.finish();
     let bytes = encode(&pack);
     assert!(bytes.len() < 6 << 20, "{} bytes", bytes.len());
-    assert_eq!(decode(&bytes).unwrap(), pack);
+    // The best of some: the machine may be busy with other tests.
+    let decoded = (0..8).map(|_| {
+        let begin = std::time::Instant::now();
+        let decoded = decode(&bytes).unwrap();
+        (begin.elapsed(), decoded)
+    });
+    let (time, decoded) = decoded.min_by_key(|(time, _)| *time).unwrap();
+    assert!(time.as_millis() < 60, "{time:?}");
+    assert_eq!(decoded, pack);
 }
