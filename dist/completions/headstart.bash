@@ -256,7 +256,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__run)
-            opts="-q -h --pack --no-learn --no-replay --keep --budget --threads --name --for --no-walk --quiet --json --help"
+            opts="-q -h --pack --no-learn --no-replay --keep --budget --hold --threads --name --for --no-walk --quiet --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -271,6 +271,10 @@ _headstart() {
                     return 0
                     ;;
                 --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hold)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -37,6 +37,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use and update this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l keep -d 'Forget what this many starts in a row did not touch' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default: half of the available memory]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l hold -d 'Start the program at the latest after this time, even if the pages that it needs first have not been asked for; recording may take longer' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that read ahead' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Keep the program under this name instead of one made from its command' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The start is over after this time at the latest' -r
