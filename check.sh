@@ -62,7 +62,7 @@ done
 
 # --- checks -------------------------------------------------------------------
 
-scripts=(*.sh .ci/run fuzz/*.sh)
+scripts=(*.sh .ci/run bench/*.sh fixtures/*/*.sh fuzz/*.sh)
 syntax() {
     local script
     for script in "${scripts[@]}" dist/completions/headstart.bash; do
@@ -74,7 +74,7 @@ tests() { cargo test --workspace --locked -- --show-output; }
 
 check "format" cargo fmt --all --check
 check "script syntax" syntax
-if has shellcheck; then check "shellcheck" shellcheck "${scripts[@]}"; fi
+if has shellcheck; then check "shellcheck" shellcheck --severity=warning "${scripts[@]}"; fi
 check "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
 check "documentation" docs
 check "man pages and completions" cargo test --locked -p headstart-cli --bin headstart generated

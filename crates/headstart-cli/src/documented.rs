@@ -1,10 +1,10 @@
-//! The commands that the documents show are commands that headstart takes.
-//! Nothing is run. Only compiled for tests.
+//! The commands that the documents show are commands that headstart takes, and
+//! each dependency has its reason. Nothing is run. Only compiled for tests.
 
 use crate::cli::Cli;
 use clap::Parser;
 use clap::error::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const DOCUMENTS: [&str; 5] =
     ["README.md", "GUIDE.md", "CONTRIBUTING.md", "SECURITY.md", "doc/architecture.md"];
@@ -21,12 +21,29 @@ fn commands(text: &str) -> impl Iterator<Item = &str> {
     blocks.chain(quoted).map(bare).filter(|c| c.starts_with("headstart "))
 }
 
+fn in_project(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let manifest = std::fs::read_to_string(in_project("Cargo.toml")).unwrap();
+    let reasons = std::fs::read_to_string(in_project("doc/dependencies.md")).unwrap();
+    let (_, section) = manifest.split_once("[workspace.dependencies]\n").unwrap();
+    let section = section.split("\n[").next().unwrap();
+    let names = section.lines().filter_map(|line| Some(line.split_once(" = ")?.0));
+    let without: Vec<&str> = names
+        .filter(|name| !name.starts_with("headstart"))
+        .filter(|name| !reasons.contains(&format!("`{name}`")))
+        .collect();
+    assert!(without.is_empty(), "not in doc/dependencies.md: {without:?}");
+}
+
 #[test]
 fn every_command_in_the_documents_is_one_that_headstart_takes() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut seen = 0;
     for document in DOCUMENTS {
-        let text = std::fs::read_to_string(root.join(document)).unwrap();
+        let text = std::fs::read_to_string(in_project(document)).unwrap();
         for command in commands(&text) {
             // What follows is the shell's, a remark, or left to the reader.
             let words = command.split_whitespace();

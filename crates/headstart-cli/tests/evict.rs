@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{LoopFs, Process, disk_dir, headstart, is_root, json, must, noise, write_synced};
-use common::{has, skipped};
+use common::{has, public_dir, skipped};
 use serde_json::Value;
 
 fn page() -> usize {
@@ -263,9 +263,7 @@ fn only_root_may_drop_metadata_and_others_are_told() {
     if !is_root() || !has("setpriv") {
         return skipped("needs root and setpriv");
     }
-    let dir = disk_dir();
-    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(dir.path(), all).unwrap();
+    let dir = public_dir();
     let copy = dir.path().join("headstart");
     std::fs::copy(env!("CARGO_BIN_EXE_headstart"), &copy).unwrap();
     let output = Command::new("setpriv")

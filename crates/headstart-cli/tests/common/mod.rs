@@ -54,6 +54,15 @@ pub fn disk_dir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
+/// A directory on disk that every user can look into: the one of the build may
+/// be in somebody's home, as root's is when root cloned the project there.
+pub fn public_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), all).unwrap();
+    dir
+}
+
 /// An image file with a file system, mounted through a loop device until
 /// dropped.
 pub struct LoopFs {

@@ -22,6 +22,10 @@ pub struct Ways {
     dir: tempfile::TempDir,
 }
 
+/// The words that make one a user, and the ways through headstart, each with
+/// its name.
+pub type User = (Vec<OsString>, Vec<(&'static str, Vec<OsString>)>);
+
 /// What came out of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Came {
@@ -68,7 +72,7 @@ impl Ways {
 
     /// For each user that can be had the words before the bare command, and
     /// the ways through headstart with the words between.
-    pub fn users(&self) -> Vec<(Vec<OsString>, Vec<(&'static str, Vec<OsString>)>)> {
+    pub fn users(&self) -> Vec<User> {
         let words = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
         let through = |list: &[&str]| [vec![self.headstart().into()], words(list)].concat();
         let run = through(&["run", "-q", "--no-walk", "--"]);
