@@ -3,11 +3,19 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::ExitStatus;
-use crate::{evict, pack, pages, record, replay, run, show};
+use crate::{doctor, evict, pack, pages, record, replay, run, show};
 
 /// Programs start as if their files were already in memory.
 #[derive(Parser, Debug)]
 #[command(name = "headstart", version, disable_help_subcommand = true)]
+#[command(after_help = "\
+The main job is `headstart run` in front of a command. The others do parts of it \
+alone, or show what there is: record learns, replay reads ahead, show and pack \
+look at packs, pages and evict look at the page cache and clear it of files, and \
+doctor says what this machine can do.
+
+Data is printed on standard output, messages on standard error. With --json, a \
+command gives one document whose member `schema` names its form.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -28,6 +36,8 @@ pub enum Verb {
     /// Merge, verify or compare packs
     #[command(subcommand)]
     Pack(pack::PackVerb),
+    /// Say what this machine can do for headstart, and how to mend what it cannot
+    Doctor(doctor::DoctorArgs),
     /// Drop files from the page cache, and say what stayed and why
     Evict(evict::EvictArgs),
     /// Show which pages of files are in the page cache
@@ -43,6 +53,7 @@ impl Verb {
             Self::Replay(args) => replay::run(args),
             Self::Show(args) => show::run(args),
             Self::Pack(verb) => pack::run(verb),
+            Self::Doctor(args) => doctor::run(args),
             Self::Evict(args) => evict::run(args),
             Self::Pages(args) => pages::run(args),
         }

@@ -10,9 +10,11 @@ use headstart::cache::error::Error;
 use headstart::cache::evict::{Evicted, Report, Target, cached, evict};
 use headstart::cache::metadata;
 use headstart::cache::walk::walk;
+use headstart::pack::{Pack, store};
 
 use crate::exit::ExitStatus;
 use crate::output;
+use crate::replay::named_pack;
 
 /// The arguments of `headstart evict`.
 #[derive(clap::Args, Debug)]
@@ -24,9 +26,10 @@ Exit status: 0 all files were treated, even if pages stayed; 1 some files could 
 not be treated; 3 with --strict, pages of files stayed; 4 --metadata was not \
 permitted, or with --strict, the kernel does not tell you whether pages stayed.")]
 pub struct EvictArgs {
-    /// Files, and directories, of which all regular files on the same file
-    /// system are evicted. Links are followed only where named here
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Files; packs, whose files are evicted; and directories, of which all
+    /// regular files on the same file system are. Links are followed only where
+    /// named here
+    #[arg(required = true, value_name = "PACK|FILE|DIR")]
     paths: Vec<PathBuf>,
 
     /// Also drop the file system's metadata: writes the file systems of the
@@ -68,7 +71,12 @@ struct MetadataOutcome {
 
 /// Runs the verb.
 pub fn run(args: EvictArgs) -> anyhow::Result<ExitStatus> {
-    let found = walk(&args.paths);
+    let (packs, paths): (Vec<_>, Vec<_>) =
+        args.paths.iter().cloned().partition(|path| store::is_pack(path));
+    let mut found = walk(&paths);
+    for pack in &packs {
+        found.files.extend(files_of(&named_pack(pack)?));
+    }
     let targets = whole(found.files);
     let result = if args.dry_run { look(&targets) } else { evict(&targets, args.sync) };
     let metadata = if args.metadata && !args.dry_run {
@@ -111,10 +119,15 @@ pub fn run(args: EvictArgs) -> anyhow::Result<ExitStatus> {
     })
 }
 
-/// What the files of the command line stand for: themselves. (A file that lists
-/// pages of other files would stand for those, and be told apart here.)
 fn whole(files: Vec<PathBuf>) -> Vec<Target> {
     files.into_iter().map(|path| Target { path, pages: None }).collect()
+}
+
+/// The files of a pack that are still there. All of each is evicted, so that a
+/// start finds nothing that an earlier one's read-ahead left behind.
+fn files_of(pack: &Pack) -> impl Iterator<Item = PathBuf> {
+    let paths = pack.files.iter().map(|file| pack.paths.path(file.node));
+    paths.filter(|path| path.symlink_metadata().is_ok_and(|m| m.is_file()))
 }
 
 /// The report of a dry run: what is cached now.

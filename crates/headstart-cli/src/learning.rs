@@ -38,6 +38,9 @@ pub const DEFAULT_KEEP: u32 = 4;
 /// A replay counts as complete when this share of what was touched was ready.
 const COMPLETE_SHARE: f64 = 0.9;
 
+/// The UUID of a file system that was made without one.
+const NIL: [u8; 16] = [0; 16];
+
 /// What a learner is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -92,13 +95,13 @@ pub struct Learned {
     pub problems: Vec<String>,
 }
 
-/// What was replayed beside the start that is learned.
+/// What was known before the start that is learned.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Replayed<'a> {
-    /// The pack that was replayed.
+pub struct Known<'a> {
+    /// The program's pack.
     pub pack: Option<&'a Pack>,
-    /// What became of it.
-    pub report: Option<Report>,
+    /// What became of its replay, if there was one.
+    pub replay: Option<Report>,
 }
 
 /// Arms a recorder for a process that waits, or for the whole machine; `None`
@@ -113,7 +116,7 @@ pub fn arm(
     let arm = move || {
         if let Err(unwanted) = sender.send(arm_now(scope, buffer, watch)) {
             // Too late: the instance goes as it came.
-            drop(unwanted.0.map(Recorder::finish));
+            let _ = unwanted.0.map(give_up);
         }
     };
     thread::Builder::new().name("arm".into()).spawn(arm).context("Can't start a thread")?;
@@ -124,12 +127,19 @@ pub fn arm(
     }
 }
 
-fn arm_now(scope: Scope, buffer: BufferSize, watch: bool) -> anyhow::Result<Recorder> {
+/// Arms a recorder on the calling thread, as [`Scope::Descendants`] needs it.
+pub fn arm_now(scope: Scope, buffer: BufferSize, watch: bool) -> anyhow::Result<Recorder> {
     let tracefs = Tracefs::locate()?;
     if tracefs.mounted_now {
         output::message("mounted tracefs on /sys/kernel/tracing, where recording needs it");
     }
     Ok(Recorder::start(&tracefs, scope, buffer, watch)?)
+}
+
+/// Ends a recording that nobody wants.
+pub fn give_up(recorder: Recorder) {
+    // Its instance is removed when it is dropped, also after a failure.
+    drop(recorder.finish());
 }
 
 /// Removes the trace instances that killed headstarts left behind. It takes
@@ -152,7 +162,7 @@ pub fn learn(
     recorder: Recorder,
     began_ns: i64,
     settings: &Settings,
-    replayed: Replayed<'_>,
+    known: Known<'_>,
     uid: u32,
 ) -> anyhow::Result<(Learned, Outcome, Instance)> {
     let from = Instant::now();
@@ -161,12 +171,15 @@ pub fn learn(
     let devices: HashSet<Dev> =
         mounts.mounts().iter().map(|m| m.dev).filter(|dev| dev.major() != 0).collect();
     capture.description.block_devices = devices.iter().map(|dev| dev.0).collect();
-    capture.description.ignored_tids = own_threads();
+    capture.description.ignored_tids.extend(own_threads());
     if let Some(path) = &settings.trace_out {
         let bytes = capture.to_bytes()?;
         std::fs::write(path, bytes).with_context(|| format!("Can't write {}", path.display()))?;
     }
     let (seen, tally) = observe(&capture, devices)?;
+    if tally.events == 0 {
+        anyhow::bail!("The kernel reported no events of the program");
+    }
     drop_raw(&mut capture);
 
     let mut live = LiveNames::new();
@@ -175,15 +188,15 @@ pub fn learn(
     let names = find_names(&seen, &mounts, &live, settings.walk);
     let resolve_us = micros(names.elapsed);
 
-    let outcome = outcome(&seen, &names, replayed.pack);
+    let outcome = outcome(&seen, &names, known.pack.filter(|_| known.replay.is_some()));
     let start = Start {
         origin: origin(settings, &capture, &seen, tally.lost),
         file_systems: file_systems(&seen, &names, &mounts),
         began_ns,
-        keep_untouched: was_complete(&replayed, &outcome),
+        keep_untouched: was_complete(known, &outcome),
     };
     let new = pack_of_start(&seen, &names, start, code_of);
-    let seen_metadata = metadata_was_cold(&seen, &capture, replayed);
+    let seen_metadata = metadata_was_cold(&seen, &capture, known);
     let rule = Rule::NextStart { keep: settings.keep, metadata_seen: seen_metadata };
 
     let mut learned = Learned {
@@ -200,13 +213,16 @@ pub fn learn(
     // Another start may have been learned since this one began.
     let old = match store::read(&settings.pack, uid) {
         Ok(old) => Some(old),
-        Err(StoreError::Missing(_)) => None,
+        // What came with an image is the begin of what is learned here.
+        Err(StoreError::Missing(_)) => known.pack.cloned(),
         Err(error @ StoreError::Content { .. }) => {
             learned.problems.push(format!("{}; it is replaced", output::causes(&error)));
             None
         }
         Err(error) => return Err(error.into()),
     };
+    // Pages of another size can't be told apart by number.
+    let old = old.filter(|old| old.origin.page_shift == new.origin.page_shift);
     let pack = match old {
         Some(old) if !accepts(&old, tally.lost) => {
             learned.problems.push("events were lost, so the clean pack stays as it is".into());
@@ -290,7 +306,7 @@ fn file_systems(
         let mount = *mounts.visible_of(dev).first()?;
         Some(FileSystem {
             // Without one the file system is told by its type and source.
-            uuid: fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0),
+            uuid: fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0).filter(|id| *id != NIL),
             kind: mount.fstype.to_string_lossy().into_owned(),
             source: mount.source.as_bytes().to_vec(),
         })
@@ -352,22 +368,22 @@ fn spans_of(pieces: &[headstart::pack::pieces::Piece]) -> Spans {
 }
 
 /// Whether all of a pack was read ahead and nearly all of the start found.
-fn was_complete(replayed: &Replayed<'_>, outcome: &Outcome) -> bool {
-    replayed.report.is_some_and(|r| r.complete && r.over_budget_bytes == 0)
+fn was_complete(known: Known<'_>, outcome: &Outcome) -> bool {
+    known.replay.is_some_and(|r| r.complete && r.over_budget_bytes == 0)
         && outcome.ready_share() >= COMPLETE_SHARE
 }
 
 /// Whether the metadata that the start needed was not in memory, so that what
 /// it did not look at was not needed: at least half of what the pack has was
 /// brought in, by the start or by the replay.
-fn metadata_was_cold(seen: &Observation, capture: &Capture, replayed: Replayed<'_>) -> bool {
+fn metadata_was_cold(seen: &Observation, capture: &Capture, known: Known<'_>) -> bool {
     let touches_known =
         capture.description.decoder().is_ok_and(|decoder| decoder.knows(Kind::Metadata));
-    let known = replayed.pack.map_or(0, Pack::metadata_bytes);
+    let in_pack = known.pack.map_or(0, Pack::metadata_bytes);
     let by_start: u64 = seen.metadata.values().map(|pages| pages.inserted.pages()).sum();
-    let by_replay = replayed.report.map_or(0, |r| r.metadata_bytes);
+    let by_replay = known.replay.map_or(0, |r| r.metadata_bytes);
     let brought_in = by_start * capture.description.page_size + by_replay;
-    touches_known && known > 0 && brought_in * 2 >= known
+    touches_known && in_pack > 0 && brought_in * 2 >= in_pack
 }
 
 /// Where a program is that a command names, symbolic links followed: by

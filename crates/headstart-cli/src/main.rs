@@ -3,8 +3,13 @@
 
 mod args;
 mod cli;
+mod doctor;
+#[cfg(test)]
+mod documented;
 mod evict;
 mod exit;
+#[cfg(test)]
+mod generated;
 mod launch;
 mod learning;
 mod map;
@@ -13,6 +18,7 @@ mod pack;
 mod pages;
 mod priority;
 mod record;
+mod relay;
 mod replay;
 mod run;
 mod session;

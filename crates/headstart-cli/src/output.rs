@@ -3,7 +3,7 @@
 //! Nothing here panics when it cannot write, unlike the standard macros.
 
 use std::fmt::{self, Display};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Context;
@@ -131,6 +131,33 @@ pub fn terminal_width() -> usize {
     let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
     let window = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|w| w.ws_col.into());
     columns().filter(|&n| n > 0).or_else(window).filter(|&n| n > 0).unwrap_or(80)
+}
+
+/// A colour for a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Colour {
+    /// As it should be.
+    Green,
+    /// Worth a look.
+    Yellow,
+    /// Not as it should be.
+    Red,
+}
+
+/// The text in a colour, if standard output is a terminal that may have colours
+/// (<https://no-color.org>).
+pub fn coloured(text: &str, colour: Colour) -> String {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    if set("NO_COLOR") || dumb || !io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    let code = match colour {
+        Colour::Green => 32,
+        Colour::Yellow => 33,
+        Colour::Red => 31,
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
 }
 
 /// On which side a column is flush.

@@ -1,11 +1,9 @@
 //! `headstart record`: learns a start without reading ahead.
 
-use crate::args;
 use crate::exit::ExitStatus;
-use crate::session::{Session, Until, known_pack};
-use std::ffi::OsString;
+use crate::session::{Session, StartArgs, Until, known_pack};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The arguments of `headstart record`.
 #[derive(clap::Args, Debug)]
@@ -19,14 +17,6 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "PACK")]
     output: Option<PathBuf>,
 
-    /// Keep the program under this name instead of one made from its command
-    #[arg(long)]
-    name: Option<String>,
-
-    /// The start is over after this time at the latest
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = args::duration)]
-    duration: Duration,
-
     /// When the start is over before that
     #[arg(long, value_enum, default_value_t = Until::Exit)]
     until: Until,
@@ -34,11 +24,6 @@ pub struct RecordArgs {
     /// Record everything that the machine does meanwhile, not only the program
     #[arg(long)]
     system: bool,
-
-    /// Do not search a file system for the names of files that nothing else
-    /// tells
-    #[arg(long)]
-    no_walk: bool,
 
     /// Also keep the raw trace in this file
     #[arg(long, value_name = "FILE")]
@@ -50,36 +35,18 @@ pub struct RecordArgs {
           value_parser = clap::value_parser!(u32).range(1..=32768))]
     buffer_kb: Option<u32>,
 
-    /// Print no summary
-    #[arg(short, long)]
-    quiet: bool,
-
-    /// Write all figures to this file as one JSON document
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    start: StartArgs,
 }
 
 /// Records a start.
 pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
-    let mut session = Session::new(args.command, args.name, Instant::now());
+    let mut session = Session::new(args.start, Instant::now());
     let found = known_pack(&session, args.output.as_deref());
     let pack = session.adopt(found);
-    session.limit = args.duration;
     session.until = args.until;
     session.system = args.system;
     session.buffer_kb = args.buffer_kb;
-    session.settings.walk = !args.no_walk;
     session.settings.trace_out = args.trace_out;
-    session.quiet = args.quiet;
-    session.json = args.json;
     session.go(pack)
 }

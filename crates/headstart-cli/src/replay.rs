@@ -171,14 +171,14 @@ fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<Plan> {
     let (mut packs, mut entries) = (Vec::new(), Vec::new());
     let uid = rustix::process::geteuid().as_raw();
     for file in files {
-        // A pack that can't be opened or is a link is told by `read` itself.
-        if store::is_pack(file) || is_binary(file) {
+        if store::is_pack(file) {
             packs.push(store::read(file, uid)?);
             continue;
         }
         let text = std::fs::read(file).with_context(|| format!("Can't read {}", file.display()))?;
-        let list = parse_list(&text)
-            .with_context(|| format!("{} is neither a pack nor a list of files", file.display()))?;
+        let list = parse_list(&text).with_context(|| {
+            format!("{} is neither a headstart pack nor a list of files", file.display())
+        })?;
         entries.extend(list);
     }
     match (packs.is_empty(), entries.is_empty()) {
@@ -192,14 +192,6 @@ fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<Plan> {
         }
         (false, true) => Ok(Plan::of_packs(&packs, limits)),
     }
-}
-
-/// Whether a file can be no list: it holds a NUL byte near its begin.
-fn is_binary(path: &Path) -> bool {
-    use std::io::Read;
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|f| f.take(512).read_to_end(&mut head));
-    read.is_ok() && head.contains(&0)
 }
 
 fn disk_stats() -> anyhow::Result<DiskStats> {

@@ -7,9 +7,8 @@
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::learning::DEFAULT_KEEP;
-use crate::session::{Session, Until, known_pack};
+use crate::session::{Session, StartArgs, known_pack};
 use headstart::replay::engine::DEFAULT_THREADS;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -26,16 +25,8 @@ $XDG_STATE_HOME/headstart/packs (not for root), /var/lib/headstart/packs and \
 read ahead as it is.")]
 pub struct RunArgs {
     /// Use and update this pack instead of the program's own
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
     pack: Option<PathBuf>,
-
-    /// Keep the program under this name instead of one made from its command
-    #[arg(long, conflicts_with = "pack")]
-    name: Option<String>,
-
-    /// The start is over after this time, if the program has not ended before
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = args::duration)]
-    duration: Duration,
 
     /// Do not learn from this start
     #[arg(long)]
@@ -54,48 +45,29 @@ pub struct RunArgs {
     #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     budget: Option<u64>,
 
+    /// Start the program at the latest after this time, even if the pages that it
+    /// needs first have not been asked for; recording may take longer
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = args::duration)]
+    hold: Duration,
+
     /// Threads that read ahead
     #[arg(long, value_name = "N", default_value_t = DEFAULT_THREADS)]
     threads: usize,
 
-    /// Do not search a file system for the names of files that nothing else
-    /// tells
-    #[arg(long)]
-    no_walk: bool,
-
-    /// Print no summary
-    #[arg(short, long)]
-    quiet: bool,
-
-    /// Write all figures to this file as one JSON document
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    start: StartArgs,
 }
 
 /// Runs the program.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
-    let began = Instant::now();
-    let mut session = Session::new(args.command, args.name, began);
+    let mut session = Session::new(args.start, Instant::now());
     let found = known_pack(&session, args.pack.as_deref());
     let pack = session.adopt(found);
     if let Some(pack) = pack.as_ref().filter(|_| !args.no_replay) {
         session.replay(pack, args.budget, args.threads);
     }
-    session.limit = args.duration;
-    session.until = Until::Exit;
+    session.hold = args.hold;
     session.settings.keep = args.keep;
-    session.settings.walk = !args.no_walk;
     session.learn = !args.no_learn;
-    session.quiet = args.quiet;
-    session.json = args.json;
     session.go(pack)
 }

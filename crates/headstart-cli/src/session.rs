@@ -4,14 +4,15 @@
 //! in the one line at the end.
 
 use crate::exit::ExitStatus;
-use crate::launch::{self, Ended};
-use crate::learning::{self, DEFAULT_KEEP, Learned, Replayed, Settings};
-use crate::output;
+use crate::launch::{self, Ended, NotStarted};
+use crate::learning::{self, DEFAULT_KEEP, Known, Learned, Settings};
+use crate::{args, output};
 use anyhow::Context;
 use headstart::measure::outcome::Outcome;
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
+use headstart::proc;
 use headstart::replay::engine::{Options, Replay, Report};
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::{budget, metadata};
@@ -21,7 +22,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long hardly anything may come in until reading has died down.
@@ -47,6 +48,40 @@ pub enum Until {
     Time,
 }
 
+/// The arguments that `run` and `record` share.
+#[derive(clap::Args, Debug)]
+pub struct StartArgs {
+    /// Keep the program under this name instead of one made from its command
+    #[arg(long)]
+    name: Option<String>,
+
+    /// The start is over after this time at the latest
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = args::duration)]
+    duration: Duration,
+
+    /// Do not search a file system for the names of files that nothing else
+    /// tells
+    #[arg(long)]
+    no_walk: bool,
+
+    /// Print no summary
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Write all figures to this file as one JSON document
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
 /// A start, being prepared.
 #[derive(Debug)]
 pub struct Session {
@@ -61,7 +96,10 @@ pub struct Session {
     /// When the start is over.
     pub until: Until,
     /// When it is over at the latest.
-    pub limit: Duration,
+    limit: Duration,
+    /// How long the program is held back at most until its first pages were
+    /// asked for.
+    pub hold: Duration,
     /// Whether the whole machine is recorded.
     pub system: bool,
     /// A trace buffer of one CPU that is kept at this size, in KiB.
@@ -69,9 +107,9 @@ pub struct Session {
     /// Whether this start is learned.
     pub learn: bool,
     /// Whether the line at the end is left out.
-    pub quiet: bool,
+    quiet: bool,
     /// Where all figures go.
-    pub json: Option<PathBuf>,
+    json: Option<PathBuf>,
 }
 
 /// A pack, if there is one, and the path where it is learned.
@@ -91,41 +129,39 @@ pub fn known_pack(session: &Session, explicit: Option<&Path>) -> Found {
 }
 
 impl Session {
-    /// A start of `command`, called `name` or by its key. From here on signals
-    /// are kept for the program, so no thread may run yet.
-    pub fn new(command: Vec<OsString>, name: Option<String>, began: Instant) -> Self {
-        let mut notes = Vec::new();
-        if let Err(error) = launch::prepare() {
-            notes.push(format!("{error:#}"));
-        }
-        let key = match &name {
+    /// A start as `args` describe it, in a process that `began` then. From here
+    /// on signals are kept for the program, so no thread may run yet.
+    pub fn new(args: StartArgs, began: Instant) -> Self {
+        launch::prepare();
+        let key = match &args.name {
             Some(name) => Key::of_name(name),
-            None => Key::of_command(&command, learning::locate),
+            None => Key::of_command(&args.command, learning::locate),
         };
         let settings = Settings {
             name: key.name,
             file_name: key.file_name,
-            command: command.clone(),
+            command: args.command.clone(),
             pack: PathBuf::new(),
             keep: DEFAULT_KEEP,
-            walk: true,
+            walk: !args.no_walk,
             trace_out: None,
         };
         Self {
-            command,
+            command: args.command,
             began,
             uid: rustix::process::geteuid().as_raw(),
-            notes,
+            notes: Vec::new(),
             replay: None,
             exec_after_us: 0,
             settings,
             until: Until::Exit,
-            limit: Duration::MAX,
+            limit: args.duration,
+            hold: Duration::ZERO,
             system: false,
             buffer_kb: None,
             learn: true,
-            quiet: false,
-            json: None,
+            quiet: args.quiet,
+            json: args.json,
         }
     }
 
@@ -159,20 +195,34 @@ impl Session {
     /// Starts the program, waits for its end, and learns beside it. `pack` is
     /// what was known of it.
     pub fn go(mut self, pack: Option<Pack>) -> anyhow::Result<ExitStatus> {
-        let program = launch::hold(&self.command)?;
-        let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
-        let recorder = self.learn.then(|| self.arm(scope, pack.as_ref())).flatten();
-        let began_ns = learning::now_ns();
-        self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let running = match launch::release(program) {
-            Ok(running) => running,
-            Err(failure) => {
-                let name = self.command.first().cloned().unwrap_or_default();
-                let name = name.to_string_lossy();
-                output::message(format_args!("Can't run {name}: {}", failure.0));
-                return Ok(failure.status());
+        // In a PID namespace the kernel knows the program by another number
+        // than we do; it follows what is forked after arming.
+        let early = self.learn && !self.system && !proc::in_first_pid_namespace();
+        let armed = early.then(|| self.arm(Scope::Descendants, pack.as_ref()));
+        let program = match launch::hold(&self.command) {
+            Ok(program) => program,
+            Err(error) => {
+                if let Some(recorder) = armed.flatten() {
+                    learning::give_up(recorder);
+                }
+                output::message(format_args!("{error:#}; the program starts without help"));
+                return Ok(self.not_started(&launch::become_program(&self.command)));
             }
         };
+        if self.json.is_none() && self.settings.trace_out.is_none() {
+            // The files to be written may be /dev/fd/N.
+            launch::let_go_of_descriptors();
+        }
+        let recorder = armed.unwrap_or_else(|| {
+            let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
+            if self.learn { self.arm(scope, pack.as_ref()) } else { None }
+        });
+        if let Some(replay) = &self.replay {
+            replay.wait_for_head(self.hold);
+        }
+        let began_ns = learning::now_ns();
+        self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let running = launch::release(program);
         let learner = Learner {
             recorder,
             replay: self.replay.take(),
@@ -183,11 +233,21 @@ impl Session {
             until: self.until,
             limit: self.limit,
         };
-        let (ended, end) = channel();
+        let (tell, told) = channel();
         let learner =
-            thread::Builder::new().name("learn".into()).spawn(move || learner.follow(&end));
-        let end = running.wait()?;
-        drop(ended);
+            thread::Builder::new().name("learn".into()).spawn(move || learner.follow(&told));
+        let end = match running.wait()? {
+            Ok(end) => end,
+            Err(failure) => {
+                let _ = tell.send(News::NotStarted);
+                // What it was about to learn does not matter.
+                let _ = learner.map(JoinHandle::join);
+                return Ok(self.not_started(&failure));
+            }
+        };
+        // It is gone where it had nothing to learn.
+        let _ = tell.send(News::Ended);
+        launch::end_on_signals(end.status(), move || drop(tell.send(News::Enough)));
         let outcome = learner.map(|thread| thread.join().unwrap_or_default());
         let Followed { report, lesson } = outcome.unwrap_or_default();
         let lesson = lesson.and_then(|lesson| {
@@ -195,6 +255,12 @@ impl Session {
         });
         self.tell(&end, report.as_ref(), lesson.as_ref());
         Ok(end.status())
+    }
+
+    fn not_started(&self, failure: &NotStarted) -> ExitStatus {
+        let name = self.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        output::message(format_args!("Can't run {name}: {}", failure.0));
+        failure.status()
     }
 
     /// A recorder, or a note why there is none.
@@ -208,7 +274,13 @@ impl Session {
             (None, 0) => BufferSize::Default,
             (None, needed) => BufferSize::From(needed),
         };
-        match learning::arm(scope, buffer, self.until == Until::Idle, patience) {
+        let watch = self.until == Until::Idle;
+        let armed = match scope {
+            // It is this thread that forks.
+            Scope::Descendants => learning::arm_now(scope, buffer, watch).map(Some),
+            _ => learning::arm(scope, buffer, watch, patience),
+        };
+        match armed {
             Ok(Some(recorder)) => Some(recorder),
             Ok(None) => {
                 self.notes.push("this start is not learned: tracing was busy".into());
@@ -320,51 +392,79 @@ struct Lesson {
 
 impl Learner {
     /// Waits for the end of the start, then learns from it.
-    fn follow(self, end: &Receiver<()>) -> Followed {
+    fn follow(self, told: &Receiver<News>) -> Followed {
         if self.recorder.is_some() {
             learning::remove_orphans();
         }
-        if self.wait(end) {
+        let over = self.wait(told);
+        if over != Over::Early {
             // Nobody is left to profit from the rest.
             self.replay.iter().for_each(Replay::stop);
         }
+        if over == Over::NotStarted {
+            if let Some(recorder) = self.recorder {
+                learning::give_up(recorder);
+            }
+            return Followed::default();
+        }
         let report = self.replay.map(Replay::finish);
-        let replayed = Replayed { pack: self.pack.as_ref().filter(|_| report.is_some()), report };
+        let known = Known { pack: self.pack.as_ref(), replay: report };
         let lesson = self.recorder.map(|recorder| {
             let (learned, outcome, instance) =
-                learning::learn(recorder, self.began_ns, &self.settings, replayed, self.uid)?;
-            instance.remove_in_background();
+                learning::learn(recorder, self.began_ns, &self.settings, known, self.uid)?;
+            if proc::in_first_pid_namespace() {
+                instance.remove_in_background();
+            }
+            // Elsewhere a background process may end with its namespace, so
+            // dropping the instance waits for the removal.
             Ok(Lesson { learned, outcome })
         });
         Followed { report, lesson }
     }
 
-    /// Returns at the end of the start; true when the program has ended.
-    fn wait(&self, end: &Receiver<()>) -> bool {
+    /// Returns at the end of the start.
+    fn wait(&self, told: &Receiver<News>) -> Over {
         let deadline = Instant::now().checked_add(self.limit);
-        let mut ended = false;
+        let mut over = Over::Early;
         loop {
             let left =
                 deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return ended;
-            }
             let idle = |r: &Recorder| self.until == Until::Idle && r.idle_for() >= IDLE;
-            if self.recorder.as_ref().is_some_and(idle) {
-                return ended;
+            if left.is_zero() || self.recorder.as_ref().is_some_and(idle) {
+                return over;
             }
             let nap = if self.until == Until::Idle { left.min(IDLE_CHECK) } else { left };
-            if ended {
-                // Only the time is waited for.
-                thread::sleep(nap);
-                continue;
-            }
-            ended = end.recv_timeout(nap) == Err(RecvTimeoutError::Disconnected);
-            if ended && self.until != Until::Time {
-                return true;
+            match told.recv_timeout(nap) {
+                Ok(News::Ended) if self.until == Until::Time => over = Over::Ended,
+                Ok(News::NotStarted) => return Over::NotStarted,
+                Ok(News::Ended | News::Enough) | Err(RecvTimeoutError::Disconnected) => {
+                    return Over::Ended;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
+}
+
+/// What a learner is told about the program.
+enum News {
+    /// It has ended.
+    Ended,
+    /// It could not be executed.
+    NotStarted,
+    /// It has ended, and we are asked to end too.
+    Enough,
+}
+
+/// How a start was over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// The program goes on.
+    Early,
+    /// It has ended.
+    Ended,
+    /// There was none.
+    NotStarted,
 }
 
 /// The one line at the end.
@@ -432,6 +532,9 @@ fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, rep
             output::counted(learned.files as u64, "file"),
             output::size(learned.data_bytes)
         ));
+        if learned.starts == 1 {
+            parts.push("the next `headstart run` reads it ahead".into());
+        }
     }
     if learned.lost_events > 0 {
         parts.push(format!("{} lost", output::counted(learned.lost_events, "event")));

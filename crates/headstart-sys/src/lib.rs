@@ -9,13 +9,13 @@ pub mod btrfs;
 pub mod cachestat;
 #[cfg(feature = "counting")]
 pub mod counting;
+pub mod descriptors;
 pub mod fsuuid;
 pub mod handle;
 pub mod ioprio;
 pub mod mapping;
 pub mod mincore;
 pub mod process;
-pub mod readahead;
-pub mod resident;
+pub mod sched;
 pub mod signals;
 pub mod xfs;

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod doctor;
 pub mod id;
 pub mod measure;
 pub mod pack;
@@ -15,3 +16,4 @@ pub mod proc;
 pub mod profile;
 pub mod replay;
 pub mod trace;
+pub mod view;

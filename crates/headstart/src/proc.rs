@@ -4,21 +4,45 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// When a process started, in clock ticks since boot: with the PID it names
-/// a process for good. `None` when there is none.
+/// a process for good. `None` when there is none, or only what its parent has
+/// not yet asked for.
 pub fn start_time(pid: i32) -> Option<u64> {
     parse_start_time(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Field 22 of /proc/PID/stat; the name before it may hold any byte.
+/// Field 22 of /proc/PID/stat, unless field 3 says that the process has ended;
+/// the name before them may hold any byte.
 fn parse_start_time(stat: &[u8]) -> Option<u64> {
     let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
     let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    if ["Z", "X"].contains(&state) {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 /// The inode number that names our PID namespace; 0 without /proc.
 pub fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+}
+
+/// Inode number of the first PID namespace (`PROC_PID_INIT_INO` of
+/// `include/linux/proc_ns.h`).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Whether the kernel's process numbers, which traces have, are ours.
+pub fn in_first_pid_namespace() -> bool {
+    pid_namespace() == FIRST_PID_NAMESPACE
+}
+
+/// Whether some process that we see is in this PID namespace.
+pub fn has_processes(pid_namespace: u64) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| fs::metadata(entry.path().join("ns/pid")).ok())
+        .any(|namespace| namespace.ino() == pid_namespace)
 }
 
 #[cfg(test)]
@@ -29,9 +53,16 @@ mod tests {
     fn the_start_time_is_found_behind_any_process_name() {
         let stat = b"7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2";
         assert_eq!(parse_start_time(stat), Some(4242));
-        for broken in [&b""[..], b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
+        let ended = b"7 (a) Z 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2";
+        for broken in [&ended[..], b"", b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
             assert_eq!(parse_start_time(broken), None);
         }
+    }
+
+    #[test]
+    fn our_own_namespace_has_a_process() {
+        assert!(has_processes(pid_namespace()));
+        assert!(!has_processes(1));
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! Did it help? The figures of one start.
+//! Did it help? The figures of one start, and the statistics of many.
 
+pub mod compare;
 pub mod diskstats;
+pub mod hyperfine;
 pub mod outcome;
+pub mod stats;

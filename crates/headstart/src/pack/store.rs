@@ -108,10 +108,13 @@ pub fn read(path: &Path, uid: u32) -> Result<Pack, StoreError> {
     decode(&bytes).map_err(|source| StoreError::Content { path: path.into(), source })
 }
 
-/// Whether a file begins like a pack.
+/// Whether a regular file begins like a pack. Of a pipe nothing is read: it may
+/// bring a list.
 pub fn is_pack(path: &Path) -> bool {
     let mut magic = [0; codec::MAGIC.len()];
-    File::open(path).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == *codec::MAGIC
+    path.metadata().is_ok_and(|m| m.is_file())
+        && File::open(path).and_then(|mut f| f.read_exact(&mut magic)).is_ok()
+        && magic == *codec::MAGIC
 }
 
 fn read_bytes(path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {

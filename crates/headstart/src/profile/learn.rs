@@ -84,7 +84,9 @@ pub fn pack_of_start(
         parts.files.insert(node, FilePart { file_system, identity, pieces });
     }
     for (device, pages) in &seen.metadata {
-        let Some(fs) = file_systems.get(device) else { continue };
+        // Without a UUID the device would not be found again.
+        let known = file_systems.get(device).filter(|fs| fs.uuid.is_some());
+        let Some(fs) = known else { continue };
         let Some(file_system) = parts.file_system(fs) else { continue };
         let mut spans = pages.inserted.clone();
         for span in pages.touched.iter() {

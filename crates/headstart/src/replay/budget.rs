@@ -8,11 +8,19 @@ const SHARE: u64 = 2;
 /// The default budget: half of the memory that is available now, in bytes,
 /// bounded by the memory limit of our control group. Without /proc nothing.
 pub fn available() -> u64 {
-    let available =
-        fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text)).unwrap_or(0);
+    memory().unwrap_or(0).min(group_headroom().unwrap_or(u64::MAX)) / SHARE
+}
+
+/// Bytes of memory that are available on this machine; `None` without /proc.
+pub fn memory() -> Option<u64> {
+    mem_available(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// Bytes that our control group and all above it may still use; `None` where no
+/// limit is set.
+pub fn group_headroom() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limit = group_dirs(&groups).iter().filter_map(|dir| headroom(dir)).min();
-    available.min(limit.unwrap_or(u64::MAX)) / SHARE
+    group_dirs(&groups).iter().filter_map(|dir| headroom(dir)).min()
 }
 
 /// `MemAvailable` of /proc/meminfo (proc(5)), in bytes.

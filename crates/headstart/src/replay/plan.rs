@@ -14,6 +14,8 @@ use thiserror::Error;
 pub const GAP_BYTES: u64 = 32 << 10;
 /// Metadata lies scattered in groups; its holes may be larger.
 pub const METADATA_GAP_BYTES: u64 = 32 << 10;
+/// What a start touches this early belongs to the head of its plan, in µs.
+pub const HEAD_US: u32 = 5000;
 /// Largest step. The engine cuts it further where the device takes less.
 pub const STEP_BYTES: u64 = 512 << 10;
 
@@ -44,8 +46,14 @@ pub fn parse_list(text: &[u8]) -> Result<Vec<Entry>, ListError> {
         .filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
         .map(|(i, line)| {
             let (name, ranges) = match list::parse(line) {
+                // No name has a NUL byte: it is some binary file.
+                _ if line.contains(&0) => {
+                    return Err(ListError { line: i + 1, source: LineError::NoName });
+                }
                 Ok(parsed) => parsed,
                 Err(LineError::NoParts) => (line.to_vec(), Vec::new()),
+                // The last word of a name with blanks.
+                Err(LineError::BadPart(word)) if !word.contains(':') => (line.to_vec(), Vec::new()),
                 Err(source) => return Err(ListError { line: i + 1, source }),
             };
             Ok(Entry { path: OsString::from_vec(name).into(), ranges })
@@ -87,6 +95,9 @@ pub struct Plan {
     pub targets: Vec<Target>,
     /// Portions in the order in which they are read.
     pub steps: Vec<Step>,
+    /// Steps at the begin that the program needs at once: metadata, and what it
+    /// touches within [`HEAD_US`].
+    pub head: usize,
     /// Bytes left out because the budget was used up.
     pub over_budget: u64,
 }
@@ -152,8 +163,8 @@ impl Plan {
             [one] => one.paths.clone(),
             _ => names.finish(),
         };
-        plan.add(metadata, METADATA_GAP_BYTES, limits.budget);
-        plan.add(data, GAP_BYTES, limits.budget);
+        plan.add(metadata, METADATA_GAP_BYTES, limits.budget, u32::MAX);
+        plan.add(data, GAP_BYTES, limits.budget, HEAD_US);
         plan
     }
 
@@ -173,7 +184,7 @@ impl Plan {
             ));
         }
         plan.paths = names.finish();
-        plan.add(wanted, GAP_BYTES, limits.budget);
+        plan.add(wanted, GAP_BYTES, limits.budget, 0);
         plan
     }
 
@@ -182,17 +193,21 @@ impl Plan {
         self.steps.iter().map(|s| s.length).sum()
     }
 
-    /// Cuts what is wanted into portions until the budget is used up. Only
-    /// then: a range of a hostile pack may hold half a billion portions.
-    fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64) {
+    /// Cuts what is wanted into portions until the budget is used up; those of
+    /// an order up to `head` belong to the head. What is left out is not cut: a
+    /// range of a hostile pack may hold half a billion portions.
+    fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64, head: u32) {
         let mut left = budget.saturating_sub(self.bytes());
-        for Wanted { target, offset, end, .. } in joined(wanted, gap) {
+        for Wanted { target, offset, end, order } in joined(wanted, gap) {
             let mut from = offset;
             while from < end && left > 0 {
                 let length = STEP_BYTES.min(end - from).min(left);
                 self.steps.push(Step { target, offset: from, length });
                 from += length;
                 left -= length;
+                if order <= head {
+                    self.head = self.steps.len();
+                }
             }
             self.over_budget = self.over_budget.saturating_add(end - from);
         }
@@ -250,7 +265,7 @@ mod tests {
 
     fn steps(wanted: Vec<Wanted>) -> Vec<Step> {
         let mut plan = Plan::default();
-        plan.add(wanted, GAP_BYTES, u64::MAX);
+        plan.add(wanted, GAP_BYTES, u64::MAX, 0);
         plan.steps
     }
 
@@ -331,6 +346,14 @@ mod tests {
     }
 
     #[test]
+    fn the_head_is_metadata_and_what_is_touched_at_once() {
+        let mut plan = Plan::default();
+        plan.add(wanted(&[(0, 0, 4, 90_000)]), 0, u64::MAX, u32::MAX);
+        plan.add(wanted(&[(1, 0, 4, 6000), (2, 0, 4, 10)]), 0, u64::MAX, HEAD_US);
+        assert_eq!((plan.head, plan.steps.len()), (2, 3));
+    }
+
+    #[test]
     fn a_whole_file_is_as_long_as_it_is() {
         let list = [Entry { path: "/a".into(), ranges: vec![] }];
         let limits = Limits { budget: u64::MAX, metadata: false };
@@ -343,10 +366,15 @@ mod tests {
         let entry =
             |path: &str, ranges: Vec<std::ops::Range<u64>>| Entry { path: path.into(), ranges };
         assert_eq!(
-            parse_list(b"# made by hand\n/a 0:4096,8192:1\n\n/whole\n").unwrap(),
-            [entry("/a", vec![0..4096, 8192..8193]), entry("/whole", vec![])]
+            parse_list(b"# made by hand\n/a 0:4096,8192:1\n\n/whole\n/my file\n").unwrap(),
+            [
+                entry("/a", vec![0..4096, 8192..8193]),
+                entry("/whole", vec![]),
+                entry("/my file", vec![])
+            ]
         );
         assert_eq!(parse_list(b"\n/a x:1").unwrap_err().line, 2);
+        assert_eq!(parse_list(b"\x7fELF\0\n").unwrap_err().line, 1);
     }
 
     proptest! {

@@ -52,6 +52,9 @@ pub enum CaptureError {
 pub enum Scope {
     /// A process and its descendants.
     Tree(i32),
+    /// What the calling thread forks from now on, whatever numbers its PID
+    /// namespace shows.
+    Descendants,
     /// Everything on the machine.
     System,
 }
@@ -103,8 +106,15 @@ impl Recorder {
         watch: bool,
     ) -> Result<Self, CaptureError> {
         let instance = Instance::create(tracefs, buffer.kb())?;
-        if let Scope::Tree(pid) = scope {
-            instance.follow(pid)?;
+        let mut ignored_tids = Vec::new();
+        match scope {
+            Scope::Tree(pid) => instance.follow(pid)?,
+            Scope::Descendants => {
+                let tid = instance.own_tid()?;
+                instance.follow(tid)?;
+                ignored_tids.push(tid);
+            }
+            Scope::System => {}
         }
         let formats = instance.enable_events()?;
         let uname = rustix::system::uname();
@@ -118,7 +128,7 @@ impl Recorder {
                 uname.machine().to_string_lossy()
             ),
             block_devices: Vec::new(),
-            ignored_tids: Vec::new(),
+            ignored_tids,
             lost: 0,
             buffer_kb: 0,
         };

@@ -1,10 +1,9 @@
 //! From the kernel's ring buffer to a stream of [`Event`]s.
 //!
-//! [`format`] and [`page`] are pure over bytes, so that a live capture, a
+//! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a
 //! trace file and a fixture take the same path: [`decode`] and [`events`]. The
-//! drivers are
-//! [`tracefs`] (the private instance) and [`capture`] (emptying its buffers
-//! while a program starts).
+//! drivers are [`tracefs`] (the private instance) and [`capture`] (emptying its
+//! buffers while a program starts).
 
 pub mod capture;
 pub mod decode;

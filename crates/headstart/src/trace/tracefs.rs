@@ -8,7 +8,7 @@
 
 use super::Kind;
 use super::decode::EVENTS;
-use crate::proc::{pid_namespace, start_time};
+use crate::proc::{has_processes, in_first_pid_namespace, pid_namespace, start_time};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -19,6 +19,8 @@ const PREFIX: &str = "headstart-";
 /// Where tracefs is expected (`Documentation/trace/ftrace.rst`).
 const MOUNT_POINT: &str = "/sys/kernel/tracing";
 const ROOTS: [&str; 2] = [MOUNT_POINT, "/sys/kernel/debug/tracing"];
+/// What [`Instance::own_tid`] writes.
+const OWN_MARK: &str = "headstart: whose thread is this?";
 /// Bytes asked for at once; descriptions are shorter.
 const READ_BYTES: usize = 16 << 10;
 /// Share of a buffer that wakes the reader, in percent: the rest is room for
@@ -56,16 +58,24 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Finds tracefs, mounting it at its usual place where it isn't mounted.
-    pub fn locate() -> Result<Self, TraceError> {
+    /// Finds tracefs where it is mounted already.
+    pub fn mounted() -> Result<Option<Self>, TraceError> {
         for root in ROOTS {
             match fs::metadata(Path::new(root).join("events")) {
-                Ok(_) => return Ok(Self { root: root.into(), mounted_now: false }),
+                Ok(_) => return Ok(Some(Self { root: root.into(), mounted_now: false })),
                 Err(e) if e.kind() == ErrorKind::PermissionDenied => {
                     return Err(TraceError::Permission(e));
                 }
                 Err(_) => {}
             }
+        }
+        Ok(None)
+    }
+
+    /// Finds tracefs, mounting it at its usual place where it isn't mounted.
+    pub fn locate() -> Result<Self, TraceError> {
+        if let Some(mounted) = Self::mounted()? {
+            return Ok(mounted);
         }
         let flags = rustix::mount::MountFlags::NOSUID
             | rustix::mount::MountFlags::NODEV
@@ -84,21 +94,32 @@ impl Tracefs {
         read(&self.root.join("events/header_page"))
     }
 
+    /// Where it is mounted.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     fn instances(&self) -> PathBuf {
         self.root.join("instances")
     }
 
-    /// Removes the instances of headstart processes that are gone, and
-    /// returns how many.
-    pub fn remove_orphans(&self) -> usize {
-        let Ok(entries) = fs::read_dir(self.instances()) else { return 0 };
+    /// The instances of headstart processes that are gone.
+    pub fn orphans(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.instances()) else { return Vec::new() };
         let orphan = |name: &str| owner(name).is_some_and(|owner| owner.is_gone());
         entries
             .flatten()
             .filter(|e| e.file_name().to_str().is_some_and(orphan))
-            // EBUSY: somebody reads it, so it is no orphan.
-            .filter(|e| fs::remove_dir(e.path()).is_ok())
-            .count()
+            .map(|e| e.path())
+            .collect()
+    }
+
+    /// Removes the instances of headstart processes that are gone, in a
+    /// process of its own, which takes a tenth of a second for each. One that
+    /// is in use stays: the kernel says so.
+    pub fn remove_orphans(&self) {
+        // What stays is left to the next start.
+        let _ = headstart_sys::process::remove_dirs_detached(&self.orphans());
     }
 }
 
@@ -111,10 +132,14 @@ struct Owner {
 }
 
 impl Owner {
-    /// Whether the process has ended. Only our own PID namespace can be
-    /// judged; others clean up after themselves.
+    /// Whether the process has ended. A process of another PID namespace can be
+    /// judged from the first one only, which sees whether that is still there.
     fn is_gone(&self) -> bool {
-        self.pid_namespace == pid_namespace() && start_time(self.pid) != Some(self.start_time)
+        if self.pid_namespace == pid_namespace() {
+            start_time(self.pid) != Some(self.start_time)
+        } else {
+            in_first_pid_namespace() && !has_processes(self.pid_namespace)
+        }
     }
 }
 
@@ -193,6 +218,17 @@ impl Instance {
         self.write("set_event_pid", &pid.to_string())
     }
 
+    /// The number of the calling thread as the kernel itself counts, which a
+    /// PID namespace hides: it writes a marker and looks who it is from.
+    pub fn own_tid(&self) -> Result<i32, TraceError> {
+        self.write("trace_marker", OWN_MARK)?;
+        let trace = read(&self.dir.join("trace"))?;
+        parse_marker(&trace).ok_or_else(|| TraceError::File {
+            path: self.dir.join("trace"),
+            source: io::ErrorKind::InvalidData.into(),
+        })
+    }
+
     /// Resizes the buffer of every CPU.
     pub fn set_buffer_kb(&self, kb: u32) -> Result<(), TraceError> {
         self.write("buffer_size_kb", &kb.to_string())
@@ -255,7 +291,7 @@ impl Instance {
     /// tenth of a second and nobody should wait for that. The buffers must be
     /// closed. A removal that fails is left to the next start's clean-up.
     pub fn remove_in_background(mut self) {
-        self.keep = headstart_sys::process::remove_dir_detached(&self.dir).is_ok();
+        self.keep = headstart_sys::process::remove_dirs_detached(&[&self.dir]).is_ok();
     }
 
     fn write(&self, file: &str, value: &str) -> Result<(), TraceError> {
@@ -275,6 +311,13 @@ impl Drop for Instance {
             let _ = fs::remove_dir(&self.dir);
         }
     }
+}
+
+/// Finds the writer of our mark: `  headstart-4711  [001] ..... 1.2: …: MARK`.
+fn parse_marker(trace: &str) -> Option<i32> {
+    let line = trace.lines().find(|line| line.ends_with(OWN_MARK))?;
+    let (task, _) = line.split_once('[')?;
+    task.trim_end().rsplit('-').next()?.parse().ok()
 }
 
 /// Reads `per_cpu/cpuN/stats`.
@@ -338,8 +381,18 @@ mod tests {
         assert!(!me.is_gone());
         me.start_time += 1;
         assert!(me.is_gone());
-        me.pid_namespace += 1;
-        assert!(!me.is_gone(), "another namespace can't be judged");
+        me.pid_namespace = 1;
+        assert_eq!(me.is_gone(), in_first_pid_namespace(), "nobody is in that namespace");
+    }
+
+    #[test]
+    fn the_writer_of_our_mark_is_found_whatever_its_name_is() {
+        let trace = format!(
+            "# tracer: nop\n     a [x]-7     [000] ..... 1.0: tracing_mark_write: other\n\
+             head-start-4711    [001] ..... 12.345678: tracing_mark_write: {OWN_MARK}\n"
+        );
+        assert_eq!(parse_marker(&trace), Some(4711));
+        assert_eq!(parse_marker("# tracer: nop\n"), None);
     }
 
     #[test]

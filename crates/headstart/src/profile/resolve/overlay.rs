@@ -9,11 +9,9 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use headstart_sys::resident::any_page_resident;
-
 use super::super::mounts::Mount;
 use super::driver::Run;
-use super::verify::{Check, check_by, kind_of, open_to_look};
+use super::verify::{Check, check_by, kind_of, resident_pages};
 use super::walk::{Walker, Wanted};
 use super::{FileKind, Method, ResolvedFile, Unnamed};
 use crate::id::InodeId;
@@ -52,7 +50,7 @@ impl Wanted for Layers {
 
 /// cachestat sees no pages of an overlay's file; a mapping leads to them.
 fn is_resident(path: &Path, size: u64) -> bool {
-    open_to_look(path).and_then(|file| any_page_resident(file, size)).unwrap_or(false)
+    resident_pages(path, size).is_some_and(|pages| pages > 0)
 }
 
 /// Tries what nothing else could name.

@@ -4,13 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use headstart_sys::cachestat::cachestat;
-use headstart_sys::resident::any_page_resident;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use super::super::mounts::MountTable;
 use super::{FileKind, ResolvedFile};
+use crate::cache::residency::{page_size, resident_count};
 use crate::id::{Dev, InodeId};
 
 /// What a path leads to.
@@ -98,19 +97,16 @@ pub(super) fn kind_of(stat: &Statx) -> FileKind {
     }
 }
 
-/// Pages of a regular file in the page cache, at least whether there are any;
-/// `None` when the kernel does not tell this user.
+/// Pages of a regular file in the page cache; `None` when the kernel does not
+/// tell this user.
 pub(super) fn resident_pages(path: &Path, size: u64) -> Option<u64> {
     let file = open_to_look(path).ok()?;
-    match cachestat(&file, 0, 0) {
-        Ok(stat) => Some(stat.cache),
-        Err(_) => any_page_resident(&file, size).ok().map(u64::from),
-    }
+    resident_count(&file, 0, size.div_ceil(page_size())).ok()
 }
 
 /// Opens a regular file only to ask about its pages; `path` may be one of
 /// `/proc/self/fd`.
-pub(super) fn open_to_look(path: &Path) -> io::Result<OwnedFd> {
+fn open_to_look(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }

@@ -1,0 +1,149 @@
+//! `headstart doctor`: what this machine can do for headstart.
+
+use std::io::{self, Write};
+
+use headstart::doctor::{
+    Check, Device, Examination, FileSystem, Lack, MetadataAhead, PathResolution, State, examine,
+    verdict,
+};
+use serde::Serialize;
+
+use crate::exit::ExitStatus;
+use crate::output::{self, Align, Colour, Table, harmless};
+
+/// The arguments of `headstart doctor`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Each line says how something is: ok; degraded, when headstart works but does \
+less or slower; or missing, when it cannot record. The command that mends it is \
+below.
+
+Exit status: 0 headstart can record and replay; \
+4 this user lacks the permission; 5 this kernel lacks a feature.")]
+pub struct DoctorArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    /// What keeps headstart from recording; null: nothing.
+    lack: Option<Lack>,
+    #[serde(flatten)]
+    found: &'a Examination,
+}
+
+/// Runs the verb.
+pub fn run(args: DoctorArgs) -> anyhow::Result<ExitStatus> {
+    let found = examine();
+    let lack = verdict(&found.checks);
+    if args.json {
+        let document = Document { schema: "headstart/doctor/1", lack, found: &found };
+        output::print_json(&document)?;
+    } else {
+        output::print(|out| write(out, &found, lack))?;
+    }
+    Ok(match lack {
+        None => ExitStatus::Done,
+        Some(Lack::Permission) => ExitStatus::PermissionMissing,
+        Some(Lack::Kernel) => ExitStatus::KernelFeatureMissing,
+    })
+}
+
+fn write(out: &mut dyn Write, found: &Examination, lack: Option<Lack>) -> io::Result<()> {
+    write_checks(out, &found.checks)?;
+    writeln!(out)?;
+    write_file_systems(out, &found.file_systems)?;
+    writeln!(out)?;
+    write_devices(out, &found.devices)?;
+    let verdict = match lack {
+        None => "headstart can record and replay here.",
+        Some(Lack::Permission) => "headstart can replay here; to record, it needs more rights.",
+        Some(Lack::Kernel) => "headstart can replay here; to record, it needs another kernel.",
+    };
+    writeln!(out, "\n{verdict}")
+}
+
+fn write_checks(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
+    let width = checks.iter().map(|check| check.id.len()).max().unwrap_or(0);
+    for check in checks {
+        let (state, colour) = match check.state {
+            State::Ok => ("ok      ", Colour::Green),
+            State::Degraded => ("degraded", Colour::Yellow),
+            State::Missing => ("missing ", Colour::Red),
+        };
+        let state = output::coloured(state, colour);
+        writeln!(out, "{state}  {:width$}  {}", check.id, harmless(&check.meaning))?;
+        if let Some(fix) = &check.fix {
+            writeln!(out, "{:8}  {:width$}  mend: {}", "", "", harmless(fix))?;
+        }
+    }
+    Ok(())
+}
+
+/// A number that may not be known.
+fn known(number: Option<u64>) -> String {
+    number.map_or_else(|| "?".into(), |n| n.to_string())
+}
+
+fn write_file_systems(out: &mut dyn Write, file_systems: &[FileSystem]) -> io::Result<()> {
+    let mut table = Table::new([
+        ("FILE SYSTEM", Align::Left),
+        ("TYPE", Align::Left),
+        ("SOURCE", Align::Left),
+        ("READ-AHEAD KiB", Align::Right),
+        ("SET IN", Align::Left),
+        ("INODE TO PATH", Align::Left),
+        ("METADATA AHEAD", Align::Left),
+    ]);
+    for fs in file_systems {
+        let paths = match fs.paths {
+            PathResolution::ByHandle => "by handle",
+            PathResolution::ByBulkstat => "by bulkstat",
+            PathResolution::ByLookup => "by lookup",
+            PathResolution::ByWalk => "by walk",
+        };
+        let metadata = match fs.metadata {
+            MetadataAhead::ByDevice => "yes",
+            MetadataAhead::ByOpening => "by opening files",
+        };
+        table.row([
+            harmless(&fs.mount_point),
+            harmless(&fs.kind),
+            harmless(&fs.source),
+            known(fs.read_ahead_kb),
+            fs.read_ahead_source.clone().unwrap_or_else(|| "?".into()),
+            paths.into(),
+            metadata.into(),
+        ]);
+    }
+    table.write(out)
+}
+
+fn write_devices(out: &mut dyn Write, devices: &[Device]) -> io::Result<()> {
+    let mut table = Table::new([
+        ("DEVICE", Align::Left),
+        ("NUMBER", Align::Left),
+        ("REQUEST KiB", Align::Right),
+        ("QUEUE", Align::Right),
+        ("ROTATIONAL", Align::Left),
+    ]);
+    for device in devices {
+        let rotational = match device.rotational {
+            Some(true) => "the kernel says yes, which is not trusted",
+            Some(false) => "the kernel says no",
+            None => "?",
+        };
+        table.row([
+            device.name.as_deref().map_or_else(|| "?".into(), harmless),
+            device.dev.clone(),
+            known(device.request_kb),
+            known(device.queue),
+            rotational.into(),
+        ]);
+    }
+    table.write(out)
+}

@@ -1,0 +1,253 @@
+//! File systems and block devices in use, and what headstart can do on them.
+//!
+//! Reads through a function that the caller passes, so that it is pure.
+
+use serde::Serialize;
+use std::ffi::OsStr;
+
+use crate::id::Dev;
+use crate::profile::mounts::Mount;
+
+/// How inodes of a file system become paths, from fast to slow.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum PathResolution {
+    /// Any inode can be opened by its number alone.
+    ByHandle,
+    /// So can it once XFS_IOC_BULKSTAT has told its generation.
+    ByBulkstat,
+    /// BTRFS_IOC_INO_LOOKUP gives the path of an inode.
+    ByLookup,
+    /// Directories are walked until the inode turns up.
+    ByWalk,
+}
+
+/// How the metadata of a file system is brought in ahead of a start.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum MetadataAhead {
+    /// By reading ahead on the block device, as recorded.
+    ByDevice,
+    /// By opening the files early.
+    ByOpening,
+}
+
+/// A mounted file system with something behind it.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub struct FileSystem {
+    /// Where; of several places the first.
+    pub mount_point: String,
+    /// Its type.
+    pub kind: String,
+    /// What was given as the device.
+    pub source: String,
+    /// The super block's device number.
+    pub dev: String,
+    /// The block device, by its number: [`Device::dev`].
+    pub device: Option<String>,
+    /// How far the kernel reads ahead, in KiB, and in one call at most.
+    pub read_ahead_kb: Option<u64>,
+    /// The file that says so.
+    pub read_ahead_source: Option<String>,
+    /// How inodes become paths.
+    pub paths: PathResolution,
+    /// How metadata is brought in.
+    pub metadata: MetadataAhead,
+}
+
+/// A block device with a file system in use.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub struct Device {
+    /// Its number.
+    pub dev: String,
+    /// Its name below `/dev`.
+    pub name: Option<String>,
+    /// What the kernel believes. Not to be trusted: most virtual disks say yes.
+    pub rotational: Option<bool>,
+    /// The largest request, in KiB.
+    pub request_kb: Option<u64>,
+    /// How many requests it queues.
+    pub queue: Option<u64>,
+}
+
+/// How inodes of this type of file system become paths.
+pub fn path_resolution(kind: &str) -> PathResolution {
+    match kind {
+        "ext2" | "ext3" | "ext4" | "f2fs" => PathResolution::ByHandle,
+        "xfs" => PathResolution::ByBulkstat,
+        "btrfs" => PathResolution::ByLookup,
+        _ => PathResolution::ByWalk,
+    }
+}
+
+/// How the metadata of this type of file system is brought in.
+pub fn metadata_ahead(kind: &str) -> MetadataAhead {
+    match kind {
+        "ext2" | "ext3" | "ext4" => MetadataAhead::ByDevice,
+        _ => MetadataAhead::ByOpening,
+    }
+}
+
+/// Whether files of this type of file system come from somewhere slower than
+/// memory; `nodev`: the types that `/proc/filesystems` says need no device.
+fn is_backed(kind: &str, nodev: &[&str]) -> bool {
+    const ALSO: [&str; 11] = [
+        "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "overlay", "btrfs", "zfs", "ubifs",
+    ];
+    !nodev.contains(&kind) || ALSO.contains(&kind) || kind.starts_with("fuse.")
+}
+
+/// The file systems among `mounts`, each once; `filesystems` is the text of
+/// `/proc/filesystems`, `read` reads a small file, `node` gives the number of a
+/// block device node, and `btrfs` the directory in sysfs of the btrfs on a device.
+pub fn file_systems(
+    mounts: &[Mount],
+    filesystems: &str,
+    read: impl Fn(&str) -> Option<String>,
+    node: impl Fn(&str) -> Option<Dev>,
+    btrfs: impl Fn(Dev) -> Option<String>,
+) -> Vec<FileSystem> {
+    let nodev: Vec<_> = filesystems.lines().filter_map(|l| l.strip_prefix("nodev\t")).collect();
+    let mut found: Vec<FileSystem> = Vec::new();
+    for mount in mounts {
+        let dev = mount.dev.to_string();
+        let text = |name: &OsStr| name.to_string_lossy().into_owned();
+        let (kind, source) = (text(&mount.fstype), text(&mount.source));
+        if !is_backed(&kind, &nodev) || found.iter().any(|fs| fs.dev == dev) {
+            continue;
+        }
+        let block = match mount.dev.major() {
+            // btrfs has a number of its own.
+            0 => Some(source.as_str()).filter(|s| s.starts_with('/')).and_then(&node),
+            _ => Some(mount.dev),
+        };
+        let own = format!("/sys/class/bdi/{dev}/read_ahead_kb");
+        let btrfs = || Some(format!("{}/bdi/read_ahead_kb", btrfs(block?)?));
+        let settings = [Some(own), (kind == "btrfs").then(btrfs).flatten()];
+        let setting =
+            settings.into_iter().flatten().find_map(|path| Some((number(&read, &path)?, path)));
+        let (read_ahead_kb, read_ahead_source) = setting.unzip();
+        found.push(FileSystem {
+            mount_point: text(mount.mount_point.as_os_str()),
+            dev,
+            device: block.map(|dev| dev.to_string()),
+            read_ahead_kb,
+            read_ahead_source,
+            paths: path_resolution(&kind),
+            metadata: metadata_ahead(&kind),
+            kind,
+            source,
+        });
+    }
+    found
+}
+
+/// The block devices of these file systems, each once.
+pub fn devices(file_systems: &[FileSystem], read: impl Fn(&str) -> Option<String>) -> Vec<Device> {
+    let mut found: Vec<Device> = Vec::new();
+    for dev in file_systems.iter().filter_map(|fs| fs.device.as_ref()) {
+        if found.iter().any(|device| device.dev == *dev) {
+            continue;
+        }
+        // A partition has the queue of its disk.
+        let queue = |name: &str| {
+            let at = |up: &str| number(&read, &format!("/sys/dev/block/{dev}/{up}queue/{name}"));
+            at("").or_else(|| at("../"))
+        };
+        let uevent = read(&format!("/sys/dev/block/{dev}/uevent")).unwrap_or_default();
+        let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+        found.push(Device {
+            dev: dev.clone(),
+            name: name.map(str::to_owned),
+            rotational: queue("rotational").map(|flag| flag != 0),
+            request_kb: queue("max_sectors_kb"),
+            queue: queue("nr_requests"),
+        });
+    }
+    found
+}
+
+fn number(read: &impl Fn(&str) -> Option<String>, path: &str) -> Option<u64> {
+    read(path)?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(dev: Dev, mount_point: &str, kind: &str, source: &str) -> Mount {
+        let line = format!("27 1 {dev} / {mount_point} rw - {kind} {source} rw");
+        crate::profile::mounts::parse(line.as_bytes()).unwrap().remove(0)
+    }
+
+    const FILESYSTEMS: &str =
+        "nodev\tproc\nnodev\ttmpfs\nnodev\toverlay\n\text4\n\tbtrfs\n\tfuseblk\n";
+
+    fn sysfs(path: &str) -> Option<String> {
+        let text = match path {
+            "/sys/class/bdi/254:1/read_ahead_kb" => "128\n",
+            "/sys/class/bdi/0:50/read_ahead_kb" => "15360\n",
+            "/sys/fs/btrfs/aa-bb/bdi/read_ahead_kb" => "4096\n",
+            "/sys/dev/block/254:1/../queue/rotational" => "1\n",
+            "/sys/dev/block/254:1/../queue/max_sectors_kb" => "1280\n",
+            "/sys/dev/block/254:1/uevent" => "MAJOR=254\nDEVNAME=vda1\n",
+            "/sys/dev/block/8:0/queue/rotational" => "0\n",
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn file_systems_are_listed_once_with_the_setting_that_counts() {
+        let mounts = [
+            mount(Dev::new(0, 20), "/proc", "proc", "proc"),
+            mount(Dev::new(254, 1), "/", "ext4", "/dev/vda1"),
+            mount(Dev::new(254, 1), "/bind", "ext4", "/dev/vda1"),
+            mount(Dev::new(0, 40), "/data", "btrfs", "/dev/sda"),
+            mount(Dev::new(0, 50), "/net", "nfs4", "server:/export"),
+            mount(Dev::new(0, 60), "/tmp", "tmpfs", "tmpfs"),
+            mount(Dev::new(0, 61), "/ovl", "overlay", "overlay"),
+        ];
+        let node = |path: &str| (path == "/dev/sda").then(|| Dev::new(8, 0));
+        let btrfs = |dev| (dev == Dev::new(8, 0)).then(|| "/sys/fs/btrfs/aa-bb".to_owned());
+        let found = file_systems(&mounts, FILESYSTEMS, sysfs, node, btrfs);
+        let short: Vec<_> = found
+            .iter()
+            .map(|fs| (fs.mount_point.as_str(), fs.device.as_deref(), fs.read_ahead_kb))
+            .collect();
+        let expected = [
+            ("/", Some("254:1"), Some(128)),
+            ("/data", Some("8:0"), Some(4096)),
+            ("/net", None, Some(15360)),
+            ("/ovl", None, None),
+        ];
+        assert_eq!(short, expected);
+        let source = found[1].read_ahead_source.as_deref();
+        assert_eq!(source, Some("/sys/fs/btrfs/aa-bb/bdi/read_ahead_kb"));
+
+        let devices = devices(&found, sysfs);
+        let partition = Device {
+            dev: "254:1".into(),
+            name: Some("vda1".into()),
+            rotational: Some(true),
+            request_kb: Some(1280),
+            queue: None,
+        };
+        assert_eq!(devices[0], partition);
+        assert_eq!((devices[1].dev.as_str(), devices[1].rotational), ("8:0", Some(false)));
+        assert_eq!(devices.len(), 2);
+    }
+
+    #[test]
+    fn each_type_has_its_way_to_paths_and_metadata() {
+        for (kind, paths, metadata) in [
+            ("ext4", PathResolution::ByHandle, MetadataAhead::ByDevice),
+            ("f2fs", PathResolution::ByHandle, MetadataAhead::ByOpening),
+            ("xfs", PathResolution::ByBulkstat, MetadataAhead::ByOpening),
+            ("btrfs", PathResolution::ByLookup, MetadataAhead::ByOpening),
+            ("nfs4", PathResolution::ByWalk, MetadataAhead::ByOpening),
+        ] {
+            assert_eq!((path_resolution(kind), metadata_ahead(kind)), (paths, metadata), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! How results look: tables for terminals and Markdown, pictures as SVG.
+//!
+//! Everything here turns values into text, the same text for the same values.
+//! Printing it, and finding out how wide the terminal is, is for the callers.
+
+mod axis;
+mod svg;
+pub mod svg_runs;
+pub mod table;
+pub mod units;
