@@ -7,6 +7,7 @@
 
 pub mod btrfs;
 pub mod cachestat;
+#[cfg(feature = "counting")]
 pub mod counting;
 pub mod descriptors;
 pub mod fsuuid;

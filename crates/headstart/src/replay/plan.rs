@@ -193,9 +193,9 @@ impl Plan {
         self.steps.iter().map(|s| s.length).sum()
     }
 
-    /// Cuts what is wanted into portions until the budget is used up. Only
-    /// then: a range of a hostile pack may hold half a billion portions. Those
-    /// of an order up to `head` belong to the head.
+    /// Cuts what is wanted into portions until the budget is used up; those of
+    /// an order up to `head` belong to the head. What is left out is not cut: a
+    /// range of a hostile pack may hold half a billion portions.
     fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64, head: u32) {
         let mut left = budget.saturating_sub(self.bytes());
         for Wanted { target, offset, end, order } in joined(wanted, gap) {
@@ -205,9 +205,9 @@ impl Plan {
                 self.steps.push(Step { target, offset: from, length });
                 from += length;
                 left -= length;
-            }
-            if order <= head {
-                self.head = self.steps.len();
+                if order <= head {
+                    self.head = self.steps.len();
+                }
             }
             self.over_budget = self.over_budget.saturating_add(end - from);
         }
@@ -311,14 +311,6 @@ mod tests {
     }
 
     #[test]
-    fn the_head_is_metadata_and_what_is_touched_at_once() {
-        let mut plan = Plan::default();
-        plan.add(wanted(&[(0, 0, 4, 90_000)]), 0, u64::MAX, u32::MAX);
-        plan.add(wanted(&[(1, 0, 4, 6000), (2, 0, 4, 10)]), 0, u64::MAX, HEAD_US);
-        assert_eq!((plan.head, plan.steps.len()), (2, 3));
-    }
-
-    #[test]
     fn the_largest_ranges_are_planned_as_far_as_the_budget_goes() {
         use crate::pack::{File, MetadataRange, Origin, Range};
         use crate::profile::spans::How;
@@ -351,6 +343,14 @@ mod tests {
         let list = [Entry { path: "/a".into(), ranges: vec![0..u64::MAX, 5..u64::MAX] }];
         let plan = Plan::of_list(&list, |_| 0, Limits { budget: 1 << 20, metadata: false });
         assert_eq!((plan.bytes(), plan.over_budget), (1 << 20, u64::MAX - (1 << 20)));
+    }
+
+    #[test]
+    fn the_head_is_metadata_and_what_is_touched_at_once() {
+        let mut plan = Plan::default();
+        plan.add(wanted(&[(0, 0, 4, 90_000)]), 0, u64::MAX, u32::MAX);
+        plan.add(wanted(&[(1, 0, 4, 6000), (2, 0, 4, 10)]), 0, u64::MAX, HEAD_US);
+        assert_eq!((plan.head, plan.steps.len()), (2, 3));
     }
 
     #[test]
