@@ -29,6 +29,7 @@ pub struct Ended {
     pub usage: Usage,
     /// From its exec to its end.
     pub wall: Duration,
+    parties: Parties,
 }
 
 impl Ended {
@@ -39,6 +40,43 @@ impl Ended {
             Change::Killed(signal) | Change::Stopped(signal) => KILLED.saturating_add(signal as u8),
         })
     }
+
+    /// From now on the first signal that asks for our end is told by `enough`,
+    /// and the second ends us with the program's status.
+    pub fn obey_signals(self, enough: impl Fn() + Send + 'static) {
+        let mut asked = false;
+        // A key that was pressed before has reached the program.
+        while let Ok(Some(sent)) = signals::pending() {
+            asked |= asks_for_end(&sent) && self.is_for_us(&sent);
+        }
+        if asked {
+            enough();
+        }
+        let listen = move || {
+            while let Ok(sent) = signals::next() {
+                if asks_for_end(&sent) {
+                    if asked {
+                        std::process::exit(self.status().number());
+                    }
+                    asked = true;
+                    enough();
+                }
+            }
+        };
+        // Without the thread only SIGKILL ends us early.
+        let thread = thread::Builder::new().name("signals".into()).stack_size(64 << 10);
+        let _ = thread.spawn(listen);
+    }
+
+    fn is_for_us(&self, sent: &Sent) -> bool {
+        verdict(sent.number(), sent.code(), sent.sender(), self.parties) == Verdict::PassOn
+    }
+}
+
+fn asks_for_end(sent: &Sent) -> bool {
+    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM]
+        .iter()
+        .any(|signal| signal.as_raw() == sent.number())
 }
 
 /// Holds signals back for the program; before any thread is started.
@@ -109,12 +147,12 @@ impl Running {
         let pid = self.parties.program;
         loop {
             match process::look(pid).context("Can't wait for the program")? {
-                Some((Change::Stopped(signal), _)) => stop_too(signal),
+                Some((Change::Stopped(signal), _)) => self.stop_too(signal),
                 Some((change, usage)) => {
                     let wall = self.started.elapsed();
                     return Ok(match self.released.failure(change) {
                         Some(error) => Err(NotStarted(error)),
-                        None => Ok(Ended { change, usage, wall }),
+                        None => Ok(Ended { change, usage, wall, parties: self.parties }),
                     });
                 }
                 None => {}
@@ -138,23 +176,37 @@ impl Running {
         }
         true
     }
-}
 
-/// Whether a child was continued since it was stopped.
-fn was_continued(pid: i32) -> bool {
-    let flags = WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
-    let child = Pid::from_raw(pid).map(WaitId::Pid);
-    child.is_some_and(|child| matches!(rustix::process::waitid(child, flags), Ok(Some(_))))
-}
-
-/// Stops as the program did, so that the shell gets its terminal back.
-fn stop_too(signal: i32) {
-    // It was continued meanwhile; stopping now would throw that away.
-    let continued = signals::is_pending(Signal::CONT.as_raw()).unwrap_or(false);
-    if !continued && somebody_watches() {
-        // Without, only the shell notices.
+    /// Stops as the program did, so that the shell gets its terminal back.
+    fn stop_too(&self, signal: i32) {
+        // Continued meanwhile: stopping now would throw that away.
+        if self.continued() || !somebody_watches() {
+            return;
+        }
+        // When it fails, only the shell notices.
         let _ = signals::stop_by(signal);
+        // Now, while we can tell whether the program goes on without us.
+        self.continued();
     }
+
+    /// Whether we were told to go on; then the program goes on.
+    fn continued(&self) -> bool {
+        match signals::take(Signal::CONT.as_raw()) {
+            Ok(Some(sent)) => self.pass_on(sent),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a child was continued since [`process::look`] last saw it stopped;
+/// it may have been stopped again.
+fn was_continued(pid: i32) -> bool {
+    let is = |flags| {
+        let child = Pid::from_raw(pid).map(WaitId::Pid);
+        let flags = flags | WaitIdOptions::NOHANG;
+        child.is_some_and(|child| matches!(rustix::process::waitid(child, flags), Ok(Some(_))))
+    };
+    is(WaitIdOptions::CONTINUED) || is(WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT)
 }
 
 /// Whether our parent is told when we stop, and continues us: a shell at a
@@ -166,31 +218,4 @@ fn somebody_watches() -> bool {
     let parents_group =
         rustix::process::getppid().map(|parent| rustix::process::getpgid(Some(parent)));
     terminal.is_ok() && parents_group != Some(Ok(rustix::process::getpgrp()))
-}
-
-/// After the program's end: the first signal that asks for our end is told by
-/// `enough`, and the second ends us with the program's status.
-pub fn end_on_signals(status: ExitStatus, enough: impl Fn() + Send + 'static) {
-    // What reached the program while it ended is done with.
-    while let Ok(Some(_)) = signals::pending() {}
-    let asks_for_end = |sent: &Sent| {
-        [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM]
-            .iter()
-            .any(|signal| signal.as_raw() == sent.number())
-    };
-    let listen = move || {
-        let mut asked = false;
-        while let Ok(sent) = signals::next() {
-            if !asks_for_end(&sent) {
-                continue;
-            }
-            if asked {
-                std::process::exit(status.number());
-            }
-            asked = true;
-            enough();
-        }
-    };
-    // Without the thread only SIGKILL ends us early.
-    let _ = thread::Builder::new().name("signals".into()).stack_size(64 << 10).spawn(listen);
 }

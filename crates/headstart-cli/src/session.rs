@@ -247,7 +247,7 @@ impl Session {
         };
         // It is gone where it had nothing to learn.
         let _ = tell.send(News::Ended);
-        launch::end_on_signals(end.status(), move || drop(tell.send(News::Enough)));
+        end.obey_signals(move || drop(tell.send(News::Enough)));
         let outcome = learner.map(|thread| thread.join().unwrap_or_default());
         let Followed { report, lesson } = outcome.unwrap_or_default();
         let lesson = lesson.and_then(|lesson| {

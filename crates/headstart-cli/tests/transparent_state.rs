@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::ways::{Came, Ways, words};
+use common::ways::{Came, Ways, install, words};
 use common::{has, noise, skipped};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -37,9 +37,9 @@ fn exit_statuses_and_deaths_are_told_as_a_shell_tells_them() {
 #[test]
 fn a_program_that_cannot_be_executed_is_told_as_env_tells_it() {
     let ways = Ways::new();
-    let script = ways.scratch().join("script");
-    std::fs::write(&script, "echo no interpreter was named: $0 $1\n").unwrap();
-    common::must("chmod", &["755", script.to_str().unwrap()]);
+    let [text, script] = ["text", "script"].map(|name| ways.scratch().join(name));
+    std::fs::write(&text, "echo no interpreter was named: $0 $1\n").unwrap();
+    install(&text, &script);
     let script = script.to_str().unwrap();
     for (program, status) in [
         (["no such program", ""], 127),

@@ -154,7 +154,7 @@ impl fmt::Debug for Sent {
 /// None that a sane kernel returns.
 pub fn next() -> io::Result<Sent> {
     loop {
-        if let Some(sent) = fetch(std::ptr::null())? {
+        if let Some(sent) = fetch(held(), std::ptr::null())? {
             return Ok(sent);
         }
     }
@@ -165,25 +165,21 @@ pub fn next() -> io::Result<Sent> {
 /// # Errors
 /// None that a sane kernel returns.
 pub fn pending() -> io::Result<Option<Sent>> {
-    fetch(&NO_TIME)
+    fetch(held(), &NO_TIME)
 }
 
-/// Whether this signal is among those held back; it stays there.
+/// This signal, if it is among those held back now.
 ///
 /// # Errors
 /// None that a sane kernel returns.
-pub fn is_pending(signal: i32) -> io::Result<bool> {
-    let mut set = 0u64;
-    // SAFETY: the pointer is to eight bytes, the kernel's size of a set.
-    let done = unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, MASK_BYTES) };
-    if done == 0 { Ok(set & bit(signal) != 0) } else { Err(io::Error::last_os_error()) }
+pub fn take(signal: i32) -> io::Result<Option<Sent>> {
+    fetch(bit(signal), &NO_TIME)
 }
 
 const NO_TIME: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// `timeout` is null or leads to a time.
-fn fetch(timeout: *const libc::timespec) -> io::Result<Option<Sent>> {
-    let set = held();
+fn fetch(set: u64, timeout: *const libc::timespec) -> io::Result<Option<Sent>> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: the set has the kernel's size, `info` is writable, and the time
     // is a constant or null, which waits for ever.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // Clippy does not see that this is test code.
 
 pub mod python;
+pub mod terminal;
 pub mod ways;
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,7 +1,7 @@
 //! One program started in several ways that must not differ: bare, and
 //! through headstart, which learns, reads ahead, or may do neither.
 
-use super::is_root;
+use super::{is_root, must};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 
 /// Nothing here takes a second; this is for a machine that is busy.
-const DEADLINE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+pub const DEADLINE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// Who owns no process and no file, on every distribution.
 const NOBODY: &str = "65534";
 
@@ -22,9 +22,8 @@ pub struct Ways {
     dir: tempfile::TempDir,
 }
 
-/// The words that make one a user, and the ways through headstart, each with
-/// its name.
-pub type User = (Vec<OsString>, Vec<(&'static str, Vec<OsString>)>);
+/// A way through headstart: its name, and the words before the program.
+pub type Way = (&'static str, Vec<OsString>);
 
 /// What came out of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +44,7 @@ impl Ways {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         };
         open(dir.path());
-        std::fs::copy(env!("CARGO_BIN_EXE_headstart"), dir.path().join("headstart")).unwrap();
+        install(Path::new(env!("CARGO_BIN_EXE_headstart")), &dir.path().join("headstart"));
         let scratch = dir.path().join("scratch");
         for own in [scratch.clone(), dir.path().join("packs")] {
             std::fs::create_dir(&own).unwrap();
@@ -72,7 +71,7 @@ impl Ways {
 
     /// For each user that can be had the words before the bare command, and
     /// the ways through headstart with the words between.
-    pub fn users(&self) -> Vec<User> {
+    pub fn users(&self) -> Vec<(Vec<OsString>, Vec<Way>)> {
         let words = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
         let through = |list: &[&str]| [vec![self.headstart().into()], words(list)].concat();
         let run = through(&["run", "-q", "--no-walk", "--"]);
@@ -142,6 +141,12 @@ impl Ways {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
+}
+
+/// Copies a program. Not in this process: a child that another test starts at
+/// this moment would keep it open for writing for a while, and busy.
+pub fn install(from: &Path, to: &Path) {
+    must("install", &["-m", "755", from.to_str().unwrap(), to.to_str().unwrap()]);
 }
 
 /// Waits for a child's end, but not for ever.
