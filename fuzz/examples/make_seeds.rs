@@ -1,0 +1,95 @@
+//! Writes the seeds of the fuzz targets that come from real traces and packs:
+//! `cargo run --example make_seeds`. Those of text formats are written by hand.
+
+use headstart::id::Dev;
+use headstart::pack::build::{FilePart, Parts, pieces_of_start};
+use headstart::pack::merge::{Rule, merge};
+use headstart::pack::paths::PathInterner;
+use headstart::pack::{FileSystem, Identity, Origin, Pack, codec};
+use headstart::profile::fold::{Rules, fold};
+use headstart::trace::file::Capture;
+use headstart_fuzz::capture;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Bytes of the header before a pack's body.
+const HEADER: usize = codec::HEADER_BYTES;
+
+fn main() {
+    for (number, name) in ["folios", "losses", "overwritten", "python"].into_iter().enumerate() {
+        let whole = capture(number);
+        let mut small = Capture { bytes: Vec::new(), pages: Vec::new(), ..whole.clone() };
+        // The last page is the shortest: it was read before it was full.
+        let (cpu, length) = whole.pages[whole.pages.len() - 1];
+        let page = &whole.bytes[whole.bytes.len() - length as usize..];
+        let page = &page[..page.len().min(2048)];
+        small.bytes.extend(page);
+        small.pages.push((cpu, page.len() as u32));
+        seed("ring_page", name, page);
+        seed("trace_file", name, &small.to_bytes().expect("a fixture is sound"));
+        let description = &whole.description;
+        if let Some(format) = description.formats.get(number) {
+            let parts = [description.header_page.as_bytes(), format.as_bytes(), page];
+            seed("event_format", name, &parts.join(&0));
+        }
+    }
+    let pack = small_pack();
+    let body = &codec::encode(&pack)[HEADER..];
+    let grown = merge(&pack, &pack, Rule::NextStart { keep: 4, metadata_seen: true });
+    let grown = &codec::encode(&grown)[HEADER..];
+    seed("pack_decode", "one-start", body);
+    seed("pack_decode", "two-starts", grown);
+    seed("pack_decode", "file", &codec::encode(&pack));
+    seed("plan", "one-start", &[&[0xc2], body].concat());
+    for (name, rule) in [("next", 0x14), ("union", 0)] {
+        seed("pack_merge", name, &[&[rule, 128], body, body].concat());
+    }
+}
+
+fn seed(target: &str, name: &str, bytes: &[u8]) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+    fs::create_dir_all(&dir).expect("a directory for seeds");
+    fs::write(dir.join(name), bytes).expect("a seed");
+}
+
+/// Some files and metadata of a start of Python.
+fn small_pack() -> Pack {
+    let capture = capture(3);
+    let rules = Rules {
+        block_devices: capture.description.block_devices.iter().map(|dev| Dev(*dev)).collect(),
+        has_access_events: true,
+        ..Rules::default()
+    };
+    let seen = fold(capture.events().expect("a fixture is sound"), &rules);
+    let mut parts = Parts {
+        origin: Origin {
+            name: "python3".into(),
+            command: b"python3\0-I\0-c\0import ssl".to_vec(),
+            kernel: capture.description.kernel,
+            page_shift: 12,
+            starts: 1,
+            learned_at: 1_790_000_000,
+            has_access_events: true,
+            duration_us: seen.duration / 1000,
+            ..Origin::default()
+        },
+        ..Parts::default()
+    };
+    let mut names = PathInterner::default();
+    let fs = FileSystem { uuid: Some([7; 16]), kind: "ext4".into(), source: b"/dev/loop4".into() };
+    let file_system = parts.file_system(&fs).expect("the first");
+    let mut files: Vec<_> = seen.files.into_iter().filter(|(id, _)| id.dev.major() == 7).collect();
+    files.sort_by_key(|(id, _)| *id);
+    for (id, pages) in files.into_iter().take(12) {
+        let identity =
+            Identity { ino: id.ino, size: 1 << 20, mtime_ns: 1 << 60, ctime_ns: 1 << 60 };
+        let pieces = pieces_of_start(&pages.touched);
+        let path: PathBuf =
+            format!("/usr/lib/python3.11/dir-{}/file-{}", id.ino % 3, id.ino).into();
+        let node = names.intern(&path).expect("a path");
+        parts.files.insert(node, FilePart { file_system, identity, pieces });
+    }
+    let metadata = &seen.metadata[&Dev::new(7, 4)];
+    parts.metadata.insert(file_system, pieces_of_start(&metadata.inserted));
+    parts.build(names.table())
+}

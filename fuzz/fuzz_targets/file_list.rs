@@ -1,0 +1,25 @@
+//! Lists of file parts, and the plan made of one.
+#![no_main]
+
+use headstart::cache::list;
+use headstart::replay::plan::{Limits, Plan, STEP_BYTES, parse_list};
+use libfuzzer_sys::fuzz_target;
+use std::os::unix::ffi::OsStrExt;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(entries) = parse_list(data) else { return };
+    for entry in entries.iter().filter(|entry| !entry.ranges.is_empty()) {
+        let name = entry.path.as_os_str().as_bytes();
+        let line = list::line(name, &entry.ranges);
+        assert!(!line.contains(&b'\n'));
+        assert_eq!(list::parse(&line), Ok((name.to_vec(), entry.ranges.clone())));
+    }
+    let limits = Limits { budget: 64 << 20, metadata: false };
+    let plan = Plan::of_list(&entries, |_| u64::MAX, limits);
+    assert!(plan.bytes() <= limits.budget);
+    for step in &plan.steps {
+        assert!(step.length > 0 && step.length <= STEP_BYTES);
+        assert!(step.offset.checked_add(step.length).is_some());
+        assert!((step.target as usize) < plan.targets.len());
+    }
+});

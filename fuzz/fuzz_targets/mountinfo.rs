@@ -1,0 +1,23 @@
+//! `/proc/PID/mountinfo` and the table made of it.
+#![no_main]
+
+use headstart::profile::mounts::{MountTable, parse, unescape};
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+
+fuzz_target!(|data: &[u8]| {
+    assert!(unescape(data).len() <= data.len());
+    let Ok(mounts) = parse(data) else { return };
+    assert!(mounts.len() <= data.split(|byte| *byte == b'\n').count());
+    let root = mounts.last().map(|mount| mount.id);
+    for table in [MountTable::new(mounts.clone(), None), MountTable::new(mounts.clone(), root)] {
+        for mount in table.mounts() {
+            for visible in table.visible_of(mount.dev) {
+                let there = table.at(&visible.mount_point).expect("a visible mount is somewhere");
+                assert!(std::ptr::eq(there, visible));
+            }
+            let _ = table.inside(&mount.mount_point);
+            let _ = table.paths_to(mount.dev, &mount.root.join(Path::new("a/b")));
+        }
+    }
+});

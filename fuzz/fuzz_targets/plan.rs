@@ -1,0 +1,36 @@
+//! The plan of any pack: steps that are not empty and lie within a file that
+//! can exist, and no more of them than the budget allows. The first byte
+//! chooses the budget.
+#![no_main]
+
+use headstart::pack::Pack;
+use headstart::replay::plan::{Limits, Plan, STEP_BYTES};
+use headstart_fuzz::pack;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&budget, body)) = data.split_first() else { return };
+    let Some(pack) = pack(body) else { return };
+    // Up to 4 GiB, also no multiple of a page.
+    let budget = (1u64 << (budget >> 3)) - u64::from(budget & 1);
+    let limits = Limits { budget, metadata: budget & 2 != 0 };
+    check(&Plan::of_packs(std::slice::from_ref(&pack), limits), limits, &pack);
+    let pair = [pack.clone(), pack.clone()];
+    check(&Plan::of_packs(&pair, limits), limits, &pack);
+});
+
+fn check(plan: &Plan, limits: Limits, pack: &Pack) {
+    let bytes = plan.bytes();
+    assert!(bytes <= limits.budget);
+    if plan.over_budget > 0 {
+        assert_eq!(bytes, limits.budget, "the budget is used up before anything is left out");
+    }
+    for step in &plan.steps {
+        assert!(step.length > 0 && step.length <= STEP_BYTES);
+        let end = step.offset.checked_add(step.length).expect("a step ends somewhere");
+        assert!(i64::try_from(end).is_ok());
+        assert!((step.target as usize) < plan.targets.len());
+    }
+    let wanted = pack.ranges.len() + if limits.metadata { pack.metadata.len() } else { 0 };
+    assert_eq!(plan.steps.is_empty(), wanted == 0 || limits.budget == 0);
+}

@@ -1,0 +1,43 @@
+//! What the fuzz targets share.
+
+use headstart::pack::{Pack, codec};
+use headstart::trace::Event;
+use headstart::trace::file::Capture;
+
+/// Real traces: Linux 6.18 on x86-64.
+pub const TRACES: [&[u8]; 4] = [
+    include_bytes!("../../fixtures/trace/folios.trace"),
+    include_bytes!("../../fixtures/trace/losses.trace"),
+    include_bytes!("../../fixtures/trace/overwritten.trace"),
+    include_bytes!("../../fixtures/trace/python.trace"),
+];
+
+/// A real trace.
+pub fn capture(number: usize) -> Capture {
+    Capture::from_bytes(TRACES[number]).expect("a fixture is sound")
+}
+
+/// What every event promises.
+pub fn check_event(event: &Event) {
+    assert!(event.pages > 0);
+    assert!(event.first.checked_add(event.pages).is_some());
+}
+
+/// Two inputs out of one: the first byte, times the rest over 256, is where the
+/// second begins.
+pub fn split(data: &[u8]) -> (&[u8], &[u8]) {
+    let Some((share, rest)) = data.split_first() else { return (data, data) };
+    rest.split_at(rest.len() * usize::from(*share) / 256)
+}
+
+/// A pack from the body of its file form, without header and checksums, which
+/// a fuzzer would never get right.
+pub fn pack(body: &[u8]) -> Option<Pack> {
+    codec::decode_body(body).ok()
+}
+
+/// Checks that a pack can be written and comes back as it was.
+pub fn check_encoding(pack: &Pack) {
+    let bytes = codec::encode(pack);
+    assert_eq!(codec::decode(&bytes).as_ref(), Ok(pack));
+}
