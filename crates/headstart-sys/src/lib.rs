@@ -7,8 +7,10 @@
 
 pub mod btrfs;
 pub mod cachestat;
+pub mod fiemap;
 pub mod fsuuid;
 pub mod handle;
+pub mod interrupt;
 pub mod ioprio;
 pub mod mapping;
 pub mod mincore;
