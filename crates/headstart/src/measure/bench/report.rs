@@ -241,9 +241,13 @@ impl Table<'_> {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        // The same of several arms is said once.
+        let mut found: Vec<(Vec<&str>, String)> = Vec::new();
         for (kind, arm) in self.arms.iter().zip(self.runs) {
-            let mut warn = |text: String| warnings.push(format!("{}: {text}", arm.name));
+            let mut warn = |text: String| match found.iter_mut().find(|(_, said)| *said == text) {
+                Some((names, _)) => names.push(&arm.name),
+                None => found.push((vec![&arm.name], text)),
+            };
             if let Some(why) = arm.runs.iter().find_map(|run| run.failure.as_ref()) {
                 warn(format!("The first run that failed: {why}"));
             }
@@ -251,10 +255,11 @@ impl Table<'_> {
             if kind.begins_cold() {
                 warm_runs(arm).into_iter().for_each(&mut warn);
             }
-            incomplete(arm).into_iter().for_each(warn);
+            incomplete(arm).into_iter().for_each(&mut warn);
+            left_behind(arm).into_iter().for_each(warn);
         }
-        warnings.extend(self.hot_still_reads());
-        warnings
+        let said = found.into_iter().map(|(names, text)| format!("{}: {text}", names.join(", ")));
+        said.chain(self.hot_still_reads()).collect()
     }
 
     fn hot_still_reads(&self) -> Option<String> {
@@ -321,6 +326,16 @@ fn incomplete(arm: &ArmRuns) -> Option<String> {
     Some(format!(
         "{most} of the pack's files were not read ahead: they changed, are gone or may not be \
          read. Learn the program again."
+    ))
+}
+
+/// Processes that went on when the start was over.
+fn left_behind(arm: &ArmRuns) -> Option<String> {
+    let most = arm.runs.iter().map(|run| run.left_behind).max().filter(|most| *most > 0)?;
+    Some(format!(
+        "The program left up to {most} {} running, ended before the next start. If the start is \
+         not over when the program ends, say when it is: --ready.",
+        if most == 1 { "process" } else { "processes" }
     ))
 }
 

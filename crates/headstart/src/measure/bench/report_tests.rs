@@ -133,6 +133,15 @@ fn runs_that_failed_were_warm_or_left_files_out_are_told() {
 }
 
 #[test]
+fn what_concerns_several_arms_is_said_once() {
+    let (arms, runs) = usual();
+    let few = |arm: &ArmRuns| ArmRuns { runs: arm.runs[..3].to_vec(), ..arm.clone() };
+    let warnings = report(&arms, &[], &runs.iter().map(few).collect::<Vec<_>>(), 0.02).warnings;
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(warning.starts_with("cold, readahead, hot, floor: 3 runs are too few"), "{warning}");
+}
+
+#[test]
 fn programs_without_io_have_no_share_of_it_left() {
     let arms = arms(&[State::Cold, State::Readahead, State::Hot], &[], false);
     let runs = vec![

@@ -32,6 +32,9 @@ pub struct Run {
     pub peer_s: Option<f64>,
     /// What headstart asked to be read ahead.
     pub read_ahead: Option<ReadAhead>,
+    /// Processes that the program left behind; they were ended, and what they
+    /// cost is counted above.
+    pub left_behind: u64,
     /// The program's exit status.
     pub exit_code: Option<i32>,
     /// Why there is no time.
