@@ -8,6 +8,14 @@ use crate::{bench, compare, doctor, evict, pack, pages, record, replay, run, sho
 /// Programs start as if their files were already in memory.
 #[derive(Parser, Debug)]
 #[command(name = "headstart", version, disable_help_subcommand = true)]
+#[command(after_help = "\
+The main job is `headstart run` in front of a command. The others do parts of it \
+alone, or show what there is: record learns, replay reads ahead, show and pack \
+look at packs, pages and evict look at the page cache and clear it of files, and \
+doctor says what this machine can do.
+
+Data is printed on standard output, messages on standard error. With --json, a \
+command gives one document whose member `schema` names its form.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

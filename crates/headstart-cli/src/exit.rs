@@ -21,16 +21,27 @@ pub enum ExitStatus {
     Program(u8),
 }
 
+impl ExitStatus {
+    fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Negative => 3,
+            Self::PermissionMissing => 4,
+            Self::KernelFeatureMissing => 5,
+            Self::Program(status) => status,
+        }
+    }
+
+    /// As `std::process::exit` takes it.
+    pub fn number(self) -> i32 {
+        self.code().into()
+    }
+}
+
 impl From<ExitStatus> for ExitCode {
     fn from(status: ExitStatus) -> Self {
-        Self::from(match status {
-            ExitStatus::Done => 0,
-            ExitStatus::Failed => 1,
-            ExitStatus::Negative => 3,
-            ExitStatus::PermissionMissing => 4,
-            ExitStatus::KernelFeatureMissing => 5,
-            ExitStatus::Program(status) => status,
-        })
+        Self::from(status.code())
     }
 }
 

@@ -2,10 +2,13 @@
 //! its signals, its stops and its end are passed on.
 
 use crate::exit::ExitStatus;
+use crate::relay::{Parties, Verdict, verdict};
 use anyhow::Context;
-use headstart_sys::process::{Change, Gated, Usage, kill, spawn_gated, wait};
-use headstart_sys::signals;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use headstart_sys::descriptors;
+use headstart_sys::process::{self, Change, Gated, Released, Usage};
+use headstart_sys::signals::{self, Sent};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::ffi::OsString;
 use std::io;
 use std::thread;
@@ -38,14 +41,14 @@ impl Ended {
     }
 }
 
-/// Blocks the signals that are passed on; before any thread is started.
-pub fn prepare() -> anyhow::Result<()> {
-    signals::block_forwarded().context("Can't block signals")
+/// Holds signals back for the program; before any thread is started.
+pub fn prepare() {
+    signals::hold_back();
 }
 
 /// A program held back before its exec.
 pub fn hold(command: &[OsString]) -> anyhow::Result<Gated> {
-    spawn_gated(command).context("Can't start a process")
+    process::spawn_gated(command).context("Can't start a process")
 }
 
 /// Why a program did not start, and the status that says so.
@@ -60,55 +63,134 @@ impl NotStarted {
     }
 }
 
-/// Lets a held program go and begins to pass on its signals.
-pub fn release(program: Gated) -> Result<Running, NotStarted> {
+/// Becomes the program; for when no process can be had for it.
+pub fn become_program(command: &[OsString]) -> NotStarted {
+    NotStarted(process::exec(command))
+}
+
+/// Lets a held program go.
+pub fn release(program: Gated) -> Running {
     let pid = program.pid();
+    let own = rustix::process::getpid();
+    let parties = Parties {
+        program: pid,
+        own: own.as_raw_nonzero().get(),
+        leads_session: process::leads_session(),
+    };
+    // What came before the program existed did not reach it, not even from
+    // the terminal. It still has everything blocked, so that what did reach
+    // it does not count twice.
+    while let Ok(Some(sent)) = signals::pending() {
+        // If it has ended, there is nobody to tell.
+        let _ = sent.pass_on(pid);
+    }
     let started = Instant::now();
-    program.release().map_err(NotStarted)?;
-    pass_signals_on(pid);
-    Ok(Running { pid, started })
+    Running { released: program.release(), started, parties }
+}
+
+/// Leaves what we were started with to the program, so that its closing a pipe
+/// or a lock is seen at once. stderr stays: we have something to say.
+pub fn let_go_of_descriptors() {
+    // Without /proc they stay open until we end, which is no harm to most.
+    let _ = descriptors::let_go_of_inherited();
 }
 
 /// A program under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Running {
-    pid: i32,
+    released: Released,
     started: Instant,
+    parties: Parties,
 }
 
 impl Running {
-    /// Waits for its end. When it is stopped, we stop as well, so that the
-    /// shell gets its terminal back, and go on with it.
-    pub fn wait(self) -> anyhow::Result<Ended> {
+    /// Passes signals on until the program ends.
+    pub fn wait(self) -> anyhow::Result<Result<Ended, NotStarted>> {
+        let pid = self.parties.program;
         loop {
-            let (change, usage) = wait(self.pid).context("Can't wait for the program")?;
-            if let Change::Stopped(_) = change {
-                let me = rustix::process::getpid().as_raw_nonzero().get();
-                kill(me, Signal::STOP.as_raw()).context("Can't stop")?;
-                // Continued: by whoever continued us.
-                let _ = kill(self.pid, Signal::CONT.as_raw());
-                continue;
+            match process::look(pid).context("Can't wait for the program")? {
+                Some((Change::Stopped(signal), _)) => stop_too(signal),
+                Some((change, usage)) => {
+                    let wall = self.started.elapsed();
+                    return Ok(match self.released.failure(change) {
+                        Some(error) => Err(NotStarted(error)),
+                        None => Ok(Ended { change, usage, wall }),
+                    });
+                }
+                None => {}
             }
-            return Ok(Ended { change, usage, wall: self.started.elapsed() });
+            while self.pass_on(signals::next().context("Can't wait for signals")?) {}
         }
+    }
+
+    /// Does what a signal asks for; false when the program is to be looked at.
+    fn pass_on(&self, sent: Sent) -> bool {
+        let pid = self.parties.program;
+        match verdict(sent.number(), sent.code(), sent.sender(), self.parties) {
+            Verdict::Look => return false,
+            Verdict::Drop => {}
+            Verdict::Resume if was_continued(pid) => {}
+            Verdict::PassOn | Verdict::Resume => {
+                // We may have no right to signal a program that changed its
+                // user; our sender had none either.
+                let _ = sent.pass_on(pid);
+            }
+        }
+        true
     }
 }
 
-/// Starts the thread that passes signals on. It ends with the process.
-fn pass_signals_on(pid: i32) {
-    let Some(pid) = Pid::from_raw(pid) else { return };
-    // A pidfd can't hit a process that took over the number.
-    let Ok(program) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    let pass = move || {
-        while let Ok(signal) = signals::next_sent() {
-            if let Some(signal) = Signal::from_named_raw(signal) {
-                // It has ended: there is nobody to tell.
-                let _ = pidfd_send_signal(&program, signal);
-            } else {
-                let _ = kill(pid.as_raw_nonzero().get(), signal);
+/// Whether a child was continued since it was stopped.
+fn was_continued(pid: i32) -> bool {
+    let flags = WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
+    let child = Pid::from_raw(pid).map(WaitId::Pid);
+    child.is_some_and(|child| matches!(rustix::process::waitid(child, flags), Ok(Some(_))))
+}
+
+/// Stops as the program did, so that the shell gets its terminal back.
+fn stop_too(signal: i32) {
+    // It was continued meanwhile; stopping now would throw that away.
+    let continued = signals::is_pending(Signal::CONT.as_raw()).unwrap_or(false);
+    if !continued && somebody_watches() {
+        // Without, only the shell notices.
+        let _ = signals::stop_by(signal);
+    }
+}
+
+/// Whether our parent is told when we stop, and continues us: a shell at a
+/// terminal, which gave us a process group of our own. Others know only the
+/// program, and would leave us stopped for ever.
+fn somebody_watches() -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let terminal = rustix::fs::open(c"/dev/tty", flags, Mode::empty());
+    let parents_group =
+        rustix::process::getppid().map(|parent| rustix::process::getpgid(Some(parent)));
+    terminal.is_ok() && parents_group != Some(Ok(rustix::process::getpgrp()))
+}
+
+/// After the program's end: the first signal that asks for our end is told by
+/// `enough`, and the second ends us with the program's status.
+pub fn end_on_signals(status: ExitStatus, enough: impl Fn() + Send + 'static) {
+    // What reached the program while it ended is done with.
+    while let Ok(Some(_)) = signals::pending() {}
+    let asks_for_end = |sent: &Sent| {
+        [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM]
+            .iter()
+            .any(|signal| signal.as_raw() == sent.number())
+    };
+    let listen = move || {
+        let mut asked = false;
+        while let Ok(sent) = signals::next() {
+            if !asks_for_end(&sent) {
+                continue;
             }
+            if asked {
+                std::process::exit(status.number());
+            }
+            asked = true;
+            enough();
         }
     };
-    // Without the thread signals wait; the program itself runs on.
-    let _ = thread::Builder::new().name("signals".into()).stack_size(64 << 10).spawn(pass);
+    // Without the thread only SIGKILL ends us early.
+    let _ = thread::Builder::new().name("signals".into()).stack_size(64 << 10).spawn(listen);
 }

@@ -7,6 +7,7 @@ use headstart::id::Dev;
 use headstart::measure::outcome::Outcome;
 use headstart::pack::build::Parts;
 use headstart::pack::merge::{Rule, accepts, merge};
+use headstart::pack::paths::PathInterner;
 use headstart::pack::store::{self, StoreError};
 use headstart::pack::{FileSystem, Origin, Pack};
 use headstart::profile::code::code_of;
@@ -18,7 +19,7 @@ use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, WalkPro
 use headstart::profile::spans::Spans;
 use headstart::replay::engine::Report;
 use headstart::trace::Kind;
-use headstart::trace::capture::{Recorder, Scope};
+use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart::trace::decode::Tally;
 use headstart::trace::file::Capture;
 use headstart::trace::tracefs::{Instance, Tracefs};
@@ -36,6 +37,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub const DEFAULT_KEEP: u32 = 4;
 /// A replay counts as complete when this share of what was touched was ready.
 const COMPLETE_SHARE: f64 = 0.9;
+
+/// The UUID of a file system that was made without one.
+const NIL: [u8; 16] = [0; 16];
 
 /// What a learner is told.
 #[derive(Clone, Debug)]
@@ -104,15 +108,15 @@ pub struct Known<'a> {
 /// when that takes longer than `patience`.
 pub fn arm(
     scope: Scope,
-    buffer_kb: u32,
+    buffer: BufferSize,
     watch: bool,
     patience: Duration,
 ) -> anyhow::Result<Option<Recorder>> {
     let (sender, receiver) = channel();
     let arm = move || {
-        if let Err(unwanted) = sender.send(arm_now(scope, buffer_kb, watch)) {
+        if let Err(unwanted) = sender.send(arm_now(scope, buffer, watch)) {
             // Too late: the instance goes as it came.
-            drop(unwanted.0.map(Recorder::finish));
+            let _ = unwanted.0.map(give_up);
         }
     };
     thread::Builder::new().name("arm".into()).spawn(arm).context("Can't start a thread")?;
@@ -124,13 +128,18 @@ pub fn arm(
 }
 
 /// Arms a recorder on the calling thread, as [`Scope::Descendants`] needs it.
-pub fn arm_now(scope: Scope, buffer_kb: u32, watch: bool) -> anyhow::Result<Recorder> {
+pub fn arm_now(scope: Scope, buffer: BufferSize, watch: bool) -> anyhow::Result<Recorder> {
     let tracefs = Tracefs::locate()?;
     if tracefs.mounted_now {
         output::message("mounted tracefs on /sys/kernel/tracing, where recording needs it");
     }
-    let recorder = Recorder::start(&tracefs, scope, Some(buffer_kb).filter(|kb| *kb > 0), watch)?;
-    Ok(recorder)
+    Ok(Recorder::start(&tracefs, scope, buffer, watch)?)
+}
+
+/// Ends a recording that nobody wants.
+pub fn give_up(recorder: Recorder) {
+    // Its instance is removed when it is dropped, also after a failure.
+    drop(recorder.finish());
 }
 
 /// Removes the trace instances that killed headstarts left behind. It takes
@@ -256,13 +265,14 @@ fn own_threads() -> Vec<i32> {
 
 /// Decodes and folds a capture.
 fn observe(capture: &Capture, block_devices: HashSet<Dev>) -> anyhow::Result<(Observation, Tally)> {
-    let (events, tally) = capture.events()?;
     let rules = Rules {
         block_devices,
         ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
         has_access_events: capture.has_access_events(),
     };
-    Ok((fold(&events, &rules), tally))
+    let mut events = capture.events()?;
+    let seen = fold(&mut events, &rules);
+    Ok((seen, events.tally()))
 }
 
 fn find_names(seen: &Observation, mounts: &MountTable, live: &LiveNames, walk: bool) -> Resolution {
@@ -296,7 +306,7 @@ fn file_systems(
         let mount = *mounts.visible_of(dev).first()?;
         Some(FileSystem {
             // Without one the file system is told by its type and source.
-            uuid: fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0),
+            uuid: fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0).filter(|id| *id != NIL),
             kind: mount.fstype.to_string_lossy().into_owned(),
             source: mount.source.as_bytes().to_vec(),
         })
@@ -323,14 +333,17 @@ fn origin(settings: &Settings, capture: &Capture, seen: &Observation, lost: u64)
 
 /// What became of the pages that were planned and touched.
 fn outcome(seen: &Observation, names: &Resolution, pack: Option<&Pack>) -> Outcome {
-    let mut planned = pack.map(Parts::of).unwrap_or_default();
+    let mut paths = PathInterner::default();
+    let mut planned = pack.map(|pack| Parts::of(pack, &mut paths)).unwrap_or_default();
     let mut outcome = Outcome::default();
     let none = Spans::default();
     let mut named = HashSet::new();
     for (id, file) in &names.files {
         let Some(pages) = seen.files.get(id) else { continue };
         named.insert(*id);
-        let part = planned.files.remove(&file.path).filter(|p| p.identity.ino == id.ino);
+        let node = paths.find(&file.path);
+        let part =
+            node.and_then(|node| planned.files.remove(&node)).filter(|p| p.identity.ino == id.ino);
         let spans = part.map(|p| spans_of(&p.pieces)).unwrap_or_default();
         let page = rustix::param::page_size() as u64;
         let mut touched = pages.touched.clone();

@@ -6,8 +6,12 @@ mod bench;
 mod cli;
 mod compare;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod evict;
 mod exit;
+#[cfg(test)]
+mod generated;
 mod launch;
 mod learning;
 mod map;
@@ -16,6 +20,7 @@ mod pack;
 mod pages;
 mod priority;
 mod record;
+mod relay;
 mod replay;
 mod run;
 mod session;

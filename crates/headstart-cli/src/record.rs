@@ -29,6 +29,12 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     trace_out: Option<PathBuf>,
 
+    /// Keep the trace buffer of each CPU at this size, whatever is lost: for
+    /// traces with losses
+    #[arg(long, value_name = "KIB", hide = true,
+          value_parser = clap::value_parser!(u32).range(1..=32768))]
+    buffer_kb: Option<u32>,
+
     #[command(flatten)]
     start: StartArgs,
 }
@@ -40,6 +46,7 @@ pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     let pack = session.adopt(found);
     session.until = args.until;
     session.system = args.system;
+    session.buffer_kb = args.buffer_kb;
     session.settings.trace_out = args.trace_out;
     session.go(pack)
 }

@@ -10,7 +10,11 @@ use crate::learning::DEFAULT_KEEP;
 use crate::session::{Session, StartArgs, known_pack};
 use headstart::replay::engine::DEFAULT_THREADS;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a program is held back at most until its first pages were asked
+/// for.
+pub const DEFAULT_HOLD: &str = "5ms";
 
 /// The arguments of `headstart run`.
 #[derive(clap::Args, Debug)]
@@ -45,6 +49,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     budget: Option<u64>,
 
+    /// Start the program at the latest after this time, even if the pages that it
+    /// needs first have not been asked for; recording may take longer
+    #[arg(long, value_name = "TIME", default_value = DEFAULT_HOLD, value_parser = args::duration)]
+    hold: Duration,
+
     /// Threads that read ahead
     #[arg(long, value_name = "N", default_value_t = DEFAULT_THREADS)]
     threads: usize,
@@ -61,6 +70,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     if let Some(pack) = pack.as_ref().filter(|_| !args.no_replay) {
         session.replay(pack, args.budget, args.threads);
     }
+    session.hold = args.hold;
     session.settings.keep = args.keep;
     session.learn = !args.no_learn;
     session.go(pack)

@@ -4,7 +4,7 @@
 //! in the one line at the end.
 
 use crate::exit::ExitStatus;
-use crate::launch::{self, Ended};
+use crate::launch::{self, Ended, NotStarted};
 use crate::learning::{self, DEFAULT_KEEP, Known, Learned, Settings};
 use crate::{args, output};
 use anyhow::Context;
@@ -16,13 +16,13 @@ use headstart::proc;
 use headstart::replay::engine::{Options, Replay, Report};
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::{budget, metadata};
-use headstart::trace::capture::{Recorder, Scope};
+use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart_sys::process::Change;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long hardly anything may come in until reading has died down.
@@ -97,8 +97,13 @@ pub struct Session {
     pub until: Until,
     /// When it is over at the latest.
     limit: Duration,
+    /// How long the program is held back at most until its first pages were
+    /// asked for.
+    pub hold: Duration,
     /// Whether the whole machine is recorded.
     pub system: bool,
+    /// A trace buffer of one CPU that is kept at this size, in KiB.
+    pub buffer_kb: Option<u32>,
     /// Whether this start is learned.
     pub learn: bool,
     /// Whether the line at the end is left out.
@@ -123,14 +128,29 @@ pub fn known_pack(session: &Session, explicit: Option<&Path>) -> Found {
     store::find(&session.settings.file_name, session.uid, variable)
 }
 
+/// What is read ahead of a pack, of at most this many bytes if so limited.
+pub fn plan(pack: &Pack, budget: Option<u64>) -> Plan {
+    let budget = budget::available().min(budget.unwrap_or(u64::MAX));
+    let limits = Limits { budget, metadata: rustix::process::geteuid().is_root() };
+    Plan::of_packs(std::slice::from_ref(pack), limits)
+}
+
+/// Begins to read a pack ahead beside a program.
+pub fn read_ahead(
+    pack: &Pack,
+    budget: Option<u64>,
+    threads: usize,
+    began: Instant,
+) -> std::io::Result<Replay> {
+    let options = Options { threads, wait: false, timeout: None };
+    Replay::start(plan(pack, budget), options, metadata::devices, began)
+}
+
 impl Session {
     /// A start as `args` describe it, in a process that `began` then. From here
     /// on signals are kept for the program, so no thread may run yet.
     pub fn new(args: StartArgs, began: Instant) -> Self {
-        let mut notes = Vec::new();
-        if let Err(error) = launch::prepare() {
-            notes.push(format!("{error:#}"));
-        }
+        launch::prepare();
         let key = match &args.name {
             Some(name) => Key::of_name(name),
             None => Key::of_command(&args.command, learning::locate),
@@ -148,13 +168,15 @@ impl Session {
             command: args.command,
             began,
             uid: rustix::process::geteuid().as_raw(),
-            notes,
+            notes: Vec::new(),
             replay: None,
             exec_after_us: 0,
             settings,
             until: Until::Exit,
             limit: args.duration,
+            hold: Duration::ZERO,
             system: false,
+            buffer_kb: None,
             learn: true,
             quiet: args.quiet,
             json: args.json,
@@ -177,12 +199,7 @@ impl Session {
 
     /// Begins to read a pack ahead.
     pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: usize) {
-        let is_root = self.uid == 0;
-        let budget = budget::available().min(budget.unwrap_or(u64::MAX));
-        let limits = Limits { budget, metadata: is_root };
-        let plan = Plan::of_packs(std::slice::from_ref(pack), limits);
-        let options = Options { threads, wait: false, timeout: None };
-        match Replay::start(plan, options, metadata::devices, self.began) {
+        match read_ahead(pack, budget, threads, self.began) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
         }
@@ -195,22 +212,30 @@ impl Session {
         // than we do; it follows what is forked after arming.
         let early = self.learn && !self.system && !proc::in_first_pid_namespace();
         let armed = early.then(|| self.arm(Scope::Descendants, pack.as_ref()));
-        let program = launch::hold(&self.command)?;
+        let program = match launch::hold(&self.command) {
+            Ok(program) => program,
+            Err(error) => {
+                if let Some(recorder) = armed.flatten() {
+                    learning::give_up(recorder);
+                }
+                output::message(format_args!("{error:#}; the program starts without help"));
+                return Ok(self.not_started(&launch::become_program(&self.command)));
+            }
+        };
+        if self.json.is_none() && self.settings.trace_out.is_none() {
+            // The files to be written may be /dev/fd/N.
+            launch::let_go_of_descriptors();
+        }
         let recorder = armed.unwrap_or_else(|| {
             let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
             if self.learn { self.arm(scope, pack.as_ref()) } else { None }
         });
+        if let Some(replay) = &self.replay {
+            replay.wait_for_head(self.hold);
+        }
         let began_ns = learning::now_ns();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let running = match launch::release(program) {
-            Ok(running) => running,
-            Err(failure) => {
-                let name = self.command.first().cloned().unwrap_or_default();
-                let name = name.to_string_lossy();
-                output::message(format_args!("Can't run {name}: {}", failure.0));
-                return Ok(failure.status());
-            }
-        };
+        let running = launch::release(program);
         let learner = Learner {
             recorder,
             replay: self.replay.take(),
@@ -221,11 +246,21 @@ impl Session {
             until: self.until,
             limit: self.limit,
         };
-        let (ended, end) = channel();
+        let (tell, told) = channel();
         let learner =
-            thread::Builder::new().name("learn".into()).spawn(move || learner.follow(&end));
-        let end = running.wait()?;
-        drop(ended);
+            thread::Builder::new().name("learn".into()).spawn(move || learner.follow(&told));
+        let end = match running.wait()? {
+            Ok(end) => end,
+            Err(failure) => {
+                let _ = tell.send(News::NotStarted);
+                // What it was about to learn does not matter.
+                let _ = learner.map(JoinHandle::join);
+                return Ok(self.not_started(&failure));
+            }
+        };
+        // It is gone where it had nothing to learn.
+        let _ = tell.send(News::Ended);
+        launch::end_on_signals(end.status(), move || drop(tell.send(News::Enough)));
         let outcome = learner.map(|thread| thread.join().unwrap_or_default());
         let Followed { report, lesson } = outcome.unwrap_or_default();
         let lesson = lesson.and_then(|lesson| {
@@ -235,18 +270,28 @@ impl Session {
         Ok(end.status())
     }
 
+    fn not_started(&self, failure: &NotStarted) -> ExitStatus {
+        let name = self.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        output::message(format_args!("Can't run {name}: {}", failure.0));
+        failure.status()
+    }
+
     /// A recorder, or a note why there is none.
     fn arm(&mut self, scope: Scope, pack: Option<&Pack>) -> Option<Recorder> {
         let patience = match pack {
             Some(pack) if pack.origin.starts >= WELL_KNOWN => PATIENCE,
             _ => Duration::MAX,
         };
-        let buffer_kb = pack.map_or(0, |p| p.origin.buffer_kb);
+        let buffer = match (self.buffer_kb, pack.map_or(0, |p| p.origin.buffer_kb)) {
+            (Some(fixed), _) => BufferSize::Fixed(fixed),
+            (None, 0) => BufferSize::Default,
+            (None, needed) => BufferSize::From(needed),
+        };
         let watch = self.until == Until::Idle;
         let armed = match scope {
             // It is this thread that forks.
-            Scope::Descendants => learning::arm_now(scope, buffer_kb, watch).map(Some),
-            _ => learning::arm(scope, buffer_kb, watch, patience),
+            Scope::Descendants => learning::arm_now(scope, buffer, watch).map(Some),
+            _ => learning::arm(scope, buffer, watch, patience),
         };
         match armed {
             Ok(Some(recorder)) => Some(recorder),
@@ -360,13 +405,20 @@ struct Lesson {
 
 impl Learner {
     /// Waits for the end of the start, then learns from it.
-    fn follow(self, end: &Receiver<()>) -> Followed {
+    fn follow(self, told: &Receiver<News>) -> Followed {
         if self.recorder.is_some() {
             learning::remove_orphans();
         }
-        if self.wait(end) {
+        let over = self.wait(told);
+        if over != Over::Early {
             // Nobody is left to profit from the rest.
             self.replay.iter().for_each(Replay::stop);
+        }
+        if over == Over::NotStarted {
+            if let Some(recorder) = self.recorder {
+                learning::give_up(recorder);
+            }
+            return Followed::default();
         }
         let report = self.replay.map(Replay::finish);
         let known = Known { pack: self.pack.as_ref(), replay: report };
@@ -383,32 +435,49 @@ impl Learner {
         Followed { report, lesson }
     }
 
-    /// Returns at the end of the start; true when the program has ended.
-    fn wait(&self, end: &Receiver<()>) -> bool {
+    /// Returns at the end of the start.
+    fn wait(&self, told: &Receiver<News>) -> Over {
         let deadline = Instant::now().checked_add(self.limit);
-        let mut ended = false;
+        let mut over = Over::Early;
         loop {
             let left =
                 deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return ended;
-            }
             let idle = |r: &Recorder| self.until == Until::Idle && r.idle_for() >= IDLE;
-            if self.recorder.as_ref().is_some_and(idle) {
-                return ended;
+            if left.is_zero() || self.recorder.as_ref().is_some_and(idle) {
+                return over;
             }
             let nap = if self.until == Until::Idle { left.min(IDLE_CHECK) } else { left };
-            if ended {
-                // Only the time is waited for.
-                thread::sleep(nap);
-                continue;
-            }
-            ended = end.recv_timeout(nap) == Err(RecvTimeoutError::Disconnected);
-            if ended && self.until != Until::Time {
-                return true;
+            match told.recv_timeout(nap) {
+                Ok(News::Ended) if self.until == Until::Time => over = Over::Ended,
+                Ok(News::NotStarted) => return Over::NotStarted,
+                Ok(News::Ended | News::Enough) | Err(RecvTimeoutError::Disconnected) => {
+                    return Over::Ended;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
+}
+
+/// What a learner is told about the program.
+enum News {
+    /// It has ended.
+    Ended,
+    /// It could not be executed.
+    NotStarted,
+    /// It has ended, and we are asked to end too.
+    Enough,
+}
+
+/// How a start was over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// The program goes on.
+    Early,
+    /// It has ended.
+    Ended,
+    /// There was none.
+    NotStarted,
 }
 
 /// The one line at the end.
@@ -476,6 +545,9 @@ fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, rep
             output::counted(learned.files as u64, "file"),
             output::size(learned.data_bytes)
         ));
+        if learned.starts == 1 {
+            parts.push("the next `headstart run` reads it ahead".into());
+        }
     }
     if learned.lost_events > 0 {
         parts.push(format!("{} lost", output::counted(learned.lost_events, "event")));

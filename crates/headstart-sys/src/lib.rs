@@ -7,6 +7,8 @@
 
 pub mod btrfs;
 pub mod cachestat;
+pub mod counting;
+pub mod descriptors;
 pub mod fiemap;
 pub mod fsuuid;
 pub mod handle;
@@ -15,5 +17,6 @@ pub mod ioprio;
 pub mod mapping;
 pub mod mincore;
 pub mod process;
+pub mod sched;
 pub mod signals;
 pub mod xfs;

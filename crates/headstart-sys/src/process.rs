@@ -2,35 +2,28 @@
 //! by hand, because std's `Command` resets signals and std's start-up code
 //! replaces closed standard descriptors and ignores SIGPIPE.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What the process was handed at its start, before std changed it: bits 0
-/// to 2 are standard descriptors that were closed, bit 3 an ignored SIGPIPE.
-static INHERITED: AtomicU8 = AtomicU8::new(0);
-const SIGPIPE_IGNORED: u8 = 1 << 3;
+/// What the process was handed at its start, before std changed it: the
+/// standard descriptors that were closed, as bits 0 to 2.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// Runs before std's start-up code.
 extern "C" fn note_inherited() {
-    let mut noted = 0;
+    let mut closed = 0;
     for fd in 0..3 {
         // SAFETY: F_GETFD only looks, at any number.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
-            noted |= 1 << fd;
+            closed |= 1 << fd;
         }
     }
-    // SAFETY: all-zero bytes are a valid `sigaction`.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a null new action only reads the old one into `action`.
-    let read = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
-    if read == 0 && action.sa_sigaction == libc::SIG_IGN {
-        noted |= SIGPIPE_IGNORED;
-    }
-    INHERITED.store(noted, Ordering::Relaxed);
+    CLOSED.store(closed, Ordering::Relaxed);
+    crate::signals::note_inherited();
 }
 
 // SAFETY: the section holds pointers to functions that the C start-up code
@@ -47,74 +40,135 @@ pub struct Gated {
     failure: OwnedFd,
 }
 
+/// What execvp(3) is given.
+struct Arguments {
+    /// What the pointers lead to.
+    _strings: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+impl Arguments {
+    fn new(argv: &[impl AsRef<OsStr>]) -> io::Result<Self> {
+        let strings: Vec<CString> = argv
+            .iter()
+            .map(|a| CString::new(a.as_ref().as_bytes()))
+            .collect::<Result<_, _>>()
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        if strings.is_empty() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut pointers: Vec<*const libc::c_char> = strings.iter().map(|s| s.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        Ok(Self { _strings: strings, pointers })
+    }
+
+    /// Becomes the program, or tells why not. Async-signal-safe.
+    fn exec(&self) -> i32 {
+        if let Some(program) = self.pointers.first() {
+            // SAFETY: the pointers are a null-terminated array of C strings
+            // that live as long as `self`.
+            unsafe { libc::execvp(*program, self.pointers.as_ptr()) };
+        }
+        io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOENT)
+    }
+}
+
 /// Forks a child that will execute `argv` (found by `$PATH`) with the present
 /// environment and the signals, stdin and descriptors this process was
 /// started with, and holds it back until [`Gated::release`]. fork(2),
 /// execvp(3).
 ///
 /// # Errors
-/// `InvalidInput` when `argv` is empty or has a NUL byte, or what fork said.
+/// `InvalidInput` when `argv` is empty or has a NUL byte, or what pipe(2) or
+/// fork said.
 pub fn spawn_gated(argv: &[impl AsRef<OsStr>]) -> io::Result<Gated> {
-    let strings: Vec<CString> = argv
-        .iter()
-        .map(|a| CString::new(a.as_ref().as_bytes()))
-        .collect::<Result<_, _>>()
-        .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
-    if strings.is_empty() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut pointers: Vec<*const libc::c_char> = strings.iter().map(|s| s.as_ptr()).collect();
-    pointers.push(std::ptr::null());
+    let arguments = Arguments::new(argv)?;
     let (gate_in, gate) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (failure, failure_in) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let inherited = INHERITED.load(Ordering::Relaxed);
+    let parent = Parent {
+        pid: rustix::process::getpid().as_raw_nonzero().get(),
+        // Forking clears it.
+        death_signal: rustix::process::parent_process_death_signal()?.map_or(0, |s| s.as_raw()),
+    };
     // SAFETY: the child calls only async-signal-safe functions until it has
     // become another program or ended: other threads may hold any lock.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => child(&pointers, &gate_in, &gate, &failure_in, inherited),
+        0 => child(&arguments, &gate_in, &gate, &failure_in, &parent),
         pid => Ok(Gated { pid, gate, failure }),
     }
 }
 
+/// Executes `argv` in this process, with the signals and descriptors that it
+/// was started with. Returns only when that fails, with the reason, and the
+/// process may then only report it and end.
+pub fn exec(argv: &[impl AsRef<OsStr>]) -> io::Error {
+    match Arguments::new(argv) {
+        Ok(arguments) => {
+            restore();
+            io::Error::from_raw_os_error(arguments.exec())
+        }
+        Err(error) => error,
+    }
+}
+
+/// What a child knows of its parent.
+struct Parent {
+    pid: i32,
+    /// The signal that the parent gets when its own parent ends, or 0.
+    death_signal: i32,
+}
+
 /// The child's side, async-signal-safe throughout.
 fn child(
-    argv: &[*const libc::c_char],
+    arguments: &Arguments,
     gate: &OwnedFd,
     parents_end: &OwnedFd,
     failure: &OwnedFd,
-    inherited: u8,
+    parent: &Parent,
 ) -> ! {
     // Our own copy of the writing end would keep the gate open for ever.
     // SAFETY: the descriptor is open and used by nothing else in the child.
     unsafe { libc::close(parents_end.as_raw_fd()) };
+    if parent.death_signal != 0 {
+        die_with(parent);
+    }
     let mut byte = 0u8;
     // SAFETY: `byte` is one writable byte. An end of file (the parent died)
     // starts the program too: it must start whatever happens to us.
     unsafe { libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) };
-    restore(inherited);
-    if let Some(program) = argv.first() {
-        // SAFETY: `argv` is a null-terminated array of C strings that live as
-        // long as the parent's frame, of which the child has a copy.
-        unsafe { libc::execvp(*program, argv.as_ptr()) };
-    }
-    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOENT);
+    restore();
+    let errno = arguments.exec();
     // SAFETY: `errno` is four readable bytes.
     unsafe { libc::write(failure.as_raw_fd(), (&raw const errno).cast(), 4) };
     // SAFETY: ends the child without running the parent's exit handlers.
-    unsafe { libc::_exit(127) }
+    unsafe { libc::_exit(EXEC_FAILED) }
+}
+
+/// The status of a child that could not execute its program.
+const EXEC_FAILED: i32 = 127;
+
+/// Somebody wanted this program to end when its parent does. That parent will
+/// now end us, and so we end the program.
+fn die_with(parent: &Parent) {
+    // SAFETY: takes numbers. PR_SET_PDEATHSIG(2const)
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, parent.death_signal, 0, 0, 0) };
+    // SAFETY: takes nothing.
+    if unsafe { libc::getppid() } != parent.pid {
+        // It ended before the call above. The signal is blocked until exec.
+        // SAFETY: takes a number.
+        unsafe { libc::raise(parent.death_signal) };
+    }
 }
 
 /// Undoes what std's start-up code and this program changed.
-fn restore(inherited: u8) {
-    let pipe = if inherited & SIGPIPE_IGNORED == 0 { libc::SIG_DFL } else { libc::SIG_IGN };
-    // SAFETY: sets a disposition that has no handler.
-    unsafe { libc::signal(libc::SIGPIPE, pipe) };
-    crate::signals::restore_mask();
-    for fd in (0..3).filter(|fd| inherited & 1 << fd != 0) {
+fn restore() {
+    let closed = CLOSED.load(Ordering::Relaxed);
+    for fd in (0..3).filter(|fd| closed & 1 << fd != 0) {
         // SAFETY: std opened /dev/null here; nothing in the child uses it.
         unsafe { libc::close(fd) };
     }
+    crate::signals::restore();
 }
 
 impl Gated {
@@ -123,24 +177,33 @@ impl Gated {
         self.pid
     }
 
-    /// Lets the child execute its program and waits until it has.
-    ///
-    /// # Errors
-    /// What execvp(3) said; the child has ended and was reaped.
-    pub fn release(self) -> io::Result<()> {
-        let Self { pid, gate, failure } = self;
-        rustix::io::write(&gate, b"g")?;
-        drop(gate);
+    /// Lets the child execute its program; does not wait until it has. The
+    /// child may be stopped or ended by a signal before.
+    pub fn release(self) -> Released {
+        // It fails when the child has ended, which shows soon enough.
+        let _ = rustix::io::write(&self.gate, b"g");
+        Released { failure: self.failure }
+    }
+}
+
+/// A child that executes its program.
+#[derive(Debug)]
+pub struct Released {
+    failure: OwnedFd,
+}
+
+impl Released {
+    /// For a child that has ended in this way: why it could not execute its
+    /// program, if it could not.
+    pub fn failure(&self, end: Change) -> Option<io::Error> {
         let mut errno = [0; 4];
-        // The writing end closes by itself at a successful exec. Our own copy
-        // of it was closed when `spawn_gated` returned.
-        match rustix::io::read(&failure, &mut errno)? {
-            4 => {
-                let pid = rustix::process::Pid::from_raw(pid);
-                rustix::process::waitpid(pid, rustix::process::WaitOptions::empty())?;
-                Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
-            }
-            _ => Ok(()),
+        if end != Change::Exited(EXEC_FAILED) {
+            return None;
+        }
+        // The kernel closed the writing end at a successful exec.
+        match rustix::io::read(&self.failure, &mut errno) {
+            Ok(4) => Some(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
+            _ => None,
         }
     }
 }
@@ -169,23 +232,21 @@ pub struct Usage {
     pub system_us: u64,
 }
 
-/// Waits until the child ends or is stopped. wait4(2).
+/// Looks whether the child has ended or was stopped since it was last looked
+/// at. wait4(2).
 ///
 /// # Errors
 /// `ECHILD` when there is no such child.
-pub fn wait(pid: i32) -> io::Result<(Change, Usage)> {
+pub fn look(pid: i32) -> io::Result<Option<(Change, Usage)>> {
     let mut status = 0;
+    let flags = libc::WUNTRACED | libc::WNOHANG;
     // SAFETY: all-zero bytes are a valid `rusage`.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    loop {
-        // SAFETY: both pointers are to writable values of the right types.
-        let got = unsafe { libc::wait4(pid, &raw mut status, libc::WUNTRACED, &raw mut usage) };
-        let error = io::Error::last_os_error();
-        match got {
-            -1 if error.kind() == io::ErrorKind::Interrupted => {}
-            -1 => return Err(error),
-            _ => break,
-        }
+    // SAFETY: both pointers are to writable values of the right types.
+    match unsafe { libc::wait4(pid, &raw mut status, flags, &raw mut usage) } {
+        -1 => return Err(io::Error::last_os_error()),
+        0 => return Ok(None),
+        _ => {}
     }
     let change = if libc::WIFSTOPPED(status) {
         Change::Stopped(libc::WSTOPSIG(status))
@@ -201,21 +262,27 @@ pub fn wait(pid: i32) -> io::Result<(Change, Usage)> {
         user_us: us(usage.ru_utime),
         system_us: us(usage.ru_stime),
     };
-    Ok((change, usage))
+    Ok(Some((change, usage)))
 }
 
-/// Removes an empty directory in a process of its own, which holds none of
+/// Removes empty directories in a process of its own, which holds none of
 /// our descriptors, so that nobody waits for a slow removal. rmdir(2).
 ///
 /// # Errors
 /// What fork(2) said; the removal's own outcome is not known.
-pub fn remove_dir_detached(dir: &Path) -> io::Result<()> {
-    let dir = CString::new(dir.as_os_str().as_bytes())
+pub fn remove_dirs_detached(dirs: &[impl AsRef<Path>]) -> io::Result<()> {
+    let dirs: Vec<CString> = dirs
+        .iter()
+        .map(|dir| CString::new(dir.as_ref().as_os_str().as_bytes()))
+        .collect::<Result<_, _>>()
         .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+    if dirs.is_empty() {
+        return Ok(());
+    }
     // SAFETY: the child calls only async-signal-safe functions.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => remover(&dir),
+        0 => remover(&dirs),
         pid => {
             let pid = rustix::process::Pid::from_raw(pid);
             rustix::process::waitpid(pid, rustix::process::WaitOptions::empty())?;
@@ -225,7 +292,7 @@ pub fn remove_dir_detached(dir: &Path) -> io::Result<()> {
 }
 
 /// The remover's side: forks once more, so that it has no parent to wait.
-fn remover(dir: &CStr) -> ! {
+fn remover(dirs: &[CString]) -> ! {
     // SAFETY: still a single thread that calls async-signal-safe functions.
     if unsafe { libc::fork() } == 0 {
         // SAFETY: leaves the caller's session, so that no terminal signal
@@ -233,20 +300,13 @@ fn remover(dir: &CStr) -> ! {
         unsafe { libc::setsid() };
         // SAFETY: closes every descriptor; the child needs none.
         unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
-        // SAFETY: `dir` is a C string.
-        unsafe { libc::rmdir(dir.as_ptr()) };
+        for dir in dirs {
+            // SAFETY: `dir` is a C string.
+            unsafe { libc::rmdir(dir.as_ptr()) };
+        }
     }
     // SAFETY: ends the process without running exit handlers.
     unsafe { libc::_exit(0) }
-}
-
-/// Sends a signal to a process. kill(2).
-///
-/// # Errors
-/// `ESRCH` when it has ended, `EPERM`.
-pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
-    // SAFETY: takes two numbers.
-    if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Goes on in a new session, without the standard descriptors, while the
@@ -271,4 +331,12 @@ pub fn detach() -> io::Result<()> {
         // belong to the child now.
         _ => unsafe { libc::_exit(0) },
     }
+}
+
+/// Whether this process leads its session. A leader outside of our PID
+/// namespace has no number here. getsid(2).
+pub fn leads_session() -> bool {
+    // SAFETY: takes a number; 0 is the calling process.
+    let session = unsafe { libc::getsid(0) };
+    session == rustix::process::getpid().as_raw_nonzero().get()
 }

@@ -1,47 +1,36 @@
 //! Standing between a program and whoever sends it signals, unnoticed.
 //!
-//! Signals for the program arrive here when its parent sends them to the
-//! process it knows. They are blocked, fetched by a thread and passed on.
-//! What a terminal sends goes to the whole process group, the program
-//! included, and is dropped here. sigprocmask(2), sigwaitinfo(2).
+//! Signals for the program arrive here when their sender knows only this
+//! process. They are blocked, fetched one by one and sent on; which of them
+//! the program should get is decided elsewhere. sigprocmask(2),
+//! sigwaitinfo(2), rt_sigqueueinfo(2).
 
+use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The mask this process was started with, as the kernel's 64-bit set.
-static ORIGINAL_MASK: AtomicU64 = AtomicU64::new(0);
+/// The kernel's size of a signal set.
 const MASK_BYTES: usize = 8;
+/// What can't be blocked, and the two that glibc keeps for its threads
+/// (nptl(7)).
+const KEPT: [i32; 4] = [libc::SIGKILL, libc::SIGSTOP, 32, 33];
 
-/// Signals that are not passed on: those that act on this process itself,
-/// those that the wait for the program answers (stops), and the two that
-/// glibc keeps for its threads (nptl(7)).
-const KEPT: [i32; 18] = [
-    libc::SIGKILL,
-    libc::SIGSTOP,
-    libc::SIGCHLD,
-    libc::SIGCONT,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGTRAP,
-    libc::SIGABRT,
-    libc::SIGSYS,
-    libc::SIGPIPE,
-    libc::SIGURG,
-    32,
-    33,
-    34,
-];
+/// The mask this process was started with, as the kernel's set.
+static ORIGINAL_MASK: AtomicU64 = AtomicU64::new(0);
+/// Whether [`hold_back`] was called.
+static HELD: AtomicBool = AtomicBool::new(false);
+/// The signals that were ignored when this process was started.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+const SIGNALS: i32 = 64;
 
-/// Signals that a terminal sends to the whole foreground process group.
-const TERMINAL: [i32; 5] =
-    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH];
+fn held() -> u64 {
+    KEPT.iter().fold(u64::MAX, |set, signal| set & !bit(*signal))
+}
 
-fn forwarded() -> u64 {
-    KEPT.iter().fold(u64::MAX, |set, signal| set & !(1 << (signal - 1)))
+/// A signal as a set; numbers begin with 1.
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
 }
 
 fn set_mask(new: u64) -> io::Result<u64> {
@@ -59,57 +48,194 @@ fn set_mask(new: u64) -> io::Result<u64> {
     if done == 0 { Ok(old) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Blocks the signals that are to be passed on. Call it before the first
-/// thread starts, which inherits the mask.
-///
-/// # Errors
-/// None that a sane kernel returns.
-pub fn block_forwarded() -> io::Result<()> {
-    ORIGINAL_MASK.store(set_mask(forwarded())?, Ordering::Relaxed);
-    BLOCKED.store(1, Ordering::Relaxed);
-    Ok(())
+/// Tells what the process does on a signal, and changes it to `to`. Handlers
+/// can't be set. The C library would refuse the signals it keeps for itself.
+fn disposition(signal: i32, to: Option<libc::sighandler_t>) -> libc::sighandler_t {
+    // The kernel's structure begins with the disposition; flags, mask and on
+    // some machines a return address follow (include/linux/signal_types.h).
+    let new = [to.unwrap_or(libc::SIG_DFL), 0, 0, 0, 0, 0, 0, 0];
+    let mut old = [libc::SIG_DFL; 8];
+    let change = if to.is_some() { new.as_ptr() } else { std::ptr::null() };
+    // SAFETY: both are at least as large as the kernel's structure, and the new one
+    // has no handler.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, change, old.as_mut_ptr(), MASK_BYTES) };
+    old[0]
 }
 
-/// Whether [`block_forwarded`] was called.
-static BLOCKED: AtomicU64 = AtomicU64::new(0);
+/// Notes which signals are ignored, before std's and the C library's start-up
+/// change that.
+pub(crate) fn note_inherited() {
+    let ignored = (1..=SIGNALS).filter(|signal| disposition(*signal, None) == libc::SIG_IGN);
+    IGNORED.store(ignored.fold(0, |set, signal| set | bit(signal)), Ordering::Relaxed);
+}
 
-/// Gives a child its inherited mask back. Async-signal-safe.
-pub(crate) fn restore_mask() {
-    if BLOCKED.load(Ordering::Relaxed) == 1 {
+/// Gives a child the dispositions and the mask that this process was started
+/// with. Async-signal-safe.
+pub(crate) fn restore() {
+    let ignored = IGNORED.load(Ordering::Relaxed);
+    // std ignores it; handlers end with the exec.
+    disposition(libc::SIGPIPE, Some(libc::SIG_DFL));
+    for signal in (1..=SIGNALS).filter(|signal| ignored & bit(*signal) != 0) {
+        disposition(signal, Some(libc::SIG_IGN));
+    }
+    if HELD.load(Ordering::Relaxed) {
         // Fails for bad pointers only.
         let _ = set_mask(ORIGINAL_MASK.load(Ordering::Relaxed));
     }
 }
 
-/// Waits for a blocked signal that the program should get too and returns its
-/// number. Those of the terminal, which the program has got, are dropped.
+/// Blocks all signals that can be, so that they can be fetched with [`next`],
+/// those of children included. Call it before the first thread starts, which
+/// inherits the mask.
+pub fn hold_back() {
+    // Were it ignored, the kernel would throw away how the program ended.
+    disposition(libc::SIGCHLD, Some(libc::SIG_DFL));
+    // Fails for bad pointers only.
+    if let Ok(mask) = set_mask(held()) {
+        ORIGINAL_MASK.store(mask, Ordering::Relaxed);
+        HELD.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A signal that was sent to this process.
+#[derive(Clone, Copy)]
+pub struct Sent(libc::siginfo_t);
+
+impl Sent {
+    /// Its number.
+    pub fn number(&self) -> i32 {
+        self.0.si_signo
+    }
+
+    /// Where it comes from: above 0 the kernel, else a process (`si_code` of
+    /// sigaction(2)).
+    pub fn code(&self) -> i32 {
+        self.0.si_code
+    }
+
+    /// The process that sent it; `None` when that was the kernel.
+    pub fn sender(&self) -> Option<i32> {
+        // SAFETY: every byte of the structure was set, by the kernel or to 0,
+        // and any is a valid number.
+        (self.code() <= 0).then(|| unsafe { self.0.si_pid() })
+    }
+
+    /// Sends it on. A value that came with it goes with it; the sender's
+    /// number can't, unless it was queued. kill(2), rt_sigqueueinfo(2).
+    ///
+    /// # Errors
+    /// `ESRCH` when the process has ended, `EPERM`.
+    pub fn pass_on(&self, pid: i32) -> io::Result<()> {
+        // Of SI_USER (0) and SI_TKILL the kernel lets nobody make copies.
+        if self.code() < 0 && self.code() != libc::SI_TKILL {
+            // SAFETY: the pointer is to a whole `siginfo_t`.
+            let queued = unsafe {
+                libc::syscall(libc::SYS_rt_sigqueueinfo, pid, self.number(), &raw const self.0)
+            };
+            return if queued == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+        }
+        kill(pid, self.number())
+    }
+}
+
+impl fmt::Debug for Sent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sent")
+            .field("number", &self.number())
+            .field("code", &self.code())
+            .field("sender", &self.sender())
+            .finish()
+    }
+}
+
+/// Waits for a signal that was held back.
 ///
 /// # Errors
 /// None that a sane kernel returns.
-pub fn next_sent() -> io::Result<i32> {
-    let set = forwarded();
+pub fn next() -> io::Result<Sent> {
     loop {
-        // SAFETY: all-zero bytes are a valid `siginfo_t`.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the set has the kernel's size, `info` is writable, and a
-        // null time-out waits for ever.
-        let got = unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigtimedwait,
-                &raw const set,
-                &raw mut info,
-                std::ptr::null::<libc::timespec>(),
-                MASK_BYTES,
-            )
-        };
-        let error = io::Error::last_os_error();
-        match got {
-            -1 if error.kind() == io::ErrorKind::Interrupted => {}
-            -1 => return Err(error),
-            // SI_USER is 0 and other senders are negative; the kernel's own
-            // signals have positive codes (sigaction(2)).
-            _ if info.si_code > 0 && TERMINAL.contains(&info.si_signo) => {}
-            _ => return Ok(info.si_signo),
+        if let Some(sent) = fetch(std::ptr::null())? {
+            return Ok(sent);
         }
     }
+}
+
+/// A signal that was held back, if there is one now.
+///
+/// # Errors
+/// None that a sane kernel returns.
+pub fn pending() -> io::Result<Option<Sent>> {
+    fetch(&NO_TIME)
+}
+
+/// Whether this signal is among those held back; it stays there.
+///
+/// # Errors
+/// None that a sane kernel returns.
+pub fn is_pending(signal: i32) -> io::Result<bool> {
+    let mut set = 0u64;
+    // SAFETY: the pointer is to eight bytes, the kernel's size of a set.
+    let done = unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, MASK_BYTES) };
+    if done == 0 { Ok(set & bit(signal) != 0) } else { Err(io::Error::last_os_error()) }
+}
+
+const NO_TIME: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// `timeout` is null or leads to a time.
+fn fetch(timeout: *const libc::timespec) -> io::Result<Option<Sent>> {
+    let set = held();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the set has the kernel's size, `info` is writable, and the time
+    // is a constant or null, which waits for ever.
+    let got = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigtimedwait,
+            &raw const set,
+            info.as_mut_ptr(),
+            timeout,
+            MASK_BYTES,
+        )
+    };
+    if got > 0 {
+        // SAFETY: all-zero bytes are valid, and the kernel wrote over them.
+        return Ok(Some(Sent(unsafe { info.assume_init() })));
+    }
+    match io::Error::last_os_error() {
+        e if e.kind() == io::ErrorKind::Interrupted => Ok(None),
+        e if e.raw_os_error() == Some(libc::EAGAIN) => Ok(None),
+        e => Err(e),
+    }
+}
+
+/// Sends a signal to a process. kill(2).
+///
+/// # Errors
+/// `ESRCH` when it has ended, `EPERM`.
+pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: takes two numbers.
+    if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Stops this process as one of the stop signals does that has no handler:
+/// the shell that waits for us is told of this very signal. Returns when the
+/// process was continued, or at once where the signal stops nobody (in an
+/// orphaned process group). Only [`next`] may be waiting elsewhere.
+///
+/// # Errors
+/// What kill(2) said.
+pub fn stop_by(signal: i32) -> io::Result<()> {
+    if signal == libc::SIGSTOP {
+        return kill(own_pid(), signal);
+    }
+    let before = disposition(signal, Some(libc::SIG_DFL));
+    let sent = kill(own_pid(), signal);
+    // Unblocked here and in no other thread, so it takes effect here.
+    let mask = set_mask(held() & !bit(signal));
+    let blocked = mask.and_then(set_mask);
+    disposition(signal, Some(before));
+    sent.and(blocked.map(drop))
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
 }

@@ -4,16 +4,23 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// When a process started, in clock ticks since boot: with the PID it names
-/// a process for good. `None` when there is none.
+/// a process for good. `None` when there is none, or only what its parent has
+/// not yet asked for.
 pub fn start_time(pid: i32) -> Option<u64> {
     parse_start_time(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Field 22 of /proc/PID/stat; the name before it may hold any byte.
+/// Field 22 of /proc/PID/stat, unless field 3 says that the process has ended;
+/// the name before them may hold any byte.
 fn parse_start_time(stat: &[u8]) -> Option<u64> {
     let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
     let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    if ["Z", "X"].contains(&state) {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 /// The processes whose parent is `pid`, zombies included.
@@ -65,7 +72,8 @@ mod tests {
     fn the_start_time_is_found_behind_any_process_name() {
         let stat = b"7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2";
         assert_eq!(parse_start_time(stat), Some(4242));
-        for broken in [&b""[..], b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
+        let ended = b"7 (a) Z 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2";
+        for broken in [&ended[..], b"", b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
             assert_eq!(parse_start_time(broken), None);
         }
     }

@@ -18,8 +18,8 @@ use headstart::profile::resolve::{FileKind, Method, Resolution, ResolveOptions, 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
-/// f2fs takes the same path through the code as ext4; where the kernel or its
-/// mkfs is missing, the test says so.
+/// Those that the kernel lacks are passed over, as f2fs often is: it takes the
+/// same path through the code as ext4.
 const KINDS: [(&str, u64); 5] = [
     ("ext2", 16 << 20),
     ("ext4", 64 << 20),

@@ -13,7 +13,8 @@ use headstart::replay::metadata;
 use headstart::replay::plan::{Plan, Target};
 use headstart_sys::fiemap::{Extent, extents};
 
-use super::measure::{Bench, plan_of};
+use super::measure::Bench;
+use crate::session;
 
 /// A way of reading a pack.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Floor {
 /// Tries ways until none is left; `None` when we are to stop, or when none
 /// worked.
 pub fn search(bench: &Bench, progress: impl Fn(usize)) -> anyhow::Result<(Search, Option<Floor>)> {
-    let plan = plan_of(&bench.known_pack()?);
+    let plan = session::plan(&bench.known_pack()?, None);
     let places = Places::of(&plan);
     let floor = |way: Way| Floor { way, plan: arrange(&plan, way, |t, at| places.find(t, at)) };
     let mut search = Search::default();

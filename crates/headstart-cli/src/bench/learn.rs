@@ -12,7 +12,7 @@ use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::replay::engine::Replay;
-use headstart::trace::capture::Scope;
+use headstart::trace::capture::{BufferSize, Scope};
 
 use super::measure::{Bench, read_ahead};
 use super::start::{Over, Rest};
@@ -29,10 +29,13 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
         Err(error) => return Err(error.into()),
     };
     let watcher = bench.get_ready_cold()?;
-    let buffer_kb = known.as_ref().map_or(0, |pack| pack.origin.buffer_kb);
+    let buffer = match known.as_ref().map_or(0, |pack| pack.origin.buffer_kb) {
+        0 => BufferSize::Default,
+        needed => BufferSize::From(needed),
+    };
     let replayer = Replayer::new(known.as_ref().filter(|_| ahead))?;
     // It is this thread that forks.
-    let recorder = learning::arm_now(Scope::Descendants, buffer_kb, false)?;
+    let recorder = learning::arm_now(Scope::Descendants, buffer, false)?;
     let began_ns = learning::now_ns();
     let replay = replayer.map(Replayer::begin).transpose()?;
     let mut running = bench.starter.spawn(&bench.words, watcher)?;

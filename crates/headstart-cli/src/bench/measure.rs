@@ -10,9 +10,7 @@ use anyhow::{Context, bail};
 use headstart::measure::bench::arm::{Arm, How, Peer, State};
 use headstart::measure::bench::run::{ReadAhead, Run};
 use headstart::pack::{Pack, store};
-use headstart::replay::engine::{DEFAULT_THREADS, Options, Replay};
-use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::{budget, metadata};
+use headstart::replay::engine::{DEFAULT_THREADS, Replay};
 use headstart_sys::process::Usage;
 
 use super::cool::{Cooler, shell};
@@ -20,6 +18,8 @@ use super::disks::Disks;
 use super::floor::Floor;
 use super::ready::Watcher;
 use super::start::{Over, Rest, Running, Starter};
+use crate::run::DEFAULT_HOLD;
+use crate::{args, session};
 
 /// All that it takes to measure an arm.
 #[derive(Debug)]
@@ -209,18 +209,13 @@ enum Cache {
     Cold,
 }
 
-/// Begins to read a pack ahead, as `run` does.
+/// Begins to read a pack ahead, as `run` does, and returns when the program may
+/// start.
 pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
-    let options = Options { threads: DEFAULT_THREADS, wait: false, timeout: None };
-    Replay::start(plan_of(pack), options, metadata::devices, began)
-        .context("Can't start to read ahead")
-}
-
-/// The plan that `run` makes of a pack.
-pub fn plan_of(pack: &Pack) -> Plan {
-    let is_root = rustix::process::geteuid().is_root();
-    let limits = Limits { budget: budget::available(), metadata: is_root };
-    Plan::of_packs(std::slice::from_ref(pack), limits)
+    let replay = session::read_ahead(pack, None, DEFAULT_THREADS, began)
+        .context("Can't start to read ahead")?;
+    replay.wait_for_head(args::duration(DEFAULT_HOLD).unwrap_or_default());
+    Ok(replay)
 }
 
 fn take_over(run: &mut Run, usage: Usage) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use headstart::proc;
 use headstart_sys::interrupt::Interrupt;
-use headstart_sys::process::{Change, Usage, wait};
+use headstart_sys::process::{Change, Usage, look};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{
@@ -160,8 +160,7 @@ impl Starter {
         }
         // A watcher of the bus is a child too.
         drop(watcher);
-        let (change, mut usage) =
-            wait(pid.as_raw_nonzero().get()).context("Can't wait for the program")?;
+        let (change, mut usage) = reap(pid)?;
         let left_behind = if rest == Rest::End { end_children(&mut usage)? } else { 0 };
         let exit_code = match change {
             Change::Exited(status) => Some(status),
@@ -241,6 +240,12 @@ fn has_ended(end: &OwnedFd, within: Duration) -> anyhow::Result<bool> {
     Ok(!fds[0].revents().is_empty())
 }
 
+/// How a process that has ended did, and what it cost.
+fn reap(pid: Pid) -> anyhow::Result<(Change, Usage)> {
+    let seen = look(pid.as_raw_nonzero().get()).context("Can't look after a process")?;
+    seen.context("A process that had ended goes on")
+}
+
 /// Ends the processes that a program left behind; how many there were.
 fn end_children(usage: &mut Usage) -> anyhow::Result<u64> {
     let me = rustix::process::getpid().as_raw_nonzero().get();
@@ -259,7 +264,7 @@ fn end_children(usage: &mut Usage) -> anyhow::Result<u64> {
                     break;
                 }
             }
-            let (_, more) = wait(pid.as_raw_nonzero().get()).context("Can't wait for a process")?;
+            let (_, more) = reap(pid)?;
             usage.major_faults += more.major_faults;
             usage.minor_faults += more.minor_faults;
             usage.user_us += more.user_us;

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)] // Clippy does not see that this is test code.
 
 pub mod python;
+pub mod ways;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -64,8 +66,10 @@ impl LoopFs {
     /// A new file system of a kind; `None`, with the reason said, where this
     /// machine cannot make or mount one.
     pub fn new(kind: &'static str) -> Option<Self> {
-        // On a small image mkfs.ext4 would take 1 KiB blocks.
-        let blocks = if kind == "ext4" { &["-b", "4096"][..] } else { &[] };
+        // On a small image mkfs.ext4 would take 1 KiB blocks, and leave a part
+        // of its work to the kernel, which would read and write meanwhile.
+        let now = "lazy_itable_init=0,lazy_journal_init=0";
+        let blocks = if kind == "ext4" { &["-b", "4096", "-E", now][..] } else { &[] };
         Self::with(kind, blocks, disk_dir())
     }
 
@@ -96,7 +100,16 @@ impl LoopFs {
     /// Unmounts and mounts again: nothing of it is cached.
     pub fn remount(&self) {
         let mount = self.path.to_str().unwrap();
-        must("umount", &[mount]);
+        // A process that another test is just starting has our open files for
+        // a moment.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let output = Command::new("umount").arg(mount).output().unwrap();
+            if output.status.success() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{output:?}");
+        }
         let image = self.path.with_file_name("image");
         must("mount", &["-o", "loop", image.to_str().unwrap(), mount]);
     }

@@ -1,21 +1,25 @@
 //! Builds a pack from parts in any order, and takes one apart again. Pure.
 
-use super::paths::PathInterner;
+use super::paths::{NodeId, PathInterner, PathTable};
 use super::pieces::Piece;
 use super::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
 use crate::profile::spans::{How, Spans};
 use std::collections::HashMap;
-use std::path::PathBuf;
 
-/// A pack's file systems and everything on them, by name instead of index.
+/// File systems that a pack may have. One start sees a handful, a host full of
+/// containers some hundred.
+pub const MAX_FILE_SYSTEMS: usize = 4096;
+
+/// A pack's file systems and everything on them, by name instead of index. The
+/// names are kept beside it, so that several may share them.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     /// Where and when it was learned.
     pub origin: Origin,
     /// The file systems.
     pub file_systems: Vec<FileSystem>,
-    /// Files by path.
-    pub files: HashMap<PathBuf, FilePart>,
+    /// Files by the node of their path.
+    pub files: HashMap<NodeId, FilePart>,
     /// Metadata by index of the file system.
     pub metadata: HashMap<u16, Vec<Piece>>,
 }
@@ -39,29 +43,29 @@ impl Parts {
             (Some(a), Some(b)) => a == b,
             _ => fs == wanted,
         };
-        let at = self.file_systems.iter().position(same).unwrap_or_else(|| {
-            self.file_systems.push(wanted.clone());
-            self.file_systems.len() - 1
+        let known = self.file_systems.iter().position(same);
+        let at = known.or_else(|| {
+            let new = self.file_systems.len();
+            (new < MAX_FILE_SYSTEMS).then(|| self.file_systems.push(wanted.clone()))?;
+            Some(new)
         });
-        u16::try_from(at).ok()
+        u16::try_from(at?).ok()
     }
 
-    /// The pack, in the order of first touches.
-    pub fn build(self) -> Pack {
-        let mut files: Vec<(PathBuf, FilePart, u32)> = self
+    /// The pack, in the order of first touches. `names` has those of the files.
+    pub fn build(self, names: &PathTable) -> Pack {
+        let first_touch = |part: &FilePart| part.pieces.iter().map(|piece| piece.at_us).min();
+        let mut files: Vec<(u32, NodeId, FilePart)> = self
             .files
             .into_iter()
-            .filter_map(|(path, part)| {
-                let first = part.pieces.iter().map(|p| p.at_us).min()?;
-                Some((path, part, first))
-            })
+            .filter_map(|(node, part)| Some((first_touch(&part)?, node, part)))
             .collect();
-        files.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
-        let mut interner = PathInterner::default();
+        files.sort_by_key(|(at_us, node, _)| (*at_us, *node));
+        let (paths, nodes) = names.pick(files.iter().map(|(_, node, _)| *node));
         let mut pack =
-            Pack { origin: self.origin, file_systems: self.file_systems, ..Pack::default() };
-        for (path, part, _) in files {
-            let Some(node) = interner.intern(&path) else { continue };
+            Pack { origin: self.origin, file_systems: self.file_systems, paths, ..Pack::default() };
+        for ((_, _, part), node) in files.into_iter().zip(nodes) {
+            let Some(node) = node else { continue };
             let Ok(file) = u32::try_from(pack.files.len()) else { break };
             let FilePart { file_system, identity, pieces } = part;
             pack.files.push(File { file_system, node, identity });
@@ -85,12 +89,12 @@ impl Parts {
             }));
         }
         pack.metadata.sort_by_key(|r| (r.at_us, r.file_system, r.first));
-        pack.paths = interner.finish();
         pack
     }
 
-    /// Takes a pack apart.
-    pub fn of(pack: &Pack) -> Self {
+    /// Takes a pack apart; its names join `names`.
+    pub fn of(pack: &Pack, names: &mut PathInterner) -> Self {
+        let nodes = names.adopt(&pack.paths);
         let mut pieces = vec![Vec::new(); pack.files.len()];
         for r in &pack.ranges {
             let end = r.first + u64::from(r.pages);
@@ -104,8 +108,8 @@ impl Parts {
         };
         for (file, pieces) in pack.files.iter().zip(pieces) {
             let File { file_system, identity, node } = *file;
-            let part = FilePart { file_system, identity, pieces };
-            out.files.insert(pack.paths.path(node), part);
+            let Some(node) = nodes.get(node.0 as usize).copied().flatten() else { continue };
+            out.files.insert(node, FilePart { file_system, identity, pieces });
         }
         for r in &pack.metadata {
             let MetadataRange { file_system, first, at_us, history, .. } = *r;

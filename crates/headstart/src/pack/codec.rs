@@ -4,6 +4,7 @@
 //! the bytes at hand could not fill, and whatever it returns can be walked
 //! without a further check.
 
+use super::build::MAX_FILE_SYSTEMS;
 use super::paths::{NodeId, PathTable};
 use super::varint::{Cursor, put, put_bytes, put_signed};
 use super::{Dropped, File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
@@ -211,6 +212,9 @@ fn get_origin(c: &mut Cursor<'_>) -> Result<Origin, PackError> {
 
 fn get_file_systems(c: &mut Cursor<'_>) -> Result<Vec<FileSystem>, PackError> {
     let count = c.count(19)?;
+    if count > MAX_FILE_SYSTEMS {
+        return Err(PackError::Corrupt("count"));
+    }
     let mut file_systems = Vec::with_capacity(count);
     for _ in 0..count {
         let has_uuid = c.byte()? != 0;

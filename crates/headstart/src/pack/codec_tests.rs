@@ -145,6 +145,30 @@ fn each_kind_of_damage_has_its_own_sentence() {
 }
 
 #[test]
+fn file_systems_are_bounded() {
+    let mut pack =
+        Pack { origin: Origin { page_shift: 12, ..Origin::default() }, ..Pack::default() };
+    pack.file_systems = vec![FileSystem::default(); MAX_FILE_SYSTEMS];
+    assert_eq!(decode(&encode(&pack)).as_ref(), Ok(&pack));
+    pack.file_systems.push(FileSystem::default());
+    assert_eq!(decode(&encode(&pack)), Err(PackError::Corrupt("count")));
+}
+
+#[test]
+fn sums_of_a_hostile_pack_end_at_the_largest_number() {
+    let mut pack =
+        Pack { origin: Origin { page_shift: 16, ..Origin::default() }, ..Pack::default() };
+    let (pages, how) = (u32::MAX, How::READ);
+    let range = Range { file: 0, first: 0, pages, at_us: 0, how, history: 1 };
+    let metadata = MetadataRange { file_system: 0, first: 0, pages, at_us: 0, history: 1 };
+    pack.ranges = vec![range; 2];
+    assert_eq!(pack.data_bytes(), 2 * (u64::from(u32::MAX) << 16));
+    pack.ranges = vec![range; (1 << 16) + 2];
+    pack.metadata = vec![metadata; (1 << 16) + 2];
+    assert_eq!((pack.data_bytes(), pack.metadata_bytes()), (u64::MAX, u64::MAX));
+}
+
+#[test]
 fn a_hundred_thousand_small_files_take_under_six_megabytes() {
     let mut interner = PathInterner::default();
     let mut pack = Pack {

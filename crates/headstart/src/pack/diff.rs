@@ -1,6 +1,7 @@
 //! How two packs differ. Pure.
 
 use super::build::Parts;
+use super::paths::{NodeId, PathInterner};
 use super::pieces::{Piece, overlay};
 use super::{Identity, Pack};
 use serde::Serialize;
@@ -42,11 +43,12 @@ impl Diff {
 
 /// Compares two packs: identities and pages, not times or histories.
 pub fn diff(before: &Pack, after: &Pack) -> Diff {
-    let (before, after) = (Parts::of(before), Parts::of(after));
-    let paths: BTreeSet<&PathBuf> = before.files.keys().chain(after.files.keys()).collect();
+    let mut names = PathInterner::default();
+    let (before, after) = (Parts::of(before, &mut names), Parts::of(after, &mut names));
+    let nodes: BTreeSet<NodeId> = before.files.keys().chain(after.files.keys()).copied().collect();
     let mut out = Diff::default();
-    for path in paths {
-        let (a, b) = (before.files.get(path), after.files.get(path));
+    for node in nodes {
+        let (a, b) = (before.files.get(&node), after.files.get(&node));
         let pieces = |part: Option<&super::build::FilePart>| {
             part.map(|p| p.pieces.clone()).unwrap_or_default()
         };
@@ -54,7 +56,7 @@ pub fn diff(before: &Pack, after: &Pack) -> Diff {
         let (before, after) = (a.map(|p| p.identity), b.map(|p| p.identity));
         if removed_pages + added_pages > 0 || before != after {
             out.files.push(FileDiff {
-                path: path.clone(),
+                path: names.table().path(node),
                 before,
                 after,
                 removed_pages,
@@ -62,6 +64,7 @@ pub fn diff(before: &Pack, after: &Pack) -> Diff {
             });
         }
     }
+    out.files.sort_by(|a, b| a.path.cmp(&b.path));
     let systems: BTreeSet<_> =
         before.file_systems.iter().chain(&after.file_systems).map(|fs| fs.uuid).collect();
     for uuid in systems {
@@ -96,17 +99,20 @@ mod tests {
     use super::*;
     use crate::profile::spans::How;
     use proptest::prelude::*;
+    use std::path::Path;
 
     fn pack(files: &[(&str, u64, u64, u64)]) -> Pack {
         let mut parts =
             Parts { origin: Origin { page_shift: 12, ..Origin::default() }, ..Parts::default() };
+        let mut names = PathInterner::default();
         let file_system = parts.file_system(&FileSystem::default()).unwrap();
         for &(path, ino, first, end) in files {
             let identity = Identity { ino, ..Identity::default() };
             let pieces = vec![Piece { first, end, at_us: 0, how: How::READ, history: 1 }];
-            parts.files.insert(path.into(), FilePart { file_system, identity, pieces });
+            let node = names.intern(Path::new(path)).unwrap();
+            parts.files.insert(node, FilePart { file_system, identity, pieces });
         }
-        parts.build()
+        parts.build(names.table())
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Pure.
 
 use super::build::{FilePart, Parts};
+use super::paths::PathInterner;
 use super::pieces::{Piece, overlay};
 use super::{HISTORY_STARTS, Pack};
 use crate::profile::spans::How;
@@ -29,64 +30,73 @@ pub fn accepts(old: &Pack, lost: u64) -> bool {
     lost == 0 || old.origin.lost_events > 0
 }
 
-/// Joins `new` into `old`. A file whose identity differs is replaced.
+/// Joins `new` into `old`. A file whose identity differs is replaced, and so is
+/// all of a pack that was learned with another page size.
 pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
-    let (old, mut new) = (Parts::of(old), Parts::of(new));
-    let mut out = Parts { origin: new.origin.clone(), ..Parts::default() };
+    let mut names = PathInterner::default();
+    let mut new = Parts::of(new, &mut names);
+    let old = if old.origin.page_shift == new.origin.page_shift {
+        Parts::of(old, &mut names)
+    } else {
+        Parts::default()
+    };
+    let mut out = Parts { origin: new.origin, ..Parts::default() };
     out.file_systems = std::mem::take(&mut new.file_systems);
     match rule {
         Rule::NextStart { .. } => {
-            out.origin.starts = old.origin.starts.saturating_add(new.origin.starts);
+            out.origin.starts = old.origin.starts.saturating_add(out.origin.starts);
         }
         Rule::Union => {
-            out.origin.starts = old.origin.starts.max(new.origin.starts);
-            out.origin.lost_events = old.origin.lost_events.max(new.origin.lost_events);
+            out.origin.starts = old.origin.starts.max(out.origin.starts);
+            out.origin.lost_events = old.origin.lost_events.max(out.origin.lost_events);
         }
     }
     let fs_of_old: Vec<Option<u16>> =
         old.file_systems.iter().map(|fs| out.file_system(fs)).collect();
     let fs_of_old = |index: u16| fs_of_old.get(usize::from(index)).copied().flatten();
 
-    for (path, was) in old.files {
-        let Some(file_system) = fs_of_old(was.file_system) else { continue };
-        let is = new.files.remove(&path);
-        let part = match is {
-            Some(is) if is.identity == was.identity => {
-                FilePart { pieces: overlay(was.pieces, is.pieces, |a, b| data(rule, a, b)), ..is }
-            }
-            Some(is) => is,
-            None => FilePart {
-                file_system,
-                pieces: overlay(was.pieces, Vec::new(), |a, b| data(rule, a, b)),
-                ..was
-            },
-        };
-        out.files.insert(path, part);
+    // Also what only one side has is laid over nothing, so that it comes out in
+    // order whatever it was.
+    let data = |was, is| overlay(was, is, |a, b| data(rule, a, b));
+    let mut old_files = old.files;
+    for (node, is) in new.files {
+        let was = old_files.remove(&node).filter(|was| was.identity == is.identity);
+        let pieces = data(was.map(|was| was.pieces).unwrap_or_default(), is.pieces);
+        out.files.insert(node, FilePart { pieces, ..is });
     }
-    out.files.extend(new.files);
+    for (node, was) in old_files {
+        let Some(file_system) = fs_of_old(was.file_system) else { continue };
+        let pieces = data(was.pieces, Vec::new());
+        out.files.insert(node, FilePart { file_system, pieces, ..was });
+    }
 
-    let mut metadata: HashMap<u16, Vec<Piece>> = new.metadata;
+    let mut old_metadata: HashMap<u16, Vec<Piece>> = HashMap::new();
     for (index, was) in old.metadata {
         let Some(file_system) = fs_of_old(index) else { continue };
-        let is = metadata.remove(&file_system).unwrap_or_default();
-        metadata.insert(file_system, overlay(was, is, |a, b| metadata_piece(rule, a, b)));
+        old_metadata.entry(file_system).or_default().extend(was);
     }
-    out.metadata = metadata;
+    for (file_system, is) in new.metadata {
+        let was = old_metadata.remove(&file_system).unwrap_or_default();
+        out.metadata.insert(file_system, overlay(was, is, |a, b| metadata_piece(rule, a, b)));
+    }
+    for (file_system, was) in old_metadata {
+        let pieces = overlay(was, Vec::new(), |a, b| metadata_piece(rule, a, b));
+        out.metadata.insert(file_system, pieces);
+    }
     drop_empty(&mut out);
-    out.build()
+    out.build(names.table())
 }
 
 /// Forgets files and file systems of which nothing is left.
 fn drop_empty(parts: &mut Parts) {
     parts.files.retain(|_, file| !file.pieces.is_empty());
     parts.metadata.retain(|_, pieces| !pieces.is_empty());
-    let used: Vec<bool> = (0..parts.file_systems.len())
-        .map(|i| {
-            let is = |fs: u16| usize::from(fs) == i;
-            parts.files.values().any(|f| is(f.file_system)) || parts.metadata.keys().any(|k| is(*k))
-        })
-        .collect();
-    let mut next = 0;
+    let mut used = vec![false; parts.file_systems.len()];
+    let of_files = parts.files.values().map(|file| file.file_system);
+    for file_system in of_files.chain(parts.metadata.keys().copied()) {
+        used[usize::from(file_system)] = true;
+    }
+    let mut next = 0u16;
     let renumbered: Vec<u16> = used
         .iter()
         .map(|used| {
@@ -141,9 +151,10 @@ fn piece(rule: Rule, old: Option<Piece>, new: Option<Piece>, silent: bool) -> Op
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FileSystem, Identity, Origin};
+    use super::super::build::MAX_FILE_SYSTEMS;
+    use super::super::{FileSystem, Identity, MetadataRange, Origin, Range};
     use super::*;
-    use std::path::PathBuf;
+    use std::path::Path;
 
     const NEXT: Rule = Rule::NextStart { keep: 4, metadata_seen: true };
 
@@ -157,18 +168,19 @@ mod tests {
             origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
             ..Parts::default()
         };
+        let mut names = PathInterner::default();
         let fs = FileSystem { uuid: Some([7; 16]), ..FileSystem::default() };
         let file_system = parts.file_system(&fs).unwrap();
         for &(path, ino, (first, end)) in files {
             let identity = Identity { ino, ..Identity::default() };
             let part = FilePart { file_system, identity, pieces: vec![piece(first, end)] };
-            parts.files.insert(PathBuf::from(path), part);
+            parts.files.insert(names.intern(Path::new(path)).unwrap(), part);
         }
         if !metadata.is_empty() {
             let pieces = metadata.iter().map(|&(a, b)| piece(a, b)).collect();
             parts.metadata.insert(file_system, pieces);
         }
-        parts.build()
+        parts.build(names.table())
     }
 
     fn shape(pack: &Pack) -> Vec<(String, u64, u64, u8)> {
@@ -233,6 +245,51 @@ mod tests {
         assert!(!accepts(&pack, 1));
         pack.origin.lost_events = 5;
         assert!(accepts(&pack, 1));
+    }
+
+    #[test]
+    fn ranges_that_overlap_come_out_apart() {
+        let mut hostile = start(&[("/a", 1, (0, 8)), ("/b", 2, (0, 8))], &[(0, 8)]);
+        hostile.ranges.push(Range { first: 4, pages: 8, ..hostile.ranges[0] });
+        hostile.metadata.push(MetadataRange { first: 4, pages: 8, ..hostile.metadata[0] });
+        let other = start(&[("/b", 2, (0, 8))], &[]);
+        for rule in [NEXT, Rule::Union] {
+            for (old, new) in [(&hostile, &other), (&other, &hostile)] {
+                let merged = merge(old, new, rule);
+                let mut of_a = shape(&merged);
+                of_a.retain(|(path, ..)| path == "/a");
+                let history = if rule == NEXT && old == &hostile { 2 } else { 1 };
+                assert_eq!(of_a, [("/a".into(), 0, 12, history)]);
+                assert_eq!(merged.metadata.iter().map(|r| r.pages).sum::<u32>(), 12);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_learned_with_another_page_size_is_forgotten() {
+        let mut old = start(&[("/a", 1, (0, 8)), ("/b", 2, (0, 8))], &[(100, 104)]);
+        old.origin.page_shift = 16;
+        let new = start(&[("/a", 1, (4, 5))], &[]);
+        for rule in [NEXT, Rule::Union] {
+            assert_eq!(merge(&old, &new, rule), new);
+        }
+    }
+
+    #[test]
+    fn file_systems_beyond_the_limit_are_left_out() {
+        let many = |tag: u8| {
+            let mut pack = start(&[], &[(0, 1)]);
+            let uuid = |i: usize| [&i.to_le_bytes()[..], &[tag; 8]].concat().try_into().ok();
+            pack.file_systems = (0..MAX_FILE_SYSTEMS)
+                .map(|i| FileSystem { uuid: uuid(i), ..FileSystem::default() })
+                .collect();
+            let range = pack.metadata[0];
+            let of = |file_system| MetadataRange { file_system, ..range };
+            pack.metadata = (0..MAX_FILE_SYSTEMS as u16).map(of).collect();
+            pack
+        };
+        assert_eq!(merge(&many(1), &many(2), Rule::Union), many(2));
+        assert_eq!(merge(&many(1), &many(1), Rule::Union), many(1));
     }
 
     #[test]

@@ -202,12 +202,17 @@ impl Pack {
 
     /// Bytes of all ranges of files.
     pub fn data_bytes(&self) -> u64 {
-        self.ranges.iter().map(|r| u64::from(r.pages) * self.page_size()).sum()
+        self.bytes(self.ranges.iter().map(|r| r.pages))
     }
 
     /// Bytes of all metadata ranges.
     pub fn metadata_bytes(&self) -> u64 {
-        self.metadata.iter().map(|r| u64::from(r.pages) * self.page_size()).sum()
+        self.bytes(self.metadata.iter().map(|r| r.pages))
+    }
+
+    fn bytes(&self, ranges: impl Iterator<Item = u32>) -> u64 {
+        // Each fits; what a hostile pack sums up to may not.
+        ranges.map(|pages| u64::from(pages) * self.page_size()).fold(0, u64::saturating_add)
     }
 }
 

@@ -2,9 +2,13 @@
 //! file and in memory, however deep the directories are. Pure.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+
+/// The longest path that the kernel opens (`PATH_MAX` without the NUL).
+pub const MAX_PATH_BYTES: u16 = 4095;
 
 /// A name in a [`PathTable`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -20,6 +24,8 @@ struct Node {
     parent: u32,
     start: u32,
     length: u16,
+    /// Bytes of the whole path.
+    path_length: u16,
 }
 
 /// Path components, each with its parent.
@@ -51,27 +57,34 @@ impl PathTable {
         node.0 as usize <= self.nodes.len()
     }
 
-    /// Adds a component below `parent`; `None` when the parent is unknown or
-    /// `name` can't be one.
+    /// Adds a component below `parent`; `None` when the parent is unknown,
+    /// `name` can't be one, or the path would be too long to open.
     pub fn push(&mut self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
         let valid = !name.is_empty() && name != b"." && name != b"..";
         if !valid || name.iter().any(|b| matches!(b, b'/' | 0)) || !self.contains(parent) {
             return None;
         }
-        let node = Node {
-            parent: parent.0,
-            start: u32::try_from(self.names.len()).ok()?,
-            length: u16::try_from(name.len()).ok()?,
-        };
+        let above = self.node(parent).map_or(0, |node| node.path_length);
+        let length = u16::try_from(name.len()).ok()?;
+        let path_length = above.checked_add(length)?.checked_add(1)?;
+        if path_length > MAX_PATH_BYTES {
+            return None;
+        }
+        let start = u32::try_from(self.names.len()).ok()?;
+        let node = Node { parent: parent.0, start, length, path_length };
         let id = u32::try_from(self.nodes.len() + 1).ok()?;
         self.names.extend_from_slice(name);
         self.nodes.push(node);
         Some(NodeId(id))
     }
 
+    fn node(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get((node.0 as usize).checked_sub(1)?)
+    }
+
     /// The parent and the last component; `None` for the root.
     pub fn get(&self, node: NodeId) -> Option<(NodeId, &[u8])> {
-        let node = self.nodes.get((node.0 as usize).checked_sub(1)?)?;
+        let node = self.node(node)?;
         let start = node.start as usize;
         Some((NodeId(node.parent), self.names.get(start..start + usize::from(node.length))?))
     }
@@ -90,7 +103,8 @@ impl PathTable {
             parts.push(name);
             at = parent;
         }
-        let mut path = Vec::with_capacity(parts.iter().map(|p| p.len() + 1).sum::<usize>().max(1));
+        let length = self.node(node).map_or(1, |node| node.path_length);
+        let mut path = Vec::with_capacity(usize::from(length));
         for part in parts.iter().rev() {
             path.push(b'/');
             path.extend_from_slice(part);
@@ -99,6 +113,32 @@ impl PathTable {
             path.push(b'/');
         }
         PathBuf::from(OsStr::from_bytes(&path))
+    }
+
+    /// A table of only `wanted` and what is above them, and their nodes in it;
+    /// `None` for those that are not in this one.
+    pub fn pick(&self, wanted: impl IntoIterator<Item = NodeId>) -> (Self, Vec<Option<NodeId>>) {
+        let mut picked = Self::default();
+        let mut known = vec![None; self.nodes.len() + 1];
+        known[0] = Some(NodeId::ROOT);
+        let number = |node: NodeId| {
+            let mut missing = Vec::new();
+            let mut at = node;
+            let mut new = loop {
+                match known.get(at.0 as usize)? {
+                    Some(known) => break *known,
+                    None => missing.push(at),
+                }
+                at = self.get(at)?.0;
+            };
+            for node in missing.into_iter().rev() {
+                new = picked.push(new, self.get(node)?.1)?;
+                known[node.0 as usize] = Some(new);
+            }
+            Some(new)
+        };
+        let numbers = wanted.into_iter().map(number).collect();
+        (picked, numbers)
     }
 }
 
@@ -113,30 +153,57 @@ impl PathInterner {
     /// The node of an absolute path; `None` when it is relative or has a
     /// component that can't be kept.
     pub fn intern(&mut self, path: &Path) -> Option<NodeId> {
-        let mut components = path.components();
-        if components.next() != Some(Component::RootDir) {
-            return None;
+        let names = names(path)?;
+        names.into_iter().try_fold(NodeId::ROOT, |node, name| self.child(node, name))
+    }
+
+    /// The node of an absolute path, if it was interned.
+    pub fn find(&self, path: &Path) -> Option<NodeId> {
+        let child = |node, name: &[u8]| self.known.get(&(node, name.into())).copied();
+        names(path)?.into_iter().try_fold(NodeId::ROOT, child)
+    }
+
+    /// Interns all of a table and returns the node of each of its nodes, the
+    /// root's first; `None` when there are too many names.
+    pub fn adopt(&mut self, table: &PathTable) -> Vec<Option<NodeId>> {
+        let mut nodes = Vec::with_capacity(table.len() + 1);
+        nodes.push(Some(NodeId::ROOT));
+        for (parent, name) in table.iter() {
+            let parent = nodes.get(parent.0 as usize).copied().flatten();
+            nodes.push(parent.and_then(|parent| self.child(parent, name)));
         }
-        let mut node = NodeId::ROOT;
-        for component in components {
-            let Component::Normal(name) = component else { return None };
-            let key = (node, name.as_bytes().into());
-            node = match self.known.get(&key) {
-                Some(known) => *known,
-                None => {
-                    let new = self.table.push(node, name.as_bytes())?;
-                    self.known.insert(key, new);
-                    new
-                }
-            };
+        nodes
+    }
+
+    fn child(&mut self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
+        match self.known.entry((parent, name.into())) {
+            Entry::Occupied(known) => Some(*known.get()),
+            Entry::Vacant(place) => Some(*place.insert(self.table.push(parent, name)?)),
         }
-        Some(node)
+    }
+
+    /// The table so far.
+    pub fn table(&self) -> &PathTable {
+        &self.table
     }
 
     /// The table built.
     pub fn finish(self) -> PathTable {
         self.table
     }
+}
+
+/// The components of an absolute path, without the root.
+fn names(path: &Path) -> Option<Vec<&[u8]>> {
+    let mut components = path.components();
+    if components.next() != Some(Component::RootDir) {
+        return None;
+    }
+    let name = |component| match component {
+        Component::Normal(name) => Some(name.as_bytes()),
+        _ => None,
+    };
+    components.map(name).collect()
 }
 
 #[cfg(test)]
@@ -157,6 +224,20 @@ mod tests {
         for (path, node) in paths.iter().zip(nodes) {
             assert_eq!(table.path(node).as_os_str().as_bytes(), *path);
         }
+    }
+
+    #[test]
+    fn a_path_that_no_call_could_open_is_refused() {
+        let mut table = PathTable::default();
+        let mut node = NodeId::ROOT;
+        for _ in 0..15 {
+            node = table.push(node, &[b'x'; 255]).unwrap();
+        }
+        assert_eq!(table.push(node, &[b'x'; 255]), None);
+        let last = table.push(node, &[b'x'; 254]).unwrap();
+        assert_eq!(table.path(last).as_os_str().len(), usize::from(MAX_PATH_BYTES));
+        assert_eq!(table.push(last, b"x"), None);
+        assert_eq!(table.push(NodeId::ROOT, &[b'x'; 70_000]), None);
     }
 
     #[test]
@@ -183,9 +264,23 @@ mod tests {
                 paths.iter().map(|p| PathBuf::from(format!("/{}", p.join("/")))).collect();
             let nodes: Vec<NodeId> = paths.iter().map(|p| interner.intern(p).unwrap()).collect();
             let table = interner.finish();
-            for (path, node) in paths.iter().zip(nodes) {
-                prop_assert_eq!(&table.path(node), path);
+            for (path, node) in paths.iter().zip(&nodes) {
+                prop_assert_eq!(&table.path(*node), path);
             }
+            let (picked, of_picked) = table.pick(nodes.iter().copied().step_by(2));
+            let mut other = PathInterner::default();
+            other.intern(Path::new("/a/b")).unwrap();
+            let of_other = other.adopt(&table);
+            for (i, (path, node)) in paths.iter().zip(&nodes).enumerate() {
+                if i % 2 == 0 {
+                    prop_assert_eq!(&picked.path(of_picked[i / 2].unwrap()), path);
+                }
+                let node = of_other[node.0 as usize];
+                prop_assert_eq!(&other.table().path(node.unwrap()), path);
+                prop_assert_eq!(other.find(path), node);
+            }
+            let names: usize = picked.iter().map(|(_, name)| name.len()).sum();
+            prop_assert!(names <= paths.iter().step_by(2).map(|p| p.as_os_str().len()).sum());
         }
     }
 }

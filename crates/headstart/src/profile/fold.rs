@@ -42,18 +42,19 @@ pub struct Rules {
     pub has_access_events: bool,
 }
 
-/// Folds events, which come sorted by time. Times in the result count from
-/// the first event.
-pub fn fold(events: &[Event], rules: &Rules) -> Observation {
+/// Folds events, which come in the order of time. Times in the result count
+/// from the first event.
+pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observation {
     let mut out =
         Observation { has_access_events: rules.has_access_events, ..Observation::default() };
-    let relevant = || events.iter().filter(|e| !rules.ignored_tids.contains(&e.tid));
-    let Some(start) = relevant().next().map(|e| e.time) else { return out };
-    for event in relevant() {
-        let at = event.time - start;
+    let mut start = None;
+    let relevant = events.into_iter().filter(|e| !rules.ignored_tids.contains(&e.tid));
+    for event in relevant {
+        // Only a broken trace goes back in time.
+        let at = event.time.saturating_sub(*start.get_or_insert(event.time));
         out.duration = out.duration.max(at);
         out.tids.insert(event.tid);
-        let &Event { first, pages, .. } = event;
+        let Event { first, pages, .. } = event;
         match event.kind {
             Kind::Metadata => {
                 let device = out.metadata.entry(event.id.dev).or_default();
@@ -61,7 +62,7 @@ pub fn fold(events: &[Event], rules: &Rules) -> Observation {
             }
             // The pseudo file system of block devices names the device in the
             // inode number (`block/bdev.c`: i_ino = bd_dev).
-            Kind::Insert if event.id.dev.major() == 0 && is_block_device(event, rules) => {
+            Kind::Insert if event.id.dev.major() == 0 && is_block_device(&event, rules) => {
                 let device = out.metadata.entry(Dev(event.id.ino as u32)).or_default();
                 device.inserted.touch(first, pages, at, How::INSERTED);
             }
@@ -106,14 +107,14 @@ mod tests {
     fn what_came_in_and_what_was_used_are_kept_apart() {
         let rules = Rules { has_access_events: true, ..Rules::default() };
         let events = [event(Kind::Insert, FILE, 0, 32), event(Kind::Fault, FILE, 3, 1)];
-        let seen = fold(&events, &rules);
+        let seen = fold(events, &rules);
         assert_eq!(pages(&seen.files[&FILE].touched), [(3, 4)]);
         assert_eq!(pages(&seen.files[&FILE].inserted), [(0, 32)]);
     }
 
     #[test]
     fn without_access_events_arrivals_stand_in_for_uses() {
-        let seen = fold(&[event(Kind::Insert, FILE, 0, 32)], &Rules::default());
+        let seen = fold([event(Kind::Insert, FILE, 0, 32)], &Rules::default());
         assert_eq!(pages(&seen.files[&FILE].touched), [(0, 32)]);
     }
 
@@ -124,7 +125,7 @@ mod tests {
         let bdev = InodeId { dev: Dev::new(0, 9), ino: u64::from(device.0) };
         let real = InodeId { dev: Dev::new(8, 1), ..bdev };
         let seen = fold(
-            &[
+            [
                 event(Kind::Insert, bdev, 5, 1),
                 event(Kind::Insert, real, 6, 1),
                 event(Kind::Metadata, InodeId { dev: device, ino: 0 }, 8, 1),
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn events_of_ignored_threads_leave_no_trace() {
         let rules = Rules { ignored_tids: [7].into(), ..Rules::default() };
-        let seen = fold(&[event(Kind::Insert, FILE, 0, 1)], &rules);
+        let seen = fold([event(Kind::Insert, FILE, 0, 1)], &rules);
         assert!(seen.files.is_empty() && seen.tids.is_empty());
     }
 }

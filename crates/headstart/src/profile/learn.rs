@@ -6,6 +6,7 @@ use super::resolve::{FileKind, Resolution, Unnamed};
 use super::spans::{How, Spans};
 use crate::id::Dev;
 use crate::pack::build::{FilePart, Parts, pieces_of_start};
+use crate::pack::paths::PathInterner;
 use crate::pack::{Dropped, FileSystem, Identity, Origin, Pack};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -39,6 +40,7 @@ pub fn pack_of_start(
     let Start { origin, file_systems, began_ns, keep_untouched } = start;
     let page_size = 1u64 << origin.page_shift;
     let mut parts = Parts { origin, ..Parts::default() };
+    let mut paths = PathInterner::default();
     let mut dropped = count_unnamed(names);
     for (id, file) in &names.files {
         let Some(pages) = seen.files.get(id) else { continue };
@@ -78,10 +80,13 @@ pub fn pack_of_start(
             ctime_ns: file.ctime_ns,
         };
         let pieces = pieces_of_start(&spans);
-        parts.files.insert(file.path.clone(), FilePart { file_system, identity, pieces });
+        let Some(node) = paths.intern(&file.path) else { continue };
+        parts.files.insert(node, FilePart { file_system, identity, pieces });
     }
     for (device, pages) in &seen.metadata {
-        let Some(fs) = file_systems.get(device) else { continue };
+        // Without a UUID the device would not be found again.
+        let known = file_systems.get(device).filter(|fs| fs.uuid.is_some());
+        let Some(fs) = known else { continue };
         let Some(file_system) = parts.file_system(fs) else { continue };
         let mut spans = pages.inserted.clone();
         for span in pages.touched.iter() {
@@ -90,7 +95,7 @@ pub fn pack_of_start(
         parts.metadata.insert(file_system, pieces_of_start(&spans));
     }
     parts.origin.dropped = dropped;
-    parts.build()
+    parts.build(paths.table())
 }
 
 fn count_unnamed(names: &Resolution) -> Dropped {

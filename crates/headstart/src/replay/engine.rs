@@ -17,7 +17,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -129,6 +129,11 @@ struct Shared {
     next: AtomicU64,
     /// Steps whose data was waited for.
     awaited: AtomicU64,
+    /// Steps that were carried out.
+    done: AtomicU64,
+    /// Whether the head of the plan was asked for.
+    head_sent: Mutex<bool>,
+    head_news: Condvar,
     open: AtomicU32,
     stop: AtomicBool,
     portions: Mutex<HashMap<u64, Portion>>,
@@ -167,6 +172,9 @@ impl Replay {
             left,
             next: AtomicU64::new(0),
             awaited: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            head_sent: Mutex::new(plan.head == 0),
+            head_news: Condvar::new(),
             open: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             portions: Mutex::default(),
@@ -179,19 +187,14 @@ impl Replay {
             find_devices,
             devices: OnceLock::new(),
         });
-        let mut threads = Vec::with_capacity(count);
-        for _ in 0..count {
-            let shared = shared.clone();
-            let thread = thread::Builder::new()
-                .name("replay".into())
-                .stack_size(128 << 10)
-                .spawn(move || shared.work());
-            match thread {
-                Ok(thread) => threads.push(thread),
-                Err(e) if threads.is_empty() => return Err(e),
-                Err(_) => break,
-            }
-        }
+        let threads = pool(&shared, count, |shared| {
+            shared.each_step(&shared.next, |step| {
+                shared.carry_out(step);
+                shared.note_done();
+            });
+            // The replay was stopped, or there was less to do than the head.
+            shared.release_head();
+        })?;
         Ok(Self { shared, threads })
     }
 
@@ -200,29 +203,66 @@ impl Replay {
         &self.shared.plan
     }
 
+    /// Waits until the head of the plan was asked for, at most for `limit`, so
+    /// that the program does not ask first.
+    pub fn wait_for_head(&self, limit: Duration) {
+        let sent = self.shared.head_sent.lock().unwrap_or_else(PoisonError::into_inner);
+        // A poisoned lock means that a thread died: the program must not wait.
+        drop(self.shared.head_news.wait_timeout_while(sent, limit, |sent| !*sent));
+    }
+
     /// Makes the threads stop after the step at hand.
     pub fn stop(&self) {
         self.shared.stop.store(true, Relaxed);
     }
 
-    /// Waits for the threads and tells what became of the plan.
+    /// Waits for the threads, and for the data if that was asked for, and
+    /// tells what became of the plan.
     pub fn finish(self) -> Report {
-        for thread in self.threads {
-            // A thread that panicked has its steps missing from the counts.
-            let _ = thread.join();
+        let Self { shared, threads } = self;
+        let count = threads.len();
+        join(threads);
+        if shared.options.wait {
+            // Only now: a read that waits for one page before the others were
+            // asked for would bring it in alone.
+            let wait = |shared: &Shared| shared.each_step(&shared.awaited, |s| shared.wait_for(s));
+            // Without threads the data arrives unwaited for.
+            join(pool(&shared, count, wait).unwrap_or_default());
         }
-        self.shared.report()
+        shared.report()
+    }
+}
+
+/// Starts up to `count` threads that do the same.
+fn pool(
+    shared: &Arc<Shared>,
+    count: usize,
+    work: impl Fn(&Shared) + Copy + Send + 'static,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::with_capacity(count);
+    for _ in 0..count {
+        let shared = shared.clone();
+        let thread = thread::Builder::new()
+            .name("replay".into())
+            .stack_size(128 << 10)
+            .spawn(move || work(&shared));
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(e) if threads.is_empty() => return Err(e),
+            Err(_) => break,
+        }
+    }
+    Ok(threads)
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        // A thread that panicked has its steps missing from the counts.
+        let _ = thread.join();
     }
 }
 
 impl Shared {
-    fn work(&self) {
-        self.each_step(&self.next, |step| self.carry_out(step));
-        if self.options.wait {
-            self.each_step(&self.awaited, |step| self.wait_for(step));
-        }
-    }
-
     /// Takes steps in order until there are none or the replay is stopped.
     fn each_step(&self, cursor: &AtomicU64, act: impl Fn(&Step)) {
         while !self.stop.load(Relaxed) && !self.timed_out() {
@@ -236,6 +276,18 @@ impl Shared {
                 self.close(target);
             }
         }
+    }
+
+    fn note_done(&self) {
+        let done = self.done.fetch_add(1, Relaxed) + 1;
+        if done == self.plan.head as u64 {
+            self.release_head();
+        }
+    }
+
+    fn release_head(&self) {
+        *self.head_sent.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.head_news.notify_all();
     }
 
     fn timed_out(&self) -> bool {

@@ -14,6 +14,8 @@ use thiserror::Error;
 pub const GAP_BYTES: u64 = 32 << 10;
 /// Metadata lies scattered in groups; its holes may be larger.
 pub const METADATA_GAP_BYTES: u64 = 32 << 10;
+/// What a start touches this early belongs to the head of its plan, in µs.
+pub const HEAD_US: u32 = 5000;
 /// Largest step. The engine cuts it further where the device takes less.
 pub const STEP_BYTES: u64 = 512 << 10;
 
@@ -50,6 +52,8 @@ pub fn parse_list(text: &[u8]) -> Result<Vec<Entry>, ListError> {
                 }
                 Ok(parsed) => parsed,
                 Err(LineError::NoParts) => (line.to_vec(), Vec::new()),
+                // The last word of a name with blanks.
+                Err(LineError::BadPart(word)) if !word.contains(':') => (line.to_vec(), Vec::new()),
                 Err(source) => return Err(ListError { line: i + 1, source }),
             };
             Ok(Entry { path: OsString::from_vec(name).into(), ranges })
@@ -91,6 +95,9 @@ pub struct Plan {
     pub targets: Vec<Target>,
     /// Portions in the order in which they are read.
     pub steps: Vec<Step>,
+    /// Steps at the begin that the program needs at once: metadata, and what it
+    /// touches within [`HEAD_US`].
+    pub head: usize,
     /// Bytes left out because the budget was used up.
     pub over_budget: u64,
 }
@@ -137,15 +144,17 @@ impl Plan {
             }
             let base = plan.targets.len() as u32;
             // One pack keeps its table; several share one.
-            let single = packs.len() == 1;
-            plan.targets.extend(pack.files.iter().map(|file| {
-                let node = if single {
-                    Some(file.node)
-                } else {
-                    names.intern(&pack.paths.path(file.node))
-                };
-                Target::File { node: node.unwrap_or_default(), identity: Some(file.identity) }
-            }));
+            let shared = (packs.len() > 1).then(|| names.adopt(&pack.paths));
+            let node = |of: NodeId| match &shared {
+                Some(nodes) => nodes.get(of.0 as usize).copied().flatten().unwrap_or_default(),
+                None => of,
+            };
+            plan.targets.extend(
+                pack.files.iter().map(|file| Target::File {
+                    node: node(file.node),
+                    identity: Some(file.identity),
+                }),
+            );
             data.extend(
                 pack.ranges.iter().map(|r| range(base + r.file, r.first, r.pages, r.at_us)),
             );
@@ -154,8 +163,8 @@ impl Plan {
             [one] => one.paths.clone(),
             _ => names.finish(),
         };
-        plan.add(metadata, METADATA_GAP_BYTES, limits.budget);
-        plan.add(data, GAP_BYTES, limits.budget);
+        plan.add(metadata, METADATA_GAP_BYTES, limits.budget, u32::MAX);
+        plan.add(data, GAP_BYTES, limits.budget, HEAD_US);
         plan
     }
 
@@ -175,7 +184,7 @@ impl Plan {
             ));
         }
         plan.paths = names.finish();
-        plan.add(wanted, GAP_BYTES, limits.budget);
+        plan.add(wanted, GAP_BYTES, limits.budget, 0);
         plan
     }
 
@@ -184,23 +193,31 @@ impl Plan {
         self.steps.iter().map(|s| s.length).sum()
     }
 
-    fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64) {
+    /// Cuts what is wanted into portions until the budget is used up. Only
+    /// then: a range of a hostile pack may hold half a billion portions. Those
+    /// of an order up to `head` belong to the head.
+    fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64, head: u32) {
         let mut left = budget.saturating_sub(self.bytes());
-        for mut step in steps(wanted, gap) {
-            let length = step.length.min(left);
-            self.over_budget += step.length - length;
-            left -= length;
-            if length > 0 {
-                step.length = length;
-                self.steps.push(step);
+        for Wanted { target, offset, end, order } in joined(wanted, gap) {
+            let mut from = offset;
+            while from < end && left > 0 {
+                let length = STEP_BYTES.min(end - from).min(left);
+                self.steps.push(Step { target, offset: from, length });
+                from += length;
+                left -= length;
             }
+            if order <= head {
+                self.head = self.steps.len();
+            }
+            self.over_budget = self.over_budget.saturating_add(end - from);
         }
     }
 }
 
-/// Joins ranges across small holes, cuts them into portions and sorts those
-/// by the earliest range in each.
-fn steps(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Step> {
+/// Joins ranges across small holes, as far as a portion reaches, and sorts what
+/// comes out by the earliest range in each. What is longer than a portion is a
+/// row of full ones of the same order.
+fn joined(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Wanted> {
     wanted.sort_unstable_by_key(|w| (w.target, w.offset));
     let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
     for range in wanted {
@@ -208,7 +225,7 @@ fn steps(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Step> {
         if let Some(last) = out.last_mut().filter(|last| {
             last.target == range.target && range.offset <= last.end.saturating_add(gap)
         }) {
-            let limit = last.offset.saturating_add(STEP_BYTES);
+            let limit = last.end.max(last.offset.saturating_add(STEP_BYTES));
             // A portion that is full takes neither the hole nor the range.
             if range.offset < limit {
                 last.order = last.order.min(range.order);
@@ -216,16 +233,16 @@ fn steps(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Step> {
             }
             from = from.max(last.end);
         }
-        while from < range.end {
-            let end = range.end.min(from.saturating_add(STEP_BYTES));
-            out.push(Wanted { offset: from, end, ..range });
-            from = end;
+        // The last portion is apart, so that it may take in what follows.
+        let full = range.end.saturating_sub(from) / STEP_BYTES * STEP_BYTES;
+        for (offset, end) in [(from, from + full), (from + full, range.end)] {
+            if offset < end {
+                out.push(Wanted { offset, end, ..range });
+            }
         }
     }
     out.sort_by_key(|w| w.order);
-    out.iter()
-        .map(|w| Step { target: w.target, offset: w.offset, length: w.end - w.offset })
-        .collect()
+    out
 }
 
 #[cfg(test)]
@@ -246,11 +263,14 @@ mod tests {
         list.iter().map(of).collect()
     }
 
+    fn steps(wanted: Vec<Wanted>) -> Vec<Step> {
+        let mut plan = Plan::default();
+        plan.add(wanted, GAP_BYTES, u64::MAX, 0);
+        plan.steps
+    }
+
     fn shape(list: &[(u32, u64, u64, u32)]) -> Vec<(u32, u64, u64)> {
-        steps(wanted(list), GAP_BYTES)
-            .iter()
-            .map(|s| (s.target, s.offset / KIB, s.length / KIB))
-            .collect()
+        steps(wanted(list)).iter().map(|s| (s.target, s.offset / KIB, s.length / KIB)).collect()
     }
 
     #[test]
@@ -266,6 +286,11 @@ mod tests {
             ),
             ("cut", vec![(0, 0, 1100, 1)], vec![(0, 0, 512), (0, 512, 512), (0, 1024, 76)]),
             ("overlap", vec![(0, 0, 8, 1), (0, 4, 8, 2)], vec![(0, 0, 12)]),
+            (
+                "overlap with full portions",
+                vec![(0, 0, 1024, 9), (0, 1000, 30, 2), (1, 0, 4, 3)],
+                vec![(0, 0, 512), (0, 512, 512), (0, 1024, 6), (1, 0, 4)],
+            ),
             ("full portion", vec![(0, 0, 512, 1), (0, 516, 4, 9)], vec![(0, 0, 512), (0, 516, 4)]),
         ] {
             assert_eq!(shape(&ranges), expected, "{name}");
@@ -286,6 +311,49 @@ mod tests {
     }
 
     #[test]
+    fn the_head_is_metadata_and_what_is_touched_at_once() {
+        let mut plan = Plan::default();
+        plan.add(wanted(&[(0, 0, 4, 90_000)]), 0, u64::MAX, u32::MAX);
+        plan.add(wanted(&[(1, 0, 4, 6000), (2, 0, 4, 10)]), 0, u64::MAX, HEAD_US);
+        assert_eq!((plan.head, plan.steps.len()), (2, 3));
+    }
+
+    #[test]
+    fn the_largest_ranges_are_planned_as_far_as_the_budget_goes() {
+        use crate::pack::{File, MetadataRange, Origin, Range};
+        use crate::profile::spans::How;
+        const FILES: u32 = 1 << 16;
+        let pages = u32::MAX;
+        let bytes = u64::from(pages) << 16;
+        let first = (i64::MAX as u64 >> 16) - u64::from(pages);
+        let pack = Pack {
+            origin: Origin { page_shift: 16, ..Origin::default() },
+            file_systems: vec![FileSystem::default()],
+            files: vec![
+                File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() };
+                FILES as usize
+            ],
+            ranges: (0..FILES)
+                .map(|file| Range { file, first, pages, at_us: 0, how: How::READ, history: 1 })
+                .collect(),
+            metadata: vec![MetadataRange { file_system: 0, first, pages, at_us: 0, history: 1 }],
+            ..Pack::default()
+        };
+        for (metadata, wanted) in [(false, 1 << 16), (true, (1 << 16) + 1)] {
+            let budget = (100 << 20) + 1;
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), Limits { budget, metadata });
+            assert_eq!((plan.bytes(), plan.steps.len()), (budget, 201));
+            assert_eq!(
+                plan.over_budget,
+                (u128::from(bytes) * wanted - u128::from(budget)).min(u64::MAX.into()) as u64
+            );
+        }
+        let list = [Entry { path: "/a".into(), ranges: vec![0..u64::MAX, 5..u64::MAX] }];
+        let plan = Plan::of_list(&list, |_| 0, Limits { budget: 1 << 20, metadata: false });
+        assert_eq!((plan.bytes(), plan.over_budget), (1 << 20, u64::MAX - (1 << 20)));
+    }
+
+    #[test]
     fn a_whole_file_is_as_long_as_it_is() {
         let list = [Entry { path: "/a".into(), ranges: vec![] }];
         let limits = Limits { budget: u64::MAX, metadata: false };
@@ -298,8 +366,12 @@ mod tests {
         let entry =
             |path: &str, ranges: Vec<std::ops::Range<u64>>| Entry { path: path.into(), ranges };
         assert_eq!(
-            parse_list(b"# made by hand\n/a 0:4096,8192:1\n\n/whole\n").unwrap(),
-            [entry("/a", vec![0..4096, 8192..8193]), entry("/whole", vec![])]
+            parse_list(b"# made by hand\n/a 0:4096,8192:1\n\n/whole\n/my file\n").unwrap(),
+            [
+                entry("/a", vec![0..4096, 8192..8193]),
+                entry("/whole", vec![]),
+                entry("/my file", vec![])
+            ]
         );
         assert_eq!(parse_list(b"\n/a x:1").unwrap_err().line, 2);
         assert_eq!(parse_list(b"\x7fELF\0\n").unwrap_err().line, 1);
@@ -310,7 +382,7 @@ mod tests {
         fn every_wanted_page_is_read_once_and_little_else(
             list in proptest::collection::vec((0u32..3, 0u64..3000, 1u64..900, 0u32..50), 0..30)
         ) {
-            let steps = steps(wanted(&list), GAP_BYTES);
+            let steps = steps(wanted(&list));
             let mut read = BTreeSet::new();
             for s in &steps {
                 prop_assert!(s.length > 0 && s.length <= STEP_BYTES);

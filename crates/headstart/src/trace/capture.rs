@@ -1,13 +1,14 @@
 //! Empties an instance's buffers while a program starts.
 //!
 //! A thread sleeps until a buffer is a quarter full, so that an ordinary
-//! start is not disturbed at all, and copies pages without looking at them;
-//! decoding comes after the start. A buffer that fills too fast is doubled.
+//! start is not disturbed at all, and copies what is used of each page without
+//! looking at it; decoding comes after the start. A buffer that fills too fast is doubled.
 
 use super::Kind;
 use super::decode::{Decoder, Tally};
 use super::file::{Capture, Description};
-use super::format::FormatError;
+use super::format::{FormatError, PageHeader, parse_page_header};
+use super::page::used;
 use super::tracefs::{Instance, TraceError, Tracefs};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::fs::File;
@@ -58,6 +59,26 @@ pub enum Scope {
     System,
 }
 
+/// How large the buffer of each CPU is, in KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BufferSize {
+    /// The kernel's default, doubled when it fills up.
+    Default,
+    /// What an earlier start needed, doubled when it fills up.
+    From(u32),
+    /// This and no more, whatever is lost: how losses are provoked.
+    Fixed(u32),
+}
+
+impl BufferSize {
+    fn kb(self) -> Option<u32> {
+        match self {
+            Self::Default => None,
+            Self::From(kb) | Self::Fixed(kb) => Some(kb),
+        }
+    }
+}
+
 /// An armed instance whose buffers are being emptied.
 #[derive(Debug)]
 pub struct Recorder {
@@ -76,16 +97,15 @@ struct Activity {
 
 impl Recorder {
     /// Creates an instance, enables the events for `scope` and starts to
-    /// empty the buffers. `buffer_kb` is the buffer an earlier start needed.
-    /// With `watch` the buffers are looked at four times a second, so that
+    /// empty the buffers. With `watch` the buffers are looked at four times a second, so that
     /// [`Recorder::idle_for`] can tell when reading has died down.
     pub fn start(
         tracefs: &Tracefs,
         scope: Scope,
-        buffer_kb: Option<u32>,
+        buffer: BufferSize,
         watch: bool,
     ) -> Result<Self, CaptureError> {
-        let instance = Instance::create(tracefs, buffer_kb)?;
+        let instance = Instance::create(tracefs, buffer.kb())?;
         let mut ignored_tids = Vec::new();
         match scope {
             Scope::Tree(pid) => instance.follow(pid)?,
@@ -117,10 +137,12 @@ impl Recorder {
         let drain = Drain {
             buffers: instance.open_buffers()?,
             stop: stop.try_clone().map_err(CaptureError::Read)?,
+            header: parse_page_header(&description.header_page)?,
             watch: if watch { Some((description.decoder()?, activity.clone())) } else { None },
+            may_grow: !matches!(buffer, BufferSize::Fixed(_)),
             out: Drained {
                 buffer_kb: instance.buffer_kb()?,
-                initial_kb: if buffer_kb.is_some() { 0 } else { instance.buffer_kb()? },
+                needed_kb: if let BufferSize::From(kb) = buffer { kb } else { 0 },
                 instance,
                 bytes: Vec::new(),
                 pages: Vec::new(),
@@ -149,9 +171,7 @@ impl Recorder {
         let drained = self.reader.join().map_err(failed)??;
         let mut description = self.description;
         description.lost = drained.lost;
-        if drained.buffer_kb > drained.initial_kb {
-            description.buffer_kb = drained.buffer_kb;
-        }
+        description.buffer_kb = drained.needed_kb;
         let capture = Capture { description, bytes: drained.bytes, pages: drained.pages };
         Ok((capture, drained.instance))
     }
@@ -166,15 +186,17 @@ struct Drained {
     lost: u64,
     /// Present size of the buffer of one CPU.
     buffer_kb: u32,
-    /// Its size when it was created, unless it was asked for.
-    initial_kb: u32,
+    /// The size that an earlier start or this one needed; 0 for the default.
+    needed_kb: u32,
 }
 
 /// The reading thread's state.
 struct Drain {
     buffers: Vec<(u32, File)>,
     stop: OwnedFd,
+    header: PageHeader,
     watch: Option<(Decoder, Arc<Activity>)>,
+    may_grow: bool,
     out: Drained,
 }
 
@@ -194,11 +216,13 @@ impl Drain {
             }
             self.note_activity(seen, seen_bytes);
             let buffer = u64::from(self.out.buffer_kb) * 1024;
-            if fullest * 100 > buffer * GROW_PERCENT && self.out.buffer_kb < MAX_BUFFER_KB {
+            let filled = fullest * 100 > buffer * GROW_PERCENT;
+            if filled && self.may_grow && self.out.buffer_kb < MAX_BUFFER_KB {
                 let doubled = (self.out.buffer_kb * 2).min(MAX_BUFFER_KB);
                 // No memory for it is no reason to end the recording.
                 if self.out.instance.set_buffer_kb(doubled).is_ok() {
                     self.out.buffer_kb = doubled;
+                    self.out.needed_kb = doubled;
                 }
             }
         }
@@ -230,8 +254,9 @@ impl Drain {
                 match file.read(page) {
                     Ok(0) => break,
                     Ok(n) => {
-                        self.out.bytes.extend_from_slice(&page[..n]);
-                        self.out.pages.push((*cpu, n as u32));
+                        let used = &page[..used(&page[..n], &self.header)];
+                        self.out.bytes.extend_from_slice(used);
+                        self.out.pages.push((*cpu, used.len() as u32));
                         taken += n as u64;
                     }
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
@@ -248,12 +273,13 @@ impl Drain {
     /// arrivals.
     fn note_activity(&self, seen: usize, seen_bytes: usize) {
         let Some((decoder, activity)) = &self.watch else { return };
-        let mut inserted = 0;
+        let mut inserted = 0u64;
         let mut rest = &self.out.bytes[seen_bytes..];
         for &(_, length) in &self.out.pages[seen..] {
             let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
             decoder.page(page, &mut Tally::default(), |event| {
-                inserted += if event.kind == Kind::Insert { event.pages } else { 0 };
+                let pages = if event.kind == Kind::Insert { event.pages } else { 0 };
+                inserted = inserted.saturating_add(pages);
             });
             rest = after;
         }

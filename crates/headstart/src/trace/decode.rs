@@ -1,7 +1,7 @@
 //! From raw pages to [`Event`]s, by the layouts the kernel describes.
 //!
-//! Pure. Records of other events, and records too short for their own
-//! format, are counted, not decoded.
+//! Pure. Records of other events, and records that contradict their own
+//! format or name pages that no file has, are counted, not decoded.
 
 use super::format::{EventFormat, Field, FormatError, PageHeader, parse_event, parse_page_header};
 use super::page::{Lost, records};
@@ -9,8 +9,10 @@ use super::{Event, Kind};
 use crate::id::{Dev, InodeId};
 use serde::Serialize;
 
-/// Bytes of a disk sector, the unit of `block_touch_buffer`.
-const SECTOR: u64 = 512;
+/// Bytes of the smallest page that is believed.
+const MIN_PAGE: u64 = 512;
+/// No file is larger (`MAX_LFS_FILESIZE`, `include/linux/fs.h`).
+const MAX_FILE_BYTES: u64 = i64::MAX.cast_unsigned();
 
 /// The trace events that headstart reads, by group and name.
 pub const EVENTS: [(&str, &str, Kind); 5] = [
@@ -40,7 +42,8 @@ enum Extent {
     One,
     Order(Field),
     LastIndex(Field),
-    SectorBytes(Field),
+    /// `first` counts blocks of this many bytes.
+    BlockBytes(Field),
 }
 
 /// Counts of what decoding met.
@@ -48,7 +51,7 @@ enum Extent {
 pub struct Tally {
     /// Events decoded.
     pub events: u64,
-    /// Records of events that are none of ours.
+    /// Records that are none of our events, or broken.
     pub foreign: u64,
     /// Events that the kernel dropped, as the pages say.
     pub lost: u64,
@@ -91,7 +94,7 @@ impl Decoder {
             header: parse_page_header(header_page)?,
             common_type: common_type.ok_or(FormatError::Missing("common_type"))?,
             layouts,
-            page_size: page_size.max(SECTOR),
+            page_size: page_size.clamp(MIN_PAGE, MAX_FILE_BYTES),
         })
     }
 
@@ -142,7 +145,7 @@ impl Layout {
                 Kind::Insert => format.field("order").cloned().map_or(Extent::One, Extent::Order),
                 Kind::Read | Kind::Map => Extent::LastIndex(need(format, "last_index")?),
                 Kind::Fault => Extent::One,
-                Kind::Metadata => Extent::SectorBytes(need(format, "size")?),
+                Kind::Metadata => Extent::BlockBytes(need(format, "size")?),
             },
         })
     }
@@ -151,17 +154,27 @@ impl Layout {
         let first = self.first.read(data)?;
         let (first, pages) = match &self.extent {
             Extent::One => (first, 1),
-            Extent::Order(field) => (first, 1u64.checked_shl(field.read(data)? as u32)?),
+            Extent::Order(field) => {
+                (first, 1u64.checked_shl(u32::try_from(field.read(data)?).ok()?)?)
+            }
             Extent::LastIndex(field) => {
                 // An empty read asks for last = first - 1.
-                (first, field.read(data)?.wrapping_sub(first).wrapping_add(1).max(1))
+                let end = field.read(data)?.wrapping_add(1);
+                (first, end.checked_sub(first)?.max(1))
             }
-            Extent::SectorBytes(field) => {
-                let start = first.checked_mul(SECTOR)?;
-                let end = start.checked_add(field.read(data)?.max(1))?;
+            Extent::BlockBytes(field) => {
+                // The event calls it sector and stores `b_blocknr`, in units
+                // of `b_size` (include/trace/events/block.h).
+                let bytes = field.read(data)?.max(1);
+                let start = first.checked_mul(bytes)?;
+                let end = start.checked_add(bytes)?;
                 (start / page_size, end.div_ceil(page_size) - start / page_size)
             }
         };
+        let end = first.checked_add(pages)?;
+        if end > MAX_FILE_BYTES / page_size {
+            return None;
+        }
         Some(Event {
             time,
             tid: self.tid.read(data)? as u32 as i32,
@@ -173,5 +186,153 @@ impl Layout {
             first,
             pages,
         })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub const HEADER: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+        \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+        \tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;\n";
+
+    /// The `format` of an event whose own fields are these, from byte 8 on.
+    pub fn format(id: u16, name: &str, fields: &[(&str, usize)]) -> String {
+        let mut text = format!("name: {name}\nID: {id}\nformat:\n");
+        let common = [("common_type", 0, 2), ("common_pid", 4, 4)];
+        let mut at = 8;
+        let own = fields.iter().map(|&(field, size)| {
+            at += size;
+            (field, at - size, size)
+        });
+        for (field, offset, size) in common.into_iter().chain(own) {
+            text += &format!("\tfield:unsigned long {field};\toffset:{offset};\tsize:{size};\n");
+        }
+        text
+    }
+
+    pub fn formats() -> [String; 4] {
+        let file = [("i_ino", 8), ("s_dev", 4)];
+        let with = |more: &[_]| [&file[..], more].concat();
+        [
+            format(1, "mm_filemap_add_to_page_cache", &with(&[("index", 8), ("order", 2)])),
+            format(2, "mm_filemap_get_pages", &with(&[("index", 8), ("last_index", 8)])),
+            format(3, "mm_filemap_fault", &with(&[("index", 8)])),
+            format(4, "block_touch_buffer", &[("dev", 4), ("sector", 8), ("size", 8)]),
+        ]
+    }
+
+    /// The bytes of a record of thread 7.
+    pub fn record(id: u16, fields: &[(u64, usize)]) -> Vec<u8> {
+        let mut out = [&id.to_ne_bytes()[..], &[0; 2], &7u32.to_ne_bytes()].concat();
+        for (value, size) in fields {
+            let bytes = value.to_le_bytes();
+            out.extend(&bytes[..*size]);
+        }
+        out
+    }
+
+    /// A page with one record at each of these times.
+    pub fn page(records: &[(u64, Vec<u8>)]) -> Vec<u8> {
+        let start = records.first().map_or(0, |(time, _)| *time);
+        let (mut body, mut before) = (Vec::new(), start);
+        for (time, data) in records {
+            body.extend((((time - before) as u32) << 5).to_le_bytes());
+            body.extend((data.len() as u32 + 4).to_le_bytes());
+            body.extend(data);
+            body.resize(body.len().next_multiple_of(4), 0);
+            before = *time;
+        }
+        [&start.to_ne_bytes()[..], &(body.len() as u64).to_ne_bytes(), &body].concat()
+    }
+
+    fn decode(page: &[u8]) -> (Vec<Event>, Tally) {
+        let formats = formats();
+        let decoder = Decoder::new(HEADER, formats.iter().map(String::as_str), 4096).unwrap();
+        let (mut events, mut tally) = (Vec::new(), Tally::default());
+        decoder.page(page, &mut tally, |event| events.push(event));
+        (events, tally)
+    }
+
+    const LAST: u64 = (i64::MAX as u64 >> 12) - 1;
+    const DEV: (u64, usize) = (8 << 20 | 1, 4);
+
+    #[test]
+    fn each_event_covers_the_pages_that_it_names() {
+        let insert = |index, order| record(1, &[(42, 8), DEV, (index, 8), (order, 2)]);
+        let read = |index, last| record(2, &[(42, 8), DEV, (index, 8), (last, 8)]);
+        let fault = |index| record(3, &[(42, 8), DEV, (index, 8)]);
+        let touch = |sector, size| record(4, &[DEV, (sector, 8), (size, 8)]);
+        for (name, data, expected) in [
+            ("one page", insert(5, 0), Some((Kind::Insert, 5, 1))),
+            ("a folio", insert(512, 9), Some((Kind::Insert, 512, 512))),
+            ("to the last page there is", insert(LAST - 7, 3), Some((Kind::Insert, LAST - 7, 8))),
+            ("beyond it", insert(LAST - 6, 3), None),
+            ("of no size", insert(0, 64), None),
+            ("a read", read(3, 10), Some((Kind::Read, 3, 8))),
+            ("a read of nothing", read(3, 2), Some((Kind::Read, 3, 1))),
+            ("a read of nothing at 0", read(0, u64::MAX), Some((Kind::Read, 0, 1))),
+            ("a read backwards", read(3, 1), None),
+            ("a read without end", read(3, u64::MAX - 1), None),
+            ("a fault", fault(LAST), Some((Kind::Fault, LAST, 1))),
+            ("a fault beyond the end", fault(u64::MAX), None),
+            ("a block of half a page", touch(7, 2048), Some((Kind::Metadata, 3, 1))),
+            ("a block of a page", touch(7, 4096), Some((Kind::Metadata, 7, 1))),
+            ("a block of two pages", touch(7, 8192), Some((Kind::Metadata, 14, 2))),
+            ("beyond all disks", touch(u64::MAX / 4096, 4096), None),
+            ("cut off", fault(1)[..20].to_vec(), None),
+            ("another event", record(9, &[(0, 8); 4]), None),
+        ] {
+            let (events, tally) = decode(&page(&[(100, data)]));
+            let got = events.first().map(|e| (e.kind, e.first, e.pages));
+            assert_eq!(got, expected, "{name}");
+            let (known, foreign) = (u64::from(got.is_some()), u64::from(got.is_none()));
+            assert_eq!((tally.events, tally.foreign), (known, foreign), "{name}");
+            if let Some(event) = events.first() {
+                let ino = if event.kind == Kind::Metadata { 0 } else { 42 };
+                assert_eq!((event.time, event.tid), (100, 7), "{name}");
+                assert_eq!(event.id, InodeId { dev: Dev::new(8, 1), ino }, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_tells_no_order_brings_in_one_page_a_time() {
+        let fields = [("i_ino", 8), ("s_dev", 4), ("index", 8)];
+        let old = format(1, "mm_filemap_add_to_page_cache", &fields);
+        let decoder = Decoder::new(HEADER, [&old[..]], 4096).unwrap();
+        let page = page(&[(1, record(1, &[(42, 8), DEV, (9, 8)]))]);
+        let mut pages = Vec::new();
+        decoder.page(&page, &mut Tally::default(), |e| pages.push((e.first, e.pages)));
+        assert_eq!(pages, [(9, 1)]);
+        assert!(decoder.knows(Kind::Insert) && !decoder.knows(Kind::Read));
+    }
+
+    #[test]
+    fn a_description_without_a_needed_field_is_refused() {
+        let no_index = format(3, "mm_filemap_fault", &[("i_ino", 8), ("s_dev", 4)]);
+        for (formats, missing) in
+            [(vec![], "common_type"), (vec![no_index.as_str()], "index"), (vec!["name: x"], "ID")]
+        {
+            assert_eq!(
+                Decoder::new(HEADER, formats, 4096).unwrap_err(),
+                FormatError::Missing(missing)
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_fields_give_pages_of_a_possible_file(
+            fields in proptest::collection::vec(any::<u64>(), 4), id in 1u16..6, size in 0usize..9,
+        ) {
+            let fields: Vec<_> = fields.into_iter().map(|value| (value, size.min(8))).collect();
+            for event in decode(&page(&[(1, record(id, &fields))])).0 {
+                prop_assert!(event.pages > 0);
+                prop_assert!(event.first + event.pages <= LAST + 1);
+            }
+        }
     }
 }

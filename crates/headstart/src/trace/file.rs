@@ -1,12 +1,14 @@
-//! A capture as a value, and its file form: the kernel's pages verbatim, with
-//! what is needed to decode them anywhere, so that fixtures are real traces.
+//! A capture as a value, and its file form: the kernel's pages verbatim but for
+//! their unused rest, with what is needed to decode them anywhere, so that
+//! fixtures are real traces.
 //!
 //! Layout: magic (8 bytes), length of the JSON description (u32, little
 //! endian), the description, then chunks of cpu (u32), length (u32) and bytes.
 
-use super::decode::{Decoder, Tally};
+use super::Kind;
+use super::decode::Decoder;
+use super::events::Events;
 use super::format::FormatError;
-use super::{Event, Kind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -68,21 +70,12 @@ pub enum TraceFileError {
 }
 
 impl Capture {
-    /// All events, sorted by time, and the counts of what was met.
-    pub fn events(&self) -> Result<(Vec<Event>, Tally), FormatError> {
-        let decoder = self.description.decoder()?;
-        let mut events = Vec::new();
-        let mut tally = Tally::default();
-        let mut rest = &self.bytes[..];
-        for &(_, length) in &self.pages {
-            let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
-            decoder.page(page, &mut tally, |event| events.push(event));
-            rest = after;
-        }
-        // The statistics count what overwritten pages could not report.
-        tally.lost = tally.lost.max(self.description.lost);
-        events.sort_by_key(|e| e.time);
-        Ok((events, tally))
+    /// All events in the order of time. A page beyond `bytes` counts as broken.
+    ///
+    /// # Errors
+    /// The description can't be understood.
+    pub fn events(&self) -> Result<Events<'_>, FormatError> {
+        Events::of(self)
     }
 
     /// Whether the kernel could report uses, not only arrivals.

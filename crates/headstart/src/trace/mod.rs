@@ -1,12 +1,13 @@
 //! From the kernel's ring buffer to a stream of [`Event`]s.
 //!
 //! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a
-//! trace file and a fixture take the same path: [`decode`]. The drivers are
-//! [`tracefs`] (the private instance) and [`capture`] (emptying its buffers
-//! while a program starts).
+//! trace file and a fixture take the same path: [`decode`] and [`events`]. The
+//! drivers are [`tracefs`] (the private instance) and [`capture`] (emptying its
+//! buffers while a program starts).
 
 pub mod capture;
 pub mod decode;
+pub mod events;
 pub mod file;
 pub mod format;
 pub mod page;
@@ -46,6 +47,6 @@ pub struct Event {
     pub id: InodeId,
     /// First page index.
     pub first: u64,
-    /// Number of pages, at least 1.
+    /// Number of pages, at least 1; they end within the largest file there is.
     pub pages: u64,
 }

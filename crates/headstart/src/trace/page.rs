@@ -7,7 +7,7 @@
 //! Source: `kernel/trace/ring_buffer.c` (`rb_update_event`,
 //! `rb_event_length`, `rb_fix_abs_ts`, `ring_buffer_read_page`).
 
-use super::format::PageHeader;
+use super::format::{Field, PageHeader};
 use thiserror::Error;
 
 /// Flag of `commit`: events were lost before this page.
@@ -55,6 +55,15 @@ pub enum PageError {
     Record(usize),
 }
 
+/// Bytes of `page` that mean something: what follows them is unused, and may be
+/// most of a page that was read before it was full.
+pub fn used(page: &[u8], header: &PageHeader) -> usize {
+    let Some(commit) = header.commit.read(page) else { return page.len() };
+    let records = (commit & COMMIT_MASK) as usize;
+    let count = if commit & MISSED_STORED != 0 { header.commit.size } else { 0 };
+    page.len().min(header.data.saturating_add(records).saturating_add(count))
+}
+
 /// Delivers the `(time, data)` of each data record of `page`, oldest first,
 /// and returns how many events were lost before the page.
 pub fn records<'a>(
@@ -75,9 +84,10 @@ pub fn records<'a>(
         (false, _) => Lost::None,
         (true, false) => Lost::Unknown,
         // The number is a long, which has the size of `commit`.
-        (true, true) => data.get(used..used + 8).map_or(Lost::Unknown, |bytes| {
-            Lost::Count(bytes.try_into().map_or(0, u64::from_ne_bytes))
-        }),
+        (true, true) => {
+            let number = Field { offset: used, ..header.commit.clone() };
+            number.read(data).map_or(Lost::Unknown, Lost::Count)
+        }
     };
     let word = |at: usize| {
         let bytes = records.get(at..at.checked_add(4)?)?;
@@ -143,7 +153,6 @@ fn absolute(stamp: u64, before: u64) -> u64 {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::format::{Field, PageHeader};
     use super::*;
     use proptest::prelude::*;
 
@@ -224,6 +233,32 @@ pub(super) mod tests {
         ] {
             assert_eq!(decode(&page(0, flags, &record, after)).1, Ok(expected));
         }
+    }
+
+    #[test]
+    fn all_that_counts_of_a_page_is_used_and_the_rest_is_not() {
+        let record = [&head(1, 0)[..], b"abcd"].concat();
+        for (flags, used_bytes) in
+            [(0, 24), (MISSED_EVENTS, 24), (MISSED_EVENTS | MISSED_STORED, 32)]
+        {
+            let whole = page(7, flags, &record, &[&9u64.to_ne_bytes()[..], &[0; 99]].concat());
+            let trimmed = &whole[..used(&whole, &header())];
+            assert_eq!(trimmed.len(), used_bytes);
+            assert_eq!(decode(trimmed), decode(&whole));
+        }
+        for broken in [&b"short"[..], &page(0, 1 << 20, b"", b"x")] {
+            assert_eq!(used(broken, &header()), broken.len());
+        }
+    }
+
+    #[test]
+    fn a_kernel_of_32_bits_stores_the_number_of_losses_in_32_bits() {
+        let mut header = header();
+        header.commit.size = 4;
+        header.data = 12;
+        let flags = (MISSED_EVENTS | MISSED_STORED) as u32;
+        let page = [&[0; 8][..], &flags.to_ne_bytes(), &77u32.to_ne_bytes()].concat();
+        assert_eq!(records(&page, &header, |_, _| ()), Ok(Lost::Count(77)));
     }
 
     #[test]

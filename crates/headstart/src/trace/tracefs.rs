@@ -114,11 +114,12 @@ impl Tracefs {
             .collect()
     }
 
-    /// Removes the instances of headstart processes that are gone, and
-    /// returns how many.
-    pub fn remove_orphans(&self) -> usize {
-        // EBUSY: somebody reads it, so it is no orphan.
-        self.orphans().iter().filter(|dir| fs::remove_dir(dir).is_ok()).count()
+    /// Removes the instances of headstart processes that are gone, in a
+    /// process of its own, which takes a tenth of a second for each. One that
+    /// is in use stays: the kernel says so.
+    pub fn remove_orphans(&self) {
+        // What stays is left to the next start.
+        let _ = headstart_sys::process::remove_dirs_detached(&self.orphans());
     }
 }
 
@@ -290,7 +291,7 @@ impl Instance {
     /// tenth of a second and nobody should wait for that. The buffers must be
     /// closed. A removal that fails is left to the next start's clean-up.
     pub fn remove_in_background(mut self) {
-        self.keep = headstart_sys::process::remove_dir_detached(&self.dir).is_ok();
+        self.keep = headstart_sys::process::remove_dirs_detached(&[&self.dir]).is_ok();
     }
 
     fn write(&self, file: &str, value: &str) -> Result<(), TraceError> {

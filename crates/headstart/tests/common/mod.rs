@@ -29,6 +29,20 @@ pub fn root_or_skip() -> bool {
     root
 }
 
+/// Whether the kernel knows a file system, as a part of it or as a module.
+/// One that it lacks is no reason to fail, not even in CI.
+pub fn kernel_has(kind: &str) -> bool {
+    let known = || {
+        let text = fs::read_to_string("/proc/filesystems").unwrap();
+        text.lines().any(|line| line.split_whitespace().next_back() == Some(kind))
+    };
+    let known = known() || run("modprobe", &[kind]).is_ok() && known();
+    if !known {
+        eprintln!("skipped: this kernel has no {kind}");
+    }
+    known
+}
+
 /// Runs a command to its end; what it printed, if it failed, is the error.
 pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program)
@@ -71,7 +85,7 @@ pub fn loop_fs(kind: &str, size: u64) -> Option<LoopFs> {
 
 /// Like [`loop_fs`] with more arguments to mkfs.
 pub fn loop_fs_with(kind: &str, size: u64, mkfs: &[&str]) -> Option<LoopFs> {
-    if !root_or_skip() {
+    if !root_or_skip() || !kernel_has(kind) {
         return None;
     }
     let directory = tempfile::tempdir().unwrap();

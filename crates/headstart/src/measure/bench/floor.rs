@@ -157,6 +157,8 @@ pub fn arrange(plan: &Plan, way: Way, place: impl Fn(u32, u64) -> Option<(u64, u
         paths: plan.paths.clone(),
         targets: plan.targets.clone(),
         steps: joined.into_iter().map(|(_, step)| step).collect(),
+        // Nobody waits for a part of it.
+        head: 0,
         over_budget: plan.over_budget,
     }
 }

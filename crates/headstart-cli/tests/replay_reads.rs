@@ -1,0 +1,232 @@
+//! `headstart replay`: what it reads, what bounds it, and what it says.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{LoopFs, disk_dir, headstart, is_root, json, must, noise, skipped, write_synced};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PAGE: u64 = 4096;
+
+/// A file on `fs` of so many pages.
+fn file_on(fs: &LoopFs, name: &str, pages: usize) -> PathBuf {
+    let path = fs.path.join(name);
+    write_synced(&path, &noise(pages * PAGE as usize));
+    path
+}
+
+/// The resident pages of a file, as ranges of page numbers.
+fn resident(path: &Path) -> Vec<(u64, u64)> {
+    let shown = json(&["pages", "--json", path.to_str().unwrap()]);
+    let ranges = shown["files"][0]["ranges"].as_array().unwrap_or_else(|| panic!("{shown:#}"));
+    let of = |r: &Value| {
+        let offset = r[0].as_u64().unwrap();
+        (offset / PAGE, (offset + r[1].as_u64().unwrap()).div_ceil(PAGE))
+    };
+    ranges.iter().map(of).collect()
+}
+
+fn list_file(lines: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), lines).unwrap();
+    file
+}
+
+fn replay(arguments: &[&str], list: &str) -> Value {
+    let file = list_file(list);
+    json(&[&["replay", "--json"], arguments, &[file.path().to_str().unwrap()]].concat())
+}
+
+#[test]
+fn exactly_the_listed_ranges_come_in_however_long_one_request_may_be() {
+    for kind in ["ext4", "xfs", "btrfs"] {
+        let Some(fs) = LoopFs::new(kind) else { return };
+        let file = file_on(&fs, "file", 4096);
+        fs.remount();
+        let device = fs.device();
+        let queue =
+            format!("/sys/block/{}/queue/read_ahead_kb", device.trim_start_matches("/dev/"));
+        // The kernel cuts a request to this without a word.
+        std::fs::write(&queue, "64").unwrap();
+        let list = format!("{} 40960:8192,4194304:6291456\n", file.display());
+        let figures = replay(&["--wait", "--verify"], &list);
+        assert_eq!(resident(&file), [(10, 12), (1024, 2560)], "{kind}: {figures:#}");
+        assert_eq!(figures["report"]["bytes"], 8192 + 6_291_456, "{kind}");
+        assert_eq!(figures["verified"]["planned_pages"], 1538, "{kind}");
+        assert_eq!(figures["verified"]["resident_pages"], 1538, "{kind}");
+        // A second time there is nothing to do.
+        let figures = replay(&["--wait"], &list);
+        assert_eq!(
+            (&figures["report"]["bytes"], &figures["report"]["requests"]),
+            (&0.into(), &0.into())
+        );
+        assert_eq!(figures["report"]["resident_bytes"], 8192 + 6_291_456, "{kind}");
+    }
+}
+
+#[test]
+fn without_kernel_read_ahead_the_data_is_read_all_the_same() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = file_on(&fs, "file", 256);
+    fs.remount();
+    let device = fs.device();
+    let queue = format!("/sys/block/{}/queue/read_ahead_kb", device.trim_start_matches("/dev/"));
+    std::fs::write(&queue, "0").unwrap();
+    replay(&["--wait"], &format!("{} 0:409600\n", file.display()));
+    assert_eq!(resident(&file), [(0, 100)]);
+}
+
+#[test]
+fn a_whole_file_is_named_without_ranges_and_a_list_may_come_through_a_pipe() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = file_on(&fs, "my file", 16);
+    fs.remount();
+    let script = format!(
+        "printf '%s\\n' '{}' | {} replay -q --wait /dev/stdin",
+        file.display(),
+        env!("CARGO_BIN_EXE_headstart")
+    );
+    must("sh", &["-c", &script]);
+    assert_eq!(resident(&file), [(0, 16)]);
+}
+
+#[test]
+fn a_dry_run_prints_the_plan_as_a_list_and_reads_nothing() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = file_on(&fs, "file", 64);
+    fs.remount();
+    let list = list_file(&format!("{} 0:4096,8192:4096,131072:4096\n", file.display()));
+    let output = headstart(&["replay", "--dry-run", list.path().to_str().unwrap()]);
+    // The hole of one page is cheaper than a request of its own.
+    let expected = format!("{0} 0:12288\n{0} 131072:4096\n", file.display());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    assert_eq!(resident(&file), []);
+}
+
+#[test]
+fn the_budget_bounds_what_is_read_and_the_rest_is_counted() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = file_on(&fs, "file", 1024);
+    fs.remount();
+    let list = format!("{} 0:4194304\n", file.display());
+    let figures = replay(&["--wait", "--budget", "1M"], &list);
+    assert_eq!(resident(&file), [(0, 256)]);
+    assert_eq!(figures["report"]["over_budget_bytes"], 3 << 20);
+}
+
+#[test]
+fn a_timeout_of_nothing_stops_before_the_end_and_says_so() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = file_on(&fs, "file", 1024);
+    fs.remount();
+    let list = list_file(&format!("{} 0:4194304\n", file.display()));
+    let output = headstart(&["replay", "--timeout", "0s", list.path().to_str().unwrap()]);
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("stopped before its end"), "{said}");
+    assert_eq!(resident(&file), []);
+}
+
+#[test]
+fn the_disk_tells_how_much_it_read() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = file_on(&fs, "file", 1024);
+    fs.remount();
+    let figures = replay(&["--diskstats"], &format!("{} 0:4194304\n", file.display()));
+    let device = fs.device();
+    let read = figures["disks"][device.trim_start_matches("/dev/")]["bytes"].as_u64().unwrap();
+    assert!((4 << 20..5 << 20).contains(&read), "{figures:#}");
+}
+
+#[test]
+fn in_the_background_it_returns_at_once_and_reads_all_the_same() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = file_on(&fs, "file", 256);
+    fs.remount();
+    let list = list_file(&format!("{} 0:1048576\n", file.display()));
+    let path = list.path().to_str().unwrap();
+    // The output is closed as well: a pipeline does not wait for it.
+    let output = headstart(&["replay", "--background", "--nice", "19", "--ioprio", "idle", path]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while resident(&file) != [(0, 256)] {
+        assert!(std::time::Instant::now() < deadline, "{:?}", resident(&file));
+    }
+}
+
+#[test]
+fn metadata_comes_back_through_the_block_device_before_the_data() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    for i in 0..200 {
+        let dir = fs.path.join(format!("dir{}", i % 20));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join(format!("file{i}")), noise(8192)).unwrap();
+    }
+    must("sync", &[]);
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    let pack = pack.to_str().unwrap();
+    let find = format!("find {} -type f -exec cat {{}} + >/dev/null", fs.path.display());
+    fs.remount();
+    let output = headstart(&["record", "-o", pack, "--", "sh", "-c", &find]);
+    assert!(output.status.success(), "{output:?}");
+    let learned = json(&["show", "--json", pack]);
+    let metadata: u64 =
+        learned["metadata"].as_array().unwrap().iter().map(|r| r["length"].as_u64().unwrap()).sum();
+    assert!(metadata >= 20 * PAGE, "each directory has a block: {learned:#}");
+
+    let plan = json(&["replay", "--dry-run", "--json", pack]);
+    let kinds: Vec<bool> = plan["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["metadata"].as_bool().unwrap())
+        .collect();
+    assert!(kinds.is_sorted_by(|a, b| a >= b), "metadata is first");
+    fs.remount();
+    must(env!("CARGO_BIN_EXE_headstart"), &["replay", "-q", "--wait", pack]);
+    let requests = || {
+        let device = fs.device();
+        let stat = format!("/sys/block/{}/stat", device.trim_start_matches("/dev/"));
+        let text = std::fs::read_to_string(stat).unwrap();
+        text.split_ascii_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = requests();
+    must("sh", &["-c", &find]);
+    assert_eq!(requests(), before, "nothing is left to be read");
+}
+
+#[test]
+fn files_that_a_user_may_not_read_are_counted_and_the_others_are_read() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    if !is_root() {
+        return skipped("only root can become another user");
+    }
+    let (open, closed) = (file_on(&fs, "open", 16), file_on(&fs, "closed", 16));
+    must("chmod", &["600", closed.to_str().unwrap()]);
+    fs.remount();
+    let dir = tempfile::tempdir().unwrap();
+    must("chmod", &["755", dir.path().to_str().unwrap()]);
+    let binary = dir.path().join("headstart");
+    std::fs::copy(env!("CARGO_BIN_EXE_headstart"), &binary).unwrap();
+    let list = dir.path().join("list");
+    std::fs::write(&list, format!("{}\n{}\n", open.display(), closed.display())).unwrap();
+    // The way to the file system is closed to others on some machines.
+    let script = format!(
+        "cd {} && exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"",
+        fs.path.display()
+    );
+    let output = Command::new("sh")
+        .args(["-c", &script, "sh"])
+        .arg(&binary)
+        .args(["replay", "--wait"])
+        .arg(&list)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("not permitted"), "{said}");
+    assert_eq!(resident(&closed), []);
+}

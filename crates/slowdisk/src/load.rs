@@ -1,0 +1,133 @@
+//! Who else uses the processors: a busy machine cannot hold a model, and
+//! whoever measures has to know.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use crate::error::{Error, Result};
+
+/// Processors' worth of other work above which times cannot be relied on.
+pub const BUSY: f64 = 0.1;
+
+/// Parent of all kernel threads, among them the loop devices' workers.
+const KTHREADD: u32 = 2;
+
+/// A stretch of time in which the use of the processors is watched.
+#[derive(Debug)]
+pub struct Watch {
+    own: Vec<u32>,
+    start: Instant,
+    ticks: u64,
+}
+
+impl Watch {
+    /// Begins; the work of the processes `own` and of the kernel's threads is
+    /// not counted.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn begin(own: Vec<u32>) -> Result<Self> {
+        let ticks = others(&own)?;
+        Ok(Self { own, start: Instant::now(), ticks })
+    }
+
+    /// Processors' worth of work that others, the hypervisor included, did
+    /// since the beginning. Good to a hundredth of a second of work.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn others(&self) -> Result<f64> {
+        let ticks = others(&self.own)?.saturating_sub(self.ticks);
+        let seconds = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+        Ok(seconds / self.start.elapsed().as_secs_f64().max(1e-3))
+    }
+}
+
+/// Ticks spent outside the processes `own` and the kernel's threads. From the
+/// total and not as a sum over processes, which would miss those that end.
+fn others(own: &[u32]) -> Result<u64> {
+    let path = Path::new("/proc/stat");
+    let total = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let total = total_ticks(&total)
+        .ok_or_else(|| Error::Refused("/proc/stat does not begin with the total".to_owned()))?;
+    let proc = Path::new("/proc");
+    let list = fs::read_dir(proc).map_err(Error::io("list", proc))?;
+    let ids = list.filter_map(|item| item.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let ticks = |id: u32| {
+        // A process that has ended meanwhile is none of those looked for.
+        let stat = fs::read_to_string(proc.join(id.to_string()).join("stat")).ok()?;
+        let (parent, ticks) = process_ticks(&stat)?;
+        (parent == KTHREADD || own.contains(&id)).then_some(ticks)
+    };
+    Ok(total.saturating_sub(ids.filter_map(ticks).sum()))
+}
+
+/// User, nice, system and stolen ticks of /proc/stat (proc_stat(5)).
+/// Interrupts are left out: they are mostly ours.
+fn total_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+    let fields: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+    [0, 1, 2, 7].iter().map(|i| fields.get(*i)).try_fold(0u64, |sum, v| sum.checked_add(*v?))
+}
+
+/// Parent and user and system ticks of a process (proc_pid_stat(5)).
+fn process_ticks(stat: &str) -> Option<(u32, u64)> {
+    // The name in parentheses may itself hold parentheses and spaces.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<_> = rest.split_ascii_whitespace().collect();
+    let (user, system): (u64, u64) = (fields.get(11)?.parse().ok()?, fields.get(12)?.parse().ok()?);
+    Some((fields.get(1)?.parse().ok()?, user.checked_add(system)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn user_nice_system_and_stolen_ticks_are_summed() {
+        let stat = "cpu  100 20 3 9000 400 5 6 7 0 0\ncpu0 1 1 1 1\n";
+        assert_eq!(total_ticks(stat), Some(130));
+        assert_eq!(total_ticks("cpu  1 2 3 4 5 6 7\n"), None);
+        assert_eq!(total_ticks("intr 1"), None);
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let stat = "7 (a) b (c) S 2 0 0 0 -1 0 0 0 0 0 30 12 0 0 20 0 1 0 5";
+        assert_eq!(process_ticks(stat), Some((2, 42)));
+        assert_eq!(process_ticks("7 (x) S 2 0"), None);
+    }
+
+    #[test]
+    fn the_work_of_this_process_counts_only_for_others() {
+        let spin = || {
+            let start = Instant::now();
+            while start.elapsed().as_millis() < 300 {
+                std::hint::spin_loop();
+            }
+        };
+        let seen = |own: Vec<u32>| {
+            let watch = Watch::begin(own).unwrap();
+            spin();
+            watch.others().unwrap()
+        };
+        // Other tests and other people run as well: only a lower bound holds.
+        assert!(seen(Vec::new()) > 0.3);
+        let before = others(&[]).unwrap() - others(&[std::process::id()]).unwrap();
+        spin();
+        let after = others(&[]).unwrap() - others(&[std::process::id()]).unwrap();
+        assert!(after > before + 10, "{before} ticks became {after}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_taken_as_statistics(text in any::<String>()) {
+            total_ticks(&text);
+            process_ticks(&text);
+            total_ticks(&format!("cpu  {text}"));
+            process_ticks(&format!("1 (x) {text}"));
+        }
+    }
+}

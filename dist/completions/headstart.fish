@@ -1,0 +1,103 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_headstart_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_headstart_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_headstart_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_headstart_using_subcommand
+    set -l cmd (__fish_headstart_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c headstart -n "__fish_headstart_needs_command" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_needs_command" -s V -l version -d 'Print version'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "run" -d 'Start a program with its files read ahead, and learn from the start'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "record" -d 'Learn which files a start touches, without reading ahead'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Read ahead what packs or lists name'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show what a pack holds'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify or compare packs'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Say what this machine can do for headstart, and how to mend what it cannot'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop files from the page cache, and say what stayed and why'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use and update this pack instead of the program\'s own' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l keep -d 'Forget what this many starts in a row did not touch' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default: half of the available memory]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that read ahead' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Keep the program under this name instead of one made from its command' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The start is over after this time at the latest' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-learn -d 'Do not learn from this start'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not read ahead'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -s q -l quiet -d 'Print no summary'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -s o -l output -d 'Write this pack instead of the program\'s own' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'When the start is over before that' -r -f -a "exit\t'When the program has ended'
+idle\t'When it has ended or has hardly read anything for two seconds'
+time\t'After the time of --for, also when the program ends earlier'"
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l trace-out -d 'Also keep the raw trace in this file' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l buffer-kb -d 'Keep the trace buffer of each CPU at this size, whatever is lost: for traces with losses' -r
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l name -d 'Keep the program under this name instead of one made from its command' -r
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l for -d 'The start is over after this time at the latest' -r
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l json -d 'Write all figures to this file as one JSON document' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l system -d 'Record everything that the machine does meanwhile, not only the program'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -s q -l quiet -d 'Print no summary'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l nice -d 'Set the nice value, -20 to 19' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l ioprio -d 'Set the I/O priority: idle, best-effort[:0-7], realtime[:0-7]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l budget -d 'Read at most this much [default and limit: half of the available memory]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l timeout -d 'Stop after this time' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that read ahead' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l wait -d 'Wait until the data is there'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l background -d 'Return at once and go on in the background'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l dry-run -d 'Print the plan and read nothing'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l diskstats -d 'Print what the disks read meanwhile (implies --wait)'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l verify -d 'Print how much of the plan is in memory afterwards (implies --wait)'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -s q -l quiet -d 'Print no summary'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand show" -l dump -d 'Draw a map of each file: @ begins a range, # goes on with it, . is not in the pack'
+complete -c headstart -n "__fish_headstart_using_subcommand show" -l list -d 'Print a list that `headstart replay` reads'
+complete -c headstart -n "__fish_headstart_using_subcommand show" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand show" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify diff" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify diff" -f -a "merge" -d 'Join packs into one that holds what any of them does'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify diff" -f -a "verify" -d 'Check a pack, and whether its files are still what was learned; exit status 3 when some are not'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify diff" -f -a "diff" -d 'Tell in which files and pages two packs differ; exit status 3 when they do'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from merge" -s o -l output -d 'Where to write the result' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from merge" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from verify" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand evict" -l metadata -d 'Also drop the file system\'s metadata: writes the file systems of the files to their devices, drops ALL unused names and inodes of this machine (drop_caches=2), and the block devices\' pages. Needs root'
+complete -c headstart -n "__fish_headstart_using_subcommand evict" -l sync -d 'Write dirty pages first, so that they can be dropped'
+complete -c headstart -n "__fish_headstart_using_subcommand evict" -l dry-run -d 'Only say how many pages would be concerned'
+complete -c headstart -n "__fish_headstart_using_subcommand evict" -l strict -d 'End with status 3 if pages of the files stayed'
+complete -c headstart -n "__fish_headstart_using_subcommand evict" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand evict" -s q -l quiet -d 'Print nothing but errors'
+complete -c headstart -n "__fish_headstart_using_subcommand evict" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand pages" -s r -l recursive -d 'Descend into directories (always done)'
+complete -c headstart -n "__fish_headstart_using_subcommand pages" -l list -d 'Print `name offset:length,offset:length` in bytes for each file with cached pages, a list to read ahead from. In names, a backslash, a newline and a space at either end are written \\134, \\012 and \\040'
+complete -c headstart -n "__fish_headstart_using_subcommand pages" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand pages" -l bytes -d 'Print sizes as numbers of bytes'
+complete -c headstart -n "__fish_headstart_using_subcommand pages" -l total -d 'Add a line with the sum of all files'
+complete -c headstart -n "__fish_headstart_using_subcommand pages" -s h -l help -d 'Print help'
