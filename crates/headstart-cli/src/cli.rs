@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::ExitStatus;
-use crate::{doctor, evict, pack, pages, record, replay, run, show};
+use crate::{bench, compare, doctor, evict, pack, pages, record, replay, run, show};
 
 /// Programs start as if their files were already in memory.
 #[derive(Parser, Debug)]
@@ -38,6 +38,10 @@ pub enum Verb {
     Pack(pack::PackVerb),
     /// Say what this machine can do for headstart, and how to mend what it cannot
     Doctor(doctor::DoctorArgs),
+    /// Measure starts cold, read ahead and hot, and say whether reading ahead helps
+    Bench(Box<bench::BenchArgs>),
+    /// Tell which counters of two result files differ
+    Compare(compare::CompareArgs),
     /// Drop files from the page cache, and say what stayed and why
     Evict(evict::EvictArgs),
     /// Show which pages of files are in the page cache
@@ -54,6 +58,8 @@ impl Verb {
             Self::Show(args) => show::run(args),
             Self::Pack(verb) => pack::run(verb),
             Self::Doctor(args) => doctor::run(args),
+            Self::Bench(args) => bench::run(*args),
+            Self::Compare(args) => compare::run(args),
             Self::Evict(args) => evict::run(args),
             Self::Pages(args) => pages::run(args),
         }

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod cli;
+mod compare;
 mod doctor;
 #[cfg(test)]
 mod documented;

@@ -12,6 +12,10 @@ use headstart::replay::engine::DEFAULT_THREADS;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// How long a program is held back at most until its first pages were asked
+/// for.
+pub const DEFAULT_HOLD: &str = "5ms";
+
 /// The arguments of `headstart run`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -47,7 +51,7 @@ pub struct RunArgs {
 
     /// Start the program at the latest after this time, even if the pages that it
     /// needs first have not been asked for; recording may take longer
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = args::duration)]
+    #[arg(long, value_name = "TIME", default_value = DEFAULT_HOLD, value_parser = args::duration)]
     hold: Duration,
 
     /// Threads that read ahead

@@ -128,6 +128,24 @@ pub fn known_pack(session: &Session, explicit: Option<&Path>) -> Found {
     store::find(&session.settings.file_name, session.uid, variable)
 }
 
+/// What is read ahead of a pack, of at most this many bytes if so limited.
+pub fn plan(pack: &Pack, budget: Option<u64>) -> Plan {
+    let budget = budget::available().min(budget.unwrap_or(u64::MAX));
+    let limits = Limits { budget, metadata: rustix::process::geteuid().is_root() };
+    Plan::of_packs(std::slice::from_ref(pack), limits)
+}
+
+/// Begins to read a pack ahead beside a program.
+pub fn read_ahead(
+    pack: &Pack,
+    budget: Option<u64>,
+    threads: usize,
+    began: Instant,
+) -> std::io::Result<Replay> {
+    let options = Options { threads, wait: false, timeout: None };
+    Replay::start(plan(pack, budget), options, metadata::devices, began)
+}
+
 impl Session {
     /// A start as `args` describe it, in a process that `began` then. From here
     /// on signals are kept for the program, so no thread may run yet.
@@ -181,12 +199,7 @@ impl Session {
 
     /// Begins to read a pack ahead.
     pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: usize) {
-        let is_root = self.uid == 0;
-        let budget = budget::available().min(budget.unwrap_or(u64::MAX));
-        let limits = Limits { budget, metadata: is_root };
-        let plan = Plan::of_packs(std::slice::from_ref(pack), limits);
-        let options = Options { threads, wait: false, timeout: None };
-        match Replay::start(plan, options, metadata::devices, self.began) {
+        match read_ahead(pack, budget, threads, self.began) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
         }

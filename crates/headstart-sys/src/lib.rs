@@ -10,8 +10,10 @@ pub mod cachestat;
 #[cfg(feature = "counting")]
 pub mod counting;
 pub mod descriptors;
+pub mod fiemap;
 pub mod fsuuid;
 pub mod handle;
+pub mod interrupt;
 pub mod ioprio;
 pub mod mapping;
 pub mod mincore;

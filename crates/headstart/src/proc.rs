@@ -23,6 +23,25 @@ fn parse_start_time(stat: &[u8]) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
+/// The processes whose parent is `pid`, zombies included.
+pub fn children(pid: i32) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|process: &i32| {
+            let stat = fs::read(format!("/proc/{process}/stat"));
+            stat.is_ok_and(|stat| parse_parent(&stat) == Some(pid))
+        })
+        .collect()
+}
+
+/// Field 4 of /proc/PID/stat.
+fn parse_parent(stat: &[u8]) -> Option<i32> {
+    let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
+    let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// The inode number that names our PID namespace; 0 without /proc.
 pub fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
@@ -63,6 +82,19 @@ mod tests {
     fn our_own_namespace_has_a_process() {
         assert!(has_processes(pid_namespace()));
         assert!(!has_processes(1));
+    }
+
+    #[test]
+    fn a_child_is_among_its_parents_children() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mine = children(std::process::id() as i32);
+        child.kill().unwrap();
+        assert!(mine.contains(&(child.id() as i32)));
+        let zombie = children(std::process::id() as i32);
+        assert!(zombie.contains(&(child.id() as i32)));
+        child.wait().unwrap();
+        assert_eq!(parse_parent(b"7 (a) b (c) S 12 7"), Some(12));
+        assert_eq!(parse_parent(b"7 (a"), None);
     }
 
     #[test]

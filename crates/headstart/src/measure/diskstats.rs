@@ -37,6 +37,15 @@ pub fn parse(text: &str) -> DiskStats {
         .collect()
 }
 
+/// Requests that have been sent and not answered yet, by device.
+pub fn in_flight(text: &str) -> BTreeMap<String, u64> {
+    let line = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        Some((words.nth(2)?.to_owned(), words.nth(8)?.parse().ok()?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
 /// What happened between two moments, for the devices that read anything.
 pub fn between(before: &DiskStats, after: &DiskStats) -> DiskStats {
     after
@@ -69,5 +78,11 @@ mod tests {
         let expected = DiskReads { requests: 20, merged: 1, bytes: 320 * 512, busy_ms: 2 };
         assert_eq!(change, [("loop0".to_owned(), expected)].into());
         assert!(parse("nonsense\n7 0 x 1\n").is_empty());
+    }
+
+    #[test]
+    fn what_is_under_way_is_told_by_device() {
+        let text = "   7 0 loop0 10 1 80 5 0 0 0 0 3 7 5\n 254 0 vda 1 0 8 1 0 0 0 0 0 1 1\n x\n";
+        assert_eq!(in_flight(text), [("loop0".to_owned(), 3), ("vda".to_owned(), 0)].into());
     }
 }

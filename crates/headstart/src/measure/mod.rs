@@ -1,5 +1,6 @@
 //! Did it help? The figures of one start, and the statistics of many.
 
+pub mod bench;
 pub mod compare;
 pub mod diskstats;
 pub mod hyperfine;

@@ -45,7 +45,7 @@ proptest! {
         paired::location(&a);
         let verdict = Verdict::of(paired::ratio(&a, &b).as_ref(), c);
         prop_assert!(!verdict.to_string().is_empty());
-        hot::ratio_to_ideal(&a, &b, c);
+        hot::ratio_to_ideal(&a, &b, &[c]);
         let arms = hot::ColdAndHot { cold: &a, hot: &b };
         hot::improvement(arms, arms);
         let rule = sequential::Rule { precision: c, least: 0, most: 5 };

@@ -2,7 +2,10 @@
 //!
 //! A hot start does no I/O, so what it takes is not start-up I/O's to save.
 
+use serde::Serialize;
+
 use super::paired::{Location, PairedRatio, location, ratio};
+use super::summary::summarise;
 
 /// The arms of one build or one setting, measured in the same rounds.
 #[derive(Debug, Clone, Copy)]
@@ -33,17 +36,34 @@ pub fn improvement(first: ColdAndHot, second: ColdAndHot) -> Option<Location> {
     location(&(0..rounds).map(of_round).collect::<Vec<_>>())
 }
 
-/// How many times the best possible a read-ahead start took: the ratio of each
-/// round's start to max(hot, floor), where `floor` is the time the device needs
-/// for the bytes alone. 1 is perfect; below 1 is possible when a read-ahead
-/// start saves more than I/O.
+/// What bounds a read-ahead start from below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// A hot start: what the program computes.
+    Hot,
+    /// The time the device needs for the bytes alone.
+    Floor,
+}
+
+/// How many times the best possible a read-ahead start took: its ratio to hot
+/// starts or to the floor of the same rounds, whichever takes longer by their
+/// medians. 1 is perfect; below 1 is possible when a read-ahead start saves
+/// more than I/O.
 ///
-/// A `floor` that is not known may be 0. `None` when no round has both values
-/// above 0.
-pub fn ratio_to_ideal(ahead: &[f64], hot: &[f64], floor: f64) -> Option<PairedRatio> {
-    // A NaN must stay one: max() would turn a failed hot run into the floor.
-    let ideal = |hot: &f64| if hot.is_nan() { *hot } else { hot.max(floor) };
-    ratio(&hot.iter().map(ideal).collect::<Vec<_>>(), ahead)
+/// One of the two may be empty. `None` when no round has both values above 0.
+pub fn ratio_to_ideal(ahead: &[f64], hot: &[f64], floor: &[f64]) -> Option<(Bound, PairedRatio)> {
+    let median = |values: &[f64]| summarise(values).map(|summary| summary.median);
+    // Round by round the larger of the two would be taken too often for the
+    // noisier one, and the bound come out too high.
+    let (bound, ideal) = match (median(hot), median(floor)) {
+        (Some(hot_median), Some(floor_median)) if floor_median > hot_median => {
+            (Bound::Floor, floor)
+        }
+        (None, _) => (Bound::Floor, floor),
+        _ => (Bound::Hot, hot),
+    };
+    Some((bound, ratio(ideal, ahead)?))
 }
 
 #[cfg(test)]
@@ -71,13 +91,15 @@ mod tests {
 
     #[test]
     fn the_ideal_is_the_slower_of_hot_start_and_device() {
-        let ahead = [2.0, 2.2, 1.8];
-        let by_hot = ratio_to_ideal(&ahead, &[1.0, 1.1, 0.9], 0.5).unwrap();
-        assert!((by_hot.ratio - 2.0).abs() < 1e-12);
-        let by_device = ratio_to_ideal(&ahead, &[1.0, 1.1, 0.9], 4.0).unwrap();
-        assert!((by_device.ratio - 0.5).abs() < 0.01);
-        let failed = ratio_to_ideal(&ahead, &[f64::NAN, 1.1, 0.9], 0.5).unwrap();
-        assert_eq!((failed.pairs, failed.left_out), (2, 1));
-        assert_eq!(ratio_to_ideal(&ahead, &[1.0, 1.0, 1.0], f64::NAN).unwrap().pairs, 3);
+        let (ahead, hot) = ([2.0, 2.2, 1.8], [1.0, 1.1, 0.9]);
+        let (bound, by_hot) = ratio_to_ideal(&ahead, &hot, &[0.5, 0.5, 0.6]).unwrap();
+        assert!(bound == Bound::Hot && (by_hot.ratio - 2.0).abs() < 1e-12);
+        let (bound, by_device) = ratio_to_ideal(&ahead, &hot, &[4.0, 4.4, 3.6]).unwrap();
+        assert!(bound == Bound::Floor && (by_device.ratio - 0.5).abs() < 1e-12);
+        let (bound, failed) = ratio_to_ideal(&ahead, &[f64::NAN, 1.1, 0.9], &[]).unwrap();
+        assert_eq!((bound, failed.pairs, failed.left_out), (Bound::Hot, 2, 1));
+        let (bound, _) = ratio_to_ideal(&ahead, &[], &[0.1, 0.1, 0.1]).unwrap();
+        assert_eq!(bound, Bound::Floor);
+        assert_eq!(ratio_to_ideal(&ahead, &[], &[]), None);
     }
 }

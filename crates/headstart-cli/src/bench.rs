@@ -1,0 +1,241 @@
+//! `headstart bench`: is reading ahead worth it here? Starts a program cold, read
+//! ahead and hot in random order, and says how much it helps and how near to the
+//! possible it comes.
+
+mod args;
+mod cool;
+mod disks;
+mod floor;
+mod json;
+mod learn;
+mod measure;
+mod pack;
+mod print;
+mod ready;
+mod rounds;
+mod settings;
+mod start;
+
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use headstart::measure::bench::arm::{How, Peer, State, arms};
+use headstart::measure::bench::machine::{Machine, Ticks};
+use headstart::measure::bench::report::{Report, report};
+use headstart::measure::stats::verdict::Verdict;
+use headstart::view::svg_runs;
+use headstart_sys::interrupt::Interrupt;
+
+pub use args::BenchArgs;
+
+use crate::exit::ExitStatus;
+use crate::output;
+use args::Assertion;
+use cool::{Cooler, Cooling};
+use disks::Disks;
+use json::{Document, FloorFigures, Setup};
+use measure::Bench;
+use ready::Ready;
+use rounds::{Measured, Stopped, progress};
+use settings::Settings;
+use start::Starter;
+
+/// Runs the verb.
+pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
+    // Before any thread: they inherit what is blocked.
+    let began = Instant::now();
+    let interrupt = Interrupt::catch().context("Can't watch for signals")?;
+    Starter::adopt_orphans()?;
+    let is_root = rustix::process::geteuid().is_root();
+    let cooling = args.cooling(is_root);
+    let states = args.chosen_states(&cooling);
+    if cooling == Cooling::Evict && states.contains(&State::Cold) {
+        output::message(
+            "Cold starts need root; use sudo, give a command that prepares them (--cold-cmd), or \
+             measure selectively cold ones: --states selective,readahead,hot",
+        );
+        return Ok(ExitStatus::PermissionMissing);
+    }
+    let mut bench = Bench {
+        words: args.command.clone(),
+        starter: Starter {
+            ready: args.ready.clone().unwrap_or(Ready::End),
+            timeout: args.timeout,
+            show_output: args.show_output,
+            any_status: args.ignore_failure,
+            interrupt,
+        },
+        cooler: Cooler::new(cooling.clone()),
+        disks: Disks::of_command(&args.command)?,
+        prepare: args.prepare.clone(),
+        peers: args.against.clone(),
+        pack: None,
+        floor: None,
+    };
+    check_names(&args)?;
+    announce(&cooling, &states, &args.against, is_root);
+    let mut settings = Settings::default();
+    if let Some(governor) = &args.governor {
+        settings.governor(governor)?;
+    }
+    if args.no_turbo {
+        settings.no_turbo()?;
+    }
+    let ahead = states.contains(&State::Readahead);
+    let mut pack = None;
+    if ahead || states.contains(&State::Selective) {
+        pack = pack::prepare(&mut bench, args.pack.as_deref(), ahead)?;
+        if pack.is_none() {
+            output::message(
+                "This program has no pack, and learning one needs root: sudo headstart record -- \
+                 CMD, or give one (--pack)",
+            );
+            return Ok(ExitStatus::PermissionMissing);
+        }
+    }
+    if let Some(scheduler) = &args.scheduler {
+        settings.scheduler(&bench.disks.names()?, scheduler)?;
+    }
+    let mut floor = None;
+    if ahead && !args.no_floor {
+        let told = |n| progress(&format!("looking for the floor: way {}", n + 1));
+        let (search, found) = floor::search(&bench, told)?;
+        floor = found.as_ref().map(|found| FloorFigures { way: found.way, search });
+        bench.floor = found;
+    }
+    let arms = arms(&states, &bench.peers, bench.floor.is_some());
+    let seed = args.seed.unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Short enough to be typed.
+        now.as_nanos() as u64 % 1_000_000
+    });
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let mut machine = Machine::examine(&bench.disks.names()?, read);
+    let (before, measuring) = (ticks(), Instant::now());
+    let measured = rounds::measure(&bench, &arms, args.length(began), seed)?;
+    machine.others = others_since(before, measuring);
+    settings.undo();
+    if measured.rounds == 0 {
+        bail!("Interrupted before a round was measured");
+    }
+
+    let setup = Setup {
+        command: args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+        ready: bench.starter.ready.to_string(),
+        cold: match &cooling {
+            Cooling::DropCaches => "drop_caches=3".into(),
+            Cooling::Command(command) => command.clone(),
+            Cooling::Evict => "evicting the pack's files".into(),
+        },
+        changes: std::mem::take(&mut settings.changes),
+        seed,
+        smallest: args.smallest,
+        pack: pack.as_ref().map(|pack| pack.figures.clone()),
+        floor,
+        machine,
+        peers: bench.peers.clone(),
+    };
+    let mut found = report(&arms, &bench.peers, &measured.runs, args.smallest);
+    found.warnings.extend(setup.machine.warnings());
+    publish(&args, &setup, &measured, &found)?;
+    Ok(status(&args, &measured, &found))
+}
+
+fn check_names(args: &BenchArgs) -> anyhow::Result<()> {
+    for (i, peer) in args.against.iter().enumerate() {
+        if args.against[..i].iter().any(|other| other.name == peer.name) {
+            bail!("Two commands to compare with are called {:?}; name each otherwise", peer.name);
+        }
+        if peer.how == How::Instead && args.ready.is_some() {
+            output::message(format_args!("{} has to meet the same --ready condition", peer.name));
+        }
+    }
+    Ok(())
+}
+
+/// Names what the benchmark does to everybody on this machine.
+fn announce(cooling: &Cooling, states: &[State], peers: &[Peer], is_root: bool) {
+    if arms(states, peers, false).iter().any(|arm| arm.begins_cold()) {
+        cooling.announcement().into_iter().for_each(output::message);
+    }
+    if is_root && states.contains(&State::Selective) {
+        output::message(
+            "before each selectively cold start all unused names and inodes of this machine are \
+             dropped (drop_caches=2)",
+        );
+    }
+}
+
+fn ticks() -> Option<Ticks> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    Ticks::parse(&stat, &std::fs::read("/proc/self/stat").ok()?)
+}
+
+fn others_since(
+    before: Option<Ticks>,
+    began: Instant,
+) -> Option<headstart::measure::bench::machine::Others> {
+    let per_second = rustix::param::clock_ticks_per_second();
+    Some(ticks()?.others_since(before?, began.elapsed().as_secs_f64(), per_second))
+}
+
+/// Prints the result and writes the files that were asked for.
+fn publish(
+    args: &BenchArgs,
+    setup: &Setup,
+    measured: &Measured,
+    found: &Report,
+) -> anyhow::Result<()> {
+    let document = Document::new(setup, measured, found);
+    let write = |path: &Path, text: String| {
+        std::fs::write(path, text).with_context(|| format!("Can't write {}", path.display()))
+    };
+    // Files first: a reader of standard output that leaves must not cost them.
+    if let Some(path) = &args.export_json {
+        let json = serde_json::to_string_pretty(&document).context("Can't make JSON")?;
+        write(path, json + "\n")?;
+    }
+    if let Some(path) = &args.export_markdown {
+        write(path, print::markdown(setup, measured, found))?;
+    }
+    if let Some(path) = &args.export_svg {
+        write(path, picture(setup, measured))?;
+    }
+    if args.json {
+        output::print_json(&document)
+    } else {
+        output::print(|out| out.write_all(print::text(setup, measured, found).as_bytes()))
+    }
+}
+
+fn picture(setup: &Setup, measured: &Measured) -> String {
+    let millis: Vec<Vec<f64>> = measured
+        .runs
+        .iter()
+        .map(|arm| arm.times().iter().map(|seconds| 1000.0 * seconds).collect())
+        .collect();
+    let states: Vec<svg_runs::State<'_>> = measured
+        .runs
+        .iter()
+        .zip(&millis)
+        .map(|(arm, millis)| svg_runs::State { name: &arm.name, millis })
+        .collect();
+    svg_runs::svg(&json::title(setup), &states)
+}
+
+fn status(args: &BenchArgs, measured: &Measured, found: &Report) -> ExitStatus {
+    let failed = measured.runs.iter().flat_map(|arm| &arm.runs).any(|run| run.failure.is_some());
+    if failed || measured.stopped == Stopped::Interrupted {
+        return ExitStatus::Failed;
+    }
+    let verdict = found.verdict();
+    let holds = match args.assert {
+        None => true,
+        Some(Assertion::Helps) => matches!(verdict, Some(Verdict::Helps { .. })),
+        Some(Assertion::Harmless) => {
+            matches!(verdict, Some(Verdict::Helps { .. } | Verdict::NoDifferenceBiggerThan { .. }))
+        }
+    };
+    if holds { ExitStatus::Done } else { ExitStatus::Negative }
+}

@@ -1,0 +1,251 @@
+//! The arguments of `headstart bench`, and what follows from them alone.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use headstart::measure::bench::arm::{Peer, State};
+use headstart::measure::stats::sequential::{LEAST, Rule};
+
+use super::cool::Cooling;
+use super::ready::Ready;
+use super::rounds::Length;
+use crate::args;
+
+/// The arguments of `headstart bench`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+States: cold, everything dropped; selective, only what the program uses is; \
+readahead, cold and read ahead as headstart run does; hot, as an earlier start \
+left it. Each round runs all of them once in random order. The floor reads the \
+same pages in the fastest way found, with nothing else going on.
+
+Nothing is learned in measured rounds. A program without a pack is learned first, \
+with two cold starts and two that are read ahead, in a pack that is only kept \
+where --pack says so. Cold starts need root, or a command that prepares them.
+
+Exit status: 0 it was measured; 1 starts failed, or it was interrupted; 3 what \
+--assert asks for is not so; 4 a permission is missing.")]
+pub struct BenchArgs {
+    /// Rounds to measure, or at least to measure with --until-ci
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub runs: u32,
+
+    /// Go on until the 95 % interval of every median is this narrow (± half of
+    /// its width, as a share of the median), as 3%
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub until_ci: Option<f64>,
+
+    /// Rounds to measure at most with --until-ci
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "until_ci")]
+    pub max_runs: u32,
+
+    /// Begin no round after this time, learning included
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
+    pub time_limit: Option<Duration>,
+
+    /// Rounds beforehand that are not measured
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub warmup: u32,
+
+    /// What to measure: cold, selective, readahead, hot [default: all; without
+    /// selective where --cold-cmd is given, without cold where not permitted]
+    #[arg(long, value_name = "STATE,…", value_delimiter = ',')]
+    pub states: Vec<State>,
+
+    /// Read ahead this pack; learned and kept there when it is missing
+    #[arg(long, value_name = "FILE")]
+    pub pack: Option<PathBuf>,
+
+    /// Do not look for the fastest way to read the pack
+    #[arg(long)]
+    pub no_floor: bool,
+
+    /// Compare with another command: NAME=CMD runs before the cold program,
+    /// NAME&=CMD beside it, NAME:=CMD instead of it, cold and hot
+    #[arg(long, value_name = "NAME=CMD")]
+    pub against: Vec<Peer>,
+
+    /// A start is over when this holds, and the program is ended: line:TEXT,
+    /// port:NUMBER, file:PATH, dbus:NAME, notify [default: when it ends]
+    #[arg(long, value_name = "CONDITION")]
+    pub ready: Option<Ready>,
+
+    /// How long a start may take
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = args::duration)]
+    pub timeout: Duration,
+
+    /// Prepare cold starts with this command, as `umount /x && mount /x`, and not
+    /// by dropping all caches
+    #[arg(long, value_name = "CMD")]
+    pub cold_cmd: Option<String>,
+
+    /// Run this before every start, and before the cache is emptied
+    #[arg(long, value_name = "CMD")]
+    pub prepare: Option<String>,
+
+    /// Differences below this don't matter
+    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
+    pub smallest: f64,
+
+    /// Take any exit status of the program as good
+    #[arg(short, long)]
+    pub ignore_failure: bool,
+
+    /// Show what the programs print, on standard error
+    #[arg(long)]
+    pub show_output: bool,
+
+    /// Set the CPU frequency governor meanwhile
+    #[arg(long, value_name = "NAME")]
+    pub governor: Option<String>,
+
+    /// Keep the CPUs at their nominal frequency meanwhile
+    #[arg(long)]
+    pub no_turbo: bool,
+
+    /// Set the I/O scheduler of the program's disks meanwhile
+    #[arg(long, value_name = "NAME")]
+    pub scheduler: Option<String>,
+
+    /// Repeat the order of an earlier benchmark
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Print one JSON document, which scripts for hyperfine read as well
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write that document to a file
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+
+    /// Write the report to a file, as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
+
+    /// Write a picture of the runs to a file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub export_svg: Option<PathBuf>,
+
+    /// End with status 3 unless this is so
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub assert: Option<Assertion>,
+
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// What a benchmark may have to show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Assertion {
+    /// Reading ahead makes the start faster
+    Helps,
+    /// Reading ahead does not make the start slower
+    Harmless,
+}
+
+impl BenchArgs {
+    /// How cold starts are prepared.
+    pub fn cooling(&self, is_root: bool) -> Cooling {
+        match &self.cold_cmd {
+            Some(command) => Cooling::Command(command.clone()),
+            None if is_root => Cooling::DropCaches,
+            None => Cooling::Evict,
+        }
+    }
+
+    /// The states to measure. Where a command prepares cold starts, these leave
+    /// the rest of the system alone anyway.
+    pub fn chosen_states(&self, cooling: &Cooling) -> Vec<State> {
+        match cooling {
+            _ if !self.states.is_empty() => self.states.clone(),
+            Cooling::DropCaches => State::ALL.to_vec(),
+            Cooling::Command(_) => vec![State::Cold, State::Readahead, State::Hot],
+            Cooling::Evict => vec![State::Selective, State::Readahead, State::Hot],
+        }
+    }
+
+    /// How many rounds there are, when the benchmark began then.
+    pub fn length(&self, began: Instant) -> Length {
+        let least = self.runs as usize;
+        Length {
+            warm_up: self.warmup as usize,
+            least,
+            precision: self.until_ci.map(|precision| Rule {
+                precision,
+                least: least.max(LEAST),
+                most: (self.max_runs as usize).max(least),
+            }),
+            deadline: self.time_limit.and_then(|limit| began.checked_add(limit)),
+        }
+    }
+}
+
+/// Parses a share: `3%`, `0.5 %`; a bare number means per cent too.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err(format!("{text:?} is no share; write it like 3%")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn parsed(words: &[&str]) -> BenchArgs {
+        Line::parse_from(["bench"].iter().chain(words).chain(&["--", "true"])).args
+    }
+
+    #[test]
+    fn shares_are_read_as_per_cent() {
+        for (text, share) in [("3%", 0.03), ("0.5 %", 0.005), ("10", 0.1), ("0%", 0.0)] {
+            assert_eq!(percent(text), Ok(share), "{text}");
+        }
+        for text in ["", "%", "-1%", "101%", "nan%", "three"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn states_are_those_asked_for_or_those_that_can_be_prepared() {
+        use State::{Cold, Hot, Readahead, Selective};
+        let states = |words: &[&str], is_root| {
+            let args = parsed(words);
+            args.chosen_states(&args.cooling(is_root))
+        };
+        assert_eq!(states(&[], true), [Cold, Selective, Readahead, Hot]);
+        assert_eq!(states(&[], false), [Selective, Readahead, Hot]);
+        assert_eq!(states(&["--cold-cmd", "x"], false), [Cold, Readahead, Hot]);
+        assert_eq!(states(&["--states", "hot,cold"], false), [Hot, Cold]);
+    }
+
+    #[test]
+    fn a_precision_has_a_least_and_a_most_number_of_rounds() {
+        assert!(parsed(&["--runs", "3"]).length(Instant::now()).precision.is_none());
+        let length =
+            parsed(&["--runs", "3", "--until-ci", "5%", "--max-runs", "40"]).length(Instant::now());
+        let rule = length.precision.unwrap();
+        assert_eq!((length.least, rule.least, rule.most), (3, 10, 40));
+        let rule = parsed(&["--runs", "200", "--until-ci", "5%"])
+            .length(Instant::now())
+            .precision
+            .unwrap();
+        assert_eq!((rule.least, rule.most), (200, 200));
+    }
+}

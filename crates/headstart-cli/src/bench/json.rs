@@ -1,0 +1,159 @@
+//! The result of a benchmark as one JSON document: our own form, which holds
+//! that of hyperfine as well, so that either's scripts read it.
+
+use headstart::measure::bench::arm::{Arm, Peer};
+use headstart::measure::bench::document::SCHEMA;
+use headstart::measure::bench::machine::Machine;
+use headstart::measure::bench::report::{ArmReport, Report};
+use headstart::measure::bench::run::{ArmRuns, Run};
+use headstart::measure::hyperfine;
+use headstart::measure::stats::summary::Summary;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use super::pack::PackFigures;
+use super::rounds::{Measured, Stopped};
+
+/// The fastest way to read the pack.
+#[derive(Clone, Serialize, Debug)]
+pub struct FloorFigures {
+    /// The way.
+    pub way: headstart::measure::bench::floor::Way,
+    /// All that were tried.
+    #[serde(flatten)]
+    pub search: headstart::measure::bench::floor::Search,
+}
+
+/// What is known of a benchmark beside its runs.
+#[derive(Debug)]
+pub struct Setup {
+    /// The program.
+    pub command: Vec<String>,
+    /// When a start is over.
+    pub ready: String,
+    /// How cold starts were prepared.
+    pub cold: String,
+    /// What was changed on the machine and undone.
+    pub changes: Vec<String>,
+    /// Decides the order of the arms.
+    pub seed: u64,
+    /// Differences below this share don't matter.
+    pub smallest: f64,
+    /// The pack.
+    pub pack: Option<PackFigures>,
+    /// The floor.
+    pub floor: Option<FloorFigures>,
+    /// The machine.
+    pub machine: Machine,
+    /// What the program was compared with.
+    pub peers: Vec<Peer>,
+}
+
+/// The document.
+#[derive(Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    version: &'static str,
+    /// For the scripts of hyperfine.
+    results: Vec<hyperfine::Command>,
+    command: &'a [String],
+    ready: &'a str,
+    cold: &'a str,
+    changes: &'a [String],
+    seed: u64,
+    rounds: usize,
+    stopped: Stopped,
+    /// The warm-up rounds and what came before them are not in it.
+    elapsed_s: f64,
+    smallest: f64,
+    machine: &'a Machine,
+    pack: &'a Option<PackFigures>,
+    floor: &'a Option<FloorFigures>,
+    peers: &'a [Peer],
+    arms: Vec<DocumentArm<'a>>,
+    comparisons: &'a [headstart::measure::bench::report::Comparison],
+    limit: &'a Option<headstart::measure::bench::report::Limit>,
+    io_parts: &'a [headstart::measure::bench::report::IoPart],
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct DocumentArm<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    arm: Arm,
+    counters: &'a BTreeMap<&'static str, Summary>,
+    runs: &'a [Run],
+}
+
+impl<'a> Document<'a> {
+    /// The document of a benchmark.
+    pub fn new(setup: &'a Setup, measured: &'a Measured, report: &'a Report) -> Self {
+        let arms = measured.arms.iter().zip(&measured.runs).zip(&report.arms);
+        Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            results: hyperfine_results(setup, measured, report),
+            command: &setup.command,
+            ready: &setup.ready,
+            cold: &setup.cold,
+            changes: &setup.changes,
+            seed: setup.seed,
+            rounds: measured.rounds,
+            stopped: measured.stopped,
+            elapsed_s: measured.elapsed.as_secs_f64(),
+            smallest: setup.smallest,
+            machine: &setup.machine,
+            pack: &setup.pack,
+            floor: &setup.floor,
+            peers: &setup.peers,
+            arms: arms
+                .map(|((arm, runs), summary)| DocumentArm {
+                    name: &runs.name,
+                    arm: *arm,
+                    counters: &summary.counters,
+                    runs: &runs.runs,
+                })
+                .collect(),
+            comparisons: &report.comparisons,
+            limit: &report.limit,
+            io_parts: &report.io_parts,
+            warnings: &report.warnings,
+        }
+    }
+}
+
+/// What hyperfine would have written of the same runs. Its scripts expect a
+/// number for every run, so failed ones are left out, and so is the floor, which
+/// is no command.
+fn hyperfine_results(
+    setup: &Setup,
+    measured: &Measured,
+    report: &Report,
+) -> Vec<hyperfine::Command> {
+    let command = |runs: &ArmRuns, summary: &ArmReport| {
+        let good: Vec<&Run> = runs.runs.iter().filter(|run| run.failure.is_none()).collect();
+        let times: Vec<f64> = good.iter().filter_map(|run| run.wall_s).collect();
+        let codes: Vec<Option<i32>> = good.iter().map(|run| run.exit_code).collect();
+        let mean = |counter: &str| summary.counters.get(counter).map(|s| s.mean);
+        let line = format!("{}: {}", runs.name, setup.command.join(" "));
+        hyperfine::Command {
+            user: mean("user_s"),
+            system: mean("system_s"),
+            parameters: [("state".to_owned(), runs.name.clone().into())].into(),
+            ..hyperfine::Command::new(&line, &times, &codes)
+        }
+    };
+    let arms = measured.arms.iter().zip(measured.runs.iter().zip(&report.arms));
+    arms.filter(|(arm, _)| **arm != Arm::Floor).map(|(_, (r, s))| command(r, s)).collect()
+}
+
+/// What was measured, in a line that is not too long.
+pub fn title(setup: &Setup) -> String {
+    const LONGEST: usize = 90;
+    let command = setup.command.join(" ");
+    match command.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("Starts of {}…", &command[..end]),
+        None => format!("Starts of {command}"),
+    }
+}

@@ -1,0 +1,97 @@
+//! Starts that teach: for a program without a pack, and to see what a read-ahead
+//! start uses of what it is given. None of them is measured: tracing costs time.
+
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use headstart::measure::bench::report::Accuracy;
+use headstart::pack::Pack;
+use headstart::pack::key::Key;
+use headstart::pack::store::{self, StoreError};
+use headstart::replay::engine::Replay;
+use headstart::trace::capture::{BufferSize, Scope};
+
+use super::measure::{Bench, read_ahead};
+use super::start::{Over, Rest};
+use crate::learning::{self, DEFAULT_KEEP, Known, Settings};
+
+/// Makes a cold start and joins it into the pack at `path`; with `ahead`, the
+/// pack is read ahead beside it, as `run` does. Tells how well that met what the
+/// start used; `None` when we are to stop.
+pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<Accuracy>> {
+    let uid = rustix::process::geteuid().as_raw();
+    let known = match store::read(path, uid) {
+        Ok(pack) => Some(pack),
+        Err(StoreError::Missing(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let watcher = bench.get_ready_cold()?;
+    let buffer = match known.as_ref().map_or(0, |pack| pack.origin.buffer_kb) {
+        0 => BufferSize::Default,
+        needed => BufferSize::From(needed),
+    };
+    let replayer = Replayer::new(known.as_ref().filter(|_| ahead))?;
+    // It is this thread that forks.
+    let recorder = learning::arm_now(Scope::Descendants, buffer, false)?;
+    let began_ns = learning::now_ns();
+    let replay = replayer.map(Replayer::begin).transpose()?;
+    let mut running = bench.starter.spawn(&bench.words, watcher)?;
+    let (over, _) = bench.starter.wait(&mut running)?;
+    replay.iter().for_each(Replay::stop);
+    let report = replay.map(Replay::finish);
+    let key = Key::of_command(&bench.words, learning::locate);
+    let settings = Settings {
+        name: key.name,
+        file_name: key.file_name,
+        command: bench.words.clone(),
+        pack: path.to_owned(),
+        keep: DEFAULT_KEEP,
+        walk: true,
+        trace_out: None,
+    };
+    // While the program lives, it tells what it has open.
+    let known_before = Known { pack: known.as_ref(), replay: report };
+    let learned = learning::learn(recorder, began_ns, &settings, known_before, uid);
+    let finished = bench.starter.finish(running, over, Rest::End)?;
+    if over == Over::Interrupted {
+        return Ok(None);
+    }
+    if let Some(why) = finished.failure {
+        bail!("The program failed while it was learned: {why}");
+    }
+    // Dropping the instance waits until it is gone, so that its removal does
+    // not take time from the next start.
+    let (_, outcome, _instance) = learned?;
+    let pages = known.map_or(0, |pack| pack.data_bytes() / pack.page_size());
+    Ok(Some(Accuracy::of(&outcome, pages, rustix::param::page_size() as u64)))
+}
+
+/// A thread that begins a replay when it is told to. The recorder follows what
+/// this thread starts from the moment it is armed, so a thread that starts those
+/// of the replay has to be there before.
+struct Replayer {
+    go: Sender<()>,
+    thread: JoinHandle<anyhow::Result<Replay>>,
+}
+
+impl Replayer {
+    fn new(pack: Option<&Pack>) -> anyhow::Result<Option<Self>> {
+        let Some(pack) = pack.cloned() else { return Ok(None) };
+        let (go, told) = channel();
+        let begin = move || {
+            told.recv().context("Nothing was to be read ahead")?;
+            read_ahead(&pack, Instant::now())
+        };
+        let thread = thread::Builder::new().spawn(begin).context("Can't start a thread")?;
+        Ok(Some(Self { go, thread }))
+    }
+
+    fn begin(self) -> anyhow::Result<Replay> {
+        // A thread that is gone is told about by the join.
+        let _ = self.go.send(());
+        self.thread.join().unwrap_or_else(|_| bail!("The replaying thread died"))
+    }
+}

@@ -1,0 +1,167 @@
+//! The pack that a benchmark reads ahead: the program's own, or one that is
+//! learned for it.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use headstart::measure::bench::report::Accuracy;
+use headstart::pack::Pack;
+use headstart::pack::key::Key;
+use headstart::pack::store::{self, StoreError};
+use serde::Serialize;
+
+use super::disks::Disks;
+use super::learn;
+use super::measure::Bench;
+use super::rounds::progress;
+use crate::{learning, output};
+
+/// Starts that teach a program without a pack: two cold ones, and two that are
+/// read ahead and teach what was missing. Whether each is read ahead.
+const LESSONS: [bool; 4] = [false, false, true, true];
+
+/// The pack that was used, in figures.
+#[derive(Clone, Serialize, Debug)]
+pub struct PackFigures {
+    /// Where it is, if it was named.
+    pub path: Option<String>,
+    /// Whether this benchmark learned it.
+    pub learned_now: bool,
+    /// Starts that are in it.
+    pub starts: u32,
+    /// Files in it.
+    pub files: usize,
+    /// Bytes of files in it.
+    pub data_bytes: u64,
+    /// Bytes of metadata in it.
+    pub metadata_bytes: u64,
+    /// How well it met what a traced start used.
+    pub accuracy: Option<Accuracy>,
+}
+
+/// A pack to measure with.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The pack.
+    pub figures: PackFigures,
+    /// Keeps its copy until the end.
+    _scratch: Scratch,
+}
+
+/// Finds the program's pack or learns it, lets `bench` know it, and sees how
+/// well it does; `ahead` says whether it will be read ahead. `None` when there is
+/// none and this user can't learn one.
+pub fn prepare(
+    bench: &mut Bench,
+    named: Option<&Path>,
+    ahead: bool,
+) -> anyhow::Result<Option<Prepared>> {
+    let is_root = rustix::process::geteuid().is_root();
+    let known = known(bench, named)?;
+    let learned_now = known.is_none();
+    if learned_now && !is_root {
+        return Ok(None);
+    }
+    let scratch = Scratch::new()?;
+    let path = match named {
+        Some(path) if learned_now => path.to_owned(),
+        _ => scratch.0.join("pack"),
+    };
+    // What is traced here does not go into a pack that was there before.
+    let traced = if learned_now { path.clone() } else { scratch.0.join("traced") };
+    if let Some(pack) = &known {
+        for copy in [&path, &traced] {
+            store::lock(copy)?.write(pack)?;
+        }
+        know(bench, pack)?;
+    }
+    let lessons = match (learned_now, ahead) {
+        (true, true) => &LESSONS[..],
+        (true, false) => &LESSONS[..2],
+        (false, true) if is_root => &LESSONS[3..],
+        (false, _) => &[],
+    };
+    let mut accuracy = None;
+    for (i, ahead) in lessons.iter().enumerate() {
+        progress(&format!("traced start {} of {}", i + 1, lessons.len()));
+        match learn::lesson(bench, &traced, *ahead) {
+            Ok(Some(found)) => accuracy = Some(found).filter(|_| *ahead),
+            Ok(None) => bail!("Interrupted before anything was measured"),
+            // A pack that is known can be measured without this figure.
+            Err(error) if !learned_now => {
+                output::message(format_args!(
+                    "it is not known how much of the pack is used: {error:#}"
+                ));
+            }
+            Err(error) => return Err(error),
+        }
+        if learned_now {
+            know(bench, &read(&traced)?)?;
+        }
+    }
+    progress("");
+    let pack = read(&path)?;
+    bench.pack = Some(path);
+    let figures = PackFigures {
+        path: named.map(|path| path.to_string_lossy().into_owned()),
+        learned_now,
+        starts: pack.origin.starts,
+        files: pack.files.len(),
+        data_bytes: pack.data_bytes(),
+        metadata_bytes: pack.metadata_bytes(),
+        accuracy,
+    };
+    Ok(Some(Prepared { figures, _scratch: scratch }))
+}
+
+/// The pack that was named, or the program's own.
+fn known(bench: &Bench, named: Option<&Path>) -> anyhow::Result<Option<Pack>> {
+    let Some(path) = named else {
+        let key = Key::of_command(&bench.words, learning::locate);
+        let uid = rustix::process::geteuid().as_raw();
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let (_, pack) = store::find(&key.file_name, uid, variable).map_err(|found| found.1)?;
+        return Ok(pack);
+    };
+    match read(path) {
+        Ok(pack) => Ok(Some(pack)),
+        Err(StoreError::Missing(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read(path: &Path) -> Result<Pack, StoreError> {
+    store::read(path, rustix::process::geteuid().as_raw())
+}
+
+/// Lets a benchmark know the program's files.
+fn know(bench: &mut Bench, pack: &Pack) -> anyhow::Result<()> {
+    bench.cooler.know(pack);
+    bench.disks = Disks::of_pack(pack)?;
+    Ok(())
+}
+
+/// A directory of this benchmark's own, which goes with it.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("headstart-bench-{}", std::process::id()));
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| format!("Can't make the directory {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir_all(&self.0) {
+            output::message(format_args!("can't remove {}: {e}", self.0.display()));
+        }
+    }
+}

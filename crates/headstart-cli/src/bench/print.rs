@@ -1,0 +1,190 @@
+//! The result of a benchmark for people: a table, and what it means in words.
+
+use headstart::measure::bench::report::{Accuracy, ArmReport, Comparison, IoPart, Limit, Report};
+use headstart::measure::stats::Interval;
+use headstart::measure::stats::hot::Bound;
+use headstart::measure::stats::paired::PairedRatio;
+use headstart::measure::stats::summary::Summary;
+use headstart::view::table::Table;
+use headstart::view::units::{decimals_for, grouped};
+
+use super::json::Setup;
+use super::rounds::{Measured, Stopped};
+use crate::output;
+
+/// The table of the arms.
+pub fn table(report: &Report) -> Table {
+    let mut table = Table::new()
+        .words("state")
+        .numbers("n")
+        .numbers("median ms")
+        .numbers("95 % interval")
+        .numbers("mean ms")
+        .numbers("spread")
+        .numbers("major faults")
+        .numbers("minor faults")
+        .numbers("MiB read")
+        .numbers("requests");
+    for arm in &report.arms {
+        table.row(row(arm));
+    }
+    table
+}
+
+fn row(arm: &ArmReport) -> Vec<String> {
+    let median = |counter: &str| arm.counters.get(counter).map(|s| s.median);
+    let count = |counter: &str| median(counter).map_or_else(none, |n| grouped(n, 0));
+    let Some(time) = arm.time() else { return vec![arm.name.clone(), "0".into()] };
+    let decimals = decimals(time);
+    let ms = |seconds: f64| grouped(1000.0 * seconds, decimals);
+    vec![
+        arm.name.clone(),
+        time.n.to_string(),
+        ms(time.median),
+        time.median_interval.map_or_else(none, |interval| {
+            let sure = confidence(&interval);
+            format!("{} to {}{sure}", ms(interval.low), ms(interval.high))
+        }),
+        ms(time.mean),
+        time.stddev.map_or_else(none, |sd| format!("{:.1} %", 100.0 * sd / time.mean)),
+        count("major_faults"),
+        count("minor_faults"),
+        median("read_bytes")
+            .map_or_else(none, |bytes| format!("{:.1}", bytes / f64::from(1 << 20))),
+        count("read_requests"),
+    ]
+}
+
+fn none() -> String {
+    "–".into()
+}
+
+/// As many as tell the ends of the interval apart.
+fn decimals(time: &Summary) -> usize {
+    let width = time.median_interval.map_or(time.median / 10.0, |i| i.high - i.low);
+    decimals_for(1000.0 * width)
+}
+
+/// What an interval of few runs has to admit.
+fn confidence(interval: &Interval) -> String {
+    let only = (100.0 * interval.confidence).floor();
+    if interval.is_confident() { String::new() } else { format!(" (only {only} %)") }
+}
+
+/// What the benchmark says, line by line; the verdicts first.
+pub fn lines(setup: &Setup, report: &Report) -> Vec<String> {
+    let mut lines: Vec<String> = report.comparisons.iter().map(comparison).collect();
+    lines.extend(report.io_parts.iter().filter_map(io_part));
+    lines.extend(report.limit.as_ref().map(limit));
+    if let Some(floor) = &setup.floor {
+        lines.push(format!("The floor reads the same pages in {}.", floor.way));
+    }
+    if let Some(pack) = &setup.pack {
+        lines.push(format!(
+            "The pack has {} of {} and {} of metadata, learned from {}.",
+            output::size(pack.data_bytes),
+            output::counted(pack.files as u64, "file"),
+            output::size(pack.metadata_bytes),
+            output::counted(pack.starts.into(), "start")
+        ));
+        lines.extend(pack.accuracy.as_ref().map(accuracy));
+    }
+    lines
+}
+
+fn comparison(found: &Comparison) -> String {
+    let p = found.ratio.as_ref().map_or_else(String::new, |ratio| format!(" ({})", chance(ratio)));
+    format!("{} against {}: {}{p}", found.arm, found.with, found.verdict)
+}
+
+fn chance(ratio: &PairedRatio) -> String {
+    let p = if ratio.p < 0.001 { "p < 0.001".into() } else { format!("p = {:.3}", ratio.p) };
+    format!("{}, {p}", output::counted(ratio.pairs as u64, "round"))
+}
+
+fn io_part(found: &IoPart) -> Option<String> {
+    let left = found.left.as_ref()?;
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let ms = |seconds: f64| grouped(1000.0 * seconds, 0);
+    let change = &found.change_s;
+    Some(format!(
+        "{}: of what a cold start takes longer than a hot one, {} is left [{} to {}]; that is {} ms \
+         {} [{} to {}]",
+        found.arm,
+        percent(left.estimate),
+        percent(left.interval.low),
+        percent(left.interval.high),
+        ms(change.estimate.abs()),
+        if change.estimate < 0.0 { "less" } else { "more" },
+        ms(change.interval.low),
+        ms(change.interval.high)
+    ))
+}
+
+fn limit(found: &Limit) -> String {
+    let PairedRatio { ratio, interval, .. } = &found.ratio;
+    let bound = match found.bound {
+        Bound::Hot => "the hot start",
+        Bound::Floor => "the floor",
+    };
+    format!(
+        "readahead ÷ max(hot, floor) = {ratio:.2} [{:.2}, {:.2}]{}; {bound} is the larger one",
+        interval.low,
+        interval.high,
+        confidence(interval)
+    )
+}
+
+fn accuracy(found: &Accuracy) -> String {
+    let size = output::size;
+    format!(
+        "Of {} read ahead by a traced start, {} was used in time, {} came late, {} was never used; \
+         {} was missing.",
+        size(found.planned),
+        size(found.used),
+        size(found.late),
+        size(found.wasted),
+        size(found.missing)
+    )
+}
+
+/// The line above the table.
+pub fn head(setup: &Setup, measured: &Measured) -> String {
+    let rounds = output::counted(measured.rounds as u64, "round");
+    let ended = match measured.stopped {
+        Stopped::Rounds | Stopped::PreciseOrCap => "",
+        Stopped::TimeLimit => " (stopped by the time limit)",
+        Stopped::Interrupted => " (interrupted)",
+    };
+    let took = std::time::Duration::from_secs(measured.elapsed.as_secs_f64().round() as u64);
+    format!(
+        "{}\n{rounds}{ended} in {}, until {}; cold by {}; seed {}",
+        output::harmless(&super::json::title(setup)),
+        humantime::format_duration(took),
+        setup.ready,
+        setup.cold,
+        setup.seed
+    )
+}
+
+/// The whole report as text.
+pub fn text(setup: &Setup, measured: &Measured, report: &Report) -> String {
+    let mut out = format!("{}\n\n{}\n", head(setup, measured), table(report).text());
+    for line in lines(setup, report) {
+        out += &output::harmless(&line);
+        out.push('\n');
+    }
+    for warning in &report.warnings {
+        out += &format!("! {}\n", output::harmless(warning));
+    }
+    out
+}
+
+/// The whole report as Markdown.
+pub fn markdown(setup: &Setup, measured: &Measured, report: &Report) -> String {
+    let mut out = format!("{}\n\n{}\n", head(setup, measured), table(report).markdown());
+    for line in lines(setup, report).iter().chain(&report.warnings) {
+        out += &format!("- {}\n", output::harmless(line));
+    }
+    out
+}

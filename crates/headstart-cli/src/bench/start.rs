@@ -1,0 +1,286 @@
+//! One start: a program from its exec to its end, or until it is ready; and
+//! then nothing is left of it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use headstart::proc;
+use headstart_sys::interrupt::Interrupt;
+use headstart_sys::process::{Change, Usage, look};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::MemfdFlags;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, set_child_subreaper,
+};
+
+use super::ready::{Ready, Watcher};
+
+/// How long a program may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How programs are started and waited for.
+#[derive(Debug)]
+pub struct Starter {
+    /// When a start is over.
+    pub ready: Ready,
+    /// How long one may take.
+    pub timeout: Duration,
+    /// Whether the programs' output goes to standard error.
+    pub show_output: bool,
+    /// Whether a status other than 0 is as good.
+    pub any_status: bool,
+    /// Tells when to stop everything.
+    pub interrupt: Interrupt,
+}
+
+/// A program under way.
+#[derive(Debug)]
+pub struct Running {
+    pid: Pid,
+    end: OwnedFd,
+    watcher: Watcher,
+    messages: Option<File>,
+}
+
+/// How waiting for a start came to an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// The program ended.
+    Ended,
+    /// It is ready.
+    Ready,
+    /// It took too long.
+    TimedOut,
+    /// We are to stop.
+    Interrupted,
+}
+
+/// What becomes of the processes that an ended one left behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// They are ended: they would keep files in memory, and file systems busy.
+    End,
+    /// They go on.
+    Keep,
+}
+
+/// A start that is over.
+#[derive(Debug)]
+pub struct Finished {
+    /// What it cost, with all processes that it left behind and were ended.
+    pub usage: Usage,
+    /// Its exit status, unless a signal ended it.
+    pub exit_code: Option<i32>,
+    /// Why it doesn't count.
+    pub failure: Option<String>,
+    /// Processes it left behind, which were ended.
+    pub left_behind: u64,
+}
+
+impl Starter {
+    /// Makes this process the one that gets the orphans of those it starts.
+    pub fn adopt_orphans() -> anyhow::Result<()> {
+        set_child_subreaper(Some(rustix::process::getpid()))
+            .context("Can't look after the programs' processes")
+    }
+
+    /// Looks out for the condition; before the cache is prepared, since that
+    /// may start something.
+    pub fn watch(&self) -> anyhow::Result<Watcher> {
+        Watcher::new(&self.ready)
+    }
+
+    /// Starts a program.
+    pub fn spawn(&self, words: &[OsString], mut watcher: Watcher) -> anyhow::Result<Running> {
+        let (program, arguments) = words.split_first().context("There is no program to start")?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).process_group(0);
+        let mut messages = None;
+        if self.show_output {
+            let ours = || io::stderr().as_fd().try_clone_to_owned();
+            command.stdout(ours().context("Can't pass on the output")?);
+        } else {
+            let file = rustix::fs::memfd_create("messages", MemfdFlags::CLOEXEC)
+                .context("Can't make a file for the program's messages")?;
+            command.stdout(Stdio::null()).stderr(file.try_clone()?);
+            messages = Some(File::from(file));
+        }
+        watcher.prepare(&mut command)?;
+        let child =
+            command.spawn().with_context(|| format!("Can't run {}", program.to_string_lossy()))?;
+        let pid = Pid::from_child(&child);
+        let end = pidfd_open(pid, PidfdFlags::empty()).context("Can't watch the program")?;
+        Ok(Running { pid, end, watcher, messages })
+    }
+
+    /// Waits until the start is over; the moment goes with the answer.
+    pub fn wait(&self, running: &mut Running) -> anyhow::Result<(Over, Instant)> {
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let nap = running.watcher.tick().unwrap_or(left).min(left);
+            let ended = {
+                let watched = running.watcher.descriptor();
+                let mut fds = vec![
+                    PollFd::new(&running.end, PollFlags::IN),
+                    PollFd::new(&self.interrupt, PollFlags::IN),
+                ];
+                fds.extend(watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+                wait_for(&mut fds, nap)?;
+                !fds[0].revents().is_empty()
+            };
+            let now = Instant::now();
+            if running.watcher.check(running.pid)? {
+                return Ok((Over::Ready, now));
+            }
+            if ended {
+                return Ok((Over::Ended, now));
+            }
+            if self.interrupt.came() {
+                return Ok((Over::Interrupted, now));
+            }
+            if now >= deadline {
+                return Ok((Over::TimedOut, now));
+            }
+        }
+    }
+
+    /// Ends the program, unless it has ended, and tells what it cost.
+    pub fn finish(&self, running: Running, over: Over, rest: Rest) -> anyhow::Result<Finished> {
+        let Running { pid, end, mut watcher, messages } = running;
+        let until_end = matches!(watcher, Watcher::End);
+        if over != Over::Ended {
+            end_group(pid, &end, &mut watcher)?;
+        }
+        // A watcher of the bus is a child too.
+        drop(watcher);
+        let (change, mut usage) = reap(pid)?;
+        let left_behind = if rest == Rest::End { end_children(&mut usage)? } else { 0 };
+        let exit_code = match change {
+            Change::Exited(status) => Some(status),
+            Change::Killed(_) | Change::Stopped(_) => None,
+        };
+        let why = self.judge(over, change, until_end);
+        let failure = why.map(|why| match messages.as_ref().and_then(last_line) {
+            Some(line) => format!("{why}; its last message: {line}"),
+            None => why,
+        });
+        Ok(Finished { usage, exit_code, failure, left_behind })
+    }
+
+    /// Why a start doesn't count.
+    fn judge(&self, over: Over, change: Change, until_end: bool) -> Option<String> {
+        let ended = match change {
+            Change::Exited(status) => format!("it ended with status {status}"),
+            Change::Killed(signal) | Change::Stopped(signal) => {
+                format!("signal {signal} ended it")
+            }
+        };
+        match over {
+            Over::Ready => None,
+            Over::Interrupted => Some("interrupted".into()),
+            Over::TimedOut => Some(format!(
+                "it took longer than {}{}",
+                humantime::format_duration(self.timeout),
+                if until_end {
+                    "; when it isn't meant to end, say when it is ready: --ready"
+                } else {
+                    " to be ready; allow more: --timeout"
+                }
+            )),
+            Over::Ended if !until_end => {
+                Some(format!("{ended} before {}; it must stay in the foreground", self.ready))
+            }
+            Over::Ended => match change {
+                Change::Exited(0) => None,
+                Change::Exited(_) if self.any_status => None,
+                Change::Exited(_) => Some(format!("{ended}; --ignore-failure takes that as good")),
+                _ => Some(ended),
+            },
+        }
+    }
+}
+
+/// Polls, whatever signals come in between.
+fn wait_for(fds: &mut [PollFd<'_>], time: Duration) -> anyhow::Result<()> {
+    let time = Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    match poll(fds, Some(&time)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(e) => Err(e).context("Can't wait"),
+    }
+}
+
+/// Asks a program and its process group to end, and makes it after a while.
+fn end_group(pid: Pid, end: &OwnedFd, watcher: &mut Watcher) -> anyhow::Result<()> {
+    // Who has ended already needs no signal.
+    let _ = kill_process_group(pid, Signal::TERM);
+    let deadline = Instant::now() + GRACE;
+    while !has_ended(end, Duration::from_millis(10))? {
+        // It may not end while nobody reads what it writes.
+        watcher.read_lines()?;
+        if Instant::now() >= deadline {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+    Ok(())
+}
+
+fn has_ended(end: &OwnedFd, within: Duration) -> anyhow::Result<bool> {
+    let mut fds = [PollFd::new(end, PollFlags::IN)];
+    wait_for(&mut fds, within)?;
+    Ok(!fds[0].revents().is_empty())
+}
+
+/// How a process that has ended did, and what it cost.
+fn reap(pid: Pid) -> anyhow::Result<(Change, Usage)> {
+    let seen = look(pid.as_raw_nonzero().get()).context("Can't look after a process")?;
+    seen.context("A process that had ended goes on")
+}
+
+/// Ends the processes that a program left behind; how many there were.
+fn end_children(usage: &mut Usage) -> anyhow::Result<u64> {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    let mut ended = 0;
+    // Those that end leave their own children to us.
+    loop {
+        let children: Vec<Pid> = proc::children(me).into_iter().filter_map(Pid::from_raw).collect();
+        if children.is_empty() {
+            return Ok(ended);
+        }
+        for pid in children {
+            let end = pidfd_open(pid, PidfdFlags::empty()).context("Can't watch a process")?;
+            for signal in [Signal::TERM, Signal::KILL] {
+                let _ = pidfd_send_signal(&end, signal);
+                if has_ended(&end, GRACE)? {
+                    break;
+                }
+            }
+            let (_, more) = reap(pid)?;
+            usage.major_faults += more.major_faults;
+            usage.minor_faults += more.minor_faults;
+            usage.user_us += more.user_us;
+            usage.system_us += more.system_us;
+            ended += 1;
+        }
+    }
+}
+
+/// The last line of what a program said, if it said anything.
+fn last_line(mut messages: &File) -> Option<String> {
+    const ENOUGH: u64 = 4096;
+    let length = messages.seek(SeekFrom::End(0)).ok()?;
+    messages.seek(SeekFrom::Start(length.saturating_sub(ENOUGH))).ok()?;
+    let mut text = Vec::new();
+    messages.read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}

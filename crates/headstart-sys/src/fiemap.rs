@@ -1,0 +1,130 @@
+//! Where a file lies on its device: `FS_IOC_FIEMAP`,
+//! `Documentation/filesystems/fiemap.rst`.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::ioctl::{self, Updater, opcode};
+
+/// Extents asked for in one call.
+const ROOM: usize = 128;
+
+/// `struct fiemap_extent` of `include/uapi/linux/fiemap.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Record {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+/// `struct fiemap`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Header {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    room: u32,
+    reserved: u32,
+}
+
+/// Both, as the kernel takes them.
+#[repr(C)]
+struct Request {
+    header: Header,
+    records: [Record; ROOM],
+}
+
+/// `_IOWR('f', 11, struct fiemap)`; the array at its end is not part of the size.
+const FS_IOC_FIEMAP: ioctl::Opcode = opcode::read_write::<Header>(b'f', 11);
+
+const LAST: u32 = 1;
+/// The place is not known, not allocated yet, or the data lies elsewhere in
+/// another form: `UNKNOWN`, `DELALLOC`, `ENCODED`, `DATA_INLINE`.
+const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x200;
+
+/// A piece of a file that lies in one piece on its device. All in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Where it begins in the file.
+    pub logical: u64,
+    /// Where it begins on the device.
+    pub physical: u64,
+    /// How long it is.
+    pub length: u64,
+}
+
+/// The extents of a file in its order. Holes and what has no place of its own
+/// on the device (inline, compressed, not yet written) are left out.
+///
+/// # Errors
+/// `EOPNOTSUPP` and `ENOTTY`: this file system doesn't tell.
+pub fn extents(fd: impl AsFd) -> io::Result<Vec<Extent>> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    loop {
+        let header = Header {
+            start,
+            length: u64::MAX - start,
+            flags: 0,
+            mapped: 0,
+            room: ROOM as u32,
+            reserved: 0,
+        };
+        let mut request = Request { header, records: [Record::default(); ROOM] };
+        // SAFETY: the kernel reads the header and writes it and at most `room`
+        // records behind it, which is what the array holds.
+        let call = unsafe { Updater::<FS_IOC_FIEMAP, _>::new(&mut request) };
+        // SAFETY: as above; the call has no other effect.
+        unsafe { ioctl::ioctl(&fd, call) }?;
+        let mapped = &request.records[..ROOM.min(request.header.mapped as usize)];
+        found.extend(mapped.iter().filter(|r| r.flags & NOWHERE == 0).map(|r| Extent {
+            logical: r.logical,
+            physical: r.physical,
+            length: r.length,
+        }));
+        match mapped.last() {
+            // A kernel that goes backwards would keep us here for ever.
+            Some(last) if last.flags & LAST == 0 && last.logical + last.length > start => {
+                start = last.logical + last.length;
+            }
+            _ => return Ok(found),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_written_file_is_covered_by_its_extents_in_order() {
+        // Where the build is, since /tmp may be in memory.
+        let build = std::env::current_exe().unwrap();
+        let mut file = tempfile::tempfile_in(build.parent().unwrap()).unwrap();
+        file.write_all(&[7; 1 << 20]).unwrap();
+        file.sync_all().unwrap();
+        let extents = match extents(&file) {
+            Ok(extents) => extents,
+            Err(e) => {
+                eprintln!("skipped: no FIEMAP on this file system: {e}");
+                assert!(std::env::var_os("CI").is_none(), "CI must have it");
+                return;
+            }
+        };
+        assert!(extents.windows(2).all(|e| e[0].logical + e[0].length <= e[1].logical));
+        let covered: u64 = extents.iter().map(|e| e.length).sum();
+        assert!(covered == 1 << 20 && extents.iter().all(|e| e.physical > 0), "{extents:?}");
+    }
+
+    #[test]
+    fn what_has_no_device_says_so() {
+        assert!(extents(std::fs::File::open("/proc/self/status").unwrap()).is_err());
+    }
+}
