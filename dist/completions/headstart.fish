@@ -32,6 +32,8 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Rea
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show what a pack holds'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify or compare packs'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Say what this machine can do for headstart, and how to mend what it cannot'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "bench" -d 'Measure starts cold, read ahead and hot, and say whether reading ahead helps'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Tell which counters of two result files differ'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop files from the page cache, and say what stayed and why'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use and update this pack instead of the program\'s own' -r -F
@@ -89,6 +91,35 @@ complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l runs -d 'Rounds to measure, or at least to measure with --until-ci' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l until-ci -d 'Go on until the 95 % interval of every median is this narrow (± half of its width, as a share of the median), as 3%' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l max-runs -d 'Rounds to measure at most with --until-ci' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l time-limit -d 'Begin no round after this time, learning included' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l warmup -d 'Rounds beforehand that are not measured' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l states -d 'What to measure: cold, selective, readahead, hot [default: all; without selective where --cold-cmd is given, without cold where not permitted]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l pack -d 'Read ahead this pack; learned and kept there when it is missing' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l against -d 'Compare with another command: NAME=CMD runs before the cold program, NAME&=CMD beside it, NAME:=CMD instead of it, cold and hot' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l ready -d 'A start is over when this holds, and the program is ended: line:TEXT, port:NUMBER, file:PATH, dbus:NAME, notify [default: when it ends]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l timeout -d 'How long a start may take' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l cold-cmd -d 'Prepare cold starts with this command, as `umount /x && mount /x`, and not by dropping all caches' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l prepare -d 'Run this before every start, and before the cache is emptied' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l smallest -d 'Differences below this don\'t matter' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l governor -d 'Set the CPU frequency governor meanwhile' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l scheduler -d 'Set the I/O scheduler of the program\'s disks meanwhile' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l seed -d 'Repeat the order of an earlier benchmark' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-json -d 'Write that document to a file' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-markdown -d 'Write the report to a file, as Markdown' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-svg -d 'Write a picture of the runs to a file, as SVG' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l assert -d 'End with status 3 unless this is so' -r -f -a "helps\t'Reading ahead makes the start faster'
+harmless\t'Reading ahead does not make the start slower'"
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l no-floor -d 'Do not look for the fastest way to read the pack'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -s i -l ignore-failure -d 'Take any exit status of the program as good'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l show-output -d 'Show what the programs print, on standard error'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l no-turbo -d 'Keep the CPUs at their nominal frequency meanwhile'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l json -d 'Print one JSON document, which scripts for hyperfine read as well'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c headstart -n "__fish_headstart_using_subcommand compare" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand compare" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -l metadata -d 'Also drop the file system\'s metadata: writes the file systems of the files to their devices, drops ALL unused names and inodes of this machine (drop_caches=2), and the block devices\' pages. Needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -l sync -d 'Write dirty pages first, so that they can be dropped'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -l dry-run -d 'Only say how many pages would be concerned'
