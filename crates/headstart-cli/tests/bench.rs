@@ -80,7 +80,8 @@ fn python_is_measured_on(kind: &'static str) {
     let faults = |name: &str| median(&found, name, "major_faults");
     assert!(faults("cold") >= 20.0 && faults("selective") >= 20.0, "{kind}: {found:#}");
     assert!(faults("readahead") * 4.0 < faults("cold"), "{kind}: {}", faults("readahead"));
-    assert_eq!(faults("hot"), 0.0, "{kind}");
+    // Another test may drop caches meanwhile.
+    assert!(faults("hot") * 10.0 < faults("cold"), "{kind}: {}", faults("hot"));
 
     let accuracy = &found["pack"]["accuracy"];
     let bytes = |part: &str| accuracy[part].as_f64().unwrap();
@@ -325,7 +326,8 @@ fn without_root_cold_starts_are_refused_with_a_way_out() {
     if !is_root() || !has("setpriv") {
         return skipped("needs root and setpriv");
     }
-    let dir = disk_dir();
+    // The checkout may be where only root can look.
+    let dir = tempfile::tempdir().unwrap();
     let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), all).unwrap();
     let copy = dir.path().join("headstart");
