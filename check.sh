@@ -2,7 +2,7 @@
 # All checks of the project in one command: ./check.sh
 #
 # As root it installs the tools they need. The first check that fails ends it,
-# with its output and its name. Where root or a tool is lacking, tests say why
+# with the end of its output and its name. Where root or a tool is lacking, tests say why
 # they are skipped; with CI set they fail instead.
 
 set -euo pipefail
@@ -14,13 +14,18 @@ has() { command -v "$1" >/dev/null 2>&1; }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
+# What failed and why, without the output of what passed.
+failures() {
+    awk '/^failures:$/ { failed = 1 } failed; /^test result:/ { failed = 0 }' "$log"
+    tail -n 60 "$log"
+}
 check() { # NAME COMMAND…
     local name=$1 from=$SECONDS
     shift
     if [[ -t 1 ]]; then printf '…       %s' "$name"; fi
     if ! "$@" >"$log" 2>&1; then
         if [[ -t 1 ]]; then printf '\r\e[K'; fi
-        cat "$log"
+        failures
         echo "FAILED  $name: $*"
         exit 1
     fi
@@ -70,7 +75,7 @@ syntax() {
     done
 }
 docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
-tests() { cargo test --workspace --locked -- --show-output; }
+tests() { cargo test --workspace --locked --no-fail-fast -- --show-output; }
 
 check "format" cargo fmt --all --check
 check "script syntax" syntax

@@ -5,8 +5,9 @@ mod common;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use common::{LoopFs, disk_dir, has, headstart, is_root, json, skipped};
+use common::{LoopFs, has, headstart, is_root, json, public_dir, skipped};
 use serde_json::Value;
 
 fn check<'a>(document: &'a Value, id: &str) -> Option<&'a Value> {
@@ -24,11 +25,8 @@ fn a_kernel_that_can_record_gives_status_0_to_root_and_4_to_others() {
     assert_eq!(document["schema"], "headstart/doctor/1");
     assert_eq!((output.status.code(), &document["lack"]), (Some(0), &Value::Null), "{document}");
     assert_eq!(check(&document, "trace_instances").unwrap()["state"], "ok");
-    assert_eq!(check(&document, "leftovers").unwrap()["state"], "ok");
 
-    let dir = disk_dir();
-    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(dir.path(), all).unwrap();
+    let dir = public_dir();
     let copy = dir.path().join("headstart");
     std::fs::copy(env!("CARGO_BIN_EXE_headstart"), &copy).unwrap();
     let output = Command::new("setpriv")
@@ -64,7 +62,7 @@ fn inside_a_pid_namespace_it_is_said_how_programs_are_followed() {
 }
 
 #[test]
-fn a_leftover_of_a_killed_recording_is_listed_with_the_command_that_removes_it() {
+fn a_leftover_of_a_killed_recording_is_listed_until_a_start_removes_it() {
     let instances = Path::new("/sys/kernel/tracing/instances");
     if !is_root() || !instances.exists() {
         return skipped("needs root and a mounted tracefs");
@@ -75,12 +73,25 @@ fn a_leftover_of_a_killed_recording_is_listed_with_the_command_that_removes_it()
     let name = format!("headstart-1-{}-{digits}", u64::MAX);
     let path = instances.join(&name);
     std::fs::create_dir(&path).unwrap();
-    let document = json(&["doctor", "--json"]);
-    std::fs::remove_dir(&path).unwrap();
-    let leftovers = check(&document, "leftovers").unwrap();
-    assert_eq!(leftovers["state"], "degraded");
-    let fix = leftovers["fix"].as_str().unwrap();
+    let leftovers = || {
+        let document = json(&["doctor", "--json"]);
+        let found = check(&document, "leftovers").unwrap();
+        (found["state"].as_str().unwrap().to_owned(), found["fix"].as_str().map(str::to_owned))
+    };
+    let (state, fix) = leftovers();
+    let fix = fix.unwrap();
+    assert_eq!(state, "degraded");
     assert!(fix.starts_with("sudo rmdir ") && fix.contains(path.to_str().unwrap()), "{fix}");
+
+    let dir = public_dir();
+    let pack = dir.path().join("true.pack");
+    assert!(headstart(&["record", "-q", "-o", pack.to_str().unwrap(), "true"]).status.success());
+    // It takes the kernel a while, and is done beside the program.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while leftovers().0 != "ok" {
+        assert!(Instant::now() < deadline, "{:?}", leftovers());
+    }
+    assert!(!path.exists());
 }
 
 #[test]

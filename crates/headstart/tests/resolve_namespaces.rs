@@ -58,12 +58,11 @@ fn in_a_chroot_the_unlisted_root_is_known_and_its_files_are_found() {
             ("INNER_OUTSIDE", outside.ino.to_string()),
         ];
         let root = root.to_str().unwrap();
-        // Where the first process does not list the mount either, or does not
-        // let us look, only btrfs, whose st_dev is another, cannot be
-        // recognised.
-        let mounts_of = |process| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-        let same = mounts_of("1").is_some_and(|first| Some(first) == mounts_of("self"));
-        if same || fs.kind() != "btrfs" {
+        // Where the first process does not list the mount either, only btrfs,
+        // whose st_dev is another, cannot be recognised.
+        let listed = fs::read_to_string("/proc/1/mountinfo")
+            .is_ok_and(|table| table.contains(fs.path().to_str().unwrap()));
+        if listed || fs.kind() != "btrfs" {
             run_inner("inside_a_chroot", &["chroot", root], &exe, &variables);
         }
         if fs.kind() != "btrfs" {
