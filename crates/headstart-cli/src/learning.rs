@@ -10,6 +10,7 @@ use headstart::pack::merge::{Rule, accepts, merge};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::store::{self, StoreError};
 use headstart::pack::{FileSystem, Origin, Pack};
+use headstart::proc;
 use headstart::profile::code::code_of;
 use headstart::profile::fold::{Observation, Rules, fold};
 use headstart::profile::fsid;
@@ -29,8 +30,8 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Starts after whose absence a range is dropped.
@@ -104,25 +105,35 @@ pub struct Known<'a> {
     pub replay: Option<Report>,
 }
 
-/// Arms a recorder for a process that waits, or for the whole machine; `None`
-/// when that takes longer than `patience`.
+/// A recorder, or why there is none.
+pub enum Armed {
+    /// It records.
+    Recorder(Recorder),
+    /// It was not there in time. The thread ends when it has been cleared
+    /// away.
+    Late(JoinHandle<()>),
+}
+
+/// Arms a recorder for a process that waits, or for the whole machine, unless
+/// that takes longer than `patience`.
 pub fn arm(
     scope: Scope,
     buffer: BufferSize,
     watch: bool,
     patience: Duration,
-) -> anyhow::Result<Option<Recorder>> {
-    let (sender, receiver) = channel();
+) -> anyhow::Result<Armed> {
+    // Without a buffer: it is received, or it comes back.
+    let (sender, receiver) = sync_channel(0);
     let arm = move || {
         if let Err(unwanted) = sender.send(arm_now(scope, buffer, watch)) {
-            // Too late: the instance goes as it came.
             let _ = unwanted.0.map(give_up);
         }
     };
-    thread::Builder::new().name("arm".into()).spawn(arm).context("Can't start a thread")?;
+    let thread =
+        thread::Builder::new().name("arm".into()).spawn(arm).context("Can't start a thread")?;
     match receiver.recv_timeout(patience) {
-        Ok(armed) => armed.map(Some),
-        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Ok(armed) => armed.map(Armed::Recorder),
+        Err(RecvTimeoutError::Timeout) => Ok(Armed::Late(thread)),
         Err(RecvTimeoutError::Disconnected) => anyhow::bail!("The arming thread died"),
     }
 }
@@ -138,14 +149,26 @@ pub fn arm_now(scope: Scope, buffer: BufferSize, watch: bool) -> anyhow::Result<
 
 /// Ends a recording that nobody wants.
 pub fn give_up(recorder: Recorder) {
-    // Its instance is removed when it is dropped, also after a failure.
-    drop(recorder.finish());
+    // After a failure it has gone by itself.
+    if let Ok((_, instance)) = recorder.finish() {
+        remove(instance);
+    }
+}
+
+/// Removes an instance that has served its purpose.
+pub fn remove(instance: Instance) {
+    // Elsewhere a background process may end with its namespace, so dropping
+    // the instance waits for the removal.
+    if proc::in_first_pid_namespace() {
+        instance.remove_in_background();
+    }
 }
 
 /// Removes the trace instances that killed headstarts left behind. It takes
 /// the kernel a while, so it is done beside the program.
 pub fn remove_orphans() {
-    if let Ok(tracefs) = Tracefs::locate() {
+    // Where there is no tracefs, or none for us, there is nothing to remove.
+    if let Ok(Some(tracefs)) = Tracefs::mounted() {
         tracefs.remove_orphans();
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended, NotStarted};
-use crate::learning::{self, DEFAULT_KEEP, Known, Learned, Settings};
+use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Learned, Settings};
 use crate::{args, output};
 use anyhow::Context;
 use headstart::measure::outcome::Outcome;
@@ -90,6 +90,8 @@ pub struct Session {
     uid: u32,
     notes: Vec<String>,
     replay: Option<Replay>,
+    /// What came too late to record, until it has been cleared away.
+    late: Option<JoinHandle<()>>,
     exec_after_us: u64,
     /// What the learner is told.
     pub settings: Settings,
@@ -170,6 +172,7 @@ impl Session {
             uid: rustix::process::geteuid().as_raw(),
             notes: Vec::new(),
             replay: None,
+            late: None,
             exec_after_us: 0,
             settings,
             until: Until::Exit,
@@ -237,6 +240,7 @@ impl Session {
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = launch::release(program);
         let learner = Learner {
+            learn: self.learn,
             recorder,
             replay: self.replay.take(),
             began_ns,
@@ -255,6 +259,7 @@ impl Session {
                 let _ = tell.send(News::NotStarted);
                 // What it was about to learn does not matter.
                 let _ = learner.map(JoinHandle::join);
+                self.clear_away();
                 return Ok(self.not_started(&failure));
             }
         };
@@ -267,7 +272,14 @@ impl Session {
             lesson.map_err(|e| self.notes.push(format!("this start is not learned: {e:#}"))).ok()
         });
         self.tell(&end, report.as_ref(), lesson.as_ref());
+        self.clear_away();
         Ok(end.status())
+    }
+
+    /// Waits for what would otherwise be left in the kernel.
+    fn clear_away(&mut self) {
+        // A thread that panicked leaves it to the next start.
+        let _ = self.late.take().map(JoinHandle::join);
     }
 
     fn not_started(&self, failure: &NotStarted) -> ExitStatus {
@@ -290,12 +302,13 @@ impl Session {
         let watch = self.until == Until::Idle;
         let armed = match scope {
             // It is this thread that forks.
-            Scope::Descendants => learning::arm_now(scope, buffer, watch).map(Some),
+            Scope::Descendants => learning::arm_now(scope, buffer, watch).map(Armed::Recorder),
             _ => learning::arm(scope, buffer, watch, patience),
         };
         match armed {
-            Ok(Some(recorder)) => Some(recorder),
-            Ok(None) => {
+            Ok(Armed::Recorder(recorder)) => Some(recorder),
+            Ok(Armed::Late(thread)) => {
+                self.late = Some(thread);
                 self.notes.push("this start is not learned: tracing was busy".into());
                 None
             }
@@ -381,6 +394,7 @@ struct Figures<'a> {
 
 /// What the learning thread owns.
 struct Learner {
+    learn: bool,
     recorder: Option<Recorder>,
     replay: Option<Replay>,
     began_ns: i64,
@@ -406,7 +420,7 @@ struct Lesson {
 impl Learner {
     /// Waits for the end of the start, then learns from it.
     fn follow(self, told: &Receiver<News>) -> Followed {
-        if self.recorder.is_some() {
+        if self.learn {
             learning::remove_orphans();
         }
         let over = self.wait(told);
@@ -425,11 +439,7 @@ impl Learner {
         let lesson = self.recorder.map(|recorder| {
             let (learned, outcome, instance) =
                 learning::learn(recorder, self.began_ns, &self.settings, known, self.uid)?;
-            if proc::in_first_pid_namespace() {
-                instance.remove_in_background();
-            }
-            // Elsewhere a background process may end with its namespace, so
-            // dropping the instance waits for the removal.
+            learning::remove(instance);
             Ok(Lesson { learned, outcome })
         });
         Followed { report, lesson }
