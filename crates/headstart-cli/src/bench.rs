@@ -43,9 +43,10 @@ use start::Starter;
 
 /// Runs the verb.
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
-    // Before any thread: they inherit what is blocked.
     let began = Instant::now();
     let interrupt = Interrupt::catch().context("Can't watch for signals")?;
+    let changes = args.governor.is_some() || args.no_turbo || args.scheduler.is_some();
+    let mut settings = if changes { Settings::guarded()? } else { Settings::default() };
     Starter::adopt_orphans()?;
     let is_root = rustix::process::geteuid().is_root();
     let cooling = args.cooling(is_root);
@@ -75,7 +76,6 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     };
     check_names(&args)?;
     announce(&cooling, &states, &args.against, is_root);
-    let mut settings = Settings::default();
     if let Some(governor) = &args.governor {
         settings.governor(governor)?;
     }

@@ -1,56 +1,72 @@
 //! Being asked to stop, as something that can be waited for beside other
-//! things. signalfd(2), sigprocmask(2).
+//! things. sigaction(2), eventfd(2).
+//!
+//! Handlers and no blocked signals: a child would inherit what is blocked, and
+//! then not end when it is asked to.
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// What asks a program to stop.
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Where the handler writes; it lives as long as the process.
+static TOLD: AtomicI32 = AtomicI32::new(-1);
+
+/// The handler.
+extern "C" fn tell(_signal: libc::c_int) {
+    let one = 1u64;
+    // SAFETY: write(2) is async-signal-safe, and the pointer is to eight bytes.
+    // It sets no errno, since the counter of an eventfd is never full here.
+    unsafe { libc::write(TOLD.load(Ordering::Relaxed), (&raw const one).cast(), 8) };
+}
 
 /// A descriptor that can be read once SIGINT, SIGTERM or SIGHUP has come.
 #[derive(Debug)]
 pub struct Interrupt(OwnedFd);
 
 impl Interrupt {
-    /// Keeps these signals from ending this process. Call it before the first
-    /// thread starts, which inherits the mask; programs that
-    /// [`std::process::Command`] starts get an empty one.
+    /// Keeps these signals from ending this process, but for those that are
+    /// ignored already (nohup(1)). Programs that it starts get them as ever.
     ///
     /// # Errors
-    /// What signalfd(2) said.
+    /// What eventfd(2) or sigaction(2) said.
     pub fn catch() -> io::Result<Self> {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: makes the set, which is writable, an empty one.
-        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-        for signal in SIGNALS {
-            // SAFETY: the set was made above, and these are signals.
-            unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
-        }
-        // SAFETY: sigemptyset has made it.
-        let set = unsafe { set.assume_init() };
-        // SAFETY: both pointers are valid; null asks for no old mask.
-        let blocked =
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
-        if blocked != 0 {
-            return Err(io::Error::from_raw_os_error(blocked));
-        }
-        // SAFETY: -1 asks for a new descriptor.
-        let fd =
-            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-        if fd == -1 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: it is new and nobody else's.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        // The handler has a descriptor of its own, which stays.
+        let own = std::mem::ManuallyDrop::new(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?);
+        TOLD.store(own.as_raw_fd(), Ordering::Relaxed);
+        SIGNALS.into_iter().try_for_each(handle)?;
+        Ok(Self(fd))
     }
 
     /// Whether such a signal has come. It stays so.
     pub fn came(&self) -> bool {
-        let mut fds = [rustix::event::PollFd::new(self, rustix::event::PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+        let mut fds = [PollFd::new(self, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
     }
+}
+
+fn handle(signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid `sigaction`.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null new action only reads the old one into `action`.
+    let read = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    if read == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    if action.sa_sigaction == libc::SIG_IGN {
+        return Ok(());
+    }
+    action.sa_sigaction = tell as *const () as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler is async-signal-safe; its mask is the empty one read.
+    let set = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+    if set == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 impl AsFd for Interrupt {
@@ -62,13 +78,17 @@ impl AsFd for Interrupt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
 
     #[test]
-    fn a_signal_to_stop_comes_as_something_to_read_and_stays() {
-        // The mask is a thread's own, so other tests are not concerned.
+    fn a_signal_to_stop_stays_to_be_read_and_ends_a_child_as_ever() {
         let interrupt = Interrupt::catch().unwrap();
         assert!(!interrupt.came());
-        // SAFETY: sends a signal to this very thread, which has blocked it.
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        // SAFETY: takes two numbers.
+        unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+        // SAFETY: takes a number; the handler is in place.
         unsafe { libc::raise(libc::SIGTERM) };
         assert!(interrupt.came() && interrupt.came());
     }

@@ -136,7 +136,8 @@ fn hyperfine_results(
         let times: Vec<f64> = good.iter().filter_map(|run| run.wall_s).collect();
         let codes: Vec<Option<i32>> = good.iter().map(|run| run.exit_code).collect();
         let mean = |counter: &str| summary.counters.get(counter).map(|s| s.mean);
-        let line = format!("{}: {}", runs.name, setup.command.join(" "));
+        // It becomes a label in pictures.
+        let line = format!("{}: {}", runs.name, short(&setup.command, 40));
         hyperfine::Command {
             user: mean("user_s"),
             system: mean("system_s"),
@@ -150,10 +151,14 @@ fn hyperfine_results(
 
 /// What was measured, in a line that is not too long.
 pub fn title(setup: &Setup) -> String {
-    const LONGEST: usize = 90;
-    let command = setup.command.join(" ");
-    match command.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("Starts of {}…", &command[..end]),
-        None => format!("Starts of {command}"),
+    format!("Starts of {}", short(&setup.command, 90))
+}
+
+/// A command line of so many characters at most.
+fn short(command: &[String], longest: usize) -> String {
+    let command = command.join(" ");
+    match command.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &command[..end]),
+        None => command,
     }
 }

@@ -1,5 +1,6 @@
 //! The result of a benchmark for people: a table, and what it means in words.
 
+use headstart::measure::bench::arm::{How, State};
 use headstart::measure::bench::report::{Accuracy, ArmReport, Comparison, IoPart, Limit, Report};
 use headstart::measure::stats::Interval;
 use headstart::measure::stats::hot::Bound;
@@ -73,7 +74,15 @@ fn confidence(interval: &Interval) -> String {
 
 /// What the benchmark says, line by line; the verdicts first.
 pub fn lines(setup: &Setup, report: &Report) -> Vec<String> {
-    let mut lines: Vec<String> = report.comparisons.iter().map(comparison).collect();
+    let helpers: Vec<&str> = setup
+        .peers
+        .iter()
+        .filter(|peer| peer.how != How::Instead)
+        .map(|peer| peer.name.as_str())
+        .chain([State::Readahead.name()])
+        .collect();
+    let told = |found| comparison(found, &helpers);
+    let mut lines: Vec<String> = report.comparisons.iter().map(told).collect();
     lines.extend(report.io_parts.iter().filter_map(io_part));
     lines.extend(report.limit.as_ref().map(limit));
     if let Some(floor) = &setup.floor {
@@ -92,9 +101,16 @@ pub fn lines(setup: &Setup, report: &Report) -> Vec<String> {
     lines
 }
 
-fn comparison(found: &Comparison) -> String {
+/// Only what is done to a start helps it or hurts it; a state or another program
+/// is just faster or slower.
+fn comparison(found: &Comparison, helpers: &[&str]) -> String {
+    let verdict = found.verdict.to_string();
+    let verdict = match verdict.split_once(": ") {
+        Some(("helps" | "hurts", factor)) if !helpers.contains(&found.arm.as_str()) => factor,
+        _ => &verdict,
+    };
     let p = found.ratio.as_ref().map_or_else(String::new, |ratio| format!(" ({})", chance(ratio)));
-    format!("{} against {}: {}{p}", found.arm, found.with, found.verdict)
+    format!("{} against {}: {verdict}{p}", found.arm, found.with)
 }
 
 fn chance(ratio: &PairedRatio) -> String {
@@ -104,18 +120,16 @@ fn chance(ratio: &PairedRatio) -> String {
 
 fn io_part(found: &IoPart) -> Option<String> {
     let left = found.left.as_ref()?;
-    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let percent = |share: f64| format!("{:.0}", 100.0 * share);
     let ms = |seconds: f64| grouped(1000.0 * seconds, 0);
     let change = &found.change_s;
     Some(format!(
-        "{}: of what a cold start takes longer than a hot one, {} is left [{} to {}]; that is {} ms \
-         {} [{} to {}]",
+        "I/O part of the start (cold − hot) with {}: {} % left [{}, {}], a change of {} ms [{}, {}]",
         found.arm,
         percent(left.estimate),
         percent(left.interval.low),
         percent(left.interval.high),
-        ms(change.estimate.abs()),
-        if change.estimate < 0.0 { "less" } else { "more" },
+        ms(change.estimate),
         ms(change.interval.low),
         ms(change.interval.high)
     ))
@@ -138,10 +152,10 @@ fn limit(found: &Limit) -> String {
 fn accuracy(found: &Accuracy) -> String {
     let size = output::size;
     format!(
-        "Of {} read ahead by a traced start, {} was used in time, {} came late, {} was never used; \
-         {} was missing.",
+        "A traced start used {} of the {} read ahead, {} of it late (it had asked first); {} was \
+         never used, {} was missing.",
+        size(found.used + found.late),
         size(found.planned),
-        size(found.used),
         size(found.late),
         size(found.wasted),
         size(found.missing)
@@ -187,4 +201,35 @@ pub fn markdown(setup: &Setup, measured: &Measured, report: &Report) -> String {
         out += &format!("- {}\n", output::harmless(line));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart::measure::stats::verdict::{Factor, Verdict};
+
+    #[test]
+    fn only_help_helps() {
+        let by = Factor { times: 4.0, low: 3.0, high: 5.0 };
+        let told = |arm: &str, verdict| {
+            let found = Comparison { arm: arm.into(), with: "cold".into(), ratio: None, verdict };
+            comparison(&found, &["readahead", "vmtouch"])
+        };
+        for (arm, verdict, text) in [
+            ("readahead", Verdict::Helps { by }, "readahead against cold: helps: 4.0 × faster"),
+            ("vmtouch", Verdict::Hurts { by }, "vmtouch against cold: hurts: 4.0 × slower"),
+            ("hot", Verdict::Helps { by }, "hot against cold: 4.0 × faster [3.0, 5.0]"),
+            ("hot", Verdict::Unresolved { between: None }, "hot against cold: unresolved: too few"),
+        ] {
+            let found = told(arm, verdict);
+            assert!(found.starts_with(text), "{found}");
+        }
+    }
+
+    #[test]
+    fn an_interval_of_few_runs_says_how_sure_it_is() {
+        let interval = |confidence| Interval { low: 1.0, high: 2.0, confidence };
+        assert_eq!(confidence(&interval(0.951)), "");
+        assert_eq!(confidence(&interval(0.756)), " (only 75 %)");
+    }
 }

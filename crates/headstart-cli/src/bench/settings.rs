@@ -1,23 +1,71 @@
 //! Settings of the machine that are changed while it is measured: each is named
-//! before and undone after, also when the benchmark is interrupted.
+//! before and undone after, whatever ends the benchmark.
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
 
 use anyhow::{Context, bail};
 use headstart::measure::bench::machine::{BOOST, NO_TURBO, chosen, governor_file, queue_dir};
 
 use crate::output;
 
+/// Sets back what is on its list, the last first, when its input ends: a killed
+/// benchmark can't. It is told each file before that is changed.
+const GUARD: &str = r#"
+trap '' HUP INT TERM
+while read -r old file; do set -- "$old" "$file" "$@"; done
+while [ $# -gt 1 ]; do echo "$1" > "$2"; shift 2; done
+"#;
+
+/// A process that outlives this one.
+#[derive(Debug)]
+struct Guard(ChildStdin);
+
+impl Guard {
+    /// Starts one. Its parent ends at once, so that it is no child of ours, and
+    /// is not ended with what programs leave behind.
+    fn start() -> anyhow::Result<Self> {
+        let mut parent = Command::new("/bin/sh")
+            // The shell gives what it puts into the background no input.
+            .args(["-c", "exec 3<&0; /bin/sh -c \"$1\" <&3 3<&- &", "sh", GUARD])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .context("Can't run /bin/sh, which would set everything back")?;
+        let input = parent.stdin.take().context("The guard has no input")?;
+        let ended = parent.wait().context("Can't wait for /bin/sh")?;
+        if !ended.success() {
+            bail!("The guard that would set everything back can't be started ({ended})");
+        }
+        Ok(Self(input))
+    }
+
+    fn tell(&mut self, file: &Path, old: &str) -> anyhow::Result<()> {
+        writeln!(self.0, "{old} {}", file.display()).context("The guard is gone")
+    }
+}
+
 /// Files that hold other values now, with their old ones.
 #[derive(Debug, Default)]
 pub struct Settings {
     old: Vec<(PathBuf, String)>,
+    guard: Option<Guard>,
     /// What was changed, in words.
     pub changes: Vec<String>,
 }
 
 impl Settings {
+    /// Gets ready to change something; before this process adopts orphans.
+    pub fn guarded() -> anyhow::Result<Self> {
+        let guard = Some(Guard::start()?);
+        Ok(Self { old: Vec::new(), guard, changes: Vec::new() })
+    }
+
     /// Sets the frequency governor of all processors.
     pub fn governor(&mut self, governor: &str) -> anyhow::Result<()> {
         let files = (0..).map(governor_file).take_while(|file| Path::new(file).exists());
@@ -57,6 +105,9 @@ impl Settings {
         }
         let change = format!("{}: {old} becomes {value}", file.display());
         output::message(format_args!("{change}, and {old} again afterwards"));
+        if let Some(guard) = &mut self.guard {
+            guard.tell(file, old)?;
+        }
         fs::write(file, value)
             .with_context(|| format!("Can't write {value:?} to {}", file.display()))?;
         self.old.push((file.to_owned(), old.to_owned()));
@@ -103,6 +154,26 @@ mod tests {
         drop(settings);
         assert_eq!(fs::read_to_string(&governor).unwrap(), "powersave");
         assert_eq!(fs::read_to_string(&scheduler).unwrap(), "bfq");
+    }
+
+    #[test]
+    fn a_guard_sets_back_what_nobody_else_did() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let (first, second) = (at("a governor"), at("scheduler"));
+        fs::write(&first, "powersave\n").unwrap();
+        fs::write(&second, "none [bfq]\n").unwrap();
+        let mut settings = Settings::guarded().unwrap();
+        settings.set(&first, "performance").unwrap();
+        settings.set(&second, "none").unwrap();
+        settings.set(&first, "schedutil").unwrap();
+        // As when it is killed: nothing is undone, but its end of the pipe closes.
+        settings.old.clear();
+        drop(settings);
+        let is = |file: &Path, value: &str| fs::read_to_string(file).unwrap().trim() == value;
+        while !(is(&first, "powersave") && is(&second, "bfq")) {
+            std::thread::yield_now();
+        }
     }
 
     #[test]
