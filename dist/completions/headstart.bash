@@ -184,7 +184,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__doctor)
-            opts="-h --json --help"
+            opts="-h --reprobe --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

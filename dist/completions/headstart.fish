@@ -40,7 +40,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l keep -d 'Forget what this many starts in a row did not touch' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default: half of the available memory]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l hold -d 'Start the program at the latest after this time, even if the pages that it needs first have not been asked for; recording may take longer' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that read ahead' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Keep the program under this name instead of one made from its command' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The start is over after this time at the latest' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
@@ -66,7 +66,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand replay" -l nice -d '
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l ioprio -d 'Set the I/O priority: idle, best-effort[:0-7], realtime[:0-7]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l budget -d 'Read at most this much [default and limit: half of the available memory]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l timeout -d 'Stop after this time' -r
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that read ahead' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l wait -d 'Wait until the data is there'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l background -d 'Return at once and go on in the background'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l dry-run -d 'Print the plan and read nothing'
@@ -89,6 +89,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l reprobe -d 'Measure all devices anew: half a second each of reading blocks here and there'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l runs -d 'Rounds to measure, or at least to measure with --until-ci' -r

@@ -2,7 +2,8 @@
 #![no_main]
 
 use headstart::cache::list;
-use headstart::replay::plan::{Limits, Plan, STEP_BYTES, parse_list};
+use headstart::replay::plan::{Limits, Plan, parse_list};
+use headstart::replay::way::Way;
 use libfuzzer_sys::fuzz_target;
 use std::os::unix::ffi::OsStrExt;
 
@@ -15,10 +16,10 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(list::parse(&line), Ok((name.to_vec(), entry.ranges.clone())));
     }
     let limits = Limits { budget: 64 << 20, metadata: false };
-    let plan = Plan::of_list(&entries, |_| u64::MAX, limits);
+    let plan = Plan::of_list(&entries, |_| u64::MAX, limits, Way::default());
     assert!(plan.bytes() <= limits.budget);
     for step in &plan.steps {
-        assert!(step.length > 0 && step.length <= STEP_BYTES);
+        assert!(step.length > 0 && step.length <= plan.way.step_bytes);
         assert!(step.offset.checked_add(step.length).is_some());
         assert!((step.target as usize) < plan.targets.len());
     }

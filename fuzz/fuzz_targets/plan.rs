@@ -1,10 +1,11 @@
 //! The plan of any pack: steps that are not empty and lie within a file that
-//! can exist, and no more of them than the budget allows. The first byte
-//! chooses the budget.
+//! can exist, and no more of them than the budget allows, in either order. The
+//! first byte chooses the budget.
 #![no_main]
 
 use headstart::pack::Pack;
-use headstart::replay::plan::{Limits, Plan, STEP_BYTES};
+use headstart::replay::plan::{Limits, Plan, Step, Target};
+use headstart::replay::way::{Order, Way};
 use headstart_fuzz::pack;
 use libfuzzer_sys::fuzz_target;
 
@@ -14,9 +15,13 @@ fuzz_target!(|data: &[u8]| {
     // Up to 4 GiB, also no multiple of a page.
     let budget = (1u64 << (budget >> 3)) - u64::from(budget & 1);
     let limits = Limits { budget, metadata: budget & 2 != 0 };
-    check(&Plan::of_packs(std::slice::from_ref(&pack), limits), limits, &pack);
     let pair = [pack.clone(), pack.clone()];
-    check(&Plan::of_packs(&pair, limits), limits, &pack);
+    for order in [Order::Touch, Order::Disk] {
+        let way = Way { order, ..Way::default() };
+        for packs in [&pair[..1], &pair] {
+            check(&Plan::of_packs(packs, limits, way), limits, &pack);
+        }
+    }
 });
 
 fn check(plan: &Plan, limits: Limits, pack: &Pack) {
@@ -26,11 +31,14 @@ fn check(plan: &Plan, limits: Limits, pack: &Pack) {
         assert_eq!(bytes, limits.budget, "the budget is used up before anything is left out");
     }
     for step in &plan.steps {
-        assert!(step.length > 0 && step.length <= STEP_BYTES);
+        assert!(step.length > 0 && step.length <= plan.way.step_bytes);
         let end = step.offset.checked_add(step.length).expect("a step ends somewhere");
         assert!(i64::try_from(end).is_ok());
         assert!((step.target as usize) < plan.targets.len());
     }
+    let is_file = |step: &Step| matches!(plan.targets[step.target as usize], Target::File { .. });
+    assert_eq!(plan.steps.iter().take_while(|step| !is_file(step)).count(), plan.metadata);
+    assert!(plan.steps[plan.metadata..].iter().all(is_file));
     let wanted = pack.ranges.len() + if limits.metadata { pack.metadata.len() } else { 0 };
     assert_eq!(plan.steps.is_empty(), wanted == 0 || limits.budget == 0);
 }

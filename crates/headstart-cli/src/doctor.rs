@@ -4,8 +4,10 @@ use std::io::{self, Write};
 
 use headstart::doctor::{
     Check, Device, Examination, FileSystem, Lack, MetadataAhead, PathResolution, State, examine,
-    verdict,
+    reprobe, verdict,
 };
+use headstart::replay::model::Model;
+use headstart::replay::way::Order;
 use serde::Serialize;
 
 use crate::exit::ExitStatus;
@@ -21,6 +23,11 @@ below.
 Exit status: 0 headstart can record and replay; \
 4 this user lacks the permission; 5 this kernel lacks a feature.")]
 pub struct DoctorArgs {
+    /// Measure all devices anew: half a second each of reading blocks here and
+    /// there
+    #[arg(long)]
+    reprobe: bool,
+
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -38,7 +45,13 @@ struct Document<'a> {
 
 /// Runs the verb.
 pub fn run(args: DoctorArgs) -> anyhow::Result<ExitStatus> {
-    let found = examine();
+    let mut found = examine();
+    if args.reprobe {
+        for (device, error) in reprobe(&found) {
+            output::message(format_args!("Can't measure {}: {error}", harmless(&device)));
+        }
+        found = examine();
+    }
     let lack = verdict(&found.checks);
     if args.json {
         let document = Document { schema: "headstart/doctor/1", lack, found: &found };
@@ -130,12 +143,22 @@ fn write_devices(out: &mut dyn Write, devices: &[Device]) -> io::Result<()> {
         ("REQUEST KiB", Align::Right),
         ("QUEUE", Align::Right),
         ("ROTATIONAL", Align::Left),
+        ("A READ", Align::Right),
+        ("THE NEXT", Align::Right),
+        ("MB/s", Align::Right),
+        ("READS/s", Align::Right),
+        ("AT DEPTH", Align::Right),
+        ("READ AHEAD IN", Align::Left),
     ]);
     for device in devices {
         let rotational = match device.rotational {
-            Some(true) => "the kernel says yes, which is not trusted",
-            Some(false) => "the kernel says no",
+            Some(true) => "says yes",
+            Some(false) => "says no",
             None => "?",
+        };
+        let figure = |of: fn(Model) -> u32| known(device.model.map(|model| u64::from(of(model))));
+        let time = |of: fn(Model) -> u32| {
+            device.model.map_or_else(|| "?".into(), |m| format!("{:.2} ms", f64::from(of(m)) / 1e3))
         };
         table.row([
             device.name.as_deref().map_or_else(|| "?".into(), harmless),
@@ -143,6 +166,16 @@ fn write_devices(out: &mut dyn Write, devices: &[Device]) -> io::Result<()> {
             known(device.request_kb),
             known(device.queue),
             rotational.into(),
+            time(|model| model.latency_us),
+            time(|model| model.next_us),
+            figure(|model| model.bandwidth_mb_s),
+            figure(|model| model.iops),
+            figure(|model| model.depth),
+            match device.model.map(|model| model.way().order) {
+                Some(Order::Touch) => "order of use".into(),
+                Some(Order::Disk) => "order of the disk".into(),
+                None => "order of use, not measured: --reprobe".into(),
+            },
         ]);
     }
     table.write(out)

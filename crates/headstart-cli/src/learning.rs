@@ -18,7 +18,8 @@ use headstart::profile::learn::{Start, pack_of_start};
 use headstart::profile::mounts::MountTable;
 use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
 use headstart::profile::spans::Spans;
-use headstart::replay::engine::Report;
+use headstart::replay::models::Models;
+use headstart::replay::report::Report;
 use headstart::trace::Kind;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart::trace::decode::Tally;
@@ -170,6 +171,15 @@ pub fn remove_orphans() {
     // Where there is no tracefs, or none for us, there is nothing to remove.
     if let Ok(Some(tracefs)) = Tracefs::mounted() {
         tracefs.remove_orphans();
+    }
+}
+
+/// Measures the device of a pack that was just learned, if it never was. That
+/// takes a moment, once, after the program has ended.
+pub fn know_device(pack: &Path, models: &Models) {
+    // What keeps it from being read is said when it is to be replayed.
+    if let Ok(pack) = store::read(pack, rustix::process::geteuid().as_raw()) {
+        models.measure_new(&pack);
     }
 }
 

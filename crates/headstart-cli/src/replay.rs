@@ -2,15 +2,16 @@
 
 use crate::exit::ExitStatus;
 use crate::priority::{self, io_priority};
-use crate::session::add_report;
+use crate::session::{self, add_report};
 use crate::{args, output};
 use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
 use headstart::measure::diskstats::{self, DiskStats};
 use headstart::pack::{Pack, store};
-use headstart::replay::engine::{DEFAULT_THREADS, Options, Replay, Report};
+use headstart::replay::engine::{Options, Replay};
+use headstart::replay::metadata;
 use headstart::replay::plan::{Limits, Plan, Target, parse_list};
-use headstart::replay::{budget, metadata};
+use headstart::replay::report::Report;
 use headstart_sys::ioprio::IoPriority;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -59,9 +60,9 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
 
-    /// Threads that read ahead
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_THREADS)]
-    threads: usize,
+    /// Threads that read ahead [default: as suits the device]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
 
     /// Print the plan and read nothing
     #[arg(long)]
@@ -123,10 +124,7 @@ struct DryRun {
 /// Reads ahead.
 pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
-    let is_root = rustix::process::geteuid().is_root();
-    let budget = budget::available().min(args.budget.unwrap_or(u64::MAX));
-    let limits = Limits { budget, metadata: is_root };
-    let plan = plan(&args.files, limits)?;
+    let plan = plan(&args.files, session::limits(args.budget), args.threads)?;
     if args.dry_run {
         print_plan(&plan, args.json)?;
         return Ok(ExitStatus::Done);
@@ -135,11 +133,8 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     if args.background {
         headstart_sys::process::detach().context("Can't go on in the background")?;
     }
-    let options = Options {
-        threads: args.threads,
-        wait: args.wait || args.diskstats || args.verify,
-        timeout: args.timeout,
-    };
+    let options =
+        Options { wait: args.wait || args.diskstats || args.verify, timeout: args.timeout };
     let before = args.diskstats.then(disk_stats).transpose()?;
     let report = Replay::start(plan.clone(), options, metadata::devices, began)
         .context("Can't start to read ahead")?
@@ -167,7 +162,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     Ok(if failed { ExitStatus::Failed } else { ExitStatus::Done })
 }
 
-fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<Plan> {
+fn plan(files: &[PathBuf], limits: Limits, threads: Option<usize>) -> anyhow::Result<Plan> {
     let (mut packs, mut entries) = (Vec::new(), Vec::new());
     let uid = rustix::process::geteuid().as_raw();
     for file in files {
@@ -181,6 +176,8 @@ fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<Plan> {
         })?;
         entries.extend(list);
     }
+    let known = packs.first().and_then(|pack| session::models().way(pack));
+    let way = session::way(known, threads);
     match (packs.is_empty(), entries.is_empty()) {
         (false, false) => bail!("Packs and lists can't be mixed; replay one after the other"),
         (true, _) => {
@@ -188,9 +185,9 @@ fn plan(files: &[PathBuf], limits: Limits) -> anyhow::Result<Plan> {
                 entry.path = std::path::absolute(&entry.path)?;
             }
             let size = |path: &PathBuf| path.metadata().map_or(0, |m| m.len());
-            Ok(Plan::of_list(&entries, size, limits))
+            Ok(Plan::of_list(&entries, size, limits, way))
         }
-        (false, true) => Ok(Plan::of_packs(&packs, limits)),
+        (false, true) => Ok(Plan::of_packs(&packs, limits, way)),
     }
 }
 

@@ -8,7 +8,6 @@ use crate::args;
 use crate::exit::ExitStatus;
 use crate::learning::DEFAULT_KEEP;
 use crate::session::{Session, StartArgs, known_pack};
-use headstart::replay::engine::DEFAULT_THREADS;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -54,9 +53,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = DEFAULT_HOLD, value_parser = args::duration)]
     hold: Duration,
 
-    /// Threads that read ahead
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_THREADS)]
-    threads: usize,
+    /// Threads that read ahead [default: as suits the device]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
 
     #[command(flatten)]
     start: StartArgs,

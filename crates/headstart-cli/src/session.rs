@@ -13,8 +13,11 @@ use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::proc;
-use headstart::replay::engine::{Options, Replay, Report};
+use headstart::replay::engine::{Options, Replay};
+use headstart::replay::models::Models;
 use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::report::Report;
+use headstart::replay::way::Way;
 use headstart::replay::{budget, metadata};
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart_sys::process::Change;
@@ -93,6 +96,8 @@ pub struct Session {
     /// What came too late to record, until it has been cleared away.
     late: Option<JoinHandle<()>>,
     exec_after_us: u64,
+    /// Whether it was measured how the device of the pack behaves.
+    device_known: bool,
     /// What the learner is told.
     pub settings: Settings,
     /// When the start is over.
@@ -130,22 +135,29 @@ pub fn known_pack(session: &Session, explicit: Option<&Path>) -> Found {
     store::find(&session.settings.file_name, session.uid, variable)
 }
 
-/// What is read ahead of a pack, of at most this many bytes if so limited.
-pub fn plan(pack: &Pack, budget: Option<u64>) -> Plan {
-    let budget = budget::available().min(budget.unwrap_or(u64::MAX));
-    let limits = Limits { budget, metadata: rustix::process::geteuid().is_root() };
-    Plan::of_packs(std::slice::from_ref(pack), limits)
+/// The way in which packs are read: by so many threads, if so told, and else as
+/// suits their device, if that was measured.
+pub fn way(known: Option<Way>, threads: Option<usize>) -> Way {
+    let way = known.unwrap_or_default();
+    Way { threads: threads.unwrap_or(way.threads), ..way }
 }
 
-/// Begins to read a pack ahead beside a program.
-pub fn read_ahead(
-    pack: &Pack,
-    budget: Option<u64>,
-    threads: usize,
-    began: Instant,
-) -> std::io::Result<Replay> {
-    let options = Options { threads, wait: false, timeout: None };
-    Replay::start(plan(pack, budget), options, metadata::devices, began)
+/// What bounds a plan of at most this many bytes, if so limited.
+pub fn limits(budget: Option<u64>) -> Limits {
+    let budget = budget::available().min(budget.unwrap_or(u64::MAX));
+    Limits { budget, metadata: rustix::process::geteuid().is_root() }
+}
+
+/// What is known of devices.
+pub fn models() -> Models {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    Models::new(rustix::process::geteuid().as_raw(), variable)
+}
+
+/// Begins to read ahead beside a program.
+pub fn read_ahead(plan: Plan, began: Instant) -> std::io::Result<Replay> {
+    let options = Options { wait: false, timeout: None };
+    Replay::start(plan, options, metadata::devices, began)
 }
 
 impl Session {
@@ -174,6 +186,7 @@ impl Session {
             replay: None,
             late: None,
             exec_after_us: 0,
+            device_known: false,
             settings,
             until: Until::Exit,
             limit: args.duration,
@@ -201,8 +214,12 @@ impl Session {
     }
 
     /// Begins to read a pack ahead.
-    pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: usize) {
-        match read_ahead(pack, budget, threads, self.began) {
+    pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: Option<usize>) {
+        let known = models().way(pack);
+        self.device_known = known.is_some();
+        let packs = std::slice::from_ref(pack);
+        let plan = Plan::of_packs(packs, limits(budget), way(known, threads));
+        match read_ahead(plan, self.began) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
         }
@@ -273,6 +290,9 @@ impl Session {
         });
         self.tell(&end, report.as_ref(), lesson.as_ref());
         self.clear_away();
+        if lesson.is_some_and(|lesson| lesson.learned.written) && !self.device_known {
+            learning::know_device(&self.settings.pack, &models());
+        }
         Ok(end.status())
     }
 

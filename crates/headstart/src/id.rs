@@ -40,6 +40,16 @@ impl fmt::Display for Dev {
     }
 }
 
+impl std::str::FromStr for Dev {
+    type Err = std::num::ParseIntError;
+
+    /// From the form `major:minor`, as sysfs and mountinfo write it.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (major, minor) = text.split_once(':').unwrap_or((text, ""));
+        Ok(Self::new(major.parse()?, minor.parse()?))
+    }
+}
+
 impl fmt::Debug for Dev {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dev({self})")

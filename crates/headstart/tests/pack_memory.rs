@@ -8,6 +8,7 @@ use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
 use headstart::profile::spans::How;
 use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::way::Way;
 use headstart_sys::counting::{Counting, peak_of};
 use std::path::Path;
 
@@ -183,7 +184,7 @@ fn every_change_of_one_or_two_bytes_is_refused_or_gives_a_sound_pack() {
                     assert_eq!(decode(&encode(&merged)).as_ref(), Ok(&merged));
                 }
             }
-            assert!(Plan::of_packs(&[pack], limits).bytes() <= limits.budget);
+            assert!(Plan::of_packs(&[pack], limits, Way::default()).bytes() <= limits.budget);
         }
     };
     let mut changed = good.clone();

@@ -10,8 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use common::{Place, possible, text};
+use headstart::replay::model::Model;
+use headstart::replay::probe::{LIMIT, probe};
+use headstart::replay::way::Order;
 use slowdisk::host;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -302,4 +306,45 @@ fn mistakes_are_answered_with_what_to_do() {
         .expect("it runs");
     assert_eq!(output.status.code(), Some(4));
     assert!(text(&output.stderr).contains("as root"));
+}
+
+/// What headstart measures of a disk, and the way of reading that it chooses.
+#[test]
+fn a_disk_with_an_arm_is_told_from_those_without() {
+    let test = "a_disk_with_an_arm_is_told_from_those_without";
+    if !possible(test, &["losetup"]) {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    place.blank(1024);
+    // On a machine that is busy, one of so many probes has to be right.
+    const TRIES: usize = 5;
+    for (name, order, latency_us, depth) in [
+        ("hdd", Order::Disk, 6000..11_000, 1..=16),
+        ("emmc", Order::Touch, 300..600, 1..=1),
+        ("cloud-lazy", Order::Touch, 5000..6000, 16..=64),
+        ("sata-ssd", Order::Touch, 80..300, 4..=64),
+    ] {
+        let path = place.up(name, false);
+        let right = |model: &Model| {
+            model.way().order == order
+                && latency_us.contains(&model.latency_us)
+                && depth.contains(&model.depth)
+        };
+        let mut found = Vec::new();
+        for _ in 0..TRIES {
+            let began = Instant::now();
+            let model = probe(&path).expect("a device that can be read");
+            let took = began.elapsed();
+            found.push((model, took));
+            if right(&model) && took < LIMIT + Duration::from_millis(100) {
+                break;
+            }
+        }
+        eprintln!("{name}: {found:?}");
+        place.must(&["down"], &[&path]);
+        let (model, took) = found.pop().expect("one");
+        assert!(right(&model) && took < LIMIT + Duration::from_millis(100), "{name} {model:?}");
+    }
 }

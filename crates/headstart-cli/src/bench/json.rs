@@ -18,7 +18,7 @@ use super::rounds::{Measured, Stopped};
 #[derive(Clone, Serialize, Debug)]
 pub struct FloorFigures {
     /// The way.
-    pub way: headstart::measure::bench::floor::Way,
+    pub way: headstart::replay::way::Way,
     /// All that were tried.
     #[serde(flatten)]
     pub search: headstart::measure::bench::floor::Search,

@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use headstart::measure::bench::arm::{Arm, How, Peer, State};
 use headstart::measure::bench::run::{ReadAhead, Run};
 use headstart::pack::{Pack, store};
-use headstart::replay::engine::{DEFAULT_THREADS, Replay};
+use headstart::replay::engine::Replay;
+use headstart::replay::plan::Plan;
 use headstart_sys::process::Usage;
 
 use super::cool::{Cooler, shell};
@@ -212,8 +213,9 @@ enum Cache {
 /// Begins to read a pack ahead, as `run` does, and returns when the program may
 /// start.
 pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
-    let replay = session::read_ahead(pack, None, DEFAULT_THREADS, began)
-        .context("Can't start to read ahead")?;
+    let way = session::way(session::models().way(pack), None);
+    let plan = Plan::of_packs(std::slice::from_ref(pack), session::limits(None), way);
+    let replay = session::read_ahead(plan, began).context("Can't start to read ahead")?;
     replay.wait_for_head(args::duration(DEFAULT_HOLD).unwrap_or_default());
     Ok(replay)
 }

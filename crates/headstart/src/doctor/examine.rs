@@ -19,7 +19,9 @@ use super::{Check, kernel, memory, packs, rights, tracing};
 use crate::cache::residency::page_size;
 use crate::id::Dev;
 use crate::pack::store;
+use crate::profile::fsid::BlockDevice;
 use crate::replay::budget;
+use crate::replay::models::Models;
 use crate::trace::tracefs::{Instance, TraceError, Tracefs};
 
 /// All that was found.
@@ -68,8 +70,30 @@ pub fn examine() -> Examination {
         MountTable::default()
     });
     let file_systems = file_systems(mounts.mounts(), &types, read, block_device, btrfs_directory);
-    let devices = devices(&file_systems, read);
+    let models = models();
+    let devices = devices(&file_systems, read, |dev| models.of_device(dev));
     Examination { checks, file_systems, devices }
+}
+
+fn models() -> Models {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    Models::new(rustix::process::geteuid().as_raw(), variable)
+}
+
+/// Measures the devices of all file systems anew; what could not be measured,
+/// and why.
+pub fn reprobe(found: &Examination) -> Vec<(String, io::Error)> {
+    let models = models();
+    let mut failed = Vec::new();
+    for device in &found.devices {
+        let Ok(rdev) = device.dev.parse() else { continue };
+        let name = device.name.as_ref().unwrap_or(&device.dev);
+        let path = Path::new("/dev").join(name);
+        if let Err(error) = models.measure(&BlockDevice { path, rdev }) {
+            failed.push((name.clone(), error));
+        }
+    }
+    failed
 }
 
 fn text(path: &str) -> io::Result<String> {

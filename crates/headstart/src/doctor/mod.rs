@@ -15,7 +15,7 @@ mod tracing;
 
 use serde::Serialize;
 
-pub use examine::{Examination, examine};
+pub use examine::{Examination, examine, reprobe};
 pub use storage::{Device, FileSystem, MetadataAhead, PathResolution};
 
 /// How something is.

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 
 use crate::id::Dev;
 use crate::profile::mounts::Mount;
+use crate::replay::model::Model;
 
 /// How inodes of a file system become paths, from fast to slow.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
@@ -68,6 +69,8 @@ pub struct Device {
     pub request_kb: Option<u64>,
     /// How many requests it queues.
     pub queue: Option<u64>,
+    /// How it behaved when it was measured.
+    pub model: Option<Model>,
 }
 
 /// How inodes of this type of file system become paths.
@@ -142,8 +145,13 @@ pub fn file_systems(
     found
 }
 
-/// The block devices of these file systems, each once.
-pub fn devices(file_systems: &[FileSystem], read: impl Fn(&str) -> Option<String>) -> Vec<Device> {
+/// The block devices of these file systems, each once; `model` knows those that
+/// were measured.
+pub fn devices(
+    file_systems: &[FileSystem],
+    read: impl Fn(&str) -> Option<String>,
+    model: impl Fn(Dev) -> Option<Model>,
+) -> Vec<Device> {
     let mut found: Vec<Device> = Vec::new();
     for dev in file_systems.iter().filter_map(|fs| fs.device.as_ref()) {
         if found.iter().any(|device| device.dev == *dev) {
@@ -162,6 +170,7 @@ pub fn devices(file_systems: &[FileSystem], read: impl Fn(&str) -> Option<String
             rotational: queue("rotational").map(|flag| flag != 0),
             request_kb: queue("max_sectors_kb"),
             queue: queue("nr_requests"),
+            model: dev.parse().ok().and_then(&model),
         });
     }
     found
@@ -225,13 +234,14 @@ mod tests {
         let source = found[1].read_ahead_source.as_deref();
         assert_eq!(source, Some("/sys/fs/btrfs/aa-bb/bdi/read_ahead_kb"));
 
-        let devices = devices(&found, sysfs);
+        let devices = devices(&found, sysfs, |_| None);
         let partition = Device {
             dev: "254:1".into(),
             name: Some("vda1".into()),
             rotational: Some(true),
             request_kb: Some(1280),
             queue: None,
+            model: None,
         };
         assert_eq!(devices[0], partition);
         assert_eq!((devices[1].dev.as_str(), devices[1].rotational), ("8:0", Some(false)));

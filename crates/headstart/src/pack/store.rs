@@ -117,7 +117,8 @@ pub fn is_pack(path: &Path) -> bool {
         && magic == *codec::MAGIC
 }
 
-fn read_bytes(path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
+/// Reads a file if the user `uid` can trust it.
+pub(crate) fn read_bytes(path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
     let failed = |source| StoreError::Read { path: path.into(), source };
     let untrusted = |why: String| StoreError::Untrusted { path: path.into(), why };
     // Not blocking: a fifo in its place must not hang a start.

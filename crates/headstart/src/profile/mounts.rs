@@ -58,8 +58,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = number(fields.next()?)?;
     let parent = number(fields.next()?)?;
-    let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
-    let dev = Dev::new(major.parse().ok()?, minor.parse().ok()?);
+    let dev: Dev = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let root = text(fields.next()?).into();
     let mount_point = text(fields.next()?).into();
     let options = text(fields.next()?);

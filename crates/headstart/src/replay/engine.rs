@@ -4,90 +4,39 @@
 //! waits for data unless told to, never copies any, and stops when told.
 
 use super::device::{Portion, portion};
+use super::places::{self, Place};
 use super::plan::{Plan, Step, Target};
+use super::report::{Counters, NotRead, Report};
+use super::way::Order;
 use crate::cache::residency::resident_count;
 use crate::id::Dev;
 use crate::pack::{FileSystem, Identity};
 use rustix::fs::{Advice, AtFlags, CWD, Mode, OFlags};
-use rustix::io::Errno;
-use serde::Serialize;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Threads that issue requests. With the metadata in memory the calls hardly
-/// block, and more threads would only take processor time from the program.
-pub const DEFAULT_THREADS: usize = 4;
+/// Threads that look up where files lie before a sweep. The arm moves for each,
+/// but the disk may choose the nearest.
+const LOOKING_UP: usize = 4;
+/// Stack of each thread, in bytes.
+const STACK: usize = 128 << 10;
 /// Files that are kept open between their steps.
 const MAX_OPEN: u32 = 512;
 
 /// How a plan is carried out.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of threads.
-    pub threads: usize,
     /// Whether to wait until the data is there, not only asked for.
     pub wait: bool,
     /// When to stop, from the start of the replay.
     pub timeout: Option<Duration>,
-}
-
-/// What became of a replay.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Report {
-    /// Calls that asked the kernel to read ahead.
-    pub requests: u64,
-    /// Bytes asked for that were not in memory.
-    pub bytes: u64,
-    /// Of `bytes`, those of file-system metadata.
-    pub metadata_bytes: u64,
-    /// Bytes of the plan that were in memory already.
-    pub resident_bytes: u64,
-    /// Files that were opened.
-    pub files: u64,
-    /// Files that are no longer what was learned.
-    pub stale_files: u64,
-    /// Files that are gone.
-    pub missing_files: u64,
-    /// Files that this user may not read.
-    pub forbidden_files: u64,
-    /// Files and requests that failed otherwise.
-    pub failed: u64,
-    /// Block devices that could not be opened, so that their metadata is left
-    /// to the program.
-    pub closed_devices: u64,
-    /// Bytes of the plan that belong to the files and devices above.
-    pub dropped_bytes: u64,
-    /// Bytes that were not asked for because the budget was used up.
-    pub over_budget_bytes: u64,
-    /// Whether the end of the plan was reached.
-    pub complete: bool,
-    /// From the start of the process to the first request, in µs.
-    pub first_request_us: Option<u64>,
-    /// From the start of the replay to its end, in µs.
-    pub elapsed_us: u64,
-}
-
-/// Counters that the threads share.
-#[derive(Debug, Default)]
-struct Counters {
-    requests: AtomicU64,
-    bytes: AtomicU64,
-    metadata_bytes: AtomicU64,
-    resident_bytes: AtomicU64,
-    files: AtomicU64,
-    stale_files: AtomicU64,
-    missing_files: AtomicU64,
-    forbidden_files: AtomicU64,
-    failed: AtomicU64,
-    closed_devices: AtomicU64,
-    dropped_bytes: AtomicU64,
 }
 
 /// A target as the threads know it.
@@ -107,6 +56,8 @@ enum Slot {
 #[derive(Debug)]
 struct Opened {
     file: File,
+    /// The device that it lies on, or is.
+    dev: u64,
     portion: Portion,
     metadata: bool,
 }
@@ -126,14 +77,12 @@ struct Shared {
     slots: Vec<Mutex<Slot>>,
     /// Steps left for each target, so that it is closed after its last.
     left: Vec<AtomicU32>,
-    next: AtomicU64,
-    /// Steps whose data was waited for.
-    awaited: AtomicU64,
     /// Steps that were carried out.
     done: AtomicU64,
     /// Whether the head of the plan was asked for.
     head_sent: Mutex<bool>,
     head_news: Condvar,
+    complete: AtomicBool,
     open: AtomicU32,
     stop: AtomicBool,
     portions: Mutex<HashMap<u64, Portion>>,
@@ -148,7 +97,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Replay {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    lead: JoinHandle<()>,
 }
 
 impl Replay {
@@ -162,7 +111,6 @@ impl Replay {
         find_devices: FindDevices,
         began: Instant,
     ) -> io::Result<Self> {
-        let count = options.threads.clamp(1, 256).min(plan.steps.len().max(1));
         let left: Vec<AtomicU32> = plan.targets.iter().map(|_| AtomicU32::new(0)).collect();
         for step in &plan.steps {
             left[step.target as usize].fetch_add(1 + u32::from(options.wait), Relaxed);
@@ -170,11 +118,10 @@ impl Replay {
         let shared = Arc::new(Shared {
             slots: plan.targets.iter().map(|_| Mutex::default()).collect(),
             left,
-            next: AtomicU64::new(0),
-            awaited: AtomicU64::new(0),
             done: AtomicU64::new(0),
             head_sent: Mutex::new(plan.head == 0),
             head_news: Condvar::new(),
+            complete: AtomicBool::new(false),
             open: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             portions: Mutex::default(),
@@ -187,15 +134,9 @@ impl Replay {
             find_devices,
             devices: OnceLock::new(),
         });
-        let threads = pool(&shared, count, |shared| {
-            shared.each_step(&shared.next, |step| {
-                shared.carry_out(step);
-                shared.note_done();
-            });
-            // The replay was stopped, or there was less to do than the head.
-            shared.release_head();
-        })?;
-        Ok(Self { shared, threads })
+        let lead = shared.clone();
+        let lead = builder().spawn(move || lead.carry_out_plan())?;
+        Ok(Self { shared, lead })
     }
 
     /// The plan.
@@ -219,63 +160,82 @@ impl Replay {
     /// Waits for the threads, and for the data if that was asked for, and
     /// tells what became of the plan.
     pub fn finish(self) -> Report {
-        let Self { shared, threads } = self;
-        let count = threads.len();
-        join(threads);
-        if shared.options.wait {
-            // Only now: a read that waits for one page before the others were
-            // asked for would bring it in alone.
-            let wait = |shared: &Shared| shared.each_step(&shared.awaited, |s| shared.wait_for(s));
-            // Without threads the data arrives unwaited for.
-            join(pool(&shared, count, wait).unwrap_or_default());
-        }
-        shared.report()
-    }
-}
-
-/// Starts up to `count` threads that do the same.
-fn pool(
-    shared: &Arc<Shared>,
-    count: usize,
-    work: impl Fn(&Shared) + Copy + Send + 'static,
-) -> io::Result<Vec<JoinHandle<()>>> {
-    let mut threads = Vec::with_capacity(count);
-    for _ in 0..count {
-        let shared = shared.clone();
-        let thread = thread::Builder::new()
-            .name("replay".into())
-            .stack_size(128 << 10)
-            .spawn(move || work(&shared));
-        match thread {
-            Ok(thread) => threads.push(thread),
-            Err(e) if threads.is_empty() => return Err(e),
-            Err(_) => break,
-        }
-    }
-    Ok(threads)
-}
-
-fn join(threads: Vec<JoinHandle<()>>) {
-    for thread in threads {
         // A thread that panicked has its steps missing from the counts.
-        let _ = thread.join();
+        let _ = self.lead.join();
+        self.shared.report()
     }
+}
+
+fn builder() -> thread::Builder {
+    thread::Builder::new().name("replay".into()).stack_size(STACK)
 }
 
 impl Shared {
-    /// Takes steps in order until there are none or the replay is stopped.
-    fn each_step(&self, cursor: &AtomicU64, act: impl Fn(&Step)) {
-        while !self.stop.load(Relaxed) && !self.timed_out() {
-            let at = cursor.fetch_add(1, Relaxed);
-            let Some(step) = usize::try_from(at).ok().and_then(|at| self.plan.steps.get(at)) else {
-                return;
-            };
-            act(step);
-            let target = step.target as usize;
-            if self.left[target].fetch_sub(1, Relaxed) == 1 {
-                self.close(target);
+    fn carry_out_plan(&self) {
+        let threads = self.plan.way.threads;
+        let send = |step: &Step| {
+            self.carry_out(step);
+            self.note_done();
+        };
+        let swept;
+        let (metadata, mut data) = self.plan.steps.split_at(self.plan.metadata);
+        let complete = match self.plan.way.order {
+            Order::Touch => self.each(threads, &self.plan.steps, send),
+            Order::Disk => {
+                let complete = self.each(threads, metadata, send);
+                self.release_head();
+                swept = self.in_disk_order(data);
+                data = &swept;
+                complete && self.each(threads, data, send)
             }
+        };
+        self.complete.store(complete, Relaxed);
+        // The replay was stopped, or there was less to do than the head.
+        self.release_head();
+        if self.options.wait {
+            // Only now: a read that waits for one page before the others were
+            // asked for would bring it in alone.
+            self.each(threads, metadata, |step| self.wait_for(step));
+            self.each(threads, data, |step| self.wait_for(step));
         }
+    }
+
+    /// Lets threads take items in order until there are none or the replay is
+    /// stopped; tells whether they came to the end. This thread is one of them,
+    /// and the only one if no other can be had.
+    fn each<T: Sync>(&self, threads: usize, items: &[T], act: impl Fn(&T) + Sync) -> bool {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while !self.stop.load(Relaxed) && !self.timed_out() {
+                let Some(item) = items.get(next.fetch_add(1, Relaxed)) else { return };
+                act(item);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads.clamp(1, 256).min(items.len().max(1)) {
+                if builder().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+        next.into_inner() >= items.len()
+    }
+
+    /// These steps as they lie on their devices. The files are opened for that,
+    /// which waits for the metadata that was asked for.
+    fn in_disk_order(&self, steps: &[Step]) -> Vec<Step> {
+        let places: Vec<_> = self.plan.targets.iter().map(|_| OnceLock::new()).collect();
+        let mut targets: Vec<u32> = steps.iter().map(|step| step.target).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        self.each(LOOKING_UP, &targets, |&target| {
+            let opened = self.opened(target as usize);
+            let place = opened.and_then(|opened| Place::of(&opened.file, opened.dev));
+            // Each target is there once.
+            let _ = places[target as usize].set(place);
+        });
+        places::sorted(steps, |target| places[target as usize].get()?.as_ref())
     }
 
     fn note_done(&self) {
@@ -295,10 +255,16 @@ impl Shared {
     }
 
     fn carry_out(&self, step: &Step) {
-        let Some(target) = self.opened(step.target as usize) else {
-            self.counters.dropped_bytes.fetch_add(step.length, Relaxed);
-            return;
-        };
+        match self.opened(step.target as usize) {
+            Some(target) => self.ask_for(&target, step),
+            None => {
+                self.counters.dropped_bytes.fetch_add(step.length, Relaxed);
+            }
+        }
+        self.note_use(step);
+    }
+
+    fn ask_for(&self, target: &Opened, step: &Step) {
         let page = rustix::param::page_size() as u64;
         let end = step.offset + step.length;
         let pages = end.div_ceil(page) - step.offset / page;
@@ -332,6 +298,15 @@ impl Shared {
             let last = step.offset + step.length - 1;
             // A read error is the program's to meet.
             let _ = rustix::io::pread(&target.file, &mut [0u8][..], last);
+        }
+        self.note_use(step);
+    }
+
+    /// After the last use of a target it is closed.
+    fn note_use(&self, step: &Step) {
+        let target = step.target as usize;
+        if self.left[target].fetch_sub(1, Relaxed) == 1 {
+            self.close(target);
         }
     }
 
@@ -408,7 +383,7 @@ impl Shared {
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        Ok(Opened { file, portion: self.portion(stat.st_dev), metadata: false })
+        Ok(Opened { file, dev: stat.st_dev, portion: self.portion(stat.st_dev), metadata: false })
     }
 
     fn open_device(&self, fs: &FileSystem) -> Result<Opened, NotRead> {
@@ -417,7 +392,7 @@ impl Shared {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
         let stat = rustix::fs::fstat(&file)?;
-        Ok(Opened { file, portion: self.portion(stat.st_rdev), metadata: true })
+        Ok(Opened { file, dev: stat.st_rdev, portion: self.portion(stat.st_rdev), metadata: true })
     }
 
     fn portion(&self, dev: u64) -> Portion {
@@ -442,41 +417,9 @@ impl Shared {
             closed_devices: get(&c.closed_devices),
             dropped_bytes: get(&c.dropped_bytes),
             over_budget_bytes: self.plan.over_budget,
-            complete: get(&self.next) >= self.plan.steps.len() as u64,
+            complete: self.complete.load(Relaxed),
             first_request_us: Some(get(&self.first_request_us)).filter(|us| *us != u64::MAX),
             elapsed_us: micros(self.started.elapsed()),
-        }
-    }
-}
-
-/// Why a target is not read.
-#[derive(Debug)]
-enum NotRead {
-    Stale,
-    Missing,
-    Forbidden,
-    Failed,
-}
-
-impl NotRead {
-    fn count(self, counters: &Counters) -> &AtomicU64 {
-        match self {
-            Self::Stale => &counters.stale_files,
-            Self::Missing => &counters.missing_files,
-            Self::Forbidden => &counters.forbidden_files,
-            Self::Failed => &counters.failed,
-        }
-    }
-}
-
-impl From<Errno> for NotRead {
-    fn from(e: Errno) -> Self {
-        match e {
-            Errno::NOENT | Errno::NOTDIR => Self::Missing,
-            // A link took the file's place.
-            Errno::LOOP => Self::Stale,
-            Errno::ACCESS | Errno::PERM => Self::Forbidden,
-            _ => Self::Failed,
         }
     }
 }

@@ -1,11 +1,19 @@
 //! From a pack into the page cache.
 //!
-//! [`plan`] decides what is read in which order (pure), [`engine`] carries it
-//! out beside the program, [`device`] knows what one request may ask for and
+//! [`plan`] decides what is read in which [`way`] (pure), [`engine`] carries it
+//! out beside the program and [`report`]s. [`model`] says how a device behaves
+//! and which way suits it; [`probe`] measures that and [`models`] keeps it.
+//! [`places`] knows where files lie, [`device`] what one request may ask for,
 //! [`budget`] how much memory may be filled, and [`metadata`] finds block devices.
 
 pub mod budget;
 pub mod device;
 pub mod engine;
 pub mod metadata;
+pub mod model;
+pub mod models;
+pub mod places;
 pub mod plan;
+pub mod probe;
+pub mod report;
+pub mod way;

@@ -3,21 +3,15 @@
 use crate::cache::list::{self, LineError};
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
 use crate::pack::{FileSystem, Identity, Pack};
+use crate::replay::way::{Order, Way};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Holes up to this size are read with their neighbours, because a request
-/// costs more than their bytes on every device measured.
-pub const GAP_BYTES: u64 = 32 << 10;
-/// Metadata lies scattered in groups; its holes may be larger.
-pub const METADATA_GAP_BYTES: u64 = 32 << 10;
 /// What a start touches this early belongs to the head of its plan, in µs.
 pub const HEAD_US: u32 = 5000;
-/// Largest step. The engine cuts it further where the device takes less.
-pub const STEP_BYTES: u64 = 512 << 10;
 
 /// One file of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,8 +87,13 @@ pub struct Plan {
     pub paths: PathTable,
     /// Files and devices.
     pub targets: Vec<Target>,
-    /// Portions in the order in which they are read.
+    /// How they are read.
+    pub way: Way,
+    /// Portions in the order in which they are read; in a sweep those of files
+    /// are sorted when it is known where these lie.
     pub steps: Vec<Step>,
+    /// Steps at the begin that read metadata.
+    pub metadata: usize,
     /// Steps at the begin that the program needs at once: metadata, and what it
     /// touches within [`HEAD_US`].
     pub head: usize,
@@ -121,10 +120,10 @@ struct Wanted {
 }
 
 impl Plan {
-    /// The replay of packs: metadata first, then data in the order in which
-    /// starts touch it.
-    pub fn of_packs(packs: &[Pack], limits: Limits) -> Self {
-        let mut plan = Self::default();
+    /// The replay of packs: metadata first, then data, in the order in which
+    /// starts touch them; in a sweep metadata in the order of the device.
+    pub fn of_packs(packs: &[Pack], limits: Limits, way: Way) -> Self {
+        let mut plan = Self { way, ..Self::default() };
         let (mut metadata, mut data) = (Vec::new(), Vec::new());
         let mut names = PathInterner::default();
         for pack in packs {
@@ -163,15 +162,24 @@ impl Plan {
             [one] => one.paths.clone(),
             _ => names.finish(),
         };
-        plan.add(metadata, METADATA_GAP_BYTES, limits.budget, u32::MAX);
-        plan.add(data, GAP_BYTES, limits.budget, HEAD_US);
+        if way.order == Order::Disk {
+            metadata.iter_mut().for_each(|w| w.order = 0);
+        }
+        plan.add(metadata, way.metadata_gap_bytes(), limits.budget, u32::MAX);
+        plan.metadata = plan.steps.len();
+        plan.add(data, way.gap_bytes, limits.budget, HEAD_US);
         plan
     }
 
     /// The replay of a list, in its order. Paths are absolute; a whole file
     /// has the length that `size` tells.
-    pub fn of_list(entries: &[Entry], size: impl Fn(&PathBuf) -> u64, limits: Limits) -> Self {
-        let mut plan = Self::default();
+    pub fn of_list(
+        entries: &[Entry],
+        size: impl Fn(&PathBuf) -> u64,
+        limits: Limits,
+        way: Way,
+    ) -> Self {
+        let mut plan = Self { way, ..Self::default() };
         let mut names = PathInterner::default();
         let mut wanted = Vec::new();
         for entry in entries {
@@ -184,7 +192,7 @@ impl Plan {
             ));
         }
         plan.paths = names.finish();
-        plan.add(wanted, GAP_BYTES, limits.budget, 0);
+        plan.add(wanted, way.gap_bytes, limits.budget, 0);
         plan
     }
 
@@ -198,10 +206,11 @@ impl Plan {
     /// range of a hostile pack may hold half a billion portions.
     fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64, head: u32) {
         let mut left = budget.saturating_sub(self.bytes());
-        for Wanted { target, offset, end, order } in joined(wanted, gap) {
+        let step = self.way.step_bytes.max(1);
+        for Wanted { target, offset, end, order } in joined(wanted, gap, step) {
             let mut from = offset;
             while from < end && left > 0 {
-                let length = STEP_BYTES.min(end - from).min(left);
+                let length = step.min(end - from).min(left);
                 self.steps.push(Step { target, offset: from, length });
                 from += length;
                 left -= length;
@@ -217,7 +226,7 @@ impl Plan {
 /// Joins ranges across small holes, as far as a portion reaches, and sorts what
 /// comes out by the earliest range in each. What is longer than a portion is a
 /// row of full ones of the same order.
-fn joined(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Wanted> {
+fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64) -> Vec<Wanted> {
     wanted.sort_unstable_by_key(|w| (w.target, w.offset));
     let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
     for range in wanted {
@@ -225,7 +234,7 @@ fn joined(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Wanted> {
         if let Some(last) = out.last_mut().filter(|last| {
             last.target == range.target && range.offset <= last.end.saturating_add(gap)
         }) {
-            let limit = last.end.max(last.offset.saturating_add(STEP_BYTES));
+            let limit = last.end.max(last.offset.saturating_add(step));
             // A portion that is full takes neither the hole nor the range.
             if range.offset < limit {
                 last.order = last.order.min(range.order);
@@ -234,7 +243,7 @@ fn joined(mut wanted: Vec<Wanted>, gap: u64) -> Vec<Wanted> {
             from = from.max(last.end);
         }
         // The last portion is apart, so that it may take in what follows.
-        let full = range.end.saturating_sub(from) / STEP_BYTES * STEP_BYTES;
+        let full = range.end.saturating_sub(from) / step * step;
         for (offset, end) in [(from, from + full), (from + full, range.end)] {
             if offset < end {
                 out.push(Wanted { offset, end, ..range });
@@ -265,7 +274,7 @@ mod tests {
 
     fn steps(wanted: Vec<Wanted>) -> Vec<Step> {
         let mut plan = Plan::default();
-        plan.add(wanted, GAP_BYTES, u64::MAX, 0);
+        plan.add(wanted, plan.way.gap_bytes, u64::MAX, 0);
         plan.steps
     }
 
@@ -305,7 +314,7 @@ mod tests {
         };
         let list = [entry("/a", 100 * KIB), entry("/b", 100 * KIB), entry("/c", 10 * KIB)];
         let limits = Limits { budget: 150 * KIB, metadata: false };
-        let plan = Plan::of_list(&list, |_| 0, limits);
+        let plan = Plan::of_list(&list, |_| 0, limits, Way::default());
         assert_eq!((plan.bytes(), plan.over_budget), (150 * KIB, 60 * KIB));
         assert_eq!(plan.steps.len(), 2);
     }
@@ -333,7 +342,8 @@ mod tests {
         };
         for (metadata, wanted) in [(false, 1 << 16), (true, (1 << 16) + 1)] {
             let budget = (100 << 20) + 1;
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), Limits { budget, metadata });
+            let limits = Limits { budget, metadata };
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, Way::default());
             assert_eq!((plan.bytes(), plan.steps.len()), (budget, 201));
             assert_eq!(
                 plan.over_budget,
@@ -341,7 +351,8 @@ mod tests {
             );
         }
         let list = [Entry { path: "/a".into(), ranges: vec![0..u64::MAX, 5..u64::MAX] }];
-        let plan = Plan::of_list(&list, |_| 0, Limits { budget: 1 << 20, metadata: false });
+        let limits = Limits { budget: 1 << 20, metadata: false };
+        let plan = Plan::of_list(&list, |_| 0, limits, Way::default());
         assert_eq!((plan.bytes(), plan.over_budget), (1 << 20, u64::MAX - (1 << 20)));
     }
 
@@ -354,11 +365,35 @@ mod tests {
     }
 
     #[test]
+    fn in_a_sweep_metadata_goes_up_the_device_and_larger_holes_are_read() {
+        use crate::pack::{MetadataRange, Origin};
+        let range =
+            |first, at_us| MetadataRange { file_system: 0, first, pages: 1, at_us, history: 1 };
+        let pack = Pack {
+            origin: Origin { page_shift: 12, ..Origin::default() },
+            file_systems: vec![FileSystem::default()],
+            metadata: vec![range(900, 1), range(4, 2), range(40, 3)],
+            ..Pack::default()
+        };
+        let limits = Limits { budget: u64::MAX, metadata: true };
+        for (order, expected) in [
+            (Order::Touch, vec![(900, 1), (4, 1), (40, 1)]),
+            (Order::Disk, vec![(4, 37), (900, 1)]),
+        ] {
+            let way = Way { order, ..Way::default() };
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, way);
+            let pages = plan.steps.iter().map(|s| (s.offset >> 12, s.length >> 12));
+            assert_eq!(pages.collect::<Vec<_>>(), expected);
+            assert_eq!((plan.metadata, plan.head), (plan.steps.len(), plan.steps.len()));
+        }
+    }
+
+    #[test]
     fn a_whole_file_is_as_long_as_it_is() {
         let list = [Entry { path: "/a".into(), ranges: vec![] }];
         let limits = Limits { budget: u64::MAX, metadata: false };
-        assert_eq!(Plan::of_list(&list, |_| 77, limits).bytes(), 77);
-        assert_eq!(Plan::of_list(&list, |_| 0, limits).steps, []);
+        assert_eq!(Plan::of_list(&list, |_| 77, limits, Way::default()).bytes(), 77);
+        assert_eq!(Plan::of_list(&list, |_| 0, limits, Way::default()).steps, []);
     }
 
     #[test]
@@ -385,7 +420,7 @@ mod tests {
             let steps = steps(wanted(&list));
             let mut read = BTreeSet::new();
             for s in &steps {
-                prop_assert!(s.length > 0 && s.length <= STEP_BYTES);
+                prop_assert!(s.length > 0 && s.length <= Way::default().step_bytes);
                 for kib in s.offset / KIB..(s.offset + s.length) / KIB {
                     prop_assert!(read.insert((s.target, kib)), "twice");
                 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::replay::engine::Report;
+use crate::replay::report::Report;
 
 /// What was measured of one start, or of one reading of the floor. A value that
 /// is `None` was not to be had.

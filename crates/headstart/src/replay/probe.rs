@@ -1,0 +1,156 @@
+//! Measures how a block device behaves, by reading a few blocks past the page
+//! cache. The driver; it reads at most for [`LIMIT`], apart from the read at hand.
+
+use super::model::Model;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long it takes at most.
+pub const LIMIT: Duration = Duration::from_millis(300);
+
+/// A block, and what direct reads are aligned to on every device.
+const BLOCK: usize = 4096;
+/// A large read.
+const LARGE: usize = 2 << 20;
+/// Pairs of reads: somewhere, and right behind.
+const PAIRS: usize = 8;
+/// Reads in flight that are tried.
+const DEPTHS: [u32; 3] = [4, 16, 64];
+/// How long each of them is tried.
+const SPAN: Duration = Duration::from_millis(30);
+/// Throughput that must be gained for a depth to count.
+const GAIN: f64 = 1.3;
+
+/// Measures the block device at `path`.
+///
+/// # Errors
+/// It can't be opened, which takes root, or read, or is too small.
+pub fn probe(path: &Path) -> io::Result<Model> {
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let size = file.seek(SeekFrom::End(0))?;
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let device = Device { file, size, places: AtomicU64::new(seed) };
+    device.measure(Instant::now() + LIMIT)
+}
+
+struct Device {
+    file: File,
+    size: u64,
+    /// State of the generator of places.
+    places: AtomicU64,
+}
+
+impl Device {
+    fn measure(&self, deadline: Instant) -> io::Result<Model> {
+        if self.size < 4 * LARGE as u64 {
+            return Err(io::Error::other("it is too small to be measured"));
+        }
+        let mut buffer = Buffer::new(LARGE);
+        let (mut far, mut next) = (Vec::new(), Vec::new());
+        for _ in 0..PAIRS {
+            let at = self.place();
+            far.push(self.time(&mut buffer, BLOCK, at)?);
+            next.push(self.time(&mut buffer, BLOCK, at + BLOCK as u64)?);
+            if Instant::now() + SPAN > deadline {
+                break;
+            }
+        }
+        let (latency, next) = (median(&mut far), median(&mut next));
+        let large = self.time(&mut buffer, LARGE, self.place())?;
+        let large = large.min(self.time(&mut buffer, LARGE, self.place())?);
+        // The arm, if any, moved before the transfer.
+        let transfer = large.saturating_sub(latency).max(Duration::from_micros(20));
+        let (mut depth, mut iops) = (1, 1.0 / latency.as_secs_f64());
+        for tried in DEPTHS {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left < 2 * latency {
+                break;
+            }
+            let found = self.throughput(tried, SPAN.min(left))?;
+            if found < GAIN * iops {
+                break;
+            }
+            (depth, iops) = (tried, found);
+        }
+        Ok(Model {
+            latency_us: micros(latency),
+            next_us: micros(next),
+            bandwidth_mb_s: (LARGE as f64 / 1e6 / transfer.as_secs_f64()).round() as u32,
+            depth,
+            iops: iops.round() as u32,
+        })
+    }
+
+    /// A random block from which a large read fits.
+    fn place(&self) -> u64 {
+        // SplitMix64 (Steele, Lea and Flood, 2014).
+        let mut z = self.places.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        let blocks = (self.size - LARGE as u64) / BLOCK as u64;
+        z % blocks * BLOCK as u64
+    }
+
+    fn time(&self, buffer: &mut Buffer, length: usize, at: u64) -> io::Result<Duration> {
+        let began = Instant::now();
+        self.file.read_exact_at(buffer.first(length), at)?;
+        Ok(began.elapsed())
+    }
+
+    /// Reads a second with so many in flight.
+    fn throughput(&self, depth: u32, span: Duration) -> io::Result<f64> {
+        let done = AtomicU64::new(0);
+        let began = Instant::now();
+        let read = || -> io::Result<()> {
+            let mut buffer = Buffer::new(BLOCK);
+            while began.elapsed() < span {
+                self.time(&mut buffer, BLOCK, self.place())?;
+                done.fetch_add(1, Relaxed);
+            }
+            Ok(())
+        };
+        thread::scope(|scope| -> io::Result<()> {
+            let spawn = || thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, read);
+            let threads = (0..depth).map(|_| spawn()).collect::<io::Result<Vec<_>>>()?;
+            threads
+                .into_iter()
+                .try_for_each(|t| t.join().unwrap_or_else(|_| Err(io::Error::other("panicked"))))
+        })?;
+        Ok(done.load(Relaxed) as f64 / began.elapsed().as_secs_f64())
+    }
+}
+
+/// Memory that direct reads can go to.
+struct Buffer {
+    bytes: Vec<u8>,
+    begin: usize,
+}
+
+impl Buffer {
+    fn new(length: usize) -> Self {
+        let bytes = vec![0; length + BLOCK];
+        let begin = bytes.as_ptr().align_offset(BLOCK);
+        Self { bytes, begin }
+    }
+
+    fn first(&mut self, length: usize) -> &mut [u8] {
+        &mut self.bytes[self.begin..self.begin + length]
+    }
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1)
+}

@@ -1,0 +1,69 @@
+//! How a plan is read: in which order, by how many threads, in what portions.
+//! Pure.
+
+use serde::Serialize;
+use std::fmt;
+
+/// In which order steps are read. Metadata comes first in either.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// As starts touch them.
+    Touch,
+    /// As they lie on the device, in one sweep.
+    Disk,
+}
+
+/// A way of reading a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+pub struct Way {
+    /// The order.
+    pub order: Order,
+    /// How many threads ask.
+    pub threads: usize,
+    /// The largest step, in bytes. The engine cuts it further where the device
+    /// takes less.
+    pub step_bytes: u64,
+    /// The largest hole that is read with its neighbours, in bytes, because a
+    /// request costs more.
+    pub gap_bytes: u64,
+}
+
+/// Metadata lies scattered in groups. Where the arm of a disk passes over them
+/// anyway, its holes may be this large.
+const SWEPT_METADATA_GAP: u64 = 256 << 10;
+
+impl Default for Way {
+    /// What does no harm on any device: a request costs more than 32 KiB on
+    /// nearly all, and with the metadata in memory four threads hardly block.
+    fn default() -> Self {
+        Self { order: Order::Touch, threads: 4, step_bytes: 512 << 10, gap_bytes: 32 << 10 }
+    }
+}
+
+impl Way {
+    /// The largest hole between two ranges of metadata that is read too.
+    pub fn metadata_gap_bytes(&self) -> u64 {
+        match self.order {
+            Order::Touch => self.gap_bytes,
+            Order::Disk => self.gap_bytes.max(SWEPT_METADATA_GAP),
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = match self.order {
+            Order::Touch => "touch",
+            Order::Disk => "disk",
+        };
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
+        write!(
+            f,
+            "{order} order, {} {threads}, steps of {} KiB, holes up to {} KiB read too",
+            self.threads,
+            self.step_bytes >> 10,
+            self.gap_bytes >> 10
+        )
+    }
+}
