@@ -85,6 +85,7 @@ def install(root, chosen, tell):
         # No service is started here, and packages bring no recommended ones.
         (root / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")
         (root / "usr/sbin/policy-rc.d").chmod(0o755)
+        (root / "etc/apt/apt.conf.d/no-terminal").write_text('Dpkg::Use-Pty "0";\n')
         inside(root, "apt-get update --quiet")
         for workload in chosen:
             tell(f"image: {workload.name}: {' '.join(workload.packages)}")
@@ -109,4 +110,6 @@ def inside(root, script):
     shutil.copyfile(root / "tmp/resolv.conf", root / "etc/resolv.conf")
     kept = [f"{k}={v}" for k, v in os.environ.items() if k.lower().endswith("_proxy")]
     settings = BUILDING.split() + kept + ["PIP_CERT=/tmp/ca-certificates.crt"]
+    # What it prints tells why it failed, if it does.
+    script = f"exec >&2\n{script}"
     run("chroot", root, "/usr/bin/env", "-i", *settings, "/bin/sh", "-e", "-c", script)
