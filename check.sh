@@ -41,7 +41,8 @@ skip() { # NAME WHY
 
 # The tools of the tests and their Debian packages.
 tools=(cc:gcc g++:g++ mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs
-    losetup:mount fincore:util-linux strace:strace /usr/bin/python3:python3)
+    losetup:mount fincore:util-linux strace:strace /usr/bin/python3:python3
+    debootstrap:debootstrap vmtouch:vmtouch)
 if grep -qw f2fs /proc/filesystems || modprobe --quiet --dry-run f2fs 2>/dev/null; then
     tools+=(mkfs.f2fs:f2fs-tools)
 fi
@@ -82,6 +83,7 @@ check "script syntax" syntax
 if has shellcheck; then check "shellcheck" shellcheck --severity=warning "${scripts[@]}"; fi
 check "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
 check "documentation" docs
+check "tables of performance.md" bench/tables.py --check
 check "man pages and completions" cargo test --locked -p headstart-cli --bin headstart generated
 check "tests" tests
 echo "        $(grep -c '^test .* \.\.\. ok$' "$log") tests passed"
@@ -93,7 +95,13 @@ check "release build" cargo build --release --locked
 if ((EUID == 0)); then
     check "demo" ./demo.sh --quick
     tail -n 2 "$log" | sed 's/^/        /'
+    if [[ -e /dev/fuse ]] && losetup --find >/dev/null 2>&1; then
+        check "benchmark, python on two disks" bench/standing.py --smoke
+    else
+        skip benchmark "it needs /dev/fuse and loop devices"
+    fi
 else
     skip demo "it needs root"
+    skip benchmark "it needs root"
 fi
 echo "All checks passed in $SECONDS s."

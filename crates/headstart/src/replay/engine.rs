@@ -292,10 +292,10 @@ impl Shared {
     }
 
     /// Waits until the last page of a step is there; those before it came in
-    /// with it or earlier. Beyond the file's end there is nothing to wait for.
+    /// with it or earlier.
     fn wait_for(&self, step: &Step) {
         if let Some(target) = self.opened(step.target as usize) {
-            let last = step.offset + step.length - 1;
+            let last = step.last_page(rustix::param::page_size() as u64);
             // A read error is the program's to meet.
             let _ = rustix::io::pread(&target.file, &mut [0u8][..], last);
         }

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Where does headstart stand? Starts of real programs on modelled disks.
+
+Measures each workload on each disk cold, with headstart, hot and at the floor, and
+with every peer that can be had, all in the same rounds; see bench/README.md. Needs
+root. Condensed results go to bench/results/standing.json after each cell, and
+bench/tables.py makes the tables of doc/performance.md from them.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from lib import image, peers
+from lib.cell import Bench, measure
+from lib.disk import Disk
+from lib.run import Trouble, run
+from lib.workloads import WORKLOADS
+
+HERE = Path(__file__).resolve().parent
+SCHEMA = "headstart-bench/standing/1"
+# The slowest first: what a cell does not use of its share is left to later ones.
+MODELS = ("hdd", "cloud-lazy", "cloud", "emmc", "sata-ssd", "nvme")
+SMOKE_MODELS = ("emmc", "cloud-lazy")
+
+
+def main():
+    """Runs the benchmark; the exit status."""
+    args = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if os.geteuid() != 0:
+            raise Trouble("Modelled disks and cold caches need root; start this with sudo")
+        with tempfile.TemporaryDirectory(prefix="headstart-smoke-") as scratch:
+            if args.smoke:
+                args.results = Path(scratch) / "standing.json"
+            document = standing(args)
+            if args.smoke:
+                check_sanity(document)
+    except Trouble as why:
+        print(f"standing.py: {why}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("standing.py: interrupted; --resume goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = [w.name for w in WORKLOADS]
+    add = parser.add_argument
+    add("--workloads", type=listed(names), default=names, metavar="A,B", help=", ".join(names))
+    add("--models", type=listed(MODELS), default=list(MODELS), metavar="A,B",
+        help=", ".join(MODELS))
+    add("--rounds", type=int, default=20, metavar="N", help="rounds of a cell at most")
+    add("--minutes", type=float, default=75, metavar="M",
+        help="for everything, the image included; at least 3 rounds are made of each cell")
+    add("--no-peers", action="store_true", help="headstart alone")
+    add("--against", action="append", default=[], type=peers.named, metavar="NAME=CMD",
+        help="one more peer; NAME&=CMD runs beside the program; {list} {list0} {mount} {pack}")
+    add("--resume", action="store_true", help="keep the cells of this commit that are there")
+    add("--smoke", action="store_true",
+        help="python on two disks, to see that it works; keeps no results")
+    add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR",
+        help="for images and whole results")
+    add("--results", type=Path, default=HERE / "results/standing.json", metavar="FILE")
+    add("--bin", type=Path, metavar="DIR",
+        help="where headstart and slowdisk are [default: they are built]")
+    args = parser.parse_args()
+    if args.smoke:
+        args.workloads, args.models, args.rounds, args.minutes = ["python"], SMOKE_MODELS, 2, 1
+    return args
+
+
+def listed(allowed):
+    """A parser of comma-separated names."""
+    def parse(text):
+        names = text.split(",")
+        for name in names:
+            if name not in allowed:
+                raise argparse.ArgumentTypeError(f"{name!r}: there are {', '.join(allowed)}")
+        return [name for name in allowed if name in names]
+    return parse
+
+
+def standing(args):
+    """Measures all cells; the document with the results."""
+    began = time.monotonic()
+    programs = binaries(args.bin)
+    chosen = [w for w in WORKLOADS if w.name in args.workloads]
+    folder = args.cache / ("smoke" if args.smoke else "runs")
+    folder.mkdir(parents=True, exist_ok=True)
+    rivals = ([] if args.no_peers else peers.standing(tell)) + args.against
+    if args.smoke:
+        rivals = [peer for peer in rivals if peer.how == "before"]
+    document = about(chosen, args.models, rivals)
+    if args.resume and args.results.exists():
+        old = json.loads(args.results.read_text())
+        if old.get("commit") == document["commit"]:
+            document["cells"] = old["cells"]
+    root = image.image(args.cache, chosen, tell)
+    bench = Bench(programs / "headstart", folder, rivals, args.rounds)
+    done = {(cell["model"], cell["workload"]) for cell in document["cells"]}
+    todo = [(m, w) for m in args.models for w in chosen if (m, w.name) not in done]
+    for model in args.models:
+        mine = [w for m, w in todo if m == model]
+        if not mine:
+            continue
+        with Disk(programs / "slowdisk", model, root) as disk:
+            for workload in mine:
+                left = 60 * args.minutes - (time.monotonic() - began)
+                cell = measure(bench, disk, workload, left / len(todo))
+                todo.remove((model, workload))
+                document["cells"].append(cell)
+                keep(document, args.results)
+                tell(line(cell))
+    tell(f"{len(document['cells'])} cells, {(time.monotonic() - began) / 60:.0f} minutes: "
+         f"{args.results}")
+    return document
+
+
+def binaries(given):
+    """The directory with headstart and slowdisk, built from what is here."""
+    if given is None:
+        given = HERE.parent / "target/release"
+        if shutil.which("cargo"):
+            run("cargo", "build", "--quiet", "--release", "--locked",
+                "-p", "headstart-cli", "-p", "slowdisk", cwd=HERE.parent)
+    for name in ("headstart", "slowdisk"):
+        if not (given / name).exists():
+            raise Trouble(f"{given / name} is missing; cargo build --release, or give --bin")
+    return given.resolve()
+
+
+def about(chosen, models, rivals):
+    """What is known before anything is measured."""
+    cpu = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+           if line.startswith("model name")]
+    return {
+        "schema": SCHEMA,
+        "commit": commit(),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "kernel": platform.release(),
+        "cpu": cpu[0] if cpu else platform.machine(),
+        "cpus": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "models": list(models),
+        "workloads": [{"name": w.name, "title": w.title} for w in chosen],
+        "peers": [{"name": p.name, "how": p.how} for p in rivals],
+        "cells": [],
+    }
+
+
+def commit():
+    """The commit that is measured; ends with -dirty when what it builds from differs."""
+    def git(*words):
+        done = subprocess.run(["git", "-c", "safe.directory=*", *words], cwd=HERE,
+                              capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+    if not shutil.which("git"):
+        return "unknown"
+    changed = git("status", "--porcelain", "--untracked-files=no", "--",
+                  "../crates", "../Cargo.lock", ".", ":!results")
+    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + ("-dirty" if changed else "")
+
+
+def keep(document, path):
+    """Writes the results, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(document, indent=1) + "\n")
+    draft.replace(path)
+
+
+def line(cell):
+    """A cell in one line."""
+    def seconds(name):
+        arm = cell["arms"].get(name)
+        return f"{name} {arm['median_s']:.3g} s" if arm else f"{name} –"
+    parts = [seconds(name) for name in ("cold", "readahead", "hot", "floor")]
+    if cell["limit"]:
+        parts.append(f"{cell['limit']['ratio']:.2f} x limit")
+    rivals = {name: arm for name, arm in cell["arms"].items()
+              if name not in ("cold", "readahead", "hot", "floor")}
+    if rivals:
+        best = min(rivals, key=lambda name: rivals[name]["median_s"])
+        parts.append(f"best peer {best} {rivals[best]['median_s']:.3g} s")
+    return (f"{cell['model']:<10} {cell['workload']:<11} n={cell['rounds']:<2} "
+            + "; ".join(parts) + f" ({cell['took_s']:.0f} s)")
+
+
+def check_sanity(document):
+    """What must hold of any result, or nothing was measured."""
+    for cell in document["cells"]:
+        where, arms = f"{cell['workload']} on {cell['model']}", cell["arms"]
+        cold, ahead, hot = arms["cold"], arms["readahead"], arms["hot"]
+        for claim, holds in (
+            ("each state has all rounds", {a["n"] for a in arms.values()} == {cell["rounds"]}),
+            ("a cold start reads", cold["read_requests"] > 50),
+            ("a hot start does not", hot["read_bytes"] < 0.05 * cold["read_bytes"]),
+            ("headstart is faster than a cold start", ahead["median_s"] < cold["median_s"]),
+            ("it leaves fewer major faults", ahead["major_faults"] < cold["major_faults"]),
+        ):
+            if not holds:
+                raise Trouble(f"{where}: it should hold that {claim}; it does not: {arms}")
+
+
+def tell(text):
+    """Says how it goes."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Writes the tables of doc/performance.md from bench/results/*.json.
+
+Usage: bench/tables.py [--check]
+
+A table is a function here that returns Markdown, entered in TABLES under the name
+that stands in the document: what is between `<!-- table NAME -->` and
+`<!-- end NAME -->` is replaced. With --check nothing is written, and the exit
+status is 1 when a table is out of date.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+DOCUMENT = HERE.parent / "doc/performance.md"
+MISSING = "Not measured yet."
+STATES = ("cold", "readahead", "hot", "floor")
+
+
+def results(name):
+    """A result file; None when there is none."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def markdown(head, rows):
+    """A table; all columns but the first are aligned to the right."""
+    lines = [head, ["---"] + ["--:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def seconds(value):
+    """A time with three digits: 12.3 s, 0.123 s as 123 ms."""
+    if value is None:
+        return "–"
+    return f"{1000 * value:.3g} ms" if value < 0.9995 else f"{float(f'{value:.3g}'):g} s"
+
+
+def times(arm):
+    """The median of an arm with its interval."""
+    if arm is None:
+        return "–"
+    if arm["low_s"] is None:
+        return seconds(arm["median_s"])
+    return f"{seconds(arm['median_s'])} [{seconds(arm['low_s'])}, {seconds(arm['high_s'])}]"
+
+
+def is_sure(found):
+    """Whether an interval has the confidence of 95 %: from six rounds on."""
+    return found["confidence"] >= 0.95
+
+
+def ratio(found):
+    """A ratio with its interval, which is left out when it is none of 95 %."""
+    if found is None:
+        return "–"
+    text = f"{found['ratio']:.2f}"
+    if is_sure(found):
+        text += f" [{found['low']:.2f}, {found['high']:.2f}]"
+    return f"**{text}**" if is_sure(found) and found["low"] > 1 else text
+
+
+def against(cell, other):
+    """The times of headstart ÷ those of another arm."""
+    return next((c for c in cell["comparisons"]
+                 if c["arm"] == "readahead" and c["with"] == other), None)
+
+
+def titles(document):
+    """What the workloads are called in full."""
+    return {w["name"]: w["title"] for w in document["workloads"]}
+
+
+def by_model(document, table):
+    """A table for each disk, under its name, from the cells on it."""
+    parts = []
+    for model in reversed(document["models"]):
+        cells = {c["workload"]: c for c in document["cells"] if c["model"] == model}
+        cells = [cells[w["name"]] for w in document["workloads"] if w["name"] in cells]
+        if cells:
+            parts.append(f"`{model}`:\n\n{table(cells)}")
+    return "\n\n".join(parts)
+
+
+def standing_setup():
+    """What was measured, and where."""
+    found = results("standing")
+    if not found:
+        return MISSING
+    rounds = sorted(c["rounds"] for c in found["cells"])
+    busy = max((c["others_busy"] or 0 for c in found["cells"]), default=0)
+    return (
+        f"Measured on {found['date']} at commit `{found['commit']}`: Linux {found['kernel']}, "
+        f"{found['cpus']} × {found['cpu']}, {found['memory_bytes'] / 2**30:.0f} GiB of memory; "
+        f"{len(found['cells'])} cells of {rounds[0]} to {rounds[-1]} rounds. "
+        f"Other work took at most {busy:.1f} processors meanwhile."
+    )
+
+
+def standing_starts():
+    """Cold, with headstart, hot, and the floor."""
+    found = results("standing")
+    if not found:
+        return MISSING
+    names = titles(found)
+
+    def table(cells):
+        head = ["start", "n", "cold", "headstart", "hot", "floor", "× limit", "÷ cold"]
+        return markdown(head, [
+            [names[c["workload"]], c["rounds"], times(c["arms"].get("cold")),
+             times(c["arms"].get("readahead")), seconds(median(c, "hot")),
+             seconds(median(c, "floor")),
+             f"{c['limit']['ratio']:.2f} ({c['limit']['bound']})" if c["limit"] else "–",
+             ratio(against(c, "cold"))]
+            for c in cells
+        ])
+    return by_model(found, table)
+
+
+def median(cell, arm, counter="median_s"):
+    """A figure of an arm; None when it was not measured."""
+    return cell["arms"].get(arm, {}).get(counter)
+
+
+def standing_peers():
+    """The time with headstart ÷ that with each peer."""
+    found = results("standing")
+    if not found or not found["peers"]:
+        return MISSING
+    names, peers = titles(found), [p["name"] for p in found["peers"]]
+
+    def table(cells):
+        return markdown(["start", *peers], [
+            [names[c["workload"]], *(ratio(against(c, peer)) for peer in peers)] for c in cells
+        ])
+    return by_model(found, table)
+
+
+def standing_counts():
+    """Requests, bytes and major faults, which hardly depend on the disk."""
+    found = results("standing")
+    if not found:
+        return MISSING
+    names, rows = titles(found), []
+    for workload in names:
+        cells = [c for c in found["cells"] if c["workload"] == workload]
+        # Any disk will do; one of those where the kernel reads ahead as usual.
+        cells.sort(key=lambda c: c["model"] not in ("emmc", "cloud-lazy"))
+        if not cells:
+            continue
+        cell = cells[0]
+        row = [names[workload]]
+        for counter, form in (("read_requests", "{:.0f}"), ("read_bytes", "{:.1f}"),
+                              ("major_faults", "{:.0f}")):
+            for state in ("cold", "readahead"):
+                value = median(cell, state, counter)
+                scale = 1e6 if counter == "read_bytes" else 1
+                row.append("–" if value is None else form.format(value / scale))
+        rows.append(row)
+    return markdown(["start", "requests cold", "with headstart", "MB cold", "with headstart",
+                     "major faults cold", "with headstart"], rows)
+
+
+def standing_losses():
+    """Where headstart does not stand well, by the same figures."""
+    found = results("standing")
+    if not found:
+        return MISSING
+    beaten, unsure, idle = [], [], []
+    compared = 0
+    for cell in found["cells"]:
+        where = f"{cell['workload']} on {cell['model']}"
+        for peer in found["peers"]:
+            pair = against(cell, peer["name"])
+            if pair is None:
+                continue
+            compared += 1
+            if is_sure(pair) and pair["low"] > 1:
+                beaten.append((pair["ratio"], f"{where}: {peer['name']} is faster, headstart "
+                               f"takes {ratio(pair).strip('*')} times as long"))
+            elif pair["ratio"] > 1:
+                unsure.append(f"{where}, {peer['name']} ({pair['ratio']:.2f})")
+        pair = against(cell, "cold")
+        if pair is None or not (is_sure(pair) and pair["high"] < 1):
+            said = "not measured" if pair is None else ratio(pair).strip("*")
+            idle.append(f"{where}: {said} of a cold start")
+    beaten = [text for _, text in sorted(beaten, reverse=True)]
+    parts = [
+        section(f"Peers that are faster, surely ({len(beaten)} of {compared} comparisons)", beaten),
+        section("Cells where headstart is not surely faster than a cold start", idle),
+        f"Peers that may be faster, within what n rounds can tell ({len(unsure)}): "
+        + ("; ".join(unsure) if unsure else "none") + ".",
+    ]
+    return "\n\n".join(parts)
+
+
+def section(title, entries):
+    """A list with a title."""
+    if not entries:
+        return f"{title}: none."
+    return f"{title}:\n\n" + "\n".join(f"- {entry}" for entry in entries)
+
+
+def standing_warnings():
+    """What `headstart bench` warned of, and how often."""
+    found = results("standing")
+    if not found:
+        return MISSING
+    entries = [f"{c['workload']} on {c['model']}: {text}"
+               for c in found["cells"] for text in c["warnings"]
+               # Said once, of all cells, beside n and the machine.
+               if "too few for a 95 % interval" not in text and "Other work took" not in text]
+    return section("Warnings", entries)
+
+
+TABLES = {
+    "standing-setup": standing_setup,
+    "standing-starts": standing_starts,
+    "standing-peers": standing_peers,
+    "standing-counts": standing_counts,
+    "standing-losses": standing_losses,
+    "standing-warnings": standing_warnings,
+}
+
+
+def filled(text):
+    """The document with its tables made anew."""
+    for name in re.findall(r"<!-- table (\S+) -->", text):
+        if name not in TABLES:
+            sys.exit(f"tables.py: {DOCUMENT.name} has a table {name!r}; there are "
+                     + ", ".join(TABLES))
+        begin, end = f"<!-- table {name} -->", f"<!-- end {name} -->"
+        if text.count(end) != 1:
+            sys.exit(f"tables.py: {DOCUMENT.name} needs one {end!r}")
+        head, rest = text.split(begin, 1)
+        _, tail = rest.split(end, 1)
+        text = f"{head}{begin}\n{TABLES[name]()}\n{end}{tail}"
+    return text
+
+
+def main():
+    """Writes or checks; the exit status."""
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.exit(__doc__.split("\n\n")[1])
+    old = DOCUMENT.read_text()
+    new = filled(old)
+    if new == old:
+        return 0
+    if sys.argv[1:]:
+        print(f"{DOCUMENT.name} does not match bench/results; run bench/tables.py",
+              file=sys.stderr)
+        return 1
+    DOCUMENT.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
