@@ -3,8 +3,10 @@
 
 mod common;
 
-use common::{LoopFs, disk_dir, headstart, is_root, json, must, noise, skipped, write_synced};
-use serde_json::Value;
+use common::{
+    LoopFs, disk_dir, headstart, is_root, json, must, noise, skipped, undisturbed, write_synced,
+};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -44,25 +46,26 @@ fn exactly_the_listed_ranges_come_in_however_long_one_request_may_be() {
     for kind in ["ext4", "xfs", "btrfs"] {
         let Some(fs) = LoopFs::new(kind) else { return };
         let file = file_on(&fs, "file", 4096);
-        fs.remount();
         let device = fs.device();
         let queue =
             format!("/sys/block/{}/queue/read_ahead_kb", device.trim_start_matches("/dev/"));
-        // The kernel cuts a request to this without a word.
-        std::fs::write(&queue, "64").unwrap();
         let list = format!("{} 40960:8192,4194304:6291456\n", file.display());
-        let figures = replay(&["--wait", "--verify"], &list);
-        assert_eq!(resident(&file), [(10, 12), (1024, 2560)], "{kind}: {figures:#}");
-        assert_eq!(figures["report"]["bytes"], 8192 + 6_291_456, "{kind}");
-        assert_eq!(figures["verified"]["planned_pages"], 1538, "{kind}");
-        assert_eq!(figures["verified"]["resident_pages"], 1538, "{kind}");
+        let expected = json!([[[10, 12], [1024, 2560]], 8192 + 6_291_456, 1538, 1538]);
+        undisturbed(expected, || {
+            fs.remount();
+            // The kernel cuts a request to this without a word.
+            std::fs::write(&queue, "64").unwrap();
+            let figures = replay(&["--wait", "--verify"], &list);
+            let (bytes, verified) = (&figures["report"]["bytes"], &figures["verified"]);
+            let pages = (&verified["planned_pages"], &verified["resident_pages"]);
+            json!([resident(&file), bytes, pages.0, pages.1])
+        });
         // A second time there is nothing to do.
-        let figures = replay(&["--wait"], &list);
-        assert_eq!(
-            (&figures["report"]["bytes"], &figures["report"]["requests"]),
-            (&0.into(), &0.into())
-        );
-        assert_eq!(figures["report"]["resident_bytes"], 8192 + 6_291_456, "{kind}");
+        undisturbed(json!([0, 0, 8192 + 6_291_456]), || {
+            let figures = replay(&["--wait"], &list);
+            let report = &figures["report"];
+            json!([report["bytes"], report["requests"], report["resident_bytes"]])
+        });
     }
 }
 
@@ -74,8 +77,10 @@ fn without_kernel_read_ahead_the_data_is_read_all_the_same() {
     let device = fs.device();
     let queue = format!("/sys/block/{}/queue/read_ahead_kb", device.trim_start_matches("/dev/"));
     std::fs::write(&queue, "0").unwrap();
-    replay(&["--wait"], &format!("{} 0:409600\n", file.display()));
-    assert_eq!(resident(&file), [(0, 100)]);
+    undisturbed(vec![(0, 100)], || {
+        replay(&["--wait"], &format!("{} 0:409600\n", file.display()));
+        resident(&file)
+    });
 }
 
 #[test]
@@ -88,8 +93,10 @@ fn a_whole_file_is_named_without_ranges_and_a_list_may_come_through_a_pipe() {
         file.display(),
         env!("CARGO_BIN_EXE_headstart")
     );
-    must("sh", &["-c", &script]);
-    assert_eq!(resident(&file), [(0, 16)]);
+    undisturbed(vec![(0, 16)], || {
+        must("sh", &["-c", &script]);
+        resident(&file)
+    });
 }
 
 #[test]
@@ -111,9 +118,11 @@ fn the_budget_bounds_what_is_read_and_the_rest_is_counted() {
     let file = file_on(&fs, "file", 1024);
     fs.remount();
     let list = format!("{} 0:4194304\n", file.display());
-    let figures = replay(&["--wait", "--budget", "1M"], &list);
-    assert_eq!(resident(&file), [(0, 256)]);
-    assert_eq!(figures["report"]["over_budget_bytes"], 3 << 20);
+    undisturbed(json!([[[0, 256]], 3 << 20]), || {
+        fs.remount();
+        let figures = replay(&["--wait", "--budget", "1M"], &list);
+        json!([resident(&file), figures["report"]["over_budget_bytes"]])
+    });
 }
 
 #[test]
@@ -196,6 +205,40 @@ fn metadata_comes_back_through_the_block_device_before_the_data() {
     let before = requests();
     must("sh", &["-c", &find]);
     assert_eq!(requests(), before, "nothing is left to be read");
+}
+
+#[test]
+fn a_disk_with_an_arm_is_swept_and_all_comes_in() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let packs = disk_dir();
+    let in_packs = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+        let output = command.args(args).env("HEADSTART_PACKS", packs.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let list = (0..50).map(|i| format!("{}\n", file_on(&fs, &format!("f{i}"), 24).display()));
+    let list: String = list.collect();
+    let program = format!("cat {} >/dev/null", list.replace('\n', " "));
+    let pack = packs.path().join("a.pack");
+    let pack = pack.to_str().unwrap();
+    in_packs(&["record", "-q", "-o", pack, "--", "sh", "-c", &program]);
+    // The start that was learned had the device measured.
+    let models = std::fs::read_dir(packs.path().join("devices")).unwrap();
+    let models: Vec<_> = models.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(models.len(), 1, "{models:?}");
+    let hdd = r#"{"latency_us":8000,"next_us":100,"bandwidth_mb_s":100,"depth":1,"iops":120}"#;
+    std::fs::write(&models[0], hdd).unwrap();
+    assert!(in_packs(&["doctor"]).contains("order of the disk"));
+    undisturbed(true, || {
+        fs.remount();
+        let figures: Value =
+            serde_json::from_str(&in_packs(&["replay", "--verify", "--json", pack])).unwrap();
+        let verified = &figures["verified"];
+        assert!(verified["planned_pages"].as_u64().unwrap() >= 50 * 24, "{figures:#}");
+        assert_eq!(figures["report"]["complete"], true, "{figures:#}");
+        verified["planned_pages"] == verified["resident_pages"]
+    });
 }
 
 #[test]

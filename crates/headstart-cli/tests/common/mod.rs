@@ -50,6 +50,20 @@ pub fn json<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
 }
 
+/// What has to be found in memory at one of five attempts, each from the begin:
+/// the kernel may drop pages at any moment, as DAMON does on some machines.
+#[track_caller]
+pub fn undisturbed<T: PartialEq + std::fmt::Debug>(expected: T, mut attempt: impl FnMut() -> T) {
+    let mut found = attempt();
+    for _ in 1..5 {
+        if found == expected {
+            break;
+        }
+        found = attempt();
+    }
+    assert_eq!(found, expected);
+}
+
 /// A directory on disk: `/tmp` may be in memory.
 pub fn disk_dir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()

@@ -48,6 +48,7 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
     let mut out =
         Observation { has_access_events: rules.has_access_events, ..Observation::default() };
     let mut start = None;
+    let mut fetched = Fetched::default();
     let relevant = events.into_iter().filter(|e| !rules.ignored_tids.contains(&e.tid));
     for event in relevant {
         // Only a broken trace goes back in time.
@@ -72,17 +73,46 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
                 if !rules.has_access_events {
                     file.touched.touch(first, pages, at, How::INSERTED);
                 }
+                fetched.note(&event);
             }
             Kind::Read | Kind::Map | Kind::Fault => {
                 // Reads of a block device itself are the program's business,
                 // and name it in the same way.
                 let how = if event.kind == Kind::Read { How::READ } else { How::MAPPED };
                 let file = out.files.entry(event.id).or_default();
-                file.touched.touch(first, pages, at, how);
+                let silent = fetched.used_silently(&event).map_or(0, |before| first - before);
+                file.touched.touch(first - silent, pages + silent, at, how);
             }
         }
     }
     out
+}
+
+/// What each thread brought in last, to see reads that the kernel does not
+/// report: while the last page of a batch is still on its way, `filemap_get_pages`
+/// hands out those before it without the event, and reports the next batch
+/// (`mm/filemap.c`, where `filemap_update_page` says to come back).
+#[derive(Default)]
+struct Fetched(HashMap<i32, (InodeId, u64, u64)>);
+
+impl Fetched {
+    fn note(&mut self, insert: &Event) {
+        let end = insert.first.saturating_add(insert.pages);
+        match self.0.get_mut(&insert.tid) {
+            Some((id, _, last)) if *id == insert.id && *last == insert.first => *last = end,
+            _ => {
+                self.0.insert(insert.tid, (insert.id, insert.first, end));
+            }
+        }
+    }
+
+    /// The first page of those before a read that the same thread brought in for
+    /// the same purpose: a read fetches from its own begin on.
+    fn used_silently(&mut self, used: &Event) -> Option<u64> {
+        let (id, first, end) = self.0.remove(&used.tid)?;
+        let silent = used.kind == Kind::Read && id == used.id;
+        (silent && first < used.first && used.first <= end).then_some(first)
+    }
 }
 
 fn is_block_device(event: &Event, rules: &Rules) -> bool {
@@ -110,6 +140,28 @@ mod tests {
         let seen = fold(events, &rules);
         assert_eq!(pages(&seen.files[&FILE].touched), [(3, 4)]);
         assert_eq!(pages(&seen.files[&FILE].inserted), [(0, 32)]);
+    }
+
+    #[test]
+    fn pages_of_a_read_that_the_kernel_did_not_report_count_as_used() {
+        let rules = Rules { has_access_events: true, ..Rules::default() };
+        let other = InodeId { ino: 43, ..FILE };
+        let insert = |first| event(Kind::Insert, FILE, first, 1);
+        let read = |first, pages| event(Kind::Read, FILE, first, pages);
+        let elsewhere = event(Kind::Read, other, 0, 1);
+        let in_other_thread = Event { tid: 8, ..read(1, 31) };
+        for (name, events, expected) in [
+            ("as in a trace of two pages", vec![insert(0), insert(1), read(1, 31)], (0, 32)),
+            ("reported as ever", vec![insert(0), insert(1), read(0, 2)], (0, 2)),
+            ("another was read meanwhile", vec![insert(0), elsewhere, read(1, 31)], (1, 32)),
+            ("another thread", vec![insert(0), insert(1), in_other_thread], (1, 32)),
+            ("only what came in together", vec![insert(0), insert(9), read(10, 1)], (9, 11)),
+            ("too far away", vec![insert(0), insert(1), read(9, 1)], (9, 10)),
+            ("a fault", vec![insert(0), insert(1), event(Kind::Fault, FILE, 1, 1)], (1, 2)),
+        ] {
+            let seen = fold(events, &rules);
+            assert_eq!(pages(&seen.files[&FILE].touched), [expected], "{name}");
+        }
     }
 
     #[test]

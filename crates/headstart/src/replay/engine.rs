@@ -291,13 +291,16 @@ impl Shared {
         }
     }
 
-    /// Waits until the last page of a step is there; those before it came in
-    /// with it or earlier.
+    /// Waits for every page of a step: what was asked for together lies in
+    /// several places, and may come in any order.
     fn wait_for(&self, step: &Step) {
         if let Some(target) = self.opened(step.target as usize) {
-            let last = step.last_page(rustix::param::page_size() as u64);
-            // A read error is the program's to meet.
-            let _ = rustix::io::pread(&target.file, &mut [0u8][..], last);
+            let page = rustix::param::page_size() as u64;
+            let first = step.offset - step.offset % page;
+            for at in (first..step.offset + step.length).step_by(page as usize) {
+                // A read error is the program's to meet.
+                let _ = rustix::io::pread(&target.file, &mut [0u8][..], at);
+            }
         }
         self.note_use(step);
     }

@@ -58,7 +58,8 @@ impl Model {
                 4
             },
             step_bytes: if self.depth == 1 { 1 << 20 } else { 512 << 10 },
-            gap_bytes: gap.clamp(16 << 10, 64 << 10),
+            // Below that, the metadata of neighbours is asked for one by one.
+            gap_bytes: gap.clamp(32 << 10, 64 << 10),
         }
     }
 }
@@ -79,8 +80,8 @@ mod tests {
             ("eMMC", model(330, 330, 150, 1, 3000), Order::Touch, 2, 1024, 44),
             ("network volume", model(1500, 1500, 125, 16, 3000), Order::Touch, 8, 512, 36),
             ("lazy volume", model(5000, 5000, 125, 16, 3000), Order::Touch, 8, 512, 36),
-            ("SSD", model(80, 80, 500, 32, 50_000), Order::Touch, 4, 512, 16),
-            ("memory", model(10, 10, 5000, 16, 400_000), Order::Touch, 4, 512, 16),
+            ("SSD", model(80, 80, 500, 32, 50_000), Order::Touch, 4, 512, 32),
+            ("memory", model(10, 10, 5000, 16, 400_000), Order::Touch, 4, 512, 32),
             (
                 "a cache that knows what comes",
                 model(300, 30, 400, 16, 20_000),
@@ -107,7 +108,7 @@ mod tests {
             let [latency, next, bandwidth, depth, iops] = figures;
             let way = model(latency, next, bandwidth, depth, iops).way();
             prop_assert!(way.threads > 0 && way.step_bytes >= 1 << 19);
-            prop_assert!(way.gap_bytes >= 16 << 10 && way.gap_bytes <= 64 << 10);
+            prop_assert!(way.gap_bytes >= 32 << 10 && way.gap_bytes <= 64 << 10);
         }
     }
 }

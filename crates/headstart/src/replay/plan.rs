@@ -80,15 +80,6 @@ pub struct Step {
     pub length: u64,
 }
 
-impl Step {
-    /// Where its last page begins, in bytes. A step is of whole pages, so its
-    /// last byte may lie behind the end of the file; this one does not.
-    pub fn last_page(&self, page: u64) -> u64 {
-        let last = self.offset.saturating_add(self.length.saturating_sub(1));
-        last - last % page.max(1)
-    }
-}
-
 /// A whole replay.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
@@ -270,16 +261,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     const KIB: u64 = 1 << 10;
-
-    #[test]
-    fn the_last_page_of_a_step_begins_within_a_file_that_ends_in_it() {
-        for (offset, length, expected) in
-            [(0, 4096, 0), (0, 8192, 4096), (4096, 4097, 8192), (100, 50, 0), (0, 0, 0)]
-        {
-            assert_eq!(Step { target: 0, offset, length }.last_page(4096), expected);
-        }
-        assert_eq!(Step { target: 0, offset: u64::MAX, length: 9 }.last_page(0), u64::MAX);
-    }
 
     fn wanted(list: &[(u32, u64, u64, u32)]) -> Vec<Wanted> {
         let of = |&(target, offset, length, order): &(u32, u64, u64, u32)| Wanted {
