@@ -40,6 +40,7 @@ def main():
     try:
         if os.geteuid() != 0:
             raise Trouble("Modelled disks and cold caches need root; start this with sudo")
+        alone()
         with tempfile.TemporaryDirectory(prefix="headstart-smoke-") as scratch:
             if args.smoke:
                 args.results = Path(scratch) / "standing.json"
@@ -53,6 +54,18 @@ def main():
         print("standing.py: interrupted; --resume goes on from here", file=sys.stderr)
         return 130
     return 0
+
+
+def alone():
+    """Goes on in a mount namespace of its own.
+
+    A namespace that somebody else makes meanwhile, for a container or a service,
+    would have a copy of our mounts, and keep a disk that we unmount in memory.
+    """
+    if os.environ.pop("HEADSTART_STANDING_ALONE", None) != str(os.getpid()):
+        os.environ["HEADSTART_STANDING_ALONE"] = str(os.getpid())
+        os.execvp("unshare", ["unshare", "--mount", "--propagation", "private",
+                              sys.executable, *sys.argv])
 
 
 def arguments():

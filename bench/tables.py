@@ -170,7 +170,7 @@ def standing_losses():
     found = results("standing")
     if not found:
         return MISSING
-    beaten, unsure, idle = [], [], []
+    beaten, unsure, idle, few = [], [], [], []
     compared = 0
     for cell in found["cells"]:
         where = f"{cell['workload']} on {cell['model']}"
@@ -185,17 +185,25 @@ def standing_losses():
             elif pair["ratio"] > 1:
                 unsure.append(f"{where}, {peer['name']} ({pair['ratio']:.2f})")
         pair = against(cell, "cold")
-        if pair is None or not (is_sure(pair) and pair["high"] < 1):
-            said = "not measured" if pair is None else ratio(pair).strip("*")
-            idle.append(f"{where}: {said} of a cold start")
+        if pair is None:
+            idle.append(f"{where}: not measured")
+        elif not is_sure(pair):
+            few.append(f"{where} (n = {pair['pairs']}, {pair['ratio']:.2f})")
+        elif pair["high"] >= 1:
+            idle.append(f"{where}: {ratio(pair).strip('*')} of a cold start")
     beaten = [text for _, text in sorted(beaten, reverse=True)]
     parts = [
         section(f"Peers that are faster, surely ({len(beaten)} of {compared} comparisons)", beaten),
         section("Cells where headstart is not surely faster than a cold start", idle),
-        f"Peers that may be faster, within what n rounds can tell ({len(unsure)}): "
-        + ("; ".join(unsure) if unsure else "none") + ".",
+        f"Peers that may be faster, within what n rounds can tell: {listed(unsure)}.",
+        f"Cells with too few rounds to be sure, and headstart ÷ cold there: {listed(few)}.",
     ]
     return "\n\n".join(parts)
+
+
+def listed(entries):
+    """Entries in a line."""
+    return "; ".join(entries) if entries else "none"
 
 
 def section(title, entries):

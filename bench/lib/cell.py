@@ -93,6 +93,8 @@ def condense(document):
             continue  # Every run failed; the warnings say why.
         seconds = counters["time_s"]
         interval = seconds.get("median_interval") or {}
+        if interval.get("confidence", 0) < 0.95:
+            interval = {}  # Too few rounds for one.
         arms[arm["name"]] = {
             "n": seconds["n"],
             "median_s": figure(seconds["median"]),
