@@ -207,7 +207,7 @@ WORKLOADS = (
     Workload(
         "small-files", "a shell loop reads 20,000 small files", ("python3",),
         ("bash", "-c", 'n=0; for file in /srv/small/*/*; do mapfile -t lines <"$file"; '
-                       '((n += ${#lines[@]})); done; echo $n'),
+                       '((n += ${#lines[@]})); done; ((n))'),
         in_python("/srv/small", SMALL_FILES),
     ),
 )
