@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 DOCUMENT = HERE.parent / "doc/performance.md"
 MISSING = "Not measured yet."
-STATES = ("cold", "readahead", "hot", "floor")
+FASTEST_FIRST = ("nvme", "sata-ssd", "emmc", "cloud", "cloud-lazy", "hdd")
 
 
 def results(name):
@@ -78,7 +78,7 @@ def titles(document):
 def by_model(document, table):
     """A table for each disk, under its name, from the cells on it."""
     parts = []
-    for model in reversed(document["models"]):
+    for model in FASTEST_FIRST:
         cells = {c["workload"]: c for c in document["cells"] if c["model"] == model}
         cells = [cells[w["name"]] for w in document["workloads"] if w["name"] in cells]
         if cells:
@@ -218,11 +218,14 @@ def standing_warnings():
     found = results("standing")
     if not found:
         return MISSING
-    entries = [f"{c['workload']} on {c['model']}: {text}"
-               for c in found["cells"] for text in c["warnings"]
-               # Said once, of all cells, beside n and the machine.
-               if "too few for a 95 % interval" not in text and "Other work took" not in text]
-    return section("Warnings", entries)
+    where = {}
+    for cell in found["cells"]:
+        for text in cell["warnings"]:
+            # Said once, of all cells, beside n and the machine.
+            if "too few for a 95 % interval" not in text and "Other work took" not in text:
+                where.setdefault((cell["workload"], text), []).append(cell["model"])
+    return section("Warnings", [f"{workload} on {', '.join(models)}: {text}"
+                                for (workload, text), models in where.items()])
 
 
 TABLES = {

@@ -2,7 +2,8 @@
 
 Everything is in one root image. `prepare` is a shell script that runs there once,
 as root, with /proc and the network; `start` runs there in a mount namespace of its
-own, with /tmp in memory and HOME=/tmp.
+own, with /tmp in memory and HOME=/tmp. Its program needs its path where busybox, which
+starts it, has one of the same name.
 """
 
 from dataclasses import dataclass
@@ -194,7 +195,7 @@ WORKLOADS = (
     ),
     Workload(
         "postgres", "PostgreSQL answers a first query on 500 MB", ("postgresql",),
-        ("sh", "-c", POSTGRES_START), POSTGRES_PREPARE, "line:answered",
+        ("/bin/sh", "-c", POSTGRES_START), POSTGRES_PREPARE, "line:answered",
     ),
     Workload(
         "clojure", "Clojure on a JVM evaluates an expression", ("clojure",),
