@@ -110,20 +110,19 @@ as $pg/pg_ctl --pgdata=/srv/postgres --wait --silent --mode=fast stop
 POSTGRES_START = r"""
 pg=$(echo /usr/lib/postgresql/*/bin)
 mkfifo /tmp/log && chown postgres /tmp/log
-as() { setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
+as="setpriv --reuid=postgres --regid=postgres --init-groups"
 exec 3<>/tmp/log
-as $pg/postgres -D /srv/postgres -k /tmp -c listen_addresses= 2>/tmp/log &
+$as $pg/postgres -D /srv/postgres -k /tmp -c listen_addresses= 2>/tmp/log &
 server=$!
 trap 'kill -INT $server; wait $server; exit 0' TERM INT
 while read -r line; do
     case $line in *"ready to accept connections"*) break ;; *FATAL*) exit 1 ;; esac
 done <&3
-as $pg/psql --host=/tmp --no-align --tuples-only postgres --command="
+$as $pg/psql --host=/tmp --no-align --tuples-only postgres --command="
     SELECT (SELECT note FROM measurement WHERE id = 1234567),
         (SELECT sum(value) FROM measurement WHERE id BETWEEN 2000000 AND 2020000),
         (SELECT avg(value) FROM measurement WHERE place = 77)" >/tmp/answer || exit 1
 echo answered
-cat <&3 >&2 &
 wait $server
 """
 
