@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 SCHEMA = "headstart-bench/standing/1"
 # The disks and their shares of the time. Programs are learned on the fastest. Then the
 # slowest come first: what they take beyond that is known while there is time left.
-MODELS = {"nvme": 0.6, "hdd": 1.5, "cloud-lazy": 1.6, "cloud": 1, "emmc": 0.8, "sata-ssd": 0.5}
+MODELS = {"nvme": 0.4, "hdd": 1.5, "cloud-lazy": 1.6, "cloud": 1, "emmc": 0.8, "sata-ssd": 0.5}
 SMOKE_MODELS = ("emmc", "cloud-lazy")
 
 
