@@ -28,8 +28,9 @@ from lib.workloads import WORKLOADS
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = "headstart-bench/standing/1"
-# The slowest first: what a cell does not use of its share is left to later ones.
-MODELS = ("hdd", "cloud-lazy", "cloud", "emmc", "sata-ssd", "nvme")
+# The disks and their shares of the time. Programs are learned on the fastest. Then the
+# slowest come first: what they take beyond that is known while there is time left.
+MODELS = {"nvme": 0.4, "hdd": 1.5, "cloud-lazy": 1.6, "cloud": 1, "emmc": 0.8, "sata-ssd": 0.5}
 SMOKE_MODELS = ("emmc", "cloud-lazy")
 
 
@@ -40,6 +41,7 @@ def main():
     try:
         if os.geteuid() != 0:
             raise Trouble("Modelled disks and cold caches need root; start this with sudo")
+        alone()
         with tempfile.TemporaryDirectory(prefix="headstart-smoke-") as scratch:
             if args.smoke:
                 args.results = Path(scratch) / "standing.json"
@@ -53,6 +55,18 @@ def main():
         print("standing.py: interrupted; --resume goes on from here", file=sys.stderr)
         return 130
     return 0
+
+
+def alone():
+    """Goes on in a mount namespace of its own.
+
+    A namespace that somebody else makes meanwhile, for a container or a service,
+    would have a copy of our mounts, and keep a disk that we unmount in memory.
+    """
+    if os.environ.pop("HEADSTART_STANDING_ALONE", None) != str(os.getpid()):
+        os.environ["HEADSTART_STANDING_ALONE"] = str(os.getpid())
+        os.execvp("unshare", ["unshare", "--mount", "--propagation", "private",
+                              sys.executable, *sys.argv])
 
 
 def arguments():
@@ -101,7 +115,7 @@ def standing(args):
     chosen = [w for w in WORKLOADS if w.name in args.workloads]
     folder = args.cache / ("smoke" if args.smoke else "runs")
     folder.mkdir(parents=True, exist_ok=True)
-    rivals = ([] if args.no_peers else peers.standing(tell)) + args.against
+    rivals = args.against if args.no_peers else (args.against + peers.standing(tell))
     if args.smoke:
         rivals = [peer for peer in rivals if peer.how == "before"]
     document = about(chosen, args.models, rivals)
@@ -109,6 +123,9 @@ def standing(args):
         old = json.loads(args.results.read_text())
         if old.get("commit") == document["commit"]:
             document["cells"] = old["cells"]
+    if not document["cells"]:
+        for old in folder.glob("*.pack"):
+            old.unlink()
     root = image.image(args.cache, chosen, tell)
     bench = Bench(programs / "headstart", folder, rivals, args.rounds)
     done = {(cell["model"], cell["workload"]) for cell in document["cells"]}
@@ -120,7 +137,8 @@ def standing(args):
         with Disk(programs / "slowdisk", model, root) as disk:
             for workload in mine:
                 left = 60 * args.minutes - (time.monotonic() - began)
-                cell = measure(bench, disk, workload, left / len(todo))
+                shares = sum(MODELS[m] for m, _ in todo)
+                cell = measure(bench, disk, workload, left * MODELS[model] / shares)
                 todo.remove((model, workload))
                 document["cells"].append(cell)
                 keep(document, args.results)

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 DOCUMENT = HERE.parent / "doc/performance.md"
 MISSING = "Not measured yet."
-STATES = ("cold", "readahead", "hot", "floor")
+FASTEST_FIRST = ("nvme", "sata-ssd", "emmc", "cloud", "cloud-lazy", "hdd")
 
 
 def results(name):
@@ -78,7 +78,7 @@ def titles(document):
 def by_model(document, table):
     """A table for each disk, under its name, from the cells on it."""
     parts = []
-    for model in reversed(document["models"]):
+    for model in FASTEST_FIRST:
         cells = {c["workload"]: c for c in document["cells"] if c["model"] == model}
         cells = [cells[w["name"]] for w in document["workloads"] if w["name"] in cells]
         if cells:
@@ -170,7 +170,7 @@ def standing_losses():
     found = results("standing")
     if not found:
         return MISSING
-    beaten, unsure, idle = [], [], []
+    beaten, unsure, idle, few = [], [], [], []
     compared = 0
     for cell in found["cells"]:
         where = f"{cell['workload']} on {cell['model']}"
@@ -185,17 +185,25 @@ def standing_losses():
             elif pair["ratio"] > 1:
                 unsure.append(f"{where}, {peer['name']} ({pair['ratio']:.2f})")
         pair = against(cell, "cold")
-        if pair is None or not (is_sure(pair) and pair["high"] < 1):
-            said = "not measured" if pair is None else ratio(pair).strip("*")
-            idle.append(f"{where}: {said} of a cold start")
+        if pair is None:
+            idle.append(f"{where}: not measured")
+        elif not is_sure(pair):
+            few.append(f"{where} (n = {pair['pairs']}, {pair['ratio']:.2f})")
+        elif pair["high"] >= 1:
+            idle.append(f"{where}: {ratio(pair).strip('*')} of a cold start")
     beaten = [text for _, text in sorted(beaten, reverse=True)]
     parts = [
         section(f"Peers that are faster, surely ({len(beaten)} of {compared} comparisons)", beaten),
         section("Cells where headstart is not surely faster than a cold start", idle),
-        f"Peers that may be faster, within what n rounds can tell ({len(unsure)}): "
-        + ("; ".join(unsure) if unsure else "none") + ".",
+        f"Peers that may be faster, within what n rounds can tell: {listed(unsure)}.",
+        f"Cells with too few rounds to be sure, and headstart ÷ cold there: {listed(few)}.",
     ]
     return "\n\n".join(parts)
+
+
+def listed(entries):
+    """Entries in a line."""
+    return "; ".join(entries) if entries else "none"
 
 
 def section(title, entries):
@@ -210,11 +218,14 @@ def standing_warnings():
     found = results("standing")
     if not found:
         return MISSING
-    entries = [f"{c['workload']} on {c['model']}: {text}"
-               for c in found["cells"] for text in c["warnings"]
-               # Said once, of all cells, beside n and the machine.
-               if "too few for a 95 % interval" not in text and "Other work took" not in text]
-    return section("Warnings", entries)
+    where = {}
+    for cell in found["cells"]:
+        for text in cell["warnings"]:
+            # Said once, of all cells, beside n and the machine.
+            if "too few for a 95 % interval" not in text and "Other work took" not in text:
+                where.setdefault((cell["workload"], text), []).append(cell["model"])
+    return section("Warnings", [f"{workload} on {', '.join(models)}: {text}"
+                                for (workload, text), models in where.items()])
 
 
 TABLES = {

@@ -29,23 +29,27 @@ class Bench:
 
 
 def measure(bench, disk, workload, seconds):
-    """Learns a workload and measures it for about so long; the condensed result."""
+    """Measures a workload for about so long; the condensed result.
+
+    It is learned on the first disk that it is measured on.
+    """
     began = time.monotonic()
     stem = bench.folder / f"{workload.name}-{disk.model}"
-    pack, pilot, export = (stem.with_suffix(s) for s in (".pack", ".pilot.json", ".json"))
-    for old in (pack, pilot, export):
+    pack = bench.folder / f"{workload.name}.pack"
+    pilot, export = stem.with_suffix(".pilot.json"), stem.with_suffix(".json")
+    for old in (pilot, export):
         old.unlink(missing_ok=True)
-    # One round without peers: it learns the pack, and tells how long rounds take.
+    # One round without peers tells how long rounds take.
     start(bench, disk, workload, pack, pilot, ["--no-floor", "--runs", "1"])
-    lists = write_lists(bench, disk, pack, stem)
-    names = {"mount": disk.mount, "pack": pack} | lists
-    against = [word for peer in bench.peers for word in ("--against", peer.argument(names))]
+    names = {"mount": disk.mount, "pack": pack} | write_lists(bench, disk, pack)
     left = seconds - (time.monotonic() - began)
-    rounds = affordable(json.loads(pilot.read_text()), len(bench.peers), left, bench.rounds)
+    rounds, peers = affordable(json.loads(pilot.read_text()), bench.peers, left, bench.rounds)
+    against = [word for peer in peers for word in ("--against", peer.argument(names))]
     start(bench, disk, workload, pack, export, ["--runs", str(rounds), *against])
     cell = condense(json.loads(export.read_text()))
     return {"workload": workload.name, "model": disk.model,
-            "took_s": round(time.monotonic() - began, 1)} | cell
+            "took_s": round(time.monotonic() - began, 1),
+            "left_out": [peer.name for peer in bench.peers if peer not in peers]} | cell
 
 
 def start(bench, disk, workload, pack, export, words):
@@ -60,28 +64,36 @@ def start(bench, disk, workload, pack, export, words):
         raise Trouble(f"{workload.name} on {disk.model}: {why}") from None
 
 
-def write_lists(bench, disk, pack, stem):
+def write_lists(bench, disk, pack):
     """Writes the files of a pack that are on the disk, for peers; where."""
     shown = json.loads(run(bench.headstart, "show", "--json", pack, capture=True))
     root = f"{disk.mount}/"
     paths = [file["path"] for file in shown["files"]
              if isinstance(file["path"], str) and file["path"].startswith(root)]
-    lists = {"list": stem.with_suffix(".list"), "list0": stem.with_suffix(".list0")}
+    lists = {"list": pack.with_suffix(".list"), "list0": pack.with_suffix(".list0")}
     lists["list"].write_text("".join(f"{path}\n" for path in paths))
     lists["list0"].write_text("".join(f"{path}\0" for path in paths))
     return lists
 
 
 def affordable(pilot, peers, seconds, most):
-    """How many rounds fit, after a round without peers and floor."""
+    """How many rounds fit, and with which peers, after a round without any.
+
+    Where too few rounds fit, the last peers are left out, but not the first.
+    """
     took = {arm["name"]: arm["counters"]["time_s"]["median"] for arm in pilot["arms"]}
     cold, ahead, hot = took["cold"], took["readahead"], took["hot"]
     floor = max(ahead - hot, 0.1 * ahead)
-    # Helped starts take no longer than cold ones, as a rule; hot ones come in pairs.
-    a_round = cold + ahead + 2 * hot + floor + peers * (cold + ahead) / 2
-    a_round += (5 + peers) * BESIDE_S
     left = seconds - FLOOR_TRIALS * (floor + BESIDE_S) - ahead
-    return min(max(int(left / a_round), LEAST_ROUNDS), most)
+    least = min(LEAST_ROUNDS, most)
+    for count in range(len(peers), -1, -1):
+        # Helped starts take no longer than cold ones, as a rule; hot ones come in pairs.
+        a_round = cold + ahead + 2 * hot + floor + count * (cold + ahead) / 2
+        a_round += (5 + count) * BESIDE_S
+        rounds = int(left / a_round)
+        if rounds >= least or count <= 1:
+            return min(max(rounds, least), most), peers[:count]
+    return least, []
 
 
 def condense(document):
@@ -93,6 +105,8 @@ def condense(document):
             continue  # Every run failed; the warnings say why.
         seconds = counters["time_s"]
         interval = seconds.get("median_interval") or {}
+        if interval.get("confidence", 0) < 0.95:
+            interval = {}  # Too few rounds for one.
         arms[arm["name"]] = {
             "n": seconds["n"],
             "median_s": figure(seconds["median"]),

@@ -1,12 +1,12 @@
 """A modelled disk with the root image on it, and starts from there."""
 
+import fcntl
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from lib.image import unmount
-from lib.run import run
+from lib.run import Trouble, run
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -18,12 +18,19 @@ class Disk:
         self.slowdisk, self.model, self.image = slowdisk, model, image
 
     def __enter__(self):
-        # In memory, so that starting a program touches no other disk.
-        memory = "/dev/shm" if os.path.ismount("/dev/shm") else None
-        self.folder = Path(tempfile.mkdtemp(prefix="headstart-standing-", dir=memory))
+        # In memory, so that starting a program touches no other disk; and always
+        # the same, because a pack that was learned on one disk is read on others.
+        self.folder = Path("/dev/shm/headstart-standing")
         self.mount = self.folder / "root"
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.lock = os.open(self.folder, os.O_RDONLY)
         try:
-            self.mount.mkdir()
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self.lock)
+            raise Trouble(f"{self.folder} is in use: wait for the other standing.py") from None
+        try:
+            self.mount.mkdir(exist_ok=True)
             shutil.copy(HERE / "enter.sh", self.folder)
             run(self.slowdisk, "up", "--model", self.model, "--image", self.image,
                 "--mount", self.mount, "--options", "noatime")
@@ -39,6 +46,7 @@ class Disk:
         # What a killed `up` left; a file system that is busy stays, and is named.
         unmount(self.mount)
         shutil.rmtree(self.folder)
+        os.close(self.lock)
 
     def command(self, words):
         """The command that starts a program on this disk."""

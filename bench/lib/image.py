@@ -31,16 +31,17 @@ def suite():
 
 def key(chosen):
     """Names an image by what is in it and how it is made."""
-    recipe = [suite(), SIZE, inspect.getsource(inspect.getmodule(key))]
+    recipe = [suite(), SIZE, BUILDING, *BASE, *map(inspect.getsource, (install, inside))]
     recipe += [repr((w.name, w.packages, w.prepare)) for w in chosen]
     return hashlib.sha256("\n".join(recipe).encode()).hexdigest()[:12]
 
 
 def image(cache, chosen, tell):
-    """The image with these workloads; built unless it is in the cache."""
-    path = cache / f"root-{key(chosen)}.img"
-    if path.exists():
-        return path
+    """An image with these workloads, or with all; built unless it is in the cache."""
+    for held in (workloads.WORKLOADS, chosen):
+        path = cache / f"root-{key(held)}.img"
+        if path.exists():
+            return path
     for tool in ("debootstrap", "mkfs.ext4", "losetup", "fstrim"):
         if not shutil.which(tool):
             raise Trouble(f"{tool} is missing; apt-get install debootstrap e2fsprogs util-linux")

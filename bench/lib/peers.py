@@ -30,16 +30,18 @@ class Peer:
 
 
 def standing(tell):
-    """The peers that are always there, and vmtouch where it is installed."""
-    found = []
+    """The peers that are always there, and vmtouch where it is installed.
+
+    The strongest first: on slow disks there may not be the time for all.
+    """
+    found = [Peer("whole-files", "beside",
+                  f"{sys.executable} {HERE / 'whole-files.py'} {{list0}}")]
     if shutil.which("vmtouch"):
-        found.append(Peer("vmtouch", "before", "vmtouch -t -q -0 -b {list0}"))
         found.append(Peer("vmtouch-beside", "beside", "vmtouch -t -q -0 -b {list0}"))
+        found.append(Peer("vmtouch", "before", "vmtouch -t -q -0 -b {list0}"))
     else:
         tell("without vmtouch, which is not installed: apt-get install vmtouch")
     found.append(Peer("cat", "before", "xargs -0 -a {list0} cat"))
-    found.append(Peer("whole-files", "beside",
-                      f"{sys.executable} {HERE / 'whole-files.py'} {{list0}}"))
     return found
 
 

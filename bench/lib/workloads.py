@@ -2,7 +2,8 @@
 
 Everything is in one root image. `prepare` is a shell script that runs there once,
 as root, with /proc and the network; `start` runs there in a mount namespace of its
-own, with /tmp in memory and HOME=/tmp.
+own, with /tmp in memory and HOME=/tmp. Its program needs its path where busybox, which
+starts it, has one of the same name.
 """
 
 from dataclasses import dataclass
@@ -109,20 +110,19 @@ as $pg/pg_ctl --pgdata=/srv/postgres --wait --silent --mode=fast stop
 POSTGRES_START = r"""
 pg=$(echo /usr/lib/postgresql/*/bin)
 mkfifo /tmp/log && chown postgres /tmp/log
-as() { setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
+as="setpriv --reuid=postgres --regid=postgres --init-groups"
 exec 3<>/tmp/log
-as $pg/postgres -D /srv/postgres -k /tmp -c listen_addresses= 2>/tmp/log &
+$as $pg/postgres -D /srv/postgres -k /tmp -c listen_addresses= 2>/tmp/log &
 server=$!
 trap 'kill -INT $server; wait $server; exit 0' TERM INT
 while read -r line; do
     case $line in *"ready to accept connections"*) break ;; *FATAL*) exit 1 ;; esac
 done <&3
-as $pg/psql --host=/tmp --no-align --tuples-only postgres --command="
+$as $pg/psql --host=/tmp --no-align --tuples-only postgres --command="
     SELECT (SELECT note FROM measurement WHERE id = 1234567),
         (SELECT sum(value) FROM measurement WHERE id BETWEEN 2000000 AND 2020000),
         (SELECT avg(value) FROM measurement WHERE place = 77)" >/tmp/answer || exit 1
 echo answered
-cat <&3 >&2 &
 wait $server
 """
 
@@ -194,7 +194,7 @@ WORKLOADS = (
     ),
     Workload(
         "postgres", "PostgreSQL answers a first query on 500 MB", ("postgresql",),
-        ("sh", "-c", POSTGRES_START), POSTGRES_PREPARE, "line:answered",
+        ("/bin/sh", "-c", POSTGRES_START), POSTGRES_PREPARE, "line:answered",
     ),
     Workload(
         "clojure", "Clojure on a JVM evaluates an expression", ("clojure",),
@@ -207,7 +207,7 @@ WORKLOADS = (
     Workload(
         "small-files", "a shell loop reads 20,000 small files", ("python3",),
         ("bash", "-c", 'n=0; for file in /srv/small/*/*; do mapfile -t lines <"$file"; '
-                       '((n += ${#lines[@]})); done; echo $n'),
+                       '((n += ${#lines[@]})); done; ((n))'),
         in_python("/srv/small", SMALL_FILES),
     ),
 )
