@@ -34,7 +34,7 @@ def main(function):
     try:
         sys.exit(function())
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit("interrupted")
     except (Trouble, OSError) as trouble:
         sys.exit(f"{Path(sys.argv[0]).name}: {trouble}")
 
