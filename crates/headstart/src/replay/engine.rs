@@ -142,6 +142,8 @@ struct Shared {
     began: Instant,
     started: Instant,
     first_request_us: AtomicU64,
+    /// Since `started`, when the last thread had nothing more to do.
+    ended_us: AtomicU64,
 }
 
 /// A replay under way.
@@ -182,6 +184,7 @@ impl Replay {
             began,
             started: Instant::now(),
             first_request_us: AtomicU64::new(u64::MAX),
+            ended_us: AtomicU64::new(0),
             plan,
             options,
             find_devices,
@@ -242,10 +245,11 @@ fn pool(
     let mut threads = Vec::with_capacity(count);
     for _ in 0..count {
         let shared = shared.clone();
-        let thread = thread::Builder::new()
-            .name("replay".into())
-            .stack_size(128 << 10)
-            .spawn(move || work(&shared));
+        let thread =
+            thread::Builder::new().name("replay".into()).stack_size(128 << 10).spawn(move || {
+                work(&shared);
+                shared.ended_us.fetch_max(micros(shared.started.elapsed()), Relaxed);
+            });
         match thread {
             Ok(thread) => threads.push(thread),
             Err(e) if threads.is_empty() => return Err(e),
@@ -337,8 +341,7 @@ impl Shared {
 
     fn note_first_request(&self) {
         if self.first_request_us.load(Relaxed) == u64::MAX {
-            let now = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            self.first_request_us.fetch_min(now, Relaxed);
+            self.first_request_us.fetch_min(micros(self.began.elapsed()), Relaxed);
         }
     }
 
@@ -428,7 +431,6 @@ impl Shared {
     fn report(&self) -> Report {
         let c = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Relaxed);
-        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
         Report {
             requests: get(&c.requests),
             bytes: get(&c.bytes),
@@ -444,9 +446,13 @@ impl Shared {
             over_budget_bytes: self.plan.over_budget,
             complete: get(&self.next) >= self.plan.steps.len() as u64,
             first_request_us: Some(get(&self.first_request_us)).filter(|us| *us != u64::MAX),
-            elapsed_us: micros(self.started.elapsed()),
+            elapsed_us: get(&self.ended_us),
         }
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Why a target is not read.
@@ -508,4 +514,25 @@ fn request(file: &File, offset: u64, length: u64, portion: Portion) -> io::Resul
         return Ok(());
     }
     Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_ends_when_its_threads_do_and_not_when_it_is_asked_about() {
+        let options = Options { threads: 1, wait: false, timeout: None };
+        let began = Instant::now();
+        let replay =
+            Replay::start(Plan::default(), options, |_| Default::default(), began).unwrap();
+        while !replay.threads.iter().all(JoinHandle::is_finished) {
+            thread::yield_now();
+        }
+        let ended = micros(began.elapsed());
+        while micros(began.elapsed()) < ended + 1000 {
+            thread::yield_now();
+        }
+        assert!(replay.finish().elapsed_us <= ended);
+    }
 }
