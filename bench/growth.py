@@ -255,20 +255,30 @@ def too_big(total, folder):
     return None
 
 
+def drops():
+    """How often anybody has dropped caches: starts are not hot meanwhile."""
+    return [line for line in Path("/proc/vmstat").read_text().splitlines()
+            if line.startswith("drop_")]
+
+
 def measure(headstart, disk, folder, point, rounds):
     """All rounds of a point on a disk."""
     part, files, total = point
     began = time.monotonic()
-    runs, warm = [], 0
+    runs, warm, dropped = [], 0, 0
     while len(runs) < rounds:
+        before = drops()
         figures = one_round(headstart, disk, folder, total)
+        if drops() != before and dropped < rounds:
+            dropped += 1
+            continue
         warm += figures is None
         if warm > 2:
             raise Trouble(f"{disk.mount} does not get cold: another process or mount namespace "
                           "holds it")
         runs += [figures] if figures else []
     found = {"part": part, "files": files, "bytes": total, "disk": disk.name, "rounds": rounds,
-             "rounds_not_cold": warm,
+             "repeated": {"not_cold": warm, "caches_dropped_by_others": dropped},
              "figures": {name: spread([r[name] for r in runs]) for name in runs[0]}}
     show = {name: value["median"] for name, value in found["figures"].items()}
     print(f"{part} {files:>6} {total / 1e6:>8.1f} MB {disk.name:5} "
