@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use headstart::measure::bench::document::{Results, io_part_change, read};
-use headstart::measure::compare::{Comparison, Row, compare};
+use headstart::measure::compare::{Comparison, Reason, Row, Skipped, compare};
 use headstart::measure::stats::unpaired::Shift;
 use headstart::view::table::Table;
 use headstart::view::units::grouped;
@@ -101,8 +101,17 @@ fn text(found: &Comparison, io_part: Option<&Shift>) -> String {
             ms(change.interval.high)
         );
     }
-    for skipped in &found.skipped {
-        out += &format!("not compared: {}\n", output::harmless(&skipped.to_string()));
+    // A state that only one file has lacks all its counters: one line for all.
+    let mut reasons: Vec<(Reason, Vec<&str>)> = Vec::new();
+    for Skipped { counter, reason } in &found.skipped {
+        match reasons.iter_mut().find(|(other, _)| other == reason) {
+            Some((_, counters)) => counters.push(counter),
+            None => reasons.push((*reason, vec![counter])),
+        }
+    }
+    for (reason, counters) in reasons {
+        let counters = output::harmless(&counters.join(", "));
+        out += &format!("not compared, {reason}: {counters}\n");
     }
     out
 }
@@ -150,6 +159,7 @@ mod tests {
             ("faults", [100.0, 101.0, 99.0, 100.0]),
             ("time_s", [0.1, 0.11, 0.1, 0.12]),
             ("old", [1.0; 4]),
+            ("older", [1.0; 4]),
         ]);
         let second =
             set(&[("faults", [300.0, 301.0, 299.0, 300.0]), ("time_s", [0.1, 0.12, 0.1, 0.11])]);
@@ -170,7 +180,7 @@ mod tests {
         assert!(lines[1].contains("+200.0 %"), "{text}");
         assert!(lines[2].starts_with("time_s") && !lines[2].ends_with("differs"), "{text}");
         assert!(text.contains("-250.0 ms [-300.0 to -200.0]"), "{text}");
-        assert!(text.contains("not compared: old: only the first set has it"), "{text}");
+        assert!(text.contains("not compared, only the first set has it: old, older\n"), "{text}");
     }
 
     #[test]

@@ -72,14 +72,19 @@ pub enum Reason {
     TooFewValues,
 }
 
-impl fmt::Display for Skipped {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.reason {
+        f.write_str(match self {
             Reason::OnlyInFirst => "only the first set has it",
             Reason::OnlyInSecond => "only the second set has it",
             Reason::TooFewValues => "a set has fewer than two values of it",
-        };
-        write!(f, "{}: {why}", self.counter)
+        })
+    }
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.counter, self.reason)
     }
 }
 

@@ -91,6 +91,8 @@ struct Shared {
     began: Instant,
     started: Instant,
     first_request_us: AtomicU64,
+    /// Since `started`, when the last thread had nothing more to do.
+    ended_us: AtomicU64,
 }
 
 /// A replay under way.
@@ -129,6 +131,7 @@ impl Replay {
             began,
             started: Instant::now(),
             first_request_us: AtomicU64::new(u64::MAX),
+            ended_us: AtomicU64::new(0),
             plan,
             options,
             find_devices,
@@ -198,6 +201,7 @@ impl Shared {
             self.each(threads, metadata, |step| self.wait_for(step));
             self.each(threads, data, |step| self.wait_for(step));
         }
+        self.ended_us.store(micros(self.started.elapsed()), Relaxed);
     }
 
     /// Lets threads take items in order until there are none or the replay is
@@ -315,8 +319,7 @@ impl Shared {
 
     fn note_first_request(&self) {
         if self.first_request_us.load(Relaxed) == u64::MAX {
-            let now = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            self.first_request_us.fetch_min(now, Relaxed);
+            self.first_request_us.fetch_min(micros(self.began.elapsed()), Relaxed);
         }
     }
 
@@ -406,7 +409,6 @@ impl Shared {
     fn report(&self) -> Report {
         let c = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Relaxed);
-        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
         Report {
             requests: get(&c.requests),
             bytes: get(&c.bytes),
@@ -422,9 +424,13 @@ impl Shared {
             over_budget_bytes: self.plan.over_budget,
             complete: self.complete.load(Relaxed),
             first_request_us: Some(get(&self.first_request_us)).filter(|us| *us != u64::MAX),
-            elapsed_us: micros(self.started.elapsed()),
+            elapsed_us: get(&self.ended_us),
         }
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What tells whether a file is still the one that was learned.
@@ -454,4 +460,25 @@ fn request(file: &File, offset: u64, length: u64, portion: Portion) -> io::Resul
         return Ok(());
     }
     Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_ends_when_its_threads_do_and_not_when_it_is_asked_about() {
+        let options = Options { threads: 1, wait: false, timeout: None };
+        let began = Instant::now();
+        let replay =
+            Replay::start(Plan::default(), options, |_| Default::default(), began).unwrap();
+        while !replay.threads.iter().all(JoinHandle::is_finished) {
+            thread::yield_now();
+        }
+        let ended = micros(began.elapsed());
+        while micros(began.elapsed()) < ended + 1000 {
+            thread::yield_now();
+        }
+        assert!(replay.finish().elapsed_us <= ended);
+    }
 }

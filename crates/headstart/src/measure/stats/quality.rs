@@ -178,13 +178,15 @@ impl fmt::Display for Warning {
         match self {
             Warning::LeftOut { left_out, of } => write!(
                 f,
-                "{left_out} of {of} runs gave no usable value and are left out. See why they \
-                 failed: what is missing may be just the slow ones."
+                "{left_out} of {of} runs gave no usable value and {} left out. See why: what is \
+                 missing may be just the slow ones.",
+                if *left_out == 1 { "is" } else { "are" }
             ),
             Warning::TooFew { n, needed } => write!(
                 f,
-                "{n} runs are too few for a 95 % interval. Ask for {needed} or more; 20 are \
-                 enough for most comparisons."
+                "{n} {} too few for a 95 % interval. Ask for {needed} or more; 20 are enough \
+                 for most comparisons.",
+                if *n == 1 { "run is" } else { "runs are" }
             ),
             Warning::FirstRunSlower { times } => write!(
                 f,
@@ -193,8 +195,8 @@ impl fmt::Display for Warning {
                  run beforehand that is not measured."
             ),
             Warning::Outliers { runs, of } => {
-                let are = if runs.len() == 1 { "run lies" } else { "runs lie" };
-                write!(f, "{} of {of} {are} far from the others: ", runs.len())?;
+                let are = if runs.len() == 1 { "lies" } else { "lie" };
+                write!(f, "{} of {of} runs {are} far from the others: ", runs.len())?;
                 for (i, outlier) in runs.iter().take(LISTED).enumerate() {
                     let comma = if i == 0 { "" } else { ", " };
                     write!(f, "{comma}run {}{}", outlier.run, Distance(outlier.relative))?;
@@ -259,7 +261,7 @@ mod tests {
         let warnings = check(&with(7, 19.8));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         let text = warnings[0].to_string();
-        assert!(text.starts_with("1 of 12 run lies far from the others: run 7 (96 % above the"));
+        assert!(text.starts_with("1 of 12 runs lies far from the others: run 7 (96 % above the"));
         let below = check(&with(7, 1.0))[0].to_string();
         assert!(below.contains("run 7 (90 % below the median)"), "{below}");
     }

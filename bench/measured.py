@@ -1,0 +1,115 @@
+"""What the benchmark scripts here share: where and on what something was
+measured, and that what they start ends with them."""
+import contextlib
+import datetime
+import json
+import os
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+BUILT = REPOSITORY / "target" / "release"
+RESULTS = REPOSITORY / "bench" / "results"
+
+# Looks for its parent, so that it also ends after a kill -9.
+HOG = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(1000000))"
+
+
+class Trouble(Exception):
+    """Something went wrong; the text says what, and what to do."""
+
+
+def main(function):
+    """Runs a script: a termination unwinds as Ctrl-C does, trouble is one line."""
+    def stop(number, _frame):
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    try:
+        sys.exit(function())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
+    except (Trouble, OSError) as trouble:
+        sys.exit(f"{Path(sys.argv[0]).name}: {trouble}")
+
+
+def tool(path, build):
+    """The full path of a tool that must have been built, or is in the PATH."""
+    found = shutil.which(path)
+    if not found:
+        raise Trouble(f"{path} is missing; {build}")
+    return str(Path(found).resolve())
+
+
+def run(*words, **options):
+    """Runs a command to its end and returns what it printed."""
+    words = [str(word) for word in words]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          errors="replace", **options)
+    if done.returncode:
+        last = " / ".join(done.stderr.strip().splitlines()[-3:])
+        raise Trouble(f"{' '.join(words[:4])} ended with status {done.returncode}: {last}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def hogs(count):
+    """Keeps so many processes computing meanwhile."""
+    running = []
+    try:
+        for _ in range(count):
+            running.append(subprocess.Popen([sys.executable, "-c", HOG]))
+        yield
+    finally:
+        for hog in running:
+            hog.kill()
+            hog.wait()
+
+
+def spread(values):
+    """Median and range of the values; None without any."""
+    values = [value for value in values if value is not None]
+    if not values:
+        return None
+    return {"n": len(values), "median": statistics.median(values),
+            "min": min(values), "max": max(values)}
+
+
+def about(schema, headstart):
+    """The head of a result: of what, on what, when."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    return {
+        "schema": schema,
+        "commit": commit(),
+        "version": run(headstart, "--version").split()[-1],
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "kernel": platform.release(),
+        "cpu": locals().get("cpu", platform.machine()),
+        "cpus": os.cpu_count(),
+    }
+
+
+def commit():
+    """The commit of the checkout, -dirty when it differs; None without git."""
+    try:
+        return run("git", "-C", REPOSITORY, "describe", "--always", "--dirty",
+                   "--exclude", "*").strip()
+    except (Trouble, OSError):
+        return None
+
+
+def write(path, document):
+    """Writes a result, whole or not at all."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".new")
+    draft.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    draft.replace(path)
