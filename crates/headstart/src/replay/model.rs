@@ -88,7 +88,7 @@ mod tests {
                 Order::Touch,
                 4,
                 512,
-                16,
+                32,
             ),
         ] {
             let way = model.way();
