@@ -1,6 +1,7 @@
 //! The command `headstart`: one file per verb; the only place that prints.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod args;
 mod bench;
 mod cli;
@@ -25,6 +26,7 @@ mod replay;
 mod run;
 mod session;
 mod show;
+mod told;
 
 use std::process::ExitCode;
 

@@ -1,8 +1,9 @@
 //! `headstart replay`: reads ahead what packs or lists name, and nothing else.
 
+use crate::ahead;
 use crate::exit::ExitStatus;
 use crate::priority::{self, io_priority};
-use crate::session::{self, add_report};
+use crate::told::add_report;
 use crate::{args, output};
 use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
@@ -124,7 +125,7 @@ struct DryRun {
 /// Reads ahead.
 pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
-    let plan = plan(&args.files, session::limits(args.budget), args.threads)?;
+    let plan = plan(&args.files, ahead::limits(args.budget), args.threads)?;
     if args.dry_run {
         print_plan(&plan, args.json)?;
         return Ok(ExitStatus::Done);
@@ -176,8 +177,8 @@ fn plan(files: &[PathBuf], limits: Limits, threads: Option<usize>) -> anyhow::Re
         })?;
         entries.extend(list);
     }
-    let known = packs.first().and_then(|pack| session::models().way(pack));
-    let way = session::way(known, threads);
+    let known = packs.first().and_then(|pack| ahead::models().way(pack));
+    let way = ahead::way(known, threads);
     match (packs.is_empty(), entries.is_empty()) {
         (false, false) => bail!("Packs and lists can't be mixed; replay one after the other"),
         (true, _) => {

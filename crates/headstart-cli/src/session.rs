@@ -3,25 +3,20 @@
 //! The program starts whatever happens here; what could not be done is said
 //! in the one line at the end.
 
+use crate::ahead::{limits, models, read_ahead, way};
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended, NotStarted};
-use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Learned, Settings};
+use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
+use crate::told::{Lesson, Told};
 use crate::{args, output};
-use anyhow::Context;
-use headstart::measure::outcome::Outcome;
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::proc;
-use headstart::replay::engine::{Options, Replay};
-use headstart::replay::models::Models;
-use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::engine::Replay;
+use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
-use headstart::replay::way::Way;
-use headstart::replay::{budget, metadata};
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
-use headstart_sys::process::Change;
-use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -133,31 +128,6 @@ pub fn known_pack(session: &Session, explicit: Option<&Path>) -> Found {
     }
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     store::find(&session.settings.file_name, session.uid, variable)
-}
-
-/// The way in which packs are read: by so many threads, if so told, and else as
-/// suits their device, if that was measured.
-pub fn way(known: Option<Way>, threads: Option<usize>) -> Way {
-    let way = known.unwrap_or_default();
-    Way { threads: threads.unwrap_or(way.threads), ..way }
-}
-
-/// What bounds a plan of at most this many bytes, if so limited.
-pub fn limits(budget: Option<u64>) -> Limits {
-    let budget = budget::available().min(budget.unwrap_or(u64::MAX));
-    Limits { budget, metadata: rustix::process::geteuid().is_root() }
-}
-
-/// What is known of devices.
-pub fn models() -> Models {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    Models::new(rustix::process::geteuid().as_raw(), variable)
-}
-
-/// Begins to read ahead beside a program.
-pub fn read_ahead(plan: Plan, began: Instant) -> std::io::Result<Replay> {
-    let options = Options { wait: false, timeout: None };
-    Replay::start(plan, options, metadata::devices, began)
 }
 
 impl Session {
@@ -345,71 +315,16 @@ impl Session {
     }
 
     fn tell(&self, end: &Ended, report: Option<&Report>, lesson: Option<&Lesson>) {
-        if let Some(file) = &self.json {
-            let written = serde_json::to_vec_pretty(&self.figures(end, report, lesson))
-                .context("Can't make JSON of the figures")
-                .and_then(|text| {
-                    std::fs::write(file, text)
-                        .with_context(|| format!("Can't write {}", file.display()))
-                });
-            if let Err(error) = written {
-                output::message(format_args!("{error:#}"));
-            }
+        let told = Told { end, report, lesson, notes: &self.notes };
+        if let Some(file) = &self.json
+            && let Err(error) = told.write(&self.command, self.exec_after_us, file)
+        {
+            output::message(format_args!("{error:#}"));
         }
         if !self.quiet {
-            output::message(summary(end, report, lesson, &self.notes));
+            output::message(told.summary());
         }
     }
-
-    fn figures<'a>(
-        &'a self,
-        end: &Ended,
-        report: Option<&'a Report>,
-        lesson: Option<&'a Lesson>,
-    ) -> Figures<'a> {
-        let (exit_status, signal) = match end.change {
-            Change::Exited(status) => (Some(status), None),
-            Change::Killed(signal) | Change::Stopped(signal) => (None, Some(signal)),
-        };
-        Figures {
-            schema: "headstart/run/1",
-            command: self.command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
-            exit_status,
-            signal,
-            wall_ms: end.wall.as_secs_f64() * 1000.0,
-            exec_after_us: self.exec_after_us,
-            major_faults: end.usage.major_faults,
-            minor_faults: end.usage.minor_faults,
-            user_ms: end.usage.user_us as f64 / 1000.0,
-            system_ms: end.usage.system_us as f64 / 1000.0,
-            read_ahead: report,
-            touched: lesson.map(|l| &l.outcome),
-            ready_share: lesson.map(|l| l.outcome.ready_share()),
-            learned: lesson.map(|l| &l.learned),
-            notes: &self.notes,
-        }
-    }
-}
-
-/// All figures of a start.
-#[derive(Debug, Serialize)]
-struct Figures<'a> {
-    schema: &'static str,
-    command: Vec<String>,
-    exit_status: Option<i32>,
-    signal: Option<i32>,
-    wall_ms: f64,
-    /// From the begin of headstart to the program's exec.
-    exec_after_us: u64,
-    major_faults: u64,
-    minor_faults: u64,
-    user_ms: f64,
-    system_ms: f64,
-    read_ahead: Option<&'a Report>,
-    touched: Option<&'a Outcome>,
-    ready_share: Option<f64>,
-    learned: Option<&'a Learned>,
-    notes: &'a [String],
 }
 
 /// What the learning thread owns.
@@ -430,11 +345,6 @@ struct Learner {
 struct Followed {
     report: Option<Report>,
     lesson: Option<anyhow::Result<Lesson>>,
-}
-
-struct Lesson {
-    learned: Learned,
-    outcome: Outcome,
 }
 
 impl Learner {
@@ -508,79 +418,4 @@ enum Over {
     Ended,
     /// There was none.
     NotStarted,
-}
-
-/// The one line at the end.
-fn summary(
-    end: &Ended,
-    report: Option<&Report>,
-    lesson: Option<&Lesson>,
-    notes: &[String],
-) -> String {
-    let mut parts = vec![format!(
-        "{:.2} s, {}",
-        end.wall.as_secs_f64(),
-        output::counted(end.usage.major_faults, "major fault")
-    )];
-    if let Some(report) = report {
-        add_report(&mut parts, report);
-    }
-    if let Some(lesson) = lesson {
-        add_lesson(&mut parts, lesson, report.is_some());
-    }
-    parts.extend(notes.iter().cloned());
-    parts.join("; ")
-}
-
-/// What was read ahead, in words.
-pub fn add_report(parts: &mut Vec<String>, report: &Report) {
-    parts.push(format!(
-        "read ahead {} in {}",
-        output::size(report.bytes),
-        output::counted(report.requests, "request")
-    ));
-    for (count, words) in [
-        (report.stale_files, "changed since it was learned"),
-        (report.missing_files, "gone"),
-        (report.forbidden_files, "not permitted"),
-        (report.failed, "failed"),
-    ] {
-        if count > 0 {
-            parts.push(format!("{} {words}", output::counted(count, "file")));
-        }
-    }
-    if report.closed_devices > 0 {
-        parts.push("metadata left out: its block device can't be opened".into());
-    }
-    if report.over_budget_bytes > 0 {
-        parts.push(format!("{} over the budget", output::size(report.over_budget_bytes)));
-    }
-}
-
-fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, replayed: bool) {
-    if replayed {
-        parts.push(format!(
-            "{:.1} % of {} touched were ready, {} late, {} missing, {} never touched",
-            outcome.ready_share() * 100.0,
-            output::counted(outcome.touched_pages, "page"),
-            outcome.late_pages,
-            outcome.missing_pages,
-            outcome.never_touched_pages
-        ));
-    }
-    if learned.written {
-        parts.push(format!(
-            "learned start {} ({}, {})",
-            learned.starts,
-            output::counted(learned.files as u64, "file"),
-            output::size(learned.data_bytes)
-        ));
-        if learned.starts == 1 {
-            parts.push("the next `headstart run` reads it ahead".into());
-        }
-    }
-    if learned.lost_events > 0 {
-        parts.push(format!("{} lost", output::counted(learned.lost_events, "event")));
-    }
-    parts.extend(learned.problems.iter().cloned());
 }

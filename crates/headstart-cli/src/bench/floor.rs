@@ -11,7 +11,7 @@ use headstart::replay::report::Report;
 use headstart::replay::way::Way;
 
 use super::measure::Bench;
-use crate::session;
+use crate::ahead;
 
 /// A way of reading a pack.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Floor {
 /// worked.
 pub fn search(bench: &Bench, progress: impl Fn(usize)) -> anyhow::Result<(Search, Option<Floor>)> {
     let pack = [bench.known_pack()?];
-    let limits = session::limits(None);
+    let limits = ahead::limits(None);
     let floor = |way: Way| Floor { way, plan: Plan::of_packs(&pack, limits, way) };
     let mut search = Search::default();
     while let Some(way) = search.next_way() {

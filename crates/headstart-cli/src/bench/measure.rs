@@ -20,7 +20,7 @@ use super::floor::Floor;
 use super::ready::Watcher;
 use super::start::{Over, Rest, Running, Starter};
 use crate::run::DEFAULT_HOLD;
-use crate::{args, session};
+use crate::{ahead, args};
 
 /// All that it takes to measure an arm.
 #[derive(Debug)]
@@ -213,9 +213,9 @@ enum Cache {
 /// Begins to read a pack ahead, as `run` does, and returns when the program may
 /// start.
 pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
-    let way = session::way(session::models().way(pack), None);
-    let plan = Plan::of_packs(std::slice::from_ref(pack), session::limits(None), way);
-    let replay = session::read_ahead(plan, began).context("Can't start to read ahead")?;
+    let way = ahead::way(ahead::models().way(pack), None);
+    let plan = Plan::of_packs(std::slice::from_ref(pack), ahead::limits(None), way);
+    let replay = ahead::read_ahead(plan, began).context("Can't start to read ahead")?;
     replay.wait_for_head(args::duration(DEFAULT_HOLD).unwrap_or_default());
     Ok(replay)
 }

@@ -16,7 +16,7 @@ use super::disks::Disks;
 use super::learn;
 use super::measure::Bench;
 use super::rounds::progress;
-use crate::{learning, output, session};
+use crate::{ahead, learning, output};
 
 /// Starts that teach a program without a pack: two cold ones, and two that are
 /// read ahead and teach what was missing. Whether each is read ahead.
@@ -100,7 +100,7 @@ pub fn prepare(
         if learned_now {
             know(bench, &read(&traced)?)?;
         }
-        learning::know_device(&traced, &session::models());
+        learning::know_device(&traced, &ahead::models());
     }
     progress("");
     let pack = read(&path)?;
