@@ -1,3 +1,4 @@
+#!/bin/sh
 # Starts a program in a root directory, with mounts that no one else sees:
 #
 #     busybox unshare --mount --propagation private busybox sh enter.sh ROOT CMD…

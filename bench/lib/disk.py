@@ -1,5 +1,6 @@
 """A modelled disk with the root image on it, and starts from there."""
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -31,6 +32,8 @@ class Disk:
             raise Trouble(f"{self.folder} is in use: wait for the other standing.py") from None
         try:
             self.mount.mkdir(exist_ok=True)
+            with contextlib.suppress(Trouble):  # Of a run that was killed, if any.
+                run(self.slowdisk, "down", self.mount)
             shutil.copy(HERE / "enter.sh", self.folder)
             run(self.slowdisk, "up", "--model", self.model, "--image", self.image,
                 "--mount", self.mount, "--options", "noatime")
