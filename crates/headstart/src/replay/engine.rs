@@ -333,9 +333,9 @@ impl Shared {
     /// with it or earlier. Beyond the file's end there is nothing to wait for.
     fn wait_for(&self, step: &Step) {
         if let Some(target) = self.opened(step.target as usize) {
-            let last = step.offset + step.length - 1;
             // A read error is the program's to meet.
-            let _ = rustix::io::pread(&target.file, &mut [0u8][..], last);
+            let at = last_page(step, rustix::param::page_size() as u64);
+            let _ = rustix::io::pread(&target.file, &mut [0u8][..], at);
         }
     }
 
@@ -451,6 +451,13 @@ impl Shared {
     }
 }
 
+/// Where the last page of a step begins. Its last byte may lie beyond the end of
+/// the file, where a read does not wait.
+fn last_page(step: &Step, page_size: u64) -> u64 {
+    let last = (step.offset + step.length).saturating_sub(1);
+    last - last % page_size
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
@@ -519,6 +526,14 @@ fn request(file: &File, offset: u64, length: u64, portion: Portion) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_ends_within_a_page_is_waited_for() {
+        for (offset, length, at) in [(0, 4096, 0), (0, 102_400, 98_304), (8192, 100, 8192)] {
+            let step = Step { target: 0, offset, length };
+            assert_eq!(last_page(&step, 4096), at, "{offset}+{length}");
+        }
+    }
 
     #[test]
     fn a_replay_ends_when_its_threads_do_and_not_when_it_is_asked_about() {
