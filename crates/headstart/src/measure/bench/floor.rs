@@ -18,6 +18,9 @@ pub struct Trial {
 const TRIES: usize = 2;
 /// A way that took so many times the best is not tried again.
 const HOPELESS: f64 = 1.3;
+/// Where the best takes longer than this, in seconds, once is enough: what
+/// disturbs a machine for moments hardly matters then.
+const LONG: f64 = 3.0;
 
 /// A search through the ways: order first, then threads, then steps and holes,
 /// each with the best found before.
@@ -56,7 +59,8 @@ impl Search {
         let is_open = |way: &&Way| {
             let tried: Vec<_> = self.trials.iter().filter(|trial| trial.way == **way).collect();
             let hopeless = |trial: &&Trial| trial.seconds.is_none_or(|time| time > HOPELESS * best);
-            tried.len() < TRIES && !tried.iter().any(hopeless)
+            let tries = if best > LONG && best.is_finite() { 1 } else { TRIES };
+            tried.len() < tries && !tried.iter().any(hopeless)
         };
         ways.iter().find(is_open).copied()
     }
@@ -99,6 +103,12 @@ mod tests {
         let best = network.best().unwrap();
         assert_eq!((best.threads, best.gap_bytes), (64, 0));
         assert!(disk.trials.len() <= 20 && network.trials.len() <= 20);
+    }
+
+    #[test]
+    fn what_takes_long_is_tried_once() {
+        let times = |seconds| searched(|_| Some(seconds)).trials.len();
+        assert!(2 * times(LONG + 1.0) == times(LONG - 1.0), "{}", times(LONG + 1.0));
     }
 
     #[test]
