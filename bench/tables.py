@@ -228,7 +228,58 @@ def standing_warnings():
                                 for (workload, text), models in where.items()])
 
 
+def growth():
+    """How the cost of learning and replaying grows."""
+    found = results("growth")
+    if not found:
+        return MISSING
+    columns = [("pack_bytes", "pack, kB", 1e3), ("events", "events", 1),
+               ("learn_ms", "learned in, ms", 1), ("learn_memory_bytes", "memory, MB", 1e6),
+               ("exec_ahead_ms", "before exec, ms", 1), ("replay_ms", "read ahead in, ms", 1),
+               ("cold_ms", "cold, ms", 1), ("ahead_ms", "with headstart, ms", 1)]
+    parts = []
+    for curve in found["growth"]:
+        points = [p for p in found["points"]
+                  if (p["part"], p["disk"]) == (curve["part"], curve["disk"])]
+        rows = [[plain(p[p["part"]]), *(plain(p["figures"][name]["median"] / scale)
+                                        if name in p["figures"] else "–"
+                                        for name, _, scale in columns)] for p in points]
+        rows.append(["grows as n to the power of",
+                     *(f"{curve['exponents'][name]['all']:.2f}"
+                       if name in curve["exponents"] else "–" for name, _, _ in columns)])
+        parts.append(f"{curve['part'].capitalize()}, on `{curve['disk']}`:\n\n"
+                     + markdown([curve["part"], *(title for _, title, _ in columns)], rows))
+    skipped = [f"{plain(p[p['part']])} {p['part']}: {p['why']}" for p in found["skipped"]]
+    lost = sum(p["figures"].get("lost_events", {}).get("max", 0) for p in found["points"])
+    parts.append(f"Measured on {found['date'][:10]} at commit `{found['commit']}`, medians of "
+                 f"{found['points'][0]['rounds']}; {plain(lost)} events were lost. Not measured: "
+                 f"{listed(skipped)}.")
+    return "\n\n".join(parts)
+
+
+def plain(value):
+    """A number with three digits, or whole."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def same():
+    """How often a program is found to differ from itself."""
+    found = results("same")
+    if not found:
+        return MISSING
+    head = ["program", "processes that compute beside it", "benchmarks", "rounds of each",
+            "differences called", "95 % intervals without 1", "ratios"]
+    return markdown(head, [
+        [f"`{c['program']}`", c["load"], c["n"], c["rounds"], c["calls"],
+         c["intervals_without_1"],
+         f"{min(r['ratio'] for r in c['repeats']):.2f} to "
+         f"{max(r['ratio'] for r in c['repeats']):.2f}"] for c in found["cases"]
+    ]) + f"\n\nMeasured on {found['date'][:10]} at commit `{found['commit']}`."
+
+
 TABLES = {
+    "growth": growth,
+    "same": same,
     "standing-setup": standing_setup,
     "standing-starts": standing_starts,
     "standing-peers": standing_peers,

@@ -296,14 +296,19 @@ impl Shared {
     }
 
     /// Waits for every page of a step: what was asked for together lies in
-    /// several places, and may come in any order.
+    /// several places, and may come in any order. A page that is gone again is
+    /// not read a second time.
     fn wait_for(&self, step: &Step) {
         if let Some(target) = self.opened(step.target as usize) {
             let page = rustix::param::page_size() as u64;
-            let first = step.offset - step.offset % page;
-            for at in (first..step.offset + step.length).step_by(page as usize) {
+            let (first, end) = (step.offset / page, (step.offset + step.length).div_ceil(page));
+            let there = |first, pages| {
+                resident_count(&target.file, first, pages).map_or(true, |count| count == pages)
+            };
+            let all = there(first, end - first);
+            for at in (first..end).filter(|at| all || there(*at, 1)) {
                 // A read error is the program's to meet.
-                let _ = rustix::io::pread(&target.file, &mut [0u8][..], at);
+                let _ = rustix::io::pread(&target.file, &mut [0u8][..], at * page);
             }
         }
         self.note_use(step);

@@ -34,7 +34,7 @@ pub fn run(state: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     for load in measure::loads(device, capacity) {
         let figure = load.measure(path, device, capacity)?;
         all_hold &= figure.holds();
-        println!(
+        say!(
             "{:<30} {:>10.1} modelled {:>10.1} measured {:>+6.1} % {}",
             figure.name,
             figure.modelled,
@@ -44,7 +44,7 @@ pub fn run(state: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     let others = watch.others()?;
-    println!("{:<30} {others:>10.2}", "processors used by others");
+    say!("{:<30} {others:>10.2}", "processors used by others");
     if all_hold {
         return Ok(ExitCode::SUCCESS);
     }

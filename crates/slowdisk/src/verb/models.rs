@@ -14,14 +14,14 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(wanted) = &args.name else {
         for (name, text) in BUILT_IN {
-            println!("{name:<11} {}", Model::parse(name, text)?.description);
+            say!("{name:<11} {}", Model::parse(name, text)?.description);
         }
         return Ok(ExitCode::SUCCESS);
     };
     Model::find(wanted)?;
     match BUILT_IN.iter().find(|(name, _)| name == wanted) {
-        Some((_, text)) => print!("{text}"),
-        None => print!("{}", std::fs::read_to_string(wanted)?),
+        Some((_, text)) => say!("{}", text.trim_end()),
+        None => say!("{}", std::fs::read_to_string(wanted)?.trim_end()),
     }
     Ok(ExitCode::SUCCESS)
 }

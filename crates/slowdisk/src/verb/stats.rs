@@ -48,7 +48,7 @@ pub fn run(state: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         let schema = "slowdisk/stats/1";
         let (model, image, overhead) = (&disk.model_name, &disk.image, disk.overhead);
         let document = Document { schema, model, image, overhead, stats: &stats };
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        say!("{}", serde_json::to_string_pretty(&document)?);
     } else {
         print(&disk, &stats);
     }
@@ -59,21 +59,21 @@ fn print(disk: &Disk, stats: &Stats) {
     let ms = |ns: u64| ns as f64 / 1e6;
     let transfers = |name: &str, t: &Transfers| {
         let (mib, share) = (t.bytes as f64 / f64::from(1 << 20), t.sequential_share() * 100.0);
-        println!("{name:<9} {:>9}  {mib:>10.1} MiB  {share:>5.1} % sequential", t.requests);
+        say!("{name:<9} {:>9}  {mib:>10.1} MiB  {share:>5.1} % sequential", t.requests);
     };
-    println!("model     {}", disk.model_name);
-    println!("elapsed   {:>9.0} ms, idle {:.0} ms", ms(stats.elapsed_ns), ms(stats.idle_ns()));
+    say!("model     {}", disk.model_name);
+    say!("elapsed   {:>9.0} ms, idle {:.0} ms", ms(stats.elapsed_ns), ms(stats.idle_ns()));
     transfers("reads", &stats.reads);
     transfers("writes", &stats.writes);
-    println!("flushes   {:>9}, discards {}", stats.flushes, stats.discards);
+    say!("flushes   {:>9}, discards {}", stats.flushes, stats.discards);
     let deepest = stats.depth_ns.len().saturating_sub(1);
     let mean = stats.mean_depth();
-    println!("depth     {mean:>9.2} when busy, at most {deepest}, now {}", stats.depth);
+    say!("depth     {mean:>9.2} when busy, at most {deepest}, now {}", stats.depth);
     if stats.errors > 0 {
-        println!("errors    {:>9}", stats.errors);
+        say!("errors    {:>9}", stats.errors);
     }
     let (share, latest) = (stats.late_share() * 100.0, ms(stats.latest_ns));
-    println!("late      {:>9} ({share:.2} %), at most by {latest:.2} ms", stats.late);
+    say!("late      {:>9} ({share:.2} %), at most by {latest:.2} ms", stats.late);
     if stats.late_share() > slowdisk::counters::TOO_LATE {
         eprintln!("slowdisk: The machine was too busy to hold the model");
     }

@@ -18,7 +18,7 @@ pub fn run(state: &Path) -> anyhow::Result<ExitCode> {
         let path = |path: &Option<std::path::PathBuf>| {
             path.as_ref().map_or_else(|| "-".to_owned(), |path| path.display().to_string())
         };
-        println!(
+        say!(
             "{condition}\t{}\t{}\t{}\t{}\tserver {}",
             path(&disk.device),
             path(&disk.mount),

@@ -61,6 +61,6 @@ pub fn run(state: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     for warning in &up.warnings {
         eprintln!("slowdisk: {warning}");
     }
-    println!("{}", up.device.display());
+    say!("{}", up.device.display());
     Ok(ExitCode::SUCCESS)
 }
