@@ -9,6 +9,8 @@ from pathlib import Path
 from lib.run import Trouble, run
 
 LEAST_ROUNDS = 3
+# Where a round takes longer than this, one less has to do.
+LONG_S = 60
 COUNTERS = ("major_faults", "minor_faults", "read_bytes", "read_requests",
             "read_ahead_bytes", "peer_s")
 # What a round takes beside its starts: remounting and settling, for each arm.
@@ -85,7 +87,7 @@ def affordable(pilot, peers, seconds, most):
     cold, ahead, hot = took["cold"], took["readahead"], took["hot"]
     floor = max(ahead - hot, 0.1 * ahead)
     left = seconds - FLOOR_TRIALS * (floor + BESIDE_S) - ahead
-    least = min(LEAST_ROUNDS, most)
+    least = min(LEAST_ROUNDS - (cold + ahead > LONG_S), most)
     for count in range(len(peers), -1, -1):
         # Helped starts take no longer than cold ones, as a rule; hot ones come in pairs.
         a_round = cold + ahead + 2 * hot + floor + count * (cold + ahead) / 2

@@ -32,7 +32,8 @@ class Peer:
 def standing(tell):
     """The peers that are always there, and vmtouch where it is installed.
 
-    The strongest first: on slow disks there may not be the time for all.
+    Those that did best in trials first: on slow disks there may not be the time for
+    all.
     """
     found = [Peer("whole-files", "beside",
                   f"{sys.executable} {HERE / 'whole-files.py'} {{list0}}")]

@@ -203,7 +203,9 @@ fn a_program_that_does_not_end_is_measured_until_a_line_or_a_file_and_then_ended
     let dir = disk_dir();
     let file = dir.path().join("pid");
     let file = file.to_str().unwrap();
-    let script = format!("sleep 0.1; echo $$ > {file}; exec sleep 1000.25");
+    // There at once with its content.
+    let script =
+        format!("sleep 0.1; echo $$ > {file}.new; mv {file}.new {file}; exec sleep 1000.25");
     let condition = format!("file:{file}");
     let prepare = format!("rm -f {file}");
     assert!(until_ready(&condition, &prepare, &["sh", "-c", &script]) > 0.1);

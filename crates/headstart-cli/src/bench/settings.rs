@@ -13,10 +13,14 @@ use headstart::measure::bench::machine::{BOOST, NO_TURBO, chosen, governor_file,
 use crate::output;
 
 /// Sets back what is on its list, the last first, when its input ends: a killed
-/// benchmark can't. It is told each file before that is changed.
+/// benchmark can't. It is told each file before that is changed. Told that all is
+/// done it goes, for by the time its input ends another benchmark may have begun.
 const GUARD: &str = r#"
 trap '' HUP INT TERM
-while read -r old file; do set -- "$old" "$file" "$@"; done
+while read -r old file; do
+    [ "$old $file" != "done " ] || exit 0
+    set -- "$old" "$file" "$@"
+done
 while [ $# -gt 1 ]; do echo "$1" > "$2"; shift 2; done
 "#;
 
@@ -47,6 +51,11 @@ impl Guard {
 
     fn tell(&mut self, file: &Path, old: &str) -> anyhow::Result<()> {
         writeln!(self.0, "{old} {}", file.display()).context("The guard is gone")
+    }
+
+    fn dismiss(&mut self) {
+        // One that is gone does nothing either.
+        let _ = writeln!(self.0, "done");
     }
 }
 
@@ -117,6 +126,9 @@ impl Settings {
 
     /// Sets everything back.
     pub fn undo(&mut self) {
+        if self.old.is_empty() {
+            return;
+        }
         // In reverse: a file may have been set twice.
         while let Some((file, old)) = self.old.pop() {
             if let Err(e) = fs::write(&file, &old) {
@@ -126,6 +138,7 @@ impl Settings {
                 ));
             }
         }
+        self.guard.iter_mut().for_each(Guard::dismiss);
     }
 }
 
@@ -174,6 +187,24 @@ mod tests {
         while !(is(&first, "powersave") && is(&second, "bfq")) {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_guard_of_what_was_set_back_does_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("governor");
+        fs::write(&file, "powersave").unwrap();
+        let mut settings = Settings::guarded().unwrap();
+        settings.set(&file, "performance").unwrap();
+        settings.undo();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "powersave");
+        fs::write(&file, "of another benchmark").unwrap();
+        let guard = settings.guard.as_mut().unwrap();
+        // It is gone when nobody reads what it is told.
+        while guard.tell(&file, "powersave").is_ok() {
+            std::thread::yield_now();
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "of another benchmark");
     }
 
     #[test]
