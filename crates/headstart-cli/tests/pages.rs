@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use common::{
     LoopFs, Process, disk_dir, has, headstart, is_root, json, must, noise, public_dir, skipped,
-    write_synced,
+    undisturbed, write_synced,
 };
 use rustix::fs::{Advice, fadvise};
 
@@ -100,17 +100,18 @@ fn counts_agree_with_fincore_for_files_of_all_shapes() {
         return skipped("fincore is missing");
     }
     let dir = disk_dir();
-    compare_with_fincore(&shapes(dir.path()));
+    let files = shapes(dir.path());
+    undisturbed(|| compare_with_fincore(&files));
     let mapped = dir.path().join("mapped");
     let _process = Process::start("/bin/cat".as_ref(), &mapped, &[]);
     fadvise(File::open(&mapped).unwrap(), 0, None, Advice::DontNeed).unwrap();
-    compare_with_fincore(&[mapped]);
+    undisturbed(|| compare_with_fincore(std::slice::from_ref(&mapped)));
     for kind in ["ext4", "xfs", "btrfs"] {
         if let Some(fs) = LoopFs::new(kind) {
             let files = shapes(&fs.path);
-            compare_with_fincore(&files);
+            undisturbed(|| compare_with_fincore(&files));
             fs.remount();
-            compare_with_fincore(&files);
+            undisturbed(|| compare_with_fincore(&files));
             let cached = json(&[OsStr::new("pages"), "--json".as_ref(), fs.path.as_ref()]);
             assert_eq!(cached["total"]["cached"], 0, "{kind}");
         }
@@ -122,32 +123,37 @@ fn the_map_shows_exactly_the_pages_that_were_read() {
     let dir = disk_dir();
     let path = dir.path().join("file");
     write_synced(&path, &noise(64 * page() as usize));
-    let file = File::open(&path).unwrap();
-    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    fadvise(&file, 0, None, Advice::Random).unwrap();
-    for i in [3, 4, 5, 40, 63] {
-        file.read_exact_at(&mut [0], i * page()).unwrap();
-    }
-    let p = page();
-    let expected = serde_json::json!([[3 * p, 3 * p], [40 * p, p], [63 * p, p]]);
-    assert_eq!(json(&["pages", "--json", path.to_str().unwrap()])["files"][0]["ranges"], expected);
+    undisturbed(|| {
+        let file = File::open(&path).unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        fadvise(&file, 0, None, Advice::Random).unwrap();
+        for i in [3, 4, 5, 40, 63] {
+            file.read_exact_at(&mut [0], i * page()).unwrap();
+        }
+        let p = page();
+        let expected = serde_json::json!([[3 * p, 3 * p], [40 * p, p], [63 * p, p]]);
+        assert_eq!(
+            json(&["pages", "--json", path.to_str().unwrap()])["files"][0]["ranges"],
+            expected
+        );
 
-    let list = headstart(&["pages", "--list", path.to_str().unwrap()]).stdout;
-    let ranges = format!("{}:{},{}:{p},{}:{p}", 3 * p, 3 * p, 40 * p, 63 * p);
-    let expected = format!("{} {ranges}\n", path.display());
-    assert_eq!(String::from_utf8(list).unwrap(), expected);
+        let list = headstart(&["pages", "--list", path.to_str().unwrap()]).stdout;
+        let ranges = format!("{}:{},{}:{p},{}:{p}", 3 * p, 3 * p, 40 * p, 63 * p);
+        let expected = format!("{} {ranges}\n", path.display());
+        assert_eq!(String::from_utf8(list).unwrap(), expected);
 
-    let table = Command::new(env!("CARGO_BIN_EXE_headstart"))
-        .args(["pages", path.to_str().unwrap()])
-        .env("COLUMNS", "32")
-        .output()
-        .unwrap();
-    let table = String::from_utf8(table.stdout).unwrap();
-    let map: Vec<_> = table.lines().skip(4).collect();
-    let row = |cached: &[usize]| -> String {
-        (0..32).map(|i| if cached.contains(&i) { '#' } else { '.' }).collect()
-    };
-    assert_eq!(map, [row(&[3, 4, 5]), row(&[8, 31])], "{table}");
+        let table = Command::new(env!("CARGO_BIN_EXE_headstart"))
+            .args(["pages", path.to_str().unwrap()])
+            .env("COLUMNS", "32")
+            .output()
+            .unwrap();
+        let table = String::from_utf8(table.stdout).unwrap();
+        let map: Vec<_> = table.lines().skip(4).collect();
+        let row = |cached: &[usize]| -> String {
+            (0..32).map(|i| if cached.contains(&i) { '#' } else { '.' }).collect()
+        };
+        assert_eq!(map, [row(&[3, 4, 5]), row(&[8, 31])], "{table}");
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod common;
 use common::{
     LoopFs, disk_dir, headstart, is_root, json, must, noise, skipped, undisturbed, write_synced,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -50,21 +50,22 @@ fn exactly_the_listed_ranges_come_in_however_long_one_request_may_be() {
         let queue =
             format!("/sys/block/{}/queue/read_ahead_kb", device.trim_start_matches("/dev/"));
         let list = format!("{} 40960:8192,4194304:6291456\n", file.display());
-        let expected = json!([[[10, 12], [1024, 2560]], 8192 + 6_291_456, 1538, 1538]);
-        undisturbed(expected, || {
+        undisturbed(|| {
             fs.remount();
             // The kernel cuts a request to this without a word.
             std::fs::write(&queue, "64").unwrap();
             let figures = replay(&["--wait", "--verify"], &list);
             let (bytes, verified) = (&figures["report"]["bytes"], &figures["verified"]);
             let pages = (&verified["planned_pages"], &verified["resident_pages"]);
-            json!([resident(&file), bytes, pages.0, pages.1])
+            assert_eq!(resident(&file), [(10, 12), (1024, 2560)], "{kind}: {figures:#}");
+            assert_eq!((bytes, pages), (&(8192 + 6_291_456).into(), (&1538.into(), &1538.into())));
         });
         // A second time there is nothing to do.
-        undisturbed(json!([0, 0, 8192 + 6_291_456]), || {
+        undisturbed(|| {
             let figures = replay(&["--wait"], &list);
             let report = &figures["report"];
-            json!([report["bytes"], report["requests"], report["resident_bytes"]])
+            assert_eq!((&report["bytes"], &report["requests"]), (&0.into(), &0.into()));
+            assert_eq!(report["resident_bytes"], 8192 + 6_291_456, "{kind}");
         });
     }
 }
@@ -77,9 +78,9 @@ fn without_kernel_read_ahead_the_data_is_read_all_the_same() {
     let device = fs.device();
     let queue = format!("/sys/block/{}/queue/read_ahead_kb", device.trim_start_matches("/dev/"));
     std::fs::write(&queue, "0").unwrap();
-    undisturbed(vec![(0, 100)], || {
+    undisturbed(|| {
         replay(&["--wait"], &format!("{} 0:409600\n", file.display()));
-        resident(&file)
+        assert_eq!(resident(&file), [(0, 100)]);
     });
 }
 
@@ -93,9 +94,9 @@ fn a_whole_file_is_named_without_ranges_and_a_list_may_come_through_a_pipe() {
         file.display(),
         env!("CARGO_BIN_EXE_headstart")
     );
-    undisturbed(vec![(0, 16)], || {
+    undisturbed(|| {
         must("sh", &["-c", &script]);
-        resident(&file)
+        assert_eq!(resident(&file), [(0, 16)]);
     });
 }
 
@@ -118,10 +119,11 @@ fn the_budget_bounds_what_is_read_and_the_rest_is_counted() {
     let file = file_on(&fs, "file", 1024);
     fs.remount();
     let list = format!("{} 0:4194304\n", file.display());
-    undisturbed(json!([[[0, 256]], 3 << 20]), || {
+    undisturbed(|| {
         fs.remount();
         let figures = replay(&["--wait", "--budget", "1M"], &list);
-        json!([resident(&file), figures["report"]["over_budget_bytes"]])
+        assert_eq!(resident(&file), [(0, 256)]);
+        assert_eq!(figures["report"]["over_budget_bytes"], 3 << 20);
     });
 }
 
@@ -194,17 +196,19 @@ fn metadata_comes_back_through_the_block_device_before_the_data() {
         .map(|s| s["metadata"].as_bool().unwrap())
         .collect();
     assert!(kinds.is_sorted_by(|a, b| a >= b), "metadata is first");
-    fs.remount();
-    must(env!("CARGO_BIN_EXE_headstart"), &["replay", "-q", "--wait", pack]);
     let requests = || {
         let device = fs.device();
         let stat = format!("/sys/block/{}/stat", device.trim_start_matches("/dev/"));
         let text = std::fs::read_to_string(stat).unwrap();
         text.split_ascii_whitespace().next().unwrap().parse::<u64>().unwrap()
     };
-    let before = requests();
-    must("sh", &["-c", &find]);
-    assert_eq!(requests(), before, "nothing is left to be read");
+    undisturbed(|| {
+        fs.remount();
+        must(env!("CARGO_BIN_EXE_headstart"), &["replay", "-q", "--wait", pack]);
+        let before = requests();
+        must("sh", &["-c", &find]);
+        assert_eq!(requests(), before, "nothing is left to be read");
+    });
 }
 
 #[test]
@@ -230,14 +234,14 @@ fn a_disk_with_an_arm_is_swept_and_all_comes_in() {
     let hdd = r#"{"latency_us":8000,"next_us":100,"bandwidth_mb_s":100,"depth":1,"iops":120}"#;
     std::fs::write(&models[0], hdd).unwrap();
     assert!(in_packs(&["doctor"]).contains("order of the disk"));
-    undisturbed(true, || {
+    undisturbed(|| {
         fs.remount();
         let figures: Value =
             serde_json::from_str(&in_packs(&["replay", "--verify", "--json", pack])).unwrap();
         let verified = &figures["verified"];
         assert!(verified["planned_pages"].as_u64().unwrap() >= 50 * 24, "{figures:#}");
         assert_eq!(figures["report"]["complete"], true, "{figures:#}");
-        verified["planned_pages"] == verified["resident_pages"]
+        assert_eq!(verified["planned_pages"], verified["resident_pages"]);
     });
 }
 
