@@ -122,7 +122,7 @@ def standing(args):
     if args.resume and args.results.exists():
         old = json.loads(args.results.read_text())
         if old.get("commit") == document["commit"]:
-            document["cells"] = old["cells"]
+            resume(document, old)
     if not document["cells"]:
         for old in folder.glob("*.pack"):
             old.unlink()
@@ -146,6 +146,15 @@ def standing(args):
     tell(f"{len(document['cells'])} cells, {(time.monotonic() - began) / 60:.0f} minutes: "
          f"{args.results}")
     return document
+
+
+def resume(document, old):
+    """Takes over the cells of an earlier run, and what they are about."""
+    document["cells"] = old["cells"]
+    for what, order in (("workloads", [w.name for w in WORKLOADS]), ("models", list(MODELS))):
+        name = (lambda entry: entry["name"]) if what == "workloads" else str
+        known = {name(entry): entry for entry in old[what] + document[what]}
+        document[what] = [known[n] for n in order if n in known]
 
 
 def binaries(given):
