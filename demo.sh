@@ -298,7 +298,7 @@ for ((round = 1; round <= rounds; round++)); do
     make_cold
     measure cold --no-learn --no-replay
     measure hot --no-learn --no-replay
-    rm -f "$HEADSTART_PACKS"/*
+    rm -f "$HEADSTART_PACKS"/*.pack
     make_cold
     measure learned
     make_cold
