@@ -89,7 +89,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l reprobe -d 'Measure all devices anew: half a second each of reading blocks here and there'
+complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l reprobe -d 'Measure all devices anew: a third of a second each of reading blocks here and there'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l runs -d 'Rounds to measure, or at least to measure with --until-ci' -r

@@ -1,11 +1,9 @@
 //! How packs are read ahead here: in which way, within which bounds.
 
 use headstart::replay::engine::{Options, Replay};
-use headstart::replay::models::Models;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::way::Way;
 use headstart::replay::{budget, metadata};
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// The way in which packs are read: by so many threads, if so told, and else as
@@ -19,12 +17,6 @@ pub fn way(known: Option<Way>, threads: Option<usize>) -> Way {
 pub fn limits(budget: Option<u64>) -> Limits {
     let budget = budget::available().min(budget.unwrap_or(u64::MAX));
     Limits { budget, metadata: rustix::process::geteuid().is_root() }
-}
-
-/// What is known of devices.
-pub fn models() -> Models {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    Models::new(rustix::process::geteuid().as_raw(), variable)
 }
 
 /// Begins to read ahead beside a program.

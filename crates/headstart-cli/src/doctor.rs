@@ -23,7 +23,7 @@ below.
 Exit status: 0 headstart can record and replay; \
 4 this user lacks the permission; 5 this kernel lacks a feature.")]
 pub struct DoctorArgs {
-    /// Measure all devices anew: half a second each of reading blocks here and
+    /// Measure all devices anew: a third of a second each of reading blocks here and
     /// there
     #[arg(long)]
     reprobe: bool,

@@ -40,7 +40,7 @@ pub fn draw(runs: &[Range<u64>], pages: u64, width: u64) -> Map {
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)]
+#[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
 

@@ -3,7 +3,7 @@
 //! The program starts whatever happens here; what could not be done is said
 //! in the one line at the end.
 
-use crate::ahead::{limits, models, read_ahead, way};
+use crate::ahead::{limits, read_ahead, way};
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended, NotStarted};
 use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
@@ -14,6 +14,7 @@ use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::proc;
 use headstart::replay::engine::Replay;
+use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
@@ -185,7 +186,7 @@ impl Session {
 
     /// Begins to read a pack ahead.
     pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: Option<usize>) {
-        let known = models().way(pack);
+        let known = Models::here().way(pack);
         self.device_known = known.is_some();
         let packs = std::slice::from_ref(pack);
         let plan = Plan::of_packs(packs, limits(budget), way(known, threads));
@@ -261,7 +262,7 @@ impl Session {
         self.tell(&end, report.as_ref(), lesson.as_ref());
         self.clear_away();
         if lesson.is_some_and(|lesson| lesson.learned.written) && !self.device_known {
-            learning::know_device(&self.settings.pack, &models());
+            learning::know_device(&self.settings.pack, &Models::here());
         }
         Ok(end.status())
     }

@@ -10,13 +10,14 @@ use headstart::measure::bench::report::Accuracy;
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
+use headstart::replay::models::Models;
 use serde::Serialize;
 
 use super::disks::Disks;
 use super::learn;
 use super::measure::Bench;
 use super::rounds::progress;
-use crate::{ahead, learning, output};
+use crate::{learning, output};
 
 /// Starts that teach a program without a pack: two cold ones, and two that are
 /// read ahead and teach what was missing. Whether each is read ahead.
@@ -100,7 +101,7 @@ pub fn prepare(
         if learned_now {
             know(bench, &read(&traced)?)?;
         }
-        learning::know_device(&traced, &ahead::models());
+        learning::know_device(&traced, &Models::here());
     }
     progress("");
     let pack = read(&path)?;

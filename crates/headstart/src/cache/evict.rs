@@ -225,7 +225,7 @@ fn count(opened: &Opened, pages: &[Range<u64>], path: &Path) -> Result<Option<u6
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)]
+#[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
     use std::fs::File;

@@ -167,7 +167,7 @@ fn parse_smaps(
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)]
+#[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
     use proptest::prelude::*;

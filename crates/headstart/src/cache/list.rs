@@ -89,7 +89,7 @@ fn unescape(mut text: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)]
+#[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -149,6 +149,7 @@ fn is_overlay(file: impl AsFd) -> io::Result<bool> {
 
 /// `f_type` of statfs(2), which is a 32-bit number in a word of either sign.
 pub(crate) fn file_system_magic(file: impl AsFd) -> io::Result<u64> {
+    // The type of `f_type` is another one on each architecture.
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
     let magic = rustix::fs::fstatfs(file)?.f_type as u64;
     Ok(magic & 0xffff_ffff)
@@ -225,7 +226,7 @@ fn push_run(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)]
+#[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -70,20 +70,15 @@ pub fn examine() -> Examination {
         MountTable::default()
     });
     let file_systems = file_systems(mounts.mounts(), &types, read, block_device, btrfs_directory);
-    let models = models();
+    let models = Models::here();
     let devices = devices(&file_systems, read, |dev| models.of_device(dev));
     Examination { checks, file_systems, devices }
-}
-
-fn models() -> Models {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    Models::new(rustix::process::geteuid().as_raw(), variable)
 }
 
 /// Measures the devices of all file systems anew; what could not be measured,
 /// and why.
 pub fn reprobe(found: &Examination) -> Vec<(String, io::Error)> {
-    let models = models();
+    let models = Models::here();
     let mut failed = Vec::new();
     for device in &found.devices {
         let Ok(rdev) = device.dev.parse() else { continue };

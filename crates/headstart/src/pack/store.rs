@@ -180,7 +180,8 @@ impl Locked {
         Ok(bytes.len() as u64)
     }
 
-    fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+    /// Replaces the file in one step.
+    pub(crate) fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
         let name = self.path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let temporary = self.path.with_file_name(temporary_name(name));
         let write = || {

@@ -28,9 +28,10 @@ pub struct Models {
 }
 
 impl Models {
-    /// Those that the user `uid` looks for, with these environment variables.
-    pub fn new(uid: u32, var: impl Fn(&str) -> Option<PathBuf>) -> Self {
-        let dirs = store::search_path(uid == 0, var);
+    /// Those that this process looks for.
+    pub fn here() -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        let dirs = store::search_path(uid == 0, |name| std::env::var_os(name).map(PathBuf::from));
         Self { dirs: dirs.into_iter().map(|dir| dir.join(DIR)).collect(), uid }
     }
 
@@ -51,11 +52,9 @@ impl Models {
     pub fn measure(&self, device: &BlockDevice) -> io::Result<Model> {
         let model = probe(&device.path)?;
         if let (Some(dir), Some(name)) = (self.dirs.first(), file_name(device.rdev)) {
-            fs::create_dir_all(dir)?;
+            let locked = store::lock(&dir.join(name)).map_err(io::Error::other)?;
             remove_those_of_other_boots(dir);
-            let temporary = dir.join(format!(".{name}.{}", std::process::id()));
-            fs::write(&temporary, serde_json::to_vec(&model)?)?;
-            fs::rename(temporary, dir.join(name))?;
+            locked.write_bytes(&serde_json::to_vec(&model)?)?;
         }
         Ok(model)
     }
