@@ -16,7 +16,7 @@ COUNTERS = ("major_faults", "minor_faults", "read_bytes", "read_requests",
 # What a round takes beside its starts: remounting and settling, for each arm.
 BESIDE_S = 0.25
 # How often about the search for the floor reads the pack.
-FLOOR_TRIALS = 20
+FLOOR_TRIALS = 22
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,8 @@ use headstart::replay::way::Way;
 use headstart::replay::{budget, metadata};
 use std::time::Instant;
 
-/// The way in which packs are read: by so many threads, if so told, and else as
-/// suits their device, if that was measured.
-pub fn way(known: Option<Way>, threads: Option<usize>) -> Way {
-    let way = known.unwrap_or_default();
+/// This way, with so many threads, if so told.
+pub fn with_threads(way: Way, threads: Option<usize>) -> Way {
     Way { threads: threads.unwrap_or(way.threads), ..way }
 }
 

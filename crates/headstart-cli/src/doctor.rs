@@ -171,7 +171,7 @@ fn write_devices(out: &mut dyn Write, devices: &[Device]) -> io::Result<()> {
             figure(|model| model.bandwidth_mb_s),
             figure(|model| model.iops),
             figure(|model| model.depth),
-            match device.model.map(|model| model.way().order) {
+            match device.model.map(|model| model.order()) {
                 Some(Order::Touch) => "order of use".into(),
                 Some(Order::Disk) => "order of the disk".into(),
                 None => "order of use, not measured: --reprobe".into(),

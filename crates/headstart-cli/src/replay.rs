@@ -11,6 +11,7 @@ use headstart::measure::diskstats::{self, DiskStats};
 use headstart::pack::{Pack, store};
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::metadata;
+use headstart::replay::model;
 use headstart::replay::models::Models;
 use headstart::replay::plan::{Limits, Plan, Target, parse_list};
 use headstart::replay::report::Report;
@@ -178,8 +179,8 @@ fn plan(files: &[PathBuf], limits: Limits, threads: Option<usize>) -> anyhow::Re
         })?;
         entries.extend(list);
     }
-    let known = packs.first().and_then(|pack| Models::here().way(pack));
-    let way = ahead::way(known, threads);
+    let of_pack = |pack| model::way(Models::here().of_pack(pack), pack);
+    let way = ahead::with_threads(packs.first().map(of_pack).unwrap_or_default(), threads);
     match (packs.is_empty(), entries.is_empty()) {
         (false, false) => bail!("Packs and lists can't be mixed; replay one after the other"),
         (true, _) => {

@@ -3,7 +3,7 @@
 //! The program starts whatever happens here; what could not be done is said
 //! in the one line at the end.
 
-use crate::ahead::{limits, read_ahead, way};
+use crate::ahead::{limits, read_ahead, with_threads};
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended, NotStarted};
 use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
@@ -14,6 +14,7 @@ use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::proc;
 use headstart::replay::engine::Replay;
+use headstart::replay::model;
 use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
@@ -186,10 +187,11 @@ impl Session {
 
     /// Begins to read a pack ahead.
     pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: Option<usize>) {
-        let known = Models::here().way(pack);
-        self.device_known = known.is_some();
+        let model = Models::here().of_pack(pack);
+        self.device_known = model.is_some();
         let packs = std::slice::from_ref(pack);
-        let plan = Plan::of_packs(packs, limits(budget), way(known, threads));
+        let way = with_threads(model::way(model, pack), threads);
+        let plan = Plan::of_packs(packs, limits(budget), way);
         match read_ahead(plan, self.began) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),

@@ -35,9 +35,36 @@ struct Header {
 
 /// Both, as the kernel takes them.
 #[repr(C)]
-struct Request {
+struct Request<const ROOM: usize> {
     header: Header,
     records: [Record; ROOM],
+}
+
+impl<const ROOM: usize> Request<ROOM> {
+    /// Asks for what lies within a range of a file.
+    fn ask(fd: impl AsFd, start: u64, length: u64) -> io::Result<Self> {
+        let header = Header { start, length, flags: 0, mapped: 0, room: ROOM as u32, reserved: 0 };
+        let mut request = Self { header, records: [Record::default(); ROOM] };
+        // SAFETY: the kernel reads the header and writes it and at most `room`
+        // records behind it, which is what the array holds.
+        let call = unsafe { Updater::<FS_IOC_FIEMAP, _>::new(&mut request) };
+        // SAFETY: as above; the call has no other effect.
+        unsafe { ioctl::ioctl(&fd, call) }?;
+        Ok(request)
+    }
+
+    /// What the kernel told.
+    fn records(&self) -> &[Record] {
+        &self.records[..ROOM.min(self.header.mapped as usize)]
+    }
+}
+
+impl Record {
+    /// The extent, unless it has no place of its own.
+    fn extent(&self) -> Option<Extent> {
+        let Self { logical, physical, length, flags, .. } = *self;
+        (flags & NOWHERE == 0).then_some(Extent { logical, physical, length })
+    }
 }
 
 /// `_IOWR('f', 11, struct fiemap)`; the array at its end is not part of the size.
@@ -68,27 +95,9 @@ pub fn extents(fd: impl AsFd) -> io::Result<Vec<Extent>> {
     let mut found = Vec::new();
     let mut start = 0;
     loop {
-        let header = Header {
-            start,
-            length: u64::MAX - start,
-            flags: 0,
-            mapped: 0,
-            room: ROOM as u32,
-            reserved: 0,
-        };
-        let mut request = Request { header, records: [Record::default(); ROOM] };
-        // SAFETY: the kernel reads the header and writes it and at most `room`
-        // records behind it, which is what the array holds.
-        let call = unsafe { Updater::<FS_IOC_FIEMAP, _>::new(&mut request) };
-        // SAFETY: as above; the call has no other effect.
-        unsafe { ioctl::ioctl(&fd, call) }?;
-        let mapped = &request.records[..ROOM.min(request.header.mapped as usize)];
-        found.extend(mapped.iter().filter(|r| r.flags & NOWHERE == 0).map(|r| Extent {
-            logical: r.logical,
-            physical: r.physical,
-            length: r.length,
-        }));
-        match mapped.last() {
+        let request = Request::<ROOM>::ask(&fd, start, u64::MAX - start)?;
+        found.extend(request.records().iter().filter_map(Record::extent));
+        match request.records().last() {
             // A kernel that goes backwards would keep us here for ever.
             Some(last) if last.flags & LAST == 0 && last.logical + last.length > start => {
                 start = last.logical + last.length;
@@ -96,6 +105,15 @@ pub fn extents(fd: impl AsFd) -> io::Result<Vec<Extent>> {
             _ => return Ok(found),
         }
     }
+}
+
+/// The first extent that holds a part of a range of a file; `None` as above.
+///
+/// # Errors
+/// As above.
+pub fn first_extent(fd: impl AsFd, start: u64, length: u64) -> io::Result<Option<Extent>> {
+    let request = Request::<1>::ask(fd, start, length)?;
+    Ok(request.records().first().and_then(Record::extent))
 }
 
 #[cfg(test)]
@@ -121,6 +139,13 @@ mod tests {
         assert!(extents.windows(2).all(|e| e[0].logical + e[0].length <= e[1].logical));
         let covered: u64 = extents.iter().map(|e| e.length).sum();
         assert!(covered == 1 << 20 && extents.iter().all(|e| e.physical > 0), "{extents:?}");
+        let found = first_extent(&file, 700_000, 4096).unwrap().unwrap();
+        // Some file systems tell the part of it that was asked about.
+        let of = |e: &&Extent| (e.logical..e.logical + e.length).contains(&found.logical);
+        let whole = extents.iter().find(of).unwrap();
+        assert_eq!(found.physical - found.logical, whole.physical - whole.logical);
+        assert!((found.logical..found.logical + found.length).contains(&700_000), "{found:?}");
+        assert_eq!(first_extent(&file, 2 << 20, 4096).unwrap(), None);
     }
 
     #[test]

@@ -20,4 +20,5 @@ pub mod mincore;
 pub mod process;
 pub mod sched;
 pub mod signals;
+pub mod willneed;
 pub mod xfs;

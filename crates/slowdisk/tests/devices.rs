@@ -328,7 +328,7 @@ fn a_disk_with_an_arm_is_told_from_those_without() {
     ] {
         let path = place.up(name, false);
         let right = |model: &Model| {
-            model.way().order == order
+            model.order() == order
                 && latency_us.contains(&model.latency_us)
                 && depth.contains(&model.depth)
         };

@@ -11,6 +11,7 @@ use headstart::measure::bench::arm::{Arm, How, Peer, State};
 use headstart::measure::bench::run::{ReadAhead, Run};
 use headstart::pack::{Pack, store};
 use headstart::replay::engine::Replay;
+use headstart::replay::model;
 use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
 use headstart_sys::process::Usage;
@@ -214,7 +215,7 @@ enum Cache {
 /// Begins to read a pack ahead, as `run` does, and returns when the program may
 /// start.
 pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
-    let way = ahead::way(Models::here().way(pack), None);
+    let way = model::way(Models::here().of_pack(pack), pack);
     let plan = Plan::of_packs(std::slice::from_ref(pack), ahead::limits(None), way);
     let replay = ahead::read_ahead(plan, began).context("Can't start to read ahead")?;
     replay.wait_for_head(args::duration(DEFAULT_HOLD).unwrap_or_default());

@@ -2,6 +2,7 @@
 //! measures, [`super::models`] keeps what was measured.
 
 use super::way::{Order, Way};
+use crate::pack::{Pack, Range};
 use serde::{Deserialize, Serialize};
 
 /// What was measured of a device.
@@ -25,6 +26,18 @@ const SEEK_US: u32 = 1000;
 /// And how many times that of a read right behind the last it is.
 const SEEK_TIMES: u32 = 3;
 
+/// The largest hole that is considered to be read, in bytes.
+pub const LARGEST_GAP: u64 = 64 << 10;
+/// Where many reads are in flight, what is touched later than this is read later.
+const NEAR_US: u32 = 20_000;
+/// From so many reads a second on, asking for files together costs more than the
+/// requests that it saves.
+const CHEAP_IOPS: u32 = 100_000;
+
+/// Ranges that are smaller than this on the average take longer to be asked for
+/// than to be read on nearly all devices.
+const SMALL_BYTES: u64 = 16 << 10;
+
 impl Model {
     /// What a change of place costs, in µs; 0 where places do not matter.
     pub fn seek_us(&self) -> u32 {
@@ -33,34 +46,114 @@ impl Model {
         if matters { seek } else { 0 }
     }
 
-    /// Bytes that take as long to transfer as one request more costs.
-    fn bytes_of_a_request(&self) -> u64 {
-        let rate = u64::from(self.bandwidth_mb_s);
-        let ns = 1_000_000_000 / u64::from(self.iops.max(1));
-        (ns * rate / 1000).saturating_sub(4096)
+    /// The order in which it is read.
+    pub fn order(&self) -> Order {
+        if self.seek_us() > 0 { Order::Disk } else { Order::Touch }
     }
 
-    /// The way that suits it.
-    pub fn way(&self) -> Way {
-        if self.seek_us() > 0 {
+    /// The way that suits it for a pack that reads these ranges.
+    pub fn way(&self, ranges: &Ranges) -> Way {
+        let together = self.together(ranges);
+        if self.order() == Order::Disk {
             // More threads would send the arm to and fro between their steps.
-            return Way { order: Order::Disk, threads: 1, step_bytes: 1 << 20, ..Way::default() };
+            let (order, threads) = (Order::Disk, 1);
+            return Way { order, threads, step_bytes: 1 << 20, together, ..Way::default() };
         }
-        let gap = self.bytes_of_a_request() & !4095;
+        let one_by_one = self.depth == 1;
         Way {
             order: Order::Touch,
             // What blocks is looking up where files lie.
-            threads: if self.depth == 1 {
+            threads: if one_by_one {
                 2
             } else if self.latency_us >= 1000 {
                 8
             } else {
                 4
             },
-            step_bytes: if self.depth == 1 { 1 << 20 } else { 512 << 10 },
-            // Below that, the metadata of neighbours is asked for one by one.
-            gap_bytes: gap.clamp(32 << 10, 64 << 10),
+            step_bytes: if one_by_one { 1 << 20 } else { 512 << 10 },
+            gap_bytes: self.gap(ranges),
+            near_us: if one_by_one { u32::MAX } else { NEAR_US },
+            together,
         }
+    }
+
+    /// Whether small steps are better asked for together: where the number of
+    /// requests decides how long it takes. Else it only delays them.
+    fn together(&self, ranges: &Ranges) -> bool {
+        if self.iops >= CHEAP_IOPS {
+            return false;
+        }
+        if self.depth == 1 && self.order() == Order::Touch {
+            return true;
+        }
+        let request_us = match self.order() {
+            Order::Disk => f64::from(self.next_us),
+            Order::Touch => 1e6 / f64::from(self.iops.max(1)),
+        };
+        ranges.count as f64 * request_us > self.moving_us(ranges.bytes)
+    }
+
+    fn moving_us(&self, bytes: u64) -> f64 {
+        bytes as f64 / f64::from(self.bandwidth_mb_s.max(1))
+    }
+
+    /// The largest hole that is better read than left out.
+    fn gap(&self, Ranges { count, bytes, holes }: &Ranges) -> u64 {
+        let time = |requests: u64, bytes: u64| {
+            let asking = requests as f64 * 1e6 / f64::from(self.iops.max(1));
+            let moving = self.moving_us(bytes);
+            // One at a time, each takes its time and that of its bytes. Many at a
+            // time they are bounded by whichever is scarcer.
+            if self.depth == 1 { asking + moving } else { asking.max(moving) }
+        };
+        let (mut count, mut bytes) = (*count, *bytes);
+        let (mut best, mut found) = (time(count, bytes), 0);
+        for &hole in holes {
+            count = count.saturating_sub(1);
+            bytes = bytes.saturating_add(hole);
+            let time = time(count, bytes);
+            if time < best {
+                (best, found) = (time, hole);
+            }
+        }
+        found
+    }
+}
+
+/// The way for a pack on a device that was measured, or was not: then what does no
+/// harm on any.
+pub fn way(model: Option<Model>, pack: &Pack) -> Way {
+    let ranges = Ranges::of(pack);
+    let small = ranges.bytes < ranges.count.saturating_mul(SMALL_BYTES);
+    model.map_or(Way { together: small, ..Way::default() }, |model| model.way(&ranges))
+}
+
+/// What a pack reads of files, as far as it decides about holes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ranges {
+    /// How many ranges there are.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Holes between neighbours in a file up to [`LARGEST_GAP`], in bytes, the
+    /// smallest first.
+    pub holes: Vec<u64>,
+}
+
+impl Ranges {
+    /// Those of a pack.
+    pub fn of(pack: &Pack) -> Self {
+        let end = |r: &Range| r.first.saturating_add(u64::from(r.pages));
+        let mut places: Vec<_> = pack.ranges.iter().map(|r| (r.file, r.first, end(r))).collect();
+        places.sort_unstable();
+        let neighbours = places.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        let hole = |pair: &[(u32, u64, u64)]| {
+            pair[1].1.checked_sub(pair[0].2)?.checked_mul(pack.page_size())
+        };
+        let mut holes: Vec<u64> =
+            neighbours.filter_map(hole).filter(|hole| *hole <= LARGEST_GAP).collect();
+        holes.sort_unstable();
+        Self { count: pack.ranges.len() as u64, bytes: pack.data_bytes(), holes }
     }
 }
 
@@ -75,40 +168,98 @@ mod tests {
 
     #[test]
     fn a_disk_with_an_arm_is_swept_and_others_are_read_in_touch_order() {
-        for (name, model, order, threads, step, gap) in [
-            ("hard disk", model(8340, 140, 100, 1, 119), Order::Disk, 1, 1024, 32),
-            ("eMMC", model(330, 330, 150, 1, 3000), Order::Touch, 2, 1024, 44),
-            ("network volume", model(1500, 1500, 125, 16, 3000), Order::Touch, 8, 512, 36),
-            ("lazy volume", model(5000, 5000, 125, 16, 3000), Order::Touch, 8, 512, 36),
-            ("SSD", model(80, 80, 500, 32, 50_000), Order::Touch, 4, 512, 32),
-            ("memory", model(10, 10, 5000, 16, 400_000), Order::Touch, 4, 512, 32),
+        for (name, model, order, threads, step) in [
+            ("hard disk", model(8340, 140, 100, 1, 119), Order::Disk, 1, 1024),
+            ("eMMC", model(330, 330, 150, 1, 3000), Order::Touch, 2, 1024),
+            ("network volume", model(1500, 1500, 125, 16, 3000), Order::Touch, 8, 512),
+            ("lazy volume", model(5000, 5000, 125, 16, 3000), Order::Touch, 8, 512),
+            ("SSD", model(80, 80, 500, 32, 50_000), Order::Touch, 4, 512),
+            ("memory", model(10, 10, 5000, 16, 400_000), Order::Touch, 4, 512),
             (
                 "a cache that knows what comes",
                 model(300, 30, 400, 16, 20_000),
                 Order::Touch,
                 4,
                 512,
-                32,
             ),
         ] {
-            let way = model.way();
+            let way = model.way(&Ranges { count: 10, bytes: 1 << 20, holes: Vec::new() });
             assert_eq!(
-                (way.order, way.threads, way.step_bytes >> 10, way.gap_bytes >> 10),
-                (order, threads, step, gap),
+                (way.order, way.threads, way.step_bytes >> 10),
+                (order, threads, step),
                 "{name}"
             );
         }
     }
 
+    #[test]
+    fn small_files_are_asked_for_together_where_requests_decide() {
+        let few_large = Ranges { count: 300, bytes: 19 << 20, holes: Vec::new() };
+        let many_small = Ranges { count: 20_000, bytes: 81 << 20, holes: Vec::new() };
+        for (name, model, expected) in [
+            ("hard disk", model(8340, 140, 100, 1, 119), (false, true)),
+            ("eMMC", model(330, 330, 150, 1, 3000), (true, true)),
+            ("network volume", model(1500, 1500, 125, 16, 3000), (false, true)),
+            ("SSD", model(80, 80, 500, 32, 50_000), (false, true)),
+            ("memory", model(10, 10, 5000, 16, 400_000), (false, false)),
+        ] {
+            let found = (model.way(&few_large).together, model.way(&many_small).together);
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn holes_are_read_where_requests_are_scarcer_than_bytes() {
+        const KIB: u64 = 1 << 10;
+        let holes = [4 * KIB, 8 * KIB, 32 * KIB, 60 * KIB];
+        let (one, many) = (model(330, 330, 150, 1, 3000), model(1500, 1500, 125, 16, 3000));
+        for (name, model, count, bytes, expected) in [
+            ("each request is waited for, 49 KiB are as long as one", one, 100, 1 << 20, 32),
+            ("bytes are scarce", many, 100, 100 << 20, 0),
+            ("requests are scarce", many, 1000, 1 << 20, 60),
+            ("in between", many, 100, 4_080_000, 8),
+        ] {
+            let found = model.gap(&Ranges { count, bytes, holes: holes.to_vec() });
+            assert_eq!(found / KIB, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn holes_of_a_pack_are_those_between_neighbours_in_a_file() {
+        use crate::pack::Origin;
+        use crate::profile::spans::How;
+        let range = |&(file, first, pages): &(u32, u64, u32)| Range {
+            file,
+            first,
+            pages,
+            at_us: 0,
+            how: How::READ,
+            history: 1,
+        };
+        let list = [(0, 90, 1), (0, 9, 2), (1, 92, 1), (0, 0, 1), (0, 11, 1)];
+        let pack = Pack {
+            origin: Origin { page_shift: 12, ..Origin::default() },
+            ranges: list.iter().map(range).collect(),
+            ..Pack::default()
+        };
+        let expected = Ranges { count: 5, bytes: 6 << 12, holes: vec![0, 8 << 12] };
+        assert_eq!(Ranges::of(&pack), expected);
+    }
+
     proptest! {
         #[test]
         fn no_figures_make_a_way_that_can_not_be_walked(
-            figures in proptest::array::uniform5(any::<u32>())
+            figures in proptest::array::uniform5(any::<u32>()),
+            count in any::<u64>(),
+            bytes in any::<u64>(),
+            mut holes in proptest::collection::vec(0..=LARGEST_GAP, 0..9)
         ) {
             let [latency, next, bandwidth, depth, iops] = figures;
-            let way = model(latency, next, bandwidth, depth, iops).way();
+            holes.sort_unstable();
+            let ranges = Ranges { count, bytes, holes };
+            let way = model(latency, next, bandwidth, depth, iops).way(&ranges);
             prop_assert!(way.threads > 0 && way.step_bytes >= 1 << 19);
-            prop_assert!(way.gap_bytes >= 32 << 10 && way.gap_bytes <= 64 << 10);
+            prop_assert!(way.gap_bytes <= LARGEST_GAP);
         }
     }
 }

@@ -1,12 +1,11 @@
 //! What was measured of devices, kept beside the packs: which device a pack
-//! lies on, its model, and the way that suits it.
+//! lies on, and its model.
 //!
 //! The driver. A model only decides how fast a replay is, so one that is
 //! missing, damaged or not to be trusted is as good as none.
 
 use super::model::Model;
 use super::probe::probe;
-use super::way::Way;
 use crate::id::Dev;
 use crate::pack::{Pack, store};
 use crate::profile::fsid::{BlockDevice, block_device};
@@ -59,9 +58,9 @@ impl Models {
         Ok(model)
     }
 
-    /// The way that suits the device of a pack, if that was measured.
-    pub fn way(&self, pack: &Pack) -> Option<Way> {
-        Some(self.of_device(device_of(pack)?.rdev)?.way())
+    /// The model of the device of a pack, if that was measured.
+    pub fn of_pack(&self, pack: &Pack) -> Option<Model> {
+        self.of_device(device_of(pack)?.rdev)
     }
 
     /// Measures the device of a pack unless it was; this takes [`super::probe::LIMIT`].

@@ -1,7 +1,7 @@
 //! Where the targets of a plan lie on their devices, for a sweep in disk order.
 
 use super::plan::Step;
-use headstart_sys::fiemap::{Extent, extents};
+use headstart_sys::fiemap::{Extent, extents, first_extent};
 use std::fs::File;
 
 /// Where a file lies: its device, and its extents by their place in the file.
@@ -26,6 +26,13 @@ impl Place {
         let extent = self.extents.get(behind)?;
         Some((self.dev, extent.physical + offset.saturating_sub(extent.logical)))
     }
+}
+
+/// The device and the position on it where a range of a file begins; `None` where
+/// the file system does not tell.
+pub fn begin(file: &File, dev: u64, offset: u64, length: u64) -> Option<(u64, u64)> {
+    let extent = first_extent(file, offset, length).ok()??;
+    Some((dev, extent.physical + offset.saturating_sub(extent.logical)))
 }
 
 /// Steps in the order of their places; those without one come last and keep

@@ -110,13 +110,15 @@ pub struct Limits {
     pub metadata: bool,
 }
 
-/// A range to be read; `order` sorts portions.
+/// A range to be read; `order`, its earliest touch, sorts portions.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     target: u32,
     offset: u64,
     end: u64,
     order: u32,
+    /// The latest touch of what was joined.
+    latest: u32,
 }
 
 impl Plan {
@@ -130,7 +132,7 @@ impl Plan {
             let page = pack.page_size();
             let range = |target, first: u64, pages: u32, order| {
                 let offset = first * page;
-                Wanted { target, offset, end: offset + u64::from(pages) * page, order }
+                Wanted::new(target, offset, offset + u64::from(pages) * page, order)
             };
             if limits.metadata {
                 let base = plan.targets.len() as u32;
@@ -163,7 +165,7 @@ impl Plan {
             _ => names.finish(),
         };
         if way.order == Order::Disk {
-            metadata.iter_mut().for_each(|w| w.order = 0);
+            metadata.iter_mut().for_each(|w| (w.order, w.latest) = (0, 0));
         }
         plan.add(metadata, way.metadata_gap_bytes(), limits.budget, u32::MAX);
         plan.metadata = plan.steps.len();
@@ -187,9 +189,14 @@ impl Plan {
             let target = plan.targets.len() as u32;
             plan.targets.push(Target::File { node, identity: None });
             let whole = 0..if entry.ranges.is_empty() { size(&entry.path) } else { 0 };
-            wanted.extend(entry.ranges.iter().chain([&whole]).filter(|r| !r.is_empty()).map(
-                |range| Wanted { target, offset: range.start, end: range.end, order: target },
-            ));
+            wanted.extend(
+                entry
+                    .ranges
+                    .iter()
+                    .chain([&whole])
+                    .filter(|r| !r.is_empty())
+                    .map(|range| Wanted::new(target, range.start, range.end, target)),
+            );
         }
         plan.paths = names.finish();
         plan.add(wanted, way.gap_bytes, limits.budget, 0);
@@ -207,7 +214,8 @@ impl Plan {
     fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64, head: u32) {
         let mut left = budget.saturating_sub(self.bytes());
         let step = self.way.step_bytes.max(1);
-        for Wanted { target, offset, end, order } in joined(wanted, gap, step) {
+        for range in joined(wanted, gap, step, self.way.near_us) {
+            let Wanted { target, offset, end, order, .. } = range;
             let mut from = offset;
             while from < end && left > 0 {
                 let length = step.min(end - from).min(left);
@@ -223,21 +231,35 @@ impl Plan {
     }
 }
 
-/// Joins ranges across small holes, as far as a portion reaches, and sorts what
-/// comes out by the earliest range in each. What is longer than a portion is a
-/// row of full ones of the same order.
-fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64) -> Vec<Wanted> {
+impl Wanted {
+    fn new(target: u32, offset: u64, end: u64, order: u32) -> Self {
+        Self { target, offset, end, order, latest: order }
+    }
+
+    /// Whether `next`, which begins no earlier, is read with it: it lies near
+    /// enough and is touched at about the same time, or they overlap.
+    fn takes_in(&self, next: &Self, gap: u64, near: u32) -> bool {
+        let first = self.order.min(next.order);
+        self.target == next.target
+            && next.offset <= self.end.saturating_add(gap)
+            && (next.offset < self.end || self.latest.max(next.latest) - first <= near)
+    }
+}
+
+/// Joins ranges across small holes and short times, as far as a portion reaches,
+/// and sorts what comes out by the earliest touch in each. What is longer than a
+/// portion is a row of full ones of the same order.
+fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) -> Vec<Wanted> {
     wanted.sort_unstable_by_key(|w| (w.target, w.offset));
     let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
     for range in wanted {
         let mut from = range.offset;
-        if let Some(last) = out.last_mut().filter(|last| {
-            last.target == range.target && range.offset <= last.end.saturating_add(gap)
-        }) {
+        if let Some(last) = out.last_mut().filter(|last| last.takes_in(&range, gap, near)) {
             let limit = last.end.max(last.offset.saturating_add(step));
             // A portion that is full takes neither the hole nor the range.
             if range.offset < limit {
                 last.order = last.order.min(range.order);
+                last.latest = last.latest.max(range.latest);
                 last.end = last.end.max(range.end.min(limit));
             }
             from = from.max(last.end);
@@ -263,23 +285,23 @@ mod tests {
     const KIB: u64 = 1 << 10;
 
     fn wanted(list: &[(u32, u64, u64, u32)]) -> Vec<Wanted> {
-        let of = |&(target, offset, length, order): &(u32, u64, u64, u32)| Wanted {
-            target,
-            offset: offset * KIB,
-            end: (offset + length) * KIB,
-            order,
+        let of = |&(target, offset, length, order): &(u32, u64, u64, u32)| {
+            Wanted::new(target, offset * KIB, (offset + length) * KIB, order)
         };
         list.iter().map(of).collect()
     }
 
-    fn steps(wanted: Vec<Wanted>) -> Vec<Step> {
-        let mut plan = Plan::default();
+    fn steps(wanted: Vec<Wanted>, near_us: u32) -> Vec<Step> {
+        let mut plan = Plan { way: Way { near_us, ..Way::default() }, ..Plan::default() };
         plan.add(wanted, plan.way.gap_bytes, u64::MAX, 0);
         plan.steps
     }
 
     fn shape(list: &[(u32, u64, u64, u32)]) -> Vec<(u32, u64, u64)> {
-        steps(wanted(list)).iter().map(|s| (s.target, s.offset / KIB, s.length / KIB)).collect()
+        steps(wanted(list), u32::MAX)
+            .iter()
+            .map(|s| (s.target, s.offset / KIB, s.length / KIB))
+            .collect()
     }
 
     #[test]
@@ -303,6 +325,19 @@ mod tests {
             ("full portion", vec![(0, 0, 512, 1), (0, 516, 4, 9)], vec![(0, 0, 512), (0, 516, 4)]),
         ] {
             assert_eq!(shape(&ranges), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_touched_much_later_is_read_later() {
+        let ranges = wanted(&[(0, 0, 4, 10), (0, 4, 4, 900), (0, 8, 4, 60), (1, 0, 4, 500)]);
+        for (near, expected) in [
+            (1000, vec![(0, 0, 12), (1, 0, 4)]),
+            (100, vec![(0, 0, 4), (0, 8, 4), (1, 0, 4), (0, 4, 4)]),
+        ] {
+            let steps = steps(ranges.clone(), near);
+            let shape = steps.iter().map(|s| (s.target, s.offset / KIB, s.length / KIB));
+            assert_eq!(shape.collect::<Vec<_>>(), expected);
         }
     }
 
@@ -415,9 +450,10 @@ mod tests {
     proptest! {
         #[test]
         fn every_wanted_page_is_read_once_and_little_else(
-            list in proptest::collection::vec((0u32..3, 0u64..3000, 1u64..900, 0u32..50), 0..30)
+            list in proptest::collection::vec((0u32..3, 0u64..3000, 1u64..900, 0u32..50), 0..30),
+            near in 0u32..60
         ) {
-            let steps = steps(wanted(&list));
+            let steps = steps(wanted(&list), near);
             let mut read = BTreeSet::new();
             for s in &steps {
                 prop_assert!(s.length > 0 && s.length <= Way::default().step_bytes);

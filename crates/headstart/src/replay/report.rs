@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 /// What became of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Report {
-    /// Calls that asked the kernel to read ahead.
+    /// Portions that the kernel was asked to read ahead.
     pub requests: u64,
     /// Bytes asked for that were not in memory.
     pub bytes: u64,

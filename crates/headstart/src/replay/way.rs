@@ -27,17 +27,30 @@ pub struct Way {
     /// The largest hole that is read with its neighbours, in bytes, because a
     /// request costs more.
     pub gap_bytes: u64,
+    /// The longest time between the touches of what is read in one step, in µs.
+    pub near_us: u32,
+    /// Whether small steps are asked for together, so that those that lie side by
+    /// side become one request.
+    pub together: bool,
 }
 
-/// Metadata lies scattered in groups. Where the arm of a disk passes over them
-/// anyway, its holes may be this large.
+/// Metadata lies scattered in groups: holes up to this size are always read.
+const METADATA_GAP: u64 = 32 << 10;
+/// Where the arm of a disk passes over them anyway, they may be this large.
 const SWEPT_METADATA_GAP: u64 = 256 << 10;
 
 impl Default for Way {
     /// What does no harm on any device: a request costs more than 32 KiB on
     /// nearly all, and with the metadata in memory four threads hardly block.
     fn default() -> Self {
-        Self { order: Order::Touch, threads: 4, step_bytes: 512 << 10, gap_bytes: 32 << 10 }
+        Self {
+            order: Order::Touch,
+            threads: 4,
+            step_bytes: 512 << 10,
+            gap_bytes: 32 << 10,
+            near_us: u32::MAX,
+            together: false,
+        }
     }
 }
 
@@ -45,7 +58,7 @@ impl Way {
     /// The largest hole between two ranges of metadata that is read too.
     pub fn metadata_gap_bytes(&self) -> u64 {
         match self.order {
-            Order::Touch => self.gap_bytes,
+            Order::Touch => self.gap_bytes.max(METADATA_GAP),
             Order::Disk => self.gap_bytes.max(SWEPT_METADATA_GAP),
         }
     }
@@ -60,10 +73,16 @@ impl fmt::Display for Way {
         let threads = if self.threads == 1 { "thread" } else { "threads" };
         write!(
             f,
-            "{order} order, {} {threads}, steps of {} KiB, holes up to {} KiB read too",
+            "{order} order, {} {threads}, steps of {} KiB",
             self.threads,
-            self.step_bytes >> 10,
-            self.gap_bytes >> 10
-        )
+            self.step_bytes >> 10
+        )?;
+        if self.gap_bytes > 0 {
+            write!(f, ", holes up to {} KiB read too", self.gap_bytes >> 10)?;
+        }
+        if self.together {
+            f.write_str(", small ones together")?;
+        }
+        Ok(())
     }
 }

@@ -22,8 +22,8 @@ const HOPELESS: f64 = 1.3;
 /// disturbs a machine for moments hardly matters then.
 const LONG: f64 = 3.0;
 
-/// A search through the ways: order first, then threads, then steps and holes,
-/// each with the best found before.
+/// A search through the ways: order first, then threads, then whether small steps
+/// are asked for together, then steps and holes, each with the best found before.
 #[derive(Clone, PartialEq, Default, Serialize, Debug)]
 pub struct Search {
     /// What was tried, in this order.
@@ -41,6 +41,10 @@ impl Search {
                 let best = self.best()?;
                 let threads = [1, 4, 16, 64].map(|threads| start(best.order, threads));
                 self.open(&threads)
+            })
+            .or_else(|| {
+                let best = self.best()?;
+                self.open(&[false, true].map(|together| Way { together, ..best }))
             })
             .or_else(|| {
                 let best = self.best()?;

@@ -1,34 +1,35 @@
 //! Carries out a plan: a small pool of threads that takes its steps in order.
 //!
-//! The driver: it opens files and asks the kernel to read ahead. It never
-//! waits for data unless told to, never copies any, and stops when told.
+//! The driver: it opens files ([`targets`]) and asks the kernel to read ahead
+//! ([`ask`]). It never waits for data unless told to, never copies any, and stops
+//! when told.
 
-use super::device::{Portion, portion};
+mod ask;
+mod targets;
+
+pub use targets::identity_of;
+
+use super::device::Portion;
 use super::places::{self, Place};
-use super::plan::{Plan, Step, Target};
-use super::report::{Counters, NotRead, Report};
+use super::plan::{Plan, Step};
+use super::report::{Counters, Report};
 use super::way::Order;
 use crate::cache::residency::resident_count;
-use crate::id::Dev;
-use crate::pack::{FileSystem, Identity};
-use rustix::fs::{Advice, AtFlags, CWD, Mode, OFlags};
+use ask::Gathering;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use targets::Slot;
 
 /// Threads that look up where files lie before a sweep. The arm moves for each,
 /// but the disk may choose the nearest.
 const LOOKING_UP: usize = 4;
 /// Stack of each thread, in bytes.
 const STACK: usize = 128 << 10;
-/// Files that are kept open between their steps.
-const MAX_OPEN: u32 = 512;
 
 /// How a plan is carried out.
 #[derive(Clone, Debug)]
@@ -37,29 +38,6 @@ pub struct Options {
     pub wait: bool,
     /// When to stop, from the start of the replay.
     pub timeout: Option<Duration>,
-}
-
-/// A target as the threads know it.
-#[derive(Debug, Default)]
-enum Slot {
-    /// No step came to it yet.
-    #[default]
-    New,
-    /// It is what was learned.
-    Open(Arc<Opened>),
-    /// It was closed for want of descriptors; it is opened again on demand.
-    Closed,
-    /// Nothing is read from it.
-    Dropped,
-}
-
-#[derive(Debug)]
-struct Opened {
-    file: File,
-    /// The device that it lies on, or is.
-    dev: u64,
-    portion: Portion,
-    metadata: bool,
 }
 
 /// Leads from the UUIDs of file systems to their block devices.
@@ -78,7 +56,7 @@ struct Shared {
     /// Steps left for each target, so that it is closed after its last.
     left: Vec<AtomicU32>,
     /// Steps that were carried out.
-    done: AtomicU64,
+    done: AtomicUsize,
     /// Whether the head of the plan was asked for.
     head_sent: Mutex<bool>,
     head_news: Condvar,
@@ -86,6 +64,9 @@ struct Shared {
     open: AtomicU32,
     stop: AtomicBool,
     portions: Mutex<HashMap<u64, Portion>>,
+    gathering: Gathering,
+    /// Who we are.
+    uid: u32,
     counters: Counters,
     /// When the process began, for the time to the first request.
     began: Instant,
@@ -120,13 +101,15 @@ impl Replay {
         let shared = Arc::new(Shared {
             slots: plan.targets.iter().map(|_| Mutex::default()).collect(),
             left,
-            done: AtomicU64::new(0),
+            done: AtomicUsize::new(0),
             head_sent: Mutex::new(plan.head == 0),
             head_news: Condvar::new(),
             complete: AtomicBool::new(false),
             open: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             portions: Mutex::default(),
+            gathering: Gathering::default(),
+            uid: rustix::process::geteuid().as_raw(),
             counters: Counters::default(),
             began,
             started: Instant::now(),
@@ -175,21 +158,16 @@ fn builder() -> thread::Builder {
 
 impl Shared {
     fn carry_out_plan(&self) {
-        let threads = self.plan.way.threads;
-        let send = |step: &Step| {
-            self.carry_out(step);
-            self.note_done();
-        };
         let swept;
         let (metadata, mut data) = self.plan.steps.split_at(self.plan.metadata);
         let complete = match self.plan.way.order {
-            Order::Touch => self.each(threads, &self.plan.steps, send),
+            Order::Touch => self.carry_out_all(&self.plan.steps),
             Order::Disk => {
-                let complete = self.each(threads, metadata, send);
+                let complete = self.carry_out_all(metadata);
                 self.release_head();
                 swept = self.in_disk_order(data);
                 data = &swept;
-                complete && self.each(threads, data, send)
+                complete && self.carry_out_all(data)
             }
         };
         self.complete.store(complete, Relaxed);
@@ -198,32 +176,44 @@ impl Shared {
         if self.options.wait {
             // Only now: a read that waits for one page before the others were
             // asked for would bring it in alone.
-            self.each(threads, metadata, |step| self.wait_for(step));
-            self.each(threads, data, |step| self.wait_for(step));
+            for steps in [metadata, data] {
+                self.each(self.plan.way.threads, steps.len(), |i| self.wait_for(&steps[i]));
+            }
         }
         self.ended_us.store(micros(self.started.elapsed()), Relaxed);
     }
 
-    /// Lets threads take items in order until there are none or the replay is
-    /// stopped; tells whether they came to the end. This thread is one of them,
-    /// and the only one if no other can be had.
-    fn each<T: Sync>(&self, threads: usize, items: &[T], act: impl Fn(&T) + Sync) -> bool {
+    /// Asks for steps in order; tells whether it came to the end.
+    fn carry_out_all(&self, steps: &[Step]) -> bool {
+        let complete =
+            self.each(self.plan.way.threads, steps.len(), |i| self.carry_out(&steps[i], i));
+        self.ask_for_gathered();
+        complete
+    }
+
+    /// Lets threads act on the numbers below `count` in order until all are done
+    /// or the replay is stopped; tells whether they came to the end. This thread
+    /// is one of them, and the only one if no other can be had.
+    fn each(&self, threads: usize, count: usize, act: impl Fn(usize) + Sync) -> bool {
         let next = AtomicUsize::new(0);
         let work = || {
             while !self.stop.load(Relaxed) && !self.timed_out() {
-                let Some(item) = items.get(next.fetch_add(1, Relaxed)) else { return };
-                act(item);
+                let number = next.fetch_add(1, Relaxed);
+                if number >= count {
+                    return;
+                }
+                act(number);
             }
         };
         thread::scope(|scope| {
-            for _ in 1..threads.clamp(1, 256).min(items.len().max(1)) {
+            for _ in 1..threads.clamp(1, 256).min(count.max(1)) {
                 if builder().spawn_scoped(scope, work).is_err() {
                     break;
                 }
             }
             work();
         });
-        next.into_inner() >= items.len()
+        next.into_inner() >= count
     }
 
     /// These steps as they lie on their devices. The files are opened for that,
@@ -233,18 +223,20 @@ impl Shared {
         let mut targets: Vec<u32> = steps.iter().map(|step| step.target).collect();
         targets.sort_unstable();
         targets.dedup();
-        self.each(LOOKING_UP, &targets, |&target| {
-            let opened = self.opened(target as usize);
+        self.each(LOOKING_UP, targets.len(), |i| {
+            let target = targets[i] as usize;
+            let opened = self.opened(target);
             let place = opened.and_then(|opened| Place::of(&opened.file, opened.dev));
             // Each target is there once.
-            let _ = places[target as usize].set(place);
+            let _ = places[target].set(place);
         });
         places::sorted(steps, |target| places[target as usize].get()?.as_ref())
     }
 
-    fn note_done(&self) {
-        let done = self.done.fetch_add(1, Relaxed) + 1;
-        if done == self.plan.head as u64 {
+    /// Notes that so many more steps were asked for.
+    fn note_done(&self, count: usize) {
+        let before = self.done.fetch_add(count, Relaxed);
+        if (before..before + count).contains(&self.plan.head.wrapping_sub(1)) {
             self.release_head();
         }
     }
@@ -256,43 +248,6 @@ impl Shared {
 
     fn timed_out(&self) -> bool {
         self.options.timeout.is_some_and(|limit| self.started.elapsed() >= limit)
-    }
-
-    fn carry_out(&self, step: &Step) {
-        match self.opened(step.target as usize) {
-            Some(target) => self.ask_for(&target, step),
-            None => {
-                self.counters.dropped_bytes.fetch_add(step.length, Relaxed);
-            }
-        }
-        self.note_use(step);
-    }
-
-    fn ask_for(&self, target: &Opened, step: &Step) {
-        let page = rustix::param::page_size() as u64;
-        let end = step.offset + step.length;
-        let pages = end.div_ceil(page) - step.offset / page;
-        // Without an answer the kernel sorts out by itself what it has.
-        let resident = resident_count(&target.file, step.offset / page, pages).unwrap_or(0);
-        let resident = (resident * page).min(step.length);
-        self.counters.resident_bytes.fetch_add(resident, Relaxed);
-        if resident == step.length {
-            return;
-        }
-        let mut offset = step.offset;
-        while offset < end {
-            let length = target.portion.bytes.min(end - offset);
-            self.note_first_request();
-            match request(&target.file, offset, length, target.portion) {
-                Ok(()) => self.counters.requests.fetch_add(1, Relaxed),
-                Err(_) => self.counters.failed.fetch_add(1, Relaxed),
-            };
-            offset += length;
-        }
-        self.counters.bytes.fetch_add(step.length - resident, Relaxed);
-        if target.metadata {
-            self.counters.metadata_bytes.fetch_add(step.length - resident, Relaxed);
-        }
     }
 
     /// Waits for every page of a step: what was asked for together lies in
@@ -312,103 +267,6 @@ impl Shared {
             }
         }
         self.note_use(step);
-    }
-
-    /// After the last use of a target it is closed.
-    fn note_use(&self, step: &Step) {
-        let target = step.target as usize;
-        if self.left[target].fetch_sub(1, Relaxed) == 1 {
-            self.close(target);
-        }
-    }
-
-    fn note_first_request(&self) {
-        if self.first_request_us.load(Relaxed) == u64::MAX {
-            self.first_request_us.fetch_min(micros(self.began.elapsed()), Relaxed);
-        }
-    }
-
-    fn slot(&self, target: usize) -> MutexGuard<'_, Slot> {
-        self.slots[target].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The target, opened and checked; `None` when nothing is read from it.
-    fn opened(&self, target: usize) -> Option<Arc<Opened>> {
-        let mut slot = self.slot(target);
-        let first_time = matches!(*slot, Slot::New);
-        match &*slot {
-            Slot::Open(opened) => return Some(opened.clone()),
-            Slot::Dropped => return None,
-            Slot::New | Slot::Closed => {}
-        }
-        let opened = match &self.plan.targets[target] {
-            Target::File { node, identity } => {
-                self.open_file(&self.plan.paths.path(*node), identity.as_ref())
-            }
-            Target::Device(fs) => self.open_device(fs),
-        };
-        match opened {
-            Ok(opened) => {
-                let opened = Arc::new(opened);
-                if first_time && !opened.metadata {
-                    self.counters.files.fetch_add(1, Relaxed);
-                }
-                *slot = if self.open.load(Relaxed) < MAX_OPEN {
-                    self.open.fetch_add(1, Relaxed);
-                    Slot::Open(opened.clone())
-                } else {
-                    Slot::Closed
-                };
-                Some(opened)
-            }
-            Err(_) if matches!(self.plan.targets[target], Target::Device(_)) => {
-                self.counters.closed_devices.fetch_add(1, Relaxed);
-                *slot = Slot::Dropped;
-                None
-            }
-            Err(why) => {
-                why.count(&self.counters).fetch_add(1, Relaxed);
-                *slot = Slot::Dropped;
-                None
-            }
-        }
-    }
-
-    fn close(&self, target: usize) {
-        let mut slot = self.slot(target);
-        if matches!(*slot, Slot::Open(_)) {
-            self.open.fetch_sub(1, Relaxed);
-            *slot = Slot::Closed;
-        }
-    }
-
-    fn open_file(&self, path: &Path, identity: Option<&Identity>) -> Result<Opened, NotRead> {
-        // Looked at before it is opened: opening a device could do something.
-        let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
-        let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
-        if identity.is_some_and(|learned| *learned != identity_of(&stat)) {
-            return Err(NotRead::Stale);
-        }
-        if !regular {
-            return Err(NotRead::Failed);
-        }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        Ok(Opened { file, dev: stat.st_dev, portion: self.portion(stat.st_dev), metadata: false })
-    }
-
-    fn open_device(&self, fs: &FileSystem) -> Result<Opened, NotRead> {
-        let devices = self.devices.get_or_init(|| (self.find_devices)(&self.plan));
-        let path = fs.uuid.and_then(|uuid| devices.get(&uuid)).ok_or(NotRead::Missing)?;
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        let stat = rustix::fs::fstat(&file)?;
-        Ok(Opened { file, dev: stat.st_rdev, portion: self.portion(stat.st_rdev), metadata: true })
-    }
-
-    fn portion(&self, dev: u64) -> Portion {
-        let mut known = self.portions.lock().unwrap_or_else(PoisonError::into_inner);
-        *known.entry(dev).or_insert_with(|| portion(Dev::from_stat(dev)))
     }
 
     fn report(&self) -> Report {
@@ -436,35 +294,6 @@ impl Shared {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// What tells whether a file is still the one that was learned.
-pub fn identity_of(stat: &rustix::fs::Stat) -> Identity {
-    let nanoseconds = |seconds: i64, rest: u64| {
-        seconds.wrapping_mul(1_000_000_000).wrapping_add(rest.cast_signed())
-    };
-    Identity {
-        ino: stat.st_ino,
-        size: stat.st_size.cast_unsigned(),
-        mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-        ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
-    }
-}
-
-/// Asks for one portion.
-fn request(file: &File, offset: u64, length: u64, portion: Portion) -> io::Result<()> {
-    if portion.by_reading {
-        let mut scratch = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
-        let mut at = 0;
-        while at < scratch.len() {
-            match rustix::io::pread(file, &mut scratch[at..], offset + at as u64)? {
-                0 => break,
-                n => at += n,
-            }
-        }
-        return Ok(());
-    }
-    Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed)?)
 }
 
 #[cfg(test)]

@@ -1,0 +1,164 @@
+//! The files and devices of a plan: opened when a step comes to them, checked
+//! against what was learned, and closed after their last.
+
+use super::Shared;
+use crate::id::Dev;
+use crate::pack::{FileSystem, Identity};
+use crate::replay::device::{Portion, portion};
+use crate::replay::plan::{Step, Target};
+use crate::replay::report::NotRead;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+/// Files that are kept open between their steps.
+const MAX_OPEN: u32 = 512;
+
+/// A target as the threads know it.
+#[derive(Debug, Default)]
+pub(super) enum Slot {
+    /// No step came to it yet.
+    #[default]
+    New,
+    /// It is what was learned.
+    Open(Arc<Opened>),
+    /// It was closed for want of descriptors; it is opened again on demand.
+    Closed,
+    /// Nothing is read from it.
+    Dropped,
+}
+
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: File,
+    /// The device that it lies on, or is.
+    pub(super) dev: u64,
+    pub(super) portion: Portion,
+    pub(super) kind: Kind,
+}
+
+/// What was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// A block device, for metadata.
+    Device,
+    /// A file.
+    File,
+    /// A file whose time of access stays when it is mapped.
+    Unnoticed,
+}
+
+impl Shared {
+    /// After the last use of a target it is closed.
+    pub(super) fn note_use(&self, step: &Step) {
+        let target = step.target as usize;
+        if self.left[target].fetch_sub(1, Relaxed) == 1 {
+            self.close(target);
+        }
+    }
+
+    fn slot(&self, target: usize) -> MutexGuard<'_, Slot> {
+        self.slots[target].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The target, opened and checked; `None` when nothing is read from it.
+    pub(super) fn opened(&self, target: usize) -> Option<Arc<Opened>> {
+        let mut slot = self.slot(target);
+        let first_time = matches!(*slot, Slot::New);
+        match &*slot {
+            Slot::Open(opened) => return Some(opened.clone()),
+            Slot::Dropped => return None,
+            Slot::New | Slot::Closed => {}
+        }
+        let opened = match &self.plan.targets[target] {
+            Target::File { node, identity } => {
+                self.open_file(&self.plan.paths.path(*node), identity.as_ref())
+            }
+            Target::Device(fs) => self.open_device(fs),
+        };
+        match opened {
+            Ok(opened) => {
+                let opened = Arc::new(opened);
+                if first_time && opened.kind != Kind::Device {
+                    self.counters.files.fetch_add(1, Relaxed);
+                }
+                *slot = if self.open.load(Relaxed) < MAX_OPEN {
+                    self.open.fetch_add(1, Relaxed);
+                    Slot::Open(opened.clone())
+                } else {
+                    Slot::Closed
+                };
+                Some(opened)
+            }
+            Err(_) if matches!(self.plan.targets[target], Target::Device(_)) => {
+                self.counters.closed_devices.fetch_add(1, Relaxed);
+                *slot = Slot::Dropped;
+                None
+            }
+            Err(why) => {
+                why.count(&self.counters).fetch_add(1, Relaxed);
+                *slot = Slot::Dropped;
+                None
+            }
+        }
+    }
+
+    fn close(&self, target: usize) {
+        let mut slot = self.slot(target);
+        if matches!(*slot, Slot::Open(_)) {
+            self.open.fetch_sub(1, Relaxed);
+            *slot = Slot::Closed;
+        }
+    }
+
+    fn open_file(&self, path: &Path, identity: Option<&Identity>) -> Result<Opened, NotRead> {
+        // Looked at before it is opened: opening a device could do something.
+        let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+        if identity.is_some_and(|learned| *learned != identity_of(&stat)) {
+            return Err(NotRead::Stale);
+        }
+        if !regular {
+            return Err(NotRead::Failed);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = |more| rustix::fs::open(path, flags | more, Mode::empty());
+        // Only the owner and root may look at a file unnoticed.
+        let may = self.uid == 0 || self.uid == stat.st_uid;
+        let unnoticed = may.then(|| open(OFlags::NOATIME)).and_then(Result::ok);
+        let (dev, portion) = (stat.st_dev, self.portion(stat.st_dev));
+        Ok(match unnoticed {
+            Some(file) => Opened { file: file.into(), dev, portion, kind: Kind::Unnoticed },
+            None => Opened { file: open(OFlags::empty())?.into(), dev, portion, kind: Kind::File },
+        })
+    }
+
+    fn open_device(&self, fs: &FileSystem) -> Result<Opened, NotRead> {
+        let devices = self.devices.get_or_init(|| (self.find_devices)(&self.plan));
+        let path = fs.uuid.and_then(|uuid| devices.get(&uuid)).ok_or(NotRead::Missing)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let dev = rustix::fs::fstat(&file)?.st_rdev;
+        Ok(Opened { file, dev, portion: self.portion(dev), kind: Kind::Device })
+    }
+
+    fn portion(&self, dev: u64) -> Portion {
+        let mut known = self.portions.lock().unwrap_or_else(PoisonError::into_inner);
+        *known.entry(dev).or_insert_with(|| portion(Dev::from_stat(dev)))
+    }
+}
+
+/// What tells whether a file is still the one that was learned.
+pub fn identity_of(stat: &rustix::fs::Stat) -> Identity {
+    let nanoseconds = |seconds: i64, rest: u64| {
+        seconds.wrapping_mul(1_000_000_000).wrapping_add(rest.cast_signed())
+    };
+    Identity {
+        ino: stat.st_ino,
+        size: stat.st_size.cast_unsigned(),
+        mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+        ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+    }
+}
