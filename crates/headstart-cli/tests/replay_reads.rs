@@ -71,6 +71,35 @@ fn exactly_the_listed_ranges_come_in_however_long_one_request_may_be() {
 }
 
 #[test]
+fn small_files_side_by_side_come_in_few_requests_and_their_time_of_access_stays() {
+    use std::os::unix::fs::MetadataExt;
+    const FILES: usize = 256;
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let name = |i: usize| fs.path.join(format!("{i:03}"));
+    for i in 0..FILES {
+        std::fs::write(name(i), noise(PAGE as usize)).unwrap();
+    }
+    // Places are given when the data is written: to all at once.
+    must("sync", &["-f", fs.path.to_str().unwrap()]);
+    // They are asked for in another order: each third is the neighbour of the first.
+    let order = (0..FILES).map(|i| i * 171 % FILES);
+    let list: String = order.map(|i| format!("{} 0:{PAGE}\n", name(i).display())).collect();
+    let accessed =
+        || (0..FILES).map(|i| name(i).metadata().unwrap().atime_nsec()).collect::<Vec<_>>();
+    let before = accessed();
+    undisturbed(|| {
+        fs.remount();
+        let figures = replay(&["--diskstats", "--verify"], &list);
+        let device = fs.device();
+        let disk = &figures["disks"][device.trim_start_matches("/dev/")];
+        let requests = disk["requests"].as_u64().unwrap();
+        assert_eq!(figures["verified"]["resident_pages"], FILES, "{figures:#}");
+        assert!(requests < FILES as u64 / 2, "{requests} requests: {figures:#}");
+        assert_eq!(accessed(), before);
+    });
+}
+
+#[test]
 fn without_kernel_read_ahead_the_data_is_read_all_the_same() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let file = file_on(&fs, "file", 256);

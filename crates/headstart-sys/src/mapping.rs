@@ -1,14 +1,15 @@
 //! mmap(2) of a part of a file that is only looked at from outside: no page of
 //! it can be touched, so it neither faults, nor holds pages, nor can it end in
-//! SIGBUS when the file shrinks.
+//! SIGBUS when the file shrinks. Also room in the address space for several such.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::null_mut;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// A part of a file mapped without any access; unmapped when dropped.
+/// A part of a file mapped without any access, or room for several; unmapped when
+/// dropped.
 #[derive(Debug)]
 pub struct Mapping {
     address: *mut std::ffi::c_void,
@@ -29,6 +30,18 @@ impl Mapping {
         // over, and without access rights no reference into it can be made.
         let address =
             unsafe { mmap(null_mut(), len, ProtFlags::empty(), MapFlags::SHARED, fd, offset)? };
+        Ok(Self { address, len })
+    }
+
+    /// Room for mappings: a part of the address space without any access.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a `len` of 0, `ENOMEM`.
+    pub(crate) fn room(len: usize) -> io::Result<Self> {
+        // SAFETY: as above.
+        let address =
+            unsafe { mmap_anonymous(null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE)? };
         Ok(Self { address, len })
     }
 

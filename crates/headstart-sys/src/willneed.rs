@@ -5,12 +5,13 @@
 //! disk become one request, if they are named in that order. With posix_fadvise(2)
 //! each piece is a request.
 
-use std::ffi::c_void;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::ptr::null_mut;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
+
+use crate::mapping::Mapping;
 
 /// A piece of a file.
 #[derive(Clone, Copy, Debug)]
@@ -27,63 +28,46 @@ pub struct Piece<'a> {
 /// them. Each is cut to what one `readahead` may ask of its device. Mapping a file
 /// counts as an access to it (atime) unless it was opened with `O_NOATIME`.
 ///
+/// Returns the numbers of the pieces that were left out because they can't be mapped.
+///
 /// # Errors
-/// Those of mmap(2): `ENODEV` for files that cannot be mapped, `EINVAL` for a
-/// length of 0 and an offset within a page, `ENOMEM` also where the address space
-/// is limited. Nothing was asked for then.
-pub fn will_need(pieces: &[Piece<'_>]) -> io::Result<()> {
+/// `EINVAL` without any pieces, `ENOMEM` where they are too large for the address
+/// space or what is allowed of it. Nothing was asked for then.
+pub fn will_need(pieces: &[Piece<'_>]) -> io::Result<Vec<usize>> {
     let page = rustix::param::page_size();
-    let total = pieces.iter().map(|piece| piece.length.next_multiple_of(page)).sum();
-    let room = Room::new(total)?;
-    let mut at = 0;
-    for (i, piece) in pieces.iter().enumerate() {
+    let pages = |piece: &Piece<'_>| piece.length.checked_next_multiple_of(page);
+    let total = pieces.iter().try_fold(0usize, |sum, piece| sum.checked_add(pages(piece)?));
+    let room = Mapping::room(total.ok_or(Errno::NOMEM)?)?;
+    let mut left_out = Vec::new();
+    let mut used = 0;
+    for (number, piece) in pieces.iter().enumerate() {
         // Neighbours of one kind and one file would become one mapping, and the
         // kernel would cut what is asked of both to what it asks of one.
-        let sharing = if i % 2 == 0 { MapFlags::SHARED } else { MapFlags::PRIVATE };
-        // SAFETY: the place lies in our own room, which nothing uses. Without access
-        // rights no reference into it can be made.
-        unsafe {
+        let sharing = if number % 2 == 0 { MapFlags::SHARED } else { MapFlags::PRIVATE };
+        // SAFETY: it fits behind what is used of our own room, which has place for
+        // all pieces and which nothing else uses. Without access rights no reference
+        // into it can be made.
+        let mapped = unsafe {
             mmap(
-                room.address.wrapping_byte_add(at),
+                room.as_ptr().wrapping_byte_add(used),
                 piece.length,
                 ProtFlags::empty(),
                 sharing | MapFlags::FIXED,
                 piece.file,
                 piece.offset,
-            )?;
+            )
+        };
+        match mapped {
+            // Without gaps: the kernel might stop at one.
+            Ok(_) => used += piece.length.next_multiple_of(page),
+            Err(_) => left_out.push(number),
         }
-        at += piece.length.next_multiple_of(page);
     }
-    // SAFETY: it changes nothing in memory.
-    unsafe { madvise(room.address, room.length, Advice::WillNeed)? };
-    Ok(())
-}
-
-/// A part of the address space, given back when dropped with all that was mapped
-/// there.
-struct Room {
-    address: *mut c_void,
-    length: usize,
-}
-
-impl Room {
-    fn new(length: usize) -> io::Result<Self> {
-        // SAFETY: the kernel chooses the place, and without access rights no
-        // reference into it can be made.
-        let address =
-            unsafe { mmap_anonymous(null_mut(), length, ProtFlags::empty(), MapFlags::PRIVATE)? };
-        Ok(Self { address, length })
+    if used > 0 {
+        // SAFETY: it changes nothing in memory.
+        unsafe { madvise(room.as_ptr(), used, Advice::WillNeed)? };
     }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        // SAFETY: address and length are those of our own room, to which no
-        // reference exists.
-        let result = unsafe { munmap(self.address, self.length) };
-        // munmap of a whole own room has no way to fail.
-        debug_assert!(result.is_ok(), "{result:?}");
-    }
+    Ok(left_out)
 }
 
 #[cfg(test)]
@@ -93,11 +77,18 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn what_can_not_be_mapped_is_refused_and_no_pieces_are_too_few() {
-        let file = std::fs::File::open("/proc/self/status").unwrap();
-        let piece = Piece { file: file.as_fd(), offset: 0, length: 4096 };
-        assert_eq!(will_need(&[piece]).unwrap_err().raw_os_error(), Some(19));
+    fn what_can_not_be_mapped_is_left_out_and_no_pieces_are_too_few() {
+        let other = std::fs::File::open("/proc/self/status").unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 9000]).unwrap();
+        let piece = |file, length| Piece { file, offset: 0, length };
+        let pieces =
+            [piece(other.as_fd(), 4096), piece(file.as_fd(), 9000), piece(file.as_fd(), 0)];
+        assert_eq!(will_need(&pieces).unwrap(), [0, 2]);
+        assert_eq!(will_need(&pieces[..1]).unwrap(), [0]);
         assert_eq!(will_need(&[]).unwrap_err().raw_os_error(), Some(22));
+        let huge = [piece(file.as_fd(), usize::MAX - 1), piece(file.as_fd(), 4096)];
+        assert_eq!(will_need(&huge).unwrap_err().raw_os_error(), Some(12));
     }
 
     #[test]
@@ -110,6 +101,7 @@ mod tests {
             offset: page_number * page as u64,
             length,
         };
-        will_need(&[piece(0, page), piece(1, page), piece(1, 1), piece(100, 3 * page)]).unwrap();
+        let pieces = [piece(0, page), piece(1, page), piece(1, 1), piece(100, 3 * page)];
+        assert_eq!(will_need(&pieces).unwrap(), []);
     }
 }

@@ -34,8 +34,7 @@ const NEAR_US: u32 = 20_000;
 /// requests that it saves.
 const CHEAP_IOPS: u32 = 100_000;
 
-/// Ranges that are smaller than this on the average take longer to be asked for
-/// than to be read on nearly all devices.
+/// Ranges that are smaller than this on the average are small, in bytes.
 const SMALL_BYTES: u64 = 16 << 10;
 
 impl Model {
@@ -108,12 +107,13 @@ impl Model {
         };
         let (mut count, mut bytes) = (*count, *bytes);
         let (mut best, mut found) = (time(count, bytes), 0);
-        for &hole in holes {
-            count = count.saturating_sub(1);
-            bytes = bytes.saturating_add(hole);
+        // All holes of a size are read, or none.
+        for same in holes.chunk_by(|a, b| a == b) {
+            count = count.saturating_sub(same.len() as u64);
+            bytes = bytes.saturating_add(same.iter().sum());
             let time = time(count, bytes);
             if time < best {
-                (best, found) = (time, hole);
+                (best, found) = (time, same[0]);
             }
         }
         found
@@ -124,8 +124,8 @@ impl Model {
 /// harm on any.
 pub fn way(model: Option<Model>, pack: &Pack) -> Way {
     let ranges = Ranges::of(pack);
-    let small = ranges.bytes < ranges.count.saturating_mul(SMALL_BYTES);
-    model.map_or(Way { together: small, ..Way::default() }, |model| model.way(&ranges))
+    let unmeasured = || Way { together: ranges.are_small(), ..Way::default() };
+    model.map_or_else(unmeasured, |model| model.way(&ranges))
 }
 
 /// What a pack reads of files, as far as it decides about holes.
@@ -141,6 +141,12 @@ pub struct Ranges {
 }
 
 impl Ranges {
+    /// Whether they are so small that their number decides how long it takes to
+    /// read them on nearly all devices.
+    pub fn are_small(&self) -> bool {
+        self.bytes < self.count.saturating_mul(SMALL_BYTES)
+    }
+
     /// Those of a pack.
     pub fn of(pack: &Pack) -> Self {
         let end = |r: &Range| r.first.saturating_add(u64::from(r.pages));
@@ -244,6 +250,12 @@ mod tests {
         };
         let expected = Ranges { count: 5, bytes: 6 << 12, holes: vec![0, 8 << 12] };
         assert_eq!(Ranges::of(&pack), expected);
+    }
+
+    #[test]
+    fn of_many_holes_of_a_size_all_are_read_or_none() {
+        let ranges = Ranges { count: 2000, bytes: 82_000_000, holes: vec![4096; 1000] };
+        assert_eq!(model(1500, 1500, 125, 16, 3000).gap(&ranges), 0);
     }
 
     proptest! {

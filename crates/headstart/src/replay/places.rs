@@ -28,11 +28,25 @@ impl Place {
     }
 }
 
-/// The device and the position on it where a range of a file begins; `None` where
-/// the file system does not tell.
-pub fn begin(file: &File, dev: u64, offset: u64, length: u64) -> Option<(u64, u64)> {
+/// A stretch of a device, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Stretch {
+    /// The device's number.
+    pub dev: u64,
+    /// Where it begins.
+    pub begin: u64,
+    /// Where it ends.
+    pub end: u64,
+}
+
+/// Where a range of a file begins on its device, as far as it lies in one piece;
+/// `None` where the file system does not tell, or the range begins with a hole.
+pub fn stretch(file: &File, dev: u64, offset: u64, length: u64) -> Option<Stretch> {
     let extent = first_extent(file, offset, length).ok()??;
-    Some((dev, extent.physical + offset.saturating_sub(extent.logical)))
+    let into = offset.checked_sub(extent.logical)?;
+    let length = extent.length.checked_sub(into)?.min(length);
+    let begin = extent.physical.checked_add(into)?;
+    Some(Stretch { dev, begin, end: begin.checked_add(length)? })
 }
 
 /// Steps in the order of their places; those without one come last and keep

@@ -3,6 +3,7 @@
 use crate::cache::list::{self, LineError};
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
 use crate::pack::{FileSystem, Identity, Pack};
+use crate::replay::model::Ranges;
 use crate::replay::way::{Order, Way};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -199,6 +200,9 @@ impl Plan {
             );
         }
         plan.paths = names.finish();
+        let bytes = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.end - w.offset));
+        let ranges = Ranges { count: wanted.len() as u64, bytes, holes: Vec::new() };
+        plan.way.together |= ranges.are_small();
         plan.add(wanted, way.gap_bytes, limits.budget, 0);
         plan
     }
@@ -429,6 +433,18 @@ mod tests {
         let limits = Limits { budget: u64::MAX, metadata: false };
         assert_eq!(Plan::of_list(&list, |_| 77, limits, Way::default()).bytes(), 77);
         assert_eq!(Plan::of_list(&list, |_| 0, limits, Way::default()).steps, []);
+    }
+
+    #[test]
+    fn small_files_of_a_list_are_asked_for_together() {
+        let list = |length| {
+            let ranges = std::iter::once(0..length).collect();
+            [Entry { path: "/a".into(), ranges }]
+        };
+        let limits = Limits { budget: u64::MAX, metadata: false };
+        let together =
+            |length| Plan::of_list(&list(length), |_| 0, limits, Way::default()).way.together;
+        assert!(together(4 * KIB) && !together(64 * KIB));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::targets::{Kind, Opened};
 use super::{Shared, micros};
 use crate::cache::residency::resident_count;
 use crate::replay::device::Portion;
-use crate::replay::places;
+use crate::replay::places::{self, Stretch};
 use crate::replay::plan::Step;
 use crate::replay::way::Order;
 use headstart_sys::willneed::{Piece, will_need};
@@ -20,11 +20,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The largest step that is asked for with others, in bytes: the kernel sends a
-/// request off when it has grown to this (`BLK_PLUG_FLUSH_SIZE`, `block/blk-mq.c`).
+/// The largest step that is asked for with others, in bytes: what the kernel holds
+/// back is sent off when a request has grown to this (`BLK_PLUG_FLUSH_SIZE`,
+/// `block/blk-mq.c`).
 const SMALL: u64 = 128 << 10;
 /// The most steps that are asked for together.
 const MOST: usize = 64;
+/// Files that may be open before steps stop to wait for others. Threads that ask for
+/// what was gathered have up to [`MOST`] each.
+const MAX_OPEN: usize = 512;
 /// How long a step waits for others, unless all threads wait for the disk.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// A step whose file took longer to open than this is asked for at once: opening
@@ -46,7 +50,7 @@ struct Gathered {
 #[derive(Debug)]
 struct Wanted {
     step: Step,
-    /// Its place among all.
+    /// Its place among those that are carried out in order.
     number: usize,
     target: Arc<Opened>,
     /// Bytes of it that are not in memory.
@@ -58,83 +62,85 @@ impl Gathering {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a step; all of them when they are to be asked for now.
-    fn add(&self, wanted: Wanted) -> Vec<Wanted> {
+    /// Adds a step.
+    fn add(&self, wanted: Wanted) {
         let mut gathered = self.lock();
+        gathered.since.get_or_insert_with(Instant::now);
         gathered.wanted.push(wanted);
-        let since = *gathered.since.get_or_insert_with(Instant::now);
-        let now = gathered.wanted.len() >= MOST || since.elapsed() >= PATIENCE;
-        if now { gathered.take() } else { Vec::new() }
     }
 
-    /// What is there.
-    fn take(&self) -> Vec<Wanted> {
-        self.lock().take()
-    }
-}
-
-impl Gathered {
-    fn take(&mut self) -> Vec<Wanted> {
-        self.since = None;
-        std::mem::take(&mut self.wanted)
+    /// What is there, if it `must` be asked for, or it is enough, or old enough.
+    fn take(&self, must: bool) -> Vec<Wanted> {
+        let mut gathered = self.lock();
+        let is_old = gathered.since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        if !(must || is_old || gathered.wanted.len() >= MOST) {
+            return Vec::new();
+        }
+        gathered.since = None;
+        std::mem::take(&mut gathered.wanted)
     }
 }
 
 impl Shared {
     /// Asks for a step, or leaves it to be asked for with others. `number` is its
-    /// place among all.
+    /// place among those that are carried out in order.
     pub(super) fn carry_out(&self, step: &Step, number: usize) {
         let began = Instant::now();
         let opened = self.opened(step.target as usize);
         let waited = began.elapsed() >= WAITED;
-        match opened.map(|target| (self.missing(&target, step), target)) {
-            Some((0, _)) => self.note_done(1),
-            Some((missing, target)) => {
-                let may_join = self.plan.way.together && !waited && target.may_join(step);
-                let wanted = Wanted { step: *step, number, target, missing };
-                if may_join {
-                    self.ask_for_all(self.gathering.add(wanted));
-                } else {
-                    self.ask_for(&wanted);
-                    self.note_done(1);
-                }
+        let mut joined = false;
+        if let Some(target) = opened {
+            let missing = self.missing(&target, step);
+            let wanted = Wanted { step: *step, number, target, missing };
+            joined = missing > 0 && !waited && self.may_join(&wanted);
+            if joined {
+                self.gathering.add(wanted);
+            } else if missing > 0 {
+                // An arm would have to go back for what was gathered.
+                self.ask_for_gathered(self.plan.way.order == Order::Disk);
+                self.ask_for(&wanted);
             }
-            None => {
-                self.counters.dropped_bytes.fetch_add(step.length, Relaxed);
-                self.note_done(1);
-            }
+        } else {
+            self.counters.dropped_bytes.fetch_add(step.length, Relaxed);
+        }
+        if !joined {
+            self.note_done(number);
         }
         self.note_use(step);
-        if waited {
-            self.ask_for_gathered();
-        }
+        self.ask_for_gathered(waited || number + 1 == self.plan.head);
     }
 
-    /// Asks for what is still to be asked for.
-    pub(super) fn ask_for_gathered(&self) {
-        self.ask_for_all(self.gathering.take());
-    }
-
-    /// Asks for small steps together, those that lie side by side one after the
-    /// other. In a sweep all come so.
-    fn ask_for_all(&self, mut wanted: Vec<Wanted>) {
-        if wanted.is_empty() {
+    /// Asks for what was gathered, if it `must` be now, or it is time.
+    pub(super) fn ask_for_gathered(&self, must: bool) {
+        let gathered = self.gathering.take(must);
+        if gathered.is_empty() {
             return;
         }
-        if self.plan.way.order == Order::Touch {
-            wanted = side_by_side(wanted);
-        }
+        let wanted = in_rows(gathered, self.plan.way.order);
         self.note_first_request();
         let pieces: Vec<_> = wanted.iter().map(Wanted::piece).collect();
-        if will_need(&pieces).is_ok() {
-            self.counters.requests.fetch_add(wanted.len() as u64, Relaxed);
-            let missing = wanted.iter().map(|wanted| wanted.missing).sum();
-            self.counters.bytes.fetch_add(missing, Relaxed);
-        } else {
-            // This file system, or a limit of the address space, is against it.
-            wanted.iter().for_each(|wanted| self.ask_for(wanted));
+        // The address space may be limited.
+        let left_out = will_need(&pieces).unwrap_or_else(|_| (0..wanted.len()).collect());
+        for (number, wanted) in wanted.iter().enumerate() {
+            if left_out.binary_search(&number).is_ok() {
+                self.ask_for(wanted);
+            } else {
+                self.counters.requests.fetch_add(1, Relaxed);
+                self.counters.bytes.fetch_add(wanted.missing, Relaxed);
+            }
+            self.note_done(wanted.number);
         }
-        self.note_done(wanted.len());
+    }
+
+    /// Whether a step may be asked for with others: by a mapping, which begins
+    /// with a page.
+    fn may_join(&self, Wanted { step, target, .. }: &Wanted) -> bool {
+        self.plan.way.together
+            && target.kind == Kind::Unnoticed
+            && !target.portion.by_reading
+            && step.length <= SMALL.min(target.portion.bytes)
+            && step.offset.is_multiple_of(rustix::param::page_size() as u64)
+            && self.open_files() < MAX_OPEN
     }
 
     /// Bytes of a step that are not in memory.
@@ -175,12 +181,6 @@ impl Shared {
 }
 
 impl Wanted {
-    /// Where it lies, if that is known.
-    fn place(&self) -> Option<(u64, u64)> {
-        let Self { step, target, .. } = self;
-        places::begin(&target.file, target.dev, step.offset, step.length)
-    }
-
     fn piece(&self) -> Piece<'_> {
         let Self { step, target, .. } = self;
         Piece { file: target.file.as_fd(), offset: step.offset, length: step.length as usize }
@@ -188,33 +188,32 @@ impl Wanted {
 }
 
 /// Puts steps that lie side by side one after the other, where the first of them
-/// comes in the order of the plan.
-fn side_by_side(wanted: Vec<Wanted>) -> Vec<Wanted> {
-    let mut placed: Vec<_> = wanted.into_iter().map(|wanted| (wanted.place(), wanted)).collect();
-    placed.sort_by_key(|(place, wanted)| (*place, wanted.number));
-    let mut rows: Vec<Vec<Wanted>> = Vec::new();
-    let mut next = None;
-    for (place, wanted) in placed {
-        let end = place.map(|(dev, at)| (dev, at + wanted.step.length));
-        match rows.last_mut().filter(|_| place.is_some() && place == next) {
-            Some(row) => row.push(wanted),
-            None => rows.push(vec![wanted]),
-        }
-        next = end;
+/// comes in the order of the plan. In a sweep that is the order of the plan.
+fn in_rows(mut wanted: Vec<Wanted>, order: Order) -> Vec<Wanted> {
+    wanted.sort_by_key(|wanted| wanted.number);
+    if order == Order::Disk {
+        return wanted;
     }
-    rows.sort_by_key(|row| row.iter().map(|wanted| wanted.number).min());
-    rows.into_iter().flatten().collect()
+    let stretch = |Wanted { step, target, .. }: &Wanted| {
+        places::stretch(&target.file, target.dev, step.offset, step.length)
+    };
+    let stretches: Vec<_> = wanted.iter().map(stretch).collect();
+    let mut wanted: Vec<_> = wanted.into_iter().map(Some).collect();
+    rows(&stretches).into_iter().filter_map(|number| wanted[number].take()).collect()
 }
 
-impl Opened {
-    /// Whether a step may be asked for with others: by a mapping, which begins
-    /// with a page.
-    fn may_join(&self, step: &Step) -> bool {
-        self.kind == Kind::Unnoticed
-            && !self.portion.by_reading
-            && step.length <= SMALL.min(self.portion.bytes)
-            && step.offset.is_multiple_of(rustix::param::page_size() as u64)
-    }
+/// The order in which stretches that begin where another ends follow it, and else
+/// keep theirs, as far as the first of each row goes.
+fn rows(stretches: &[Option<Stretch>]) -> Vec<usize> {
+    let mut by_place: Vec<usize> = (0..stretches.len()).collect();
+    by_place.sort_by_key(|&number| (stretches[number], number));
+    let follows = |a: &usize, b: &usize| match (stretches[*a], stretches[*b]) {
+        (Some(a), Some(b)) => (a.dev, a.end) == (b.dev, b.begin),
+        _ => false,
+    };
+    let mut rows: Vec<_> = by_place.chunk_by(follows).collect();
+    rows.sort_by_key(|row| row.iter().min());
+    rows.concat()
 }
 
 /// Asks for one portion.
@@ -231,4 +230,55 @@ fn request(file: &File, offset: u64, length: u64, portion: Portion) -> io::Resul
         return Ok(());
     }
     Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stretch(dev: u64, begin: u64, end: u64) -> Option<Stretch> {
+        Some(Stretch { dev, begin, end })
+    }
+
+    #[test]
+    fn what_lies_side_by_side_follows_its_neighbour_and_the_rest_keeps_its_order() {
+        for (name, stretches, expected) in [
+            ("apart", vec![stretch(1, 90, 95), stretch(1, 10, 15)], vec![0, 1]),
+            (
+                "a row comes where its first is asked for",
+                vec![stretch(1, 50, 60), stretch(1, 20, 30), stretch(1, 0, 9), stretch(1, 10, 20)],
+                vec![0, 3, 1, 2],
+            ),
+            ("other devices", vec![stretch(1, 10, 20), None, stretch(2, 20, 30)], vec![0, 1, 2]),
+            ("unknown places", vec![None, None], vec![0, 1]),
+        ] {
+            assert_eq!(rows(&stretches), expected, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_stretch_is_asked_for_once_and_side_by_side_with_its_neighbour(
+            places in proptest::collection::vec(proptest::option::of((0u64..2, 0u64..20)), 0..40)
+        ) {
+            let stretches: Vec<_> =
+                places.iter().map(|p| p.and_then(|(dev, at)| stretch(dev, at, at + 1))).collect();
+            let found = rows(&stretches);
+            let mut sorted = found.clone();
+            sorted.sort_unstable();
+            prop_assert_eq!(sorted, (0..stretches.len()).collect::<Vec<_>>());
+            // Where one ends, one that begins there comes next, if there is one.
+            for pair in found.windows(2) {
+                let Some(first) = stretches[pair[0]] else { continue };
+                let next = |s: &Option<Stretch>| {
+                    s.is_some_and(|s| (s.dev, s.begin) == (first.dev, first.end))
+                };
+                let twins = stretches.iter().filter(|s| **s == Some(first)).count();
+                if twins == 1 && stretches.iter().any(next) {
+                    prop_assert!(next(&stretches[pair[1]]));
+                }
+            }
+        }
+    }
 }

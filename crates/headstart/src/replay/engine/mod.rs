@@ -55,13 +55,14 @@ struct Shared {
     slots: Vec<Mutex<Slot>>,
     /// Steps left for each target, so that it is closed after its last.
     left: Vec<AtomicU32>,
-    /// Steps that were carried out.
+    /// Steps of the head that were carried out.
     done: AtomicUsize,
     /// Whether the head of the plan was asked for.
     head_sent: Mutex<bool>,
     head_news: Condvar,
     complete: AtomicBool,
-    open: AtomicU32,
+    /// Held by everything that is open.
+    open: Arc<()>,
     stop: AtomicBool,
     portions: Mutex<HashMap<u64, Portion>>,
     gathering: Gathering,
@@ -105,7 +106,7 @@ impl Replay {
             head_sent: Mutex::new(plan.head == 0),
             head_news: Condvar::new(),
             complete: AtomicBool::new(false),
-            open: AtomicU32::new(0),
+            open: Arc::default(),
             stop: AtomicBool::new(false),
             portions: Mutex::default(),
             gathering: Gathering::default(),
@@ -187,7 +188,9 @@ impl Shared {
     fn carry_out_all(&self, steps: &[Step]) -> bool {
         let complete =
             self.each(self.plan.way.threads, steps.len(), |i| self.carry_out(&steps[i], i));
-        self.ask_for_gathered();
+        if complete {
+            self.ask_for_gathered(true);
+        }
         complete
     }
 
@@ -233,10 +236,9 @@ impl Shared {
         places::sorted(steps, |target| places[target as usize].get()?.as_ref())
     }
 
-    /// Notes that so many more steps were asked for.
-    fn note_done(&self, count: usize) {
-        let before = self.done.fetch_add(count, Relaxed);
-        if (before..before + count).contains(&self.plan.head.wrapping_sub(1)) {
+    /// Notes that a step was asked for, or needs not be.
+    fn note_done(&self, number: usize) {
+        if number < self.plan.head && self.done.fetch_add(1, Relaxed) + 1 == self.plan.head {
             self.release_head();
         }
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// Files that are kept open between their steps.
-const MAX_OPEN: u32 = 512;
+const MAX_KEPT: usize = 256;
 
 /// A target as the threads know it.
 #[derive(Debug, Default)]
@@ -37,6 +37,8 @@ pub(super) struct Opened {
     pub(super) dev: u64,
     pub(super) portion: Portion,
     pub(super) kind: Kind,
+    /// Shared by all that is open, and so counts it.
+    _open: Arc<()>,
 }
 
 /// What was opened.
@@ -84,8 +86,7 @@ impl Shared {
                 if first_time && opened.kind != Kind::Device {
                     self.counters.files.fetch_add(1, Relaxed);
                 }
-                *slot = if self.open.load(Relaxed) < MAX_OPEN {
-                    self.open.fetch_add(1, Relaxed);
+                *slot = if self.open_files() <= MAX_KEPT {
                     Slot::Open(opened.clone())
                 } else {
                     Slot::Closed
@@ -108,7 +109,6 @@ impl Shared {
     fn close(&self, target: usize) {
         let mut slot = self.slot(target);
         if matches!(*slot, Slot::Open(_)) {
-            self.open.fetch_sub(1, Relaxed);
             *slot = Slot::Closed;
         }
     }
@@ -127,12 +127,20 @@ impl Shared {
         let open = |more| rustix::fs::open(path, flags | more, Mode::empty());
         // Only the owner and root may look at a file unnoticed.
         let may = self.uid == 0 || self.uid == stat.st_uid;
-        let unnoticed = may.then(|| open(OFlags::NOATIME)).and_then(Result::ok);
-        let (dev, portion) = (stat.st_dev, self.portion(stat.st_dev));
-        Ok(match unnoticed {
-            Some(file) => Opened { file: file.into(), dev, portion, kind: Kind::Unnoticed },
-            None => Opened { file: open(OFlags::empty())?.into(), dev, portion, kind: Kind::File },
-        })
+        let (file, kind) = match may.then(|| open(OFlags::NOATIME)).and_then(Result::ok) {
+            Some(file) => (file, Kind::Unnoticed),
+            None => (open(OFlags::empty())?, Kind::File),
+        };
+        Ok(self.new_opened(file.into(), stat.st_dev, kind))
+    }
+
+    fn new_opened(&self, file: File, dev: u64, kind: Kind) -> Opened {
+        Opened { file, dev, portion: self.portion(dev), kind, _open: self.open.clone() }
+    }
+
+    /// How many files and devices are open.
+    pub(super) fn open_files(&self) -> usize {
+        Arc::strong_count(&self.open) - 1
     }
 
     fn open_device(&self, fs: &FileSystem) -> Result<Opened, NotRead> {
@@ -141,7 +149,7 @@ impl Shared {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
         let dev = rustix::fs::fstat(&file)?.st_rdev;
-        Ok(Opened { file, dev, portion: self.portion(dev), kind: Kind::Device })
+        Ok(self.new_opened(file, dev, Kind::Device))
     }
 
     fn portion(&self, dev: u64) -> Portion {
