@@ -42,7 +42,7 @@ skip() { # NAME WHY
 # The tools of the tests and their Debian packages.
 tools=(cc:gcc g++:g++ mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs
     losetup:mount fincore:util-linux strace:strace /usr/bin/python3:python3
-    debootstrap:debootstrap vmtouch:vmtouch)
+    debootstrap:debootstrap vmtouch:vmtouch dbus-run-session:dbus gdbus:libglib2.0-bin)
 if grep -qw f2fs /proc/filesystems || modprobe --quiet --dry-run f2fs 2>/dev/null; then
     tools+=(mkfs.f2fs:f2fs-tools)
 fi

@@ -120,7 +120,8 @@ def condense(document):
     return {
         "rounds": document["rounds"],
         "arms": arms,
-        "limit": limit and {"bound": limit["bound"]} | ratio(limit["ratio"]),
+        "limit": limit and {"bound": limit["bound"]} | ratio(limit["ratio"])
+        | {"in_order": limit["in_order"] and ratio(limit["in_order"])},
         "comparisons": [
             {"arm": c["arm"], "with": c["with"], "verdict": c["verdict"]["verdict"]}
             | ratio(c["ratio"])

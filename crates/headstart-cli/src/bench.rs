@@ -85,7 +85,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     let ahead = states.contains(&State::Readahead);
     let mut pack = None;
     if ahead || states.contains(&State::Selective) {
-        pack = pack::prepare(&mut bench, args.pack.as_deref(), ahead)?;
+        pack = pack::prepare(&mut bench, args.pack.as_deref(), &states)?;
         if pack.is_none() {
             output::message(
                 "This program has no pack, and learning one needs root: sudo headstart record -- \
@@ -136,7 +136,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         machine,
         peers: bench.peers.clone(),
     };
-    let mut found = report(&arms, &bench.peers, &measured.runs, args.smallest);
+    let progress = pack.as_ref().map_or(&[][..], |pack| &pack.progress);
+    let mut found = report(&arms, &bench.peers, &measured.runs, progress, args.smallest);
     found.warnings.extend(setup.machine.warnings());
     publish(&args, &setup, &measured, &found)?;
     Ok(status(&args, &measured, &found))

@@ -235,6 +235,68 @@ fn a_service_is_measured_until_it_listens_or_notifies() {
     assert!(until_ready("notify", "true", &["perl", "-e", notify]) > 0.1);
 }
 
+/// Waits a tenth of a second, then takes a name on the session's bus, as a service
+/// does, and stays.
+const TAKES_A_NAME: &str = r#"
+import os, socket, struct, time
+time.sleep(0.1)
+_, _, where = os.environ["DBUS_SESSION_BUS_ADDRESS"].partition(":")
+where = dict(part.split("=", 1) for part in where.split(";")[0].split(","))
+bus = socket.socket(socket.AF_UNIX)
+bus.connect(where["path"] if "path" in where else "\0" + where["abstract"])
+bus.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
+assert bus.recv(4096).startswith(b"OK")
+bus.sendall(b"BEGIN\r\n")
+def text(value):
+    return struct.pack("<I", len(value)) + value.encode() + b"\0"
+def padded(data, to):
+    return data + bytes(-len(data) % to)
+def call(serial, member, signature="", body=b""):
+    fields = b""
+    for code, kind, value in ((1, "o", "/org/freedesktop/DBus"), (3, "s", member),
+                              (2, "s", "org.freedesktop.DBus"), (6, "s", "org.freedesktop.DBus")):
+        fields = padded(fields, 8) + bytes([code, 1]) + kind.encode() + b"\0" + text(value)
+    if signature:
+        value = bytes([len(signature)]) + signature.encode() + b"\0"
+        fields = padded(fields, 8) + bytes([8, 1]) + b"g\0" + value
+    head = struct.pack("<cBBBIII", b"l", 1, 0, 1, len(body), serial, len(fields))
+    bus.sendall(padded(head + fields, 8) + body)
+call(1, "Hello")
+call(2, "RequestName", "su", padded(text("org.example.Started"), 4) + struct.pack("<I", 0))
+time.sleep(1000)
+"#;
+
+#[test]
+fn a_service_is_measured_until_its_name_is_on_the_bus() {
+    for tool in ["python3", "dbus-run-session", "gdbus"] {
+        if !has(tool) {
+            return skipped(&format!("{tool} is missing"));
+        }
+    }
+    let options = ["--states", "hot", "--runs", "2", "--warmup", "0", "--json"];
+    let output = Command::new("dbus-run-session")
+        .args(["--", env!("CARGO_BIN_EXE_headstart"), "bench"])
+        .args(options)
+        .args(["--ready", "dbus:session:org.example.Started", "--"])
+        .args(["python3", "-c", TAKES_A_NAME])
+        .output()
+        .unwrap();
+    let found: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let time = median(&found, "hot", "time_s");
+    assert!(time > 0.1 && time < 100.0, "{time}: {output:?}");
+}
+
+#[test]
+fn a_helper_that_fails_is_no_help() {
+    let options =
+        ["--states", "hot", "--runs", "2", "--cold-cmd", "true", "--against", "broken&=false"];
+    let output = headstart(&[&["bench"], &options[..], &["--", "sleep", "0.1"]].concat());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains("broken: it ended with status 1"), "{text}");
+}
+
 #[test]
 fn programs_that_fail_or_never_end_are_told_with_their_last_words() {
     let message = |options: &[&str], command: &[&str]| {

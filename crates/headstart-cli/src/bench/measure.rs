@@ -46,10 +46,10 @@ pub struct Bench {
 }
 
 /// What goes on beside the program.
-enum Beside {
+enum Beside<'a> {
     Nothing,
     Replay(Replay),
-    Peer(Running),
+    Peer(&'a Peer, Running),
 }
 
 impl Bench {
@@ -106,9 +106,15 @@ impl Bench {
                 replay.stop();
                 run.read_ahead = Some(ReadAhead::from(&replay.finish()));
             }
-            Beside::Peer(peer) => {
-                let over = if over == Over::Interrupted { over } else { Over::Ready };
-                self.starter.finish(peer, over, Rest::Keep)?;
+            Beside::Peer(peer, running) => {
+                // One that goes on is ended; one that has ended is judged.
+                let over = match over {
+                    Over::Interrupted => over,
+                    _ if running.has_ended()? => Over::Ended,
+                    _ => Over::Ready,
+                };
+                let finished = self.starter.finish(running, over, Rest::Keep)?;
+                run.failure = finished.failure.map(|why| format!("{}: {why}", peer.name));
             }
         }
         let finished = self.starter.finish(running, over, Rest::End)?;
@@ -165,14 +171,14 @@ impl Bench {
     }
 
     /// Runs a peer, or begins to.
-    fn help(&self, peer: &Peer, run: &mut Run) -> anyhow::Result<Beside> {
+    fn help<'a>(&self, peer: &'a Peer, run: &mut Run) -> anyhow::Result<Beside<'a>> {
         let words = command_words(&peer.command);
         if words.is_empty() {
             return Ok(Beside::Nothing);
         }
         let mut helper = self.starter.spawn(&words, Watcher::End)?;
         if peer.how == How::Beside {
-            return Ok(Beside::Peer(helper));
+            return Ok(Beside::Peer(peer, helper));
         }
         let (over, _) = self.starter.wait(&mut helper)?;
         let finished = self.starter.finish(helper, over, Rest::Keep)?;

@@ -6,7 +6,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use headstart::measure::bench::arm::State;
+use headstart::measure::bench::progress::progress;
 use headstart::measure::bench::report::Accuracy;
+use headstart::measure::stats::hot::Progress;
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
@@ -16,7 +19,7 @@ use serde::Serialize;
 use super::disks::Disks;
 use super::learn;
 use super::measure::Bench;
-use super::rounds::progress;
+use super::rounds;
 use crate::{learning, output};
 
 /// Starts that teach a program without a pack: two cold ones, and two that are
@@ -47,19 +50,23 @@ pub struct PackFigures {
 pub struct Prepared {
     /// The pack.
     pub figures: PackFigures,
+    /// When its start needs what.
+    pub progress: Vec<Progress>,
     /// Keeps its copy until the end.
     _scratch: Scratch,
 }
 
 /// Finds the program's pack or learns it, lets `bench` know it, and sees how
-/// well it does; `ahead` says whether it will be read ahead. `None` when there is
-/// none and this user can't learn one.
+/// well it does; `states` are to be measured. `None` when there is none and this
+/// user can't learn one.
 pub fn prepare(
     bench: &mut Bench,
     named: Option<&Path>,
-    ahead: bool,
+    states: &[State],
 ) -> anyhow::Result<Option<Prepared>> {
     let is_root = rustix::process::geteuid().is_root();
+    let ahead = states.contains(&State::Readahead);
+    let begins_cold = ahead || states.contains(&State::Cold);
     let known = known(bench, named)?;
     let learned_now = known.is_none();
     if learned_now && !is_root {
@@ -84,9 +91,12 @@ pub fn prepare(
         (false, true) if is_root => &LESSONS[3..],
         (false, _) => &[],
     };
+    if learned_now && !begins_cold {
+        bench.cooler.cooling.announcement().into_iter().for_each(output::message);
+    }
     let mut accuracy = None;
     for (i, ahead) in lessons.iter().enumerate() {
-        progress(&format!("traced start {} of {}", i + 1, lessons.len()));
+        rounds::progress(&format!("traced start {} of {}", i + 1, lessons.len()));
         match learn::lesson(bench, &traced, *ahead) {
             Ok(Some(found)) => accuracy = Some(found).filter(|_| *ahead),
             Ok(None) => bail!("Interrupted before anything was measured"),
@@ -103,7 +113,7 @@ pub fn prepare(
         }
         learning::know_device(&traced, &Models::here());
     }
-    progress("");
+    rounds::progress("");
     let pack = read(&path)?;
     bench.pack = Some(path);
     let figures = PackFigures {
@@ -115,7 +125,7 @@ pub fn prepare(
         metadata_bytes: pack.metadata_bytes(),
         accuracy,
     };
-    Ok(Some(Prepared { figures, _scratch: scratch }))
+    Ok(Some(Prepared { figures, progress: progress(&pack), _scratch: scratch }))
 }
 
 /// The pack that was named, or the program's own.

@@ -85,6 +85,7 @@ pub fn lines(setup: &Setup, report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = report.comparisons.iter().map(told).collect();
     lines.extend(report.io_parts.iter().filter_map(io_part));
     lines.extend(report.limit.as_ref().map(limit));
+    lines.extend(report.limit.as_ref().and_then(|limit| limit.in_order.as_ref()).map(in_order));
     if let Some(floor) = &setup.floor {
         lines.push(format!("The floor reads the same pages in {}.", floor.way));
     }
@@ -143,6 +144,15 @@ fn limit(found: &Limit) -> String {
     };
     format!(
         "readahead ÷ max(hot, floor) = {ratio:.2} [{:.2}, {:.2}]{}; {bound} is the larger one",
+        interval.low,
+        interval.high,
+        confidence(interval)
+    )
+}
+
+fn in_order(PairedRatio { ratio, interval, .. }: &PairedRatio) -> String {
+    format!(
+        "readahead ÷ the least possible in the order of use = {ratio:.2} [{:.2}, {:.2}]{}",
         interval.low,
         interval.high,
         confidence(interval)

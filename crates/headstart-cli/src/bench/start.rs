@@ -83,6 +83,13 @@ pub struct Finished {
     pub left_behind: u64,
 }
 
+impl Running {
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> anyhow::Result<bool> {
+        has_ended(&self.end, Duration::ZERO)
+    }
+}
+
 impl Starter {
     /// Makes this process the one that gets the orphans of those it starts.
     pub fn adopt_orphans() -> anyhow::Result<()> {

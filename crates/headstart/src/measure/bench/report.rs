@@ -9,7 +9,9 @@ use serde::Serialize;
 use super::arm::{Arm, How, Peer, State};
 use super::run::{ArmRuns, COUNTERS};
 use crate::measure::outcome::Outcome;
-use crate::measure::stats::hot::{Bound, ColdAndHot, improvement, ratio_to_ideal};
+use crate::measure::stats::hot::{
+    Bound, ColdAndHot, Progress, improvement, ratio_in_order, ratio_to_ideal,
+};
 use crate::measure::stats::paired::{Location, PairedRatio, location, ratio};
 use crate::measure::stats::quality;
 use crate::measure::stats::summary::{Summary, summarise};
@@ -80,6 +82,9 @@ pub struct Limit {
     pub bound: Bound,
     /// How many times that the read-ahead start took.
     pub ratio: PairedRatio,
+    /// How many times the best possible in the order of use; `None` without a
+    /// floor.
+    pub in_order: Option<PairedRatio>,
 }
 
 /// What a start takes longer than a hot one: its I/O. After a 2011 study of
@@ -126,14 +131,20 @@ impl Accuracy {
     }
 }
 
-/// Sums up the runs of the arms. Differences below `smallest` (0.02 for 2 %)
-/// don't matter to whoever asks.
-pub fn report(arms: &[Arm], peers: &[Peer], runs: &[ArmRuns], smallest: f64) -> Report {
+/// Sums up the runs of the arms. `progress` tells when the start needs what.
+/// Differences below `smallest` (0.02 for 2 %) don't matter to whoever asks.
+pub fn report(
+    arms: &[Arm],
+    peers: &[Peer],
+    runs: &[ArmRuns],
+    progress: &[Progress],
+    smallest: f64,
+) -> Report {
     let table = Table { arms, peers, runs };
     Report {
         arms: runs.iter().map(summarised).collect(),
         comparisons: table.comparisons(smallest),
-        limit: table.limit(),
+        limit: table.limit(progress),
         io_parts: table.io_parts(),
         warnings: table.warnings(),
     }
@@ -207,11 +218,13 @@ impl Table<'_> {
             .collect()
     }
 
-    fn limit(&self) -> Option<Limit> {
+    fn limit(&self, progress: &[Progress]) -> Option<Limit> {
         let ahead = self.state(State::Readahead)?.times();
         let hot = self.times(Arm::Program { state: State::Hot });
-        let (bound, ratio) = ratio_to_ideal(&ahead, &hot, &self.times(Arm::Floor))?;
-        Some(Limit { bound, ratio })
+        let floor = self.times(Arm::Floor);
+        let (bound, ratio) = ratio_to_ideal(&ahead, &hot, &floor)?;
+        let in_order = ratio_in_order(&ahead, &hot, &floor, progress);
+        Some(Limit { bound, ratio, in_order })
     }
 
     fn io_parts(&self) -> Vec<IoPart> {

@@ -38,7 +38,7 @@ fn usual() -> (Vec<Arm>, Vec<ArmRuns>) {
 #[test]
 fn a_usual_benchmark_is_summed_up_with_a_verdict_and_no_warning() {
     let (arms, runs) = usual();
-    let found = report(&arms, &[], &runs, 0.02);
+    let found = report(&arms, &[], &runs, &[], 0.02);
     assert_eq!(found.warnings, [""; 0]);
     let median = |i: usize| found.arms[i].time().unwrap().median;
     assert!((median(0) - 2.0).abs() < 0.05 && (median(3) - 0.2).abs() < 0.01);
@@ -60,10 +60,10 @@ fn without_cold_starts_selectively_cold_ones_are_what_is_compared_with() {
     let (_, mut runs) = usual();
     runs[0].name = "selective".into();
     let arms = arms(&[State::Selective, State::Readahead, State::Hot], &[], true);
-    let found = report(&arms, &[], &runs, 0.02);
+    let found = report(&arms, &[], &runs, &[], 0.02);
     assert_eq!(found.comparisons[0].with, "selective");
     assert_eq!(found.comparisons.len(), 2, "nothing is compared with itself");
-    let without_hot = report(&arms[..2], &[], &runs[..2], 0.02);
+    let without_hot = report(&arms[..2], &[], &runs[..2], &[], 0.02);
     assert!(without_hot.limit.is_none() && without_hot.io_parts.is_empty());
 }
 
@@ -75,7 +75,7 @@ fn peers_are_compared_with_the_cold_start_and_with_headstart() {
     runs.push(arm("v", &around(1.0, 5), 30 * MIB));
     runs.push(arm("old cold", &around(2.6, 6), 16 * MIB));
     runs.push(arm("old hot", &around(0.2, 7), 0));
-    let found = report(&arms, &peers, &runs, 0.02);
+    let found = report(&arms, &peers, &runs, &[], 0.02);
     let text: Vec<String> = found
         .comparisons
         .iter()
@@ -119,7 +119,7 @@ fn runs_that_failed_were_warm_or_left_files_out_are_told() {
     runs[0].runs[5].failure = Some("it ended with status 1".into());
     runs[1].runs[0].read_ahead = Some(ReadAhead { files_left_out: 3, ..ReadAhead::default() });
     runs[2].runs.iter_mut().for_each(|run| run.read_bytes = Some(2 * MIB));
-    let warnings = report(&arms, &[], &runs, 0.02).warnings;
+    let warnings = report(&arms, &[], &runs, &[], 0.02).warnings;
     for (warning, expected) in warnings.iter().zip([
         "cold: The first run that failed: it ended with status 1",
         "cold: 1 of 10 runs gave no usable value",
@@ -136,7 +136,8 @@ fn runs_that_failed_were_warm_or_left_files_out_are_told() {
 fn what_concerns_several_arms_is_said_once() {
     let (arms, runs) = usual();
     let few = |arm: &ArmRuns| ArmRuns { runs: arm.runs[..3].to_vec(), ..arm.clone() };
-    let warnings = report(&arms, &[], &runs.iter().map(few).collect::<Vec<_>>(), 0.02).warnings;
+    let warnings =
+        report(&arms, &[], &runs.iter().map(few).collect::<Vec<_>>(), &[], 0.02).warnings;
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
     assert!(warning.starts_with("cold, readahead, hot, floor: 3 runs are too few"), "{warning}");
 }
@@ -149,7 +150,7 @@ fn programs_without_io_have_no_share_of_it_left() {
         arm("readahead", &around(0.1, 2), 0),
         arm("hot", &around(0.1, 3), 0),
     ];
-    let found = report(&arms, &[], &runs, 0.05);
+    let found = report(&arms, &[], &runs, &[], 0.05);
     assert!(found.io_parts[0].left.is_none());
     assert!(matches!(found.verdict(), Some(Verdict::NoDifferenceBiggerThan { .. })));
 }

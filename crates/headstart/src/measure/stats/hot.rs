@@ -66,9 +66,46 @@ pub fn ratio_to_ideal(ahead: &[f64], hot: &[f64], floor: &[f64]) -> Option<(Boun
     Some((bound, ratio(ideal, ahead)?))
 }
 
+/// How much a start has used at some moment, both as shares from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Of its computing.
+    pub computed: f64,
+    /// Of the bytes that it uses in all.
+    pub used: f64,
+}
+
+/// How many times the best possible in the order of use a read-ahead start took.
+///
+/// A program computes only with what is there. What it has used at some moment takes
+/// its share of the floor to arrive, whatever comes first, and what is then left to
+/// compute takes its share of the hot start: the sum bounds the start from below, and
+/// the largest sum over all moments is the bound. It is never below the larger of
+/// hot start and floor, and well above where much is used early.
+///
+/// `None` when no round has all three values above 0.
+pub fn ratio_in_order(
+    ahead: &[f64],
+    hot: &[f64],
+    floor: &[f64],
+    progress: &[Progress],
+) -> Option<PairedRatio> {
+    let bound = |hot: f64, floor: f64, at: &Progress| floor * at.used + hot * (1.0 - at.computed);
+    let (usual_hot, usual_floor) = (summarise(hot)?.median, summarise(floor)?.median);
+    let ends = [Progress { computed: 0.0, used: 0.0 }, Progress { computed: 1.0, used: 1.0 }];
+    // By the medians, for the reason that holds in ratio_to_ideal.
+    let tightest = ends.iter().chain(progress).max_by(|a, b| {
+        bound(usual_hot, usual_floor, a).total_cmp(&bound(usual_hot, usual_floor, b))
+    })?;
+    let ideal: Vec<f64> =
+        hot.iter().zip(floor).map(|(hot, floor)| bound(*hot, *floor, tightest)).collect();
+    ratio(&ideal, ahead)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_faster_cpu_alone_is_no_improvement_of_the_io() {
@@ -101,5 +138,40 @@ mod tests {
         let (bound, _) = ratio_to_ideal(&ahead, &[], &[0.1, 0.1, 0.1]).unwrap();
         assert_eq!(bound, Bound::Floor);
         assert_eq!(ratio_to_ideal(&ahead, &[], &[]), None);
+    }
+
+    #[test]
+    fn what_is_used_early_has_to_arrive_before_the_rest_is_computed() {
+        let (hot, floor) = ([1.0, 1.1, 0.9], [1.0, 1.0, 1.0]);
+        let at = |computed, used| Progress { computed, used };
+        for (name, progress, bound) in [
+            ("all at once", vec![at(0.0, 1.0)], 2.0),
+            ("evenly", vec![at(0.25, 0.25), at(0.5, 0.5), at(1.0, 1.0)], 1.0),
+            ("most of it early", vec![at(0.1, 0.6), at(0.9, 1.0)], 1.5),
+            ("nothing is known", vec![], 1.0),
+        ] {
+            let ahead = [3.0, 3.0, 3.0];
+            let found = ratio_in_order(&ahead, &hot, &floor, &progress).unwrap();
+            assert!((found.ratio - 3.0 / bound).abs() < 0.1, "{name}: {found:?}");
+        }
+        assert_eq!(ratio_in_order(&[1.0], &[], &[1.0], &[]), None);
+        let failed = ratio_in_order(&[1.0, 1.0], &[1.0, f64::NAN], &[1.0, 1.0], &[]).unwrap();
+        assert_eq!((failed.pairs, failed.left_out), (1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn the_bound_in_order_is_never_below_the_ideal(
+            hot in 0.1f64..10.0, floor in 0.1f64..10.0,
+            shares in proptest::collection::vec((0.0f64..=1.0, 0.0f64..=1.0), 0..9)
+        ) {
+            let progress: Vec<_> =
+                shares.iter().map(|&(computed, used)| Progress { computed, used }).collect();
+            let (ahead, hot, floor) = ([1.0], [hot], [floor]);
+            let in_order = ratio_in_order(&ahead, &hot, &floor, &progress).unwrap().ratio;
+            let (_, ideal) = ratio_to_ideal(&ahead, &hot, &floor).unwrap();
+            prop_assert!(in_order <= ideal.ratio * (1.0 + 1e-9));
+            prop_assert!(in_order * (hot[0] + floor[0]) >= 1.0 - 1e-9);
+        }
     }
 }
