@@ -79,7 +79,8 @@ def arguments():
         help=", ".join(MODELS))
     add("--rounds", type=int, default=20, metavar="N", help="rounds of a cell at most")
     add("--minutes", type=float, default=75, metavar="M",
-        help="for everything, the image included; at least 3 rounds are made of each cell")
+        help="to aim at for everything, the image included; at least 3 rounds are made of "
+             "each cell, 2 where one takes a minute")
     add("--no-peers", action="store_true", help="headstart alone")
     add("--against", action="append", default=[], type=peers.named, metavar="NAME=CMD",
         help="one more peer; NAME&=CMD runs beside the program; {list} {list0} {mount} {pack}")

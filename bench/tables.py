@@ -97,7 +97,7 @@ def standing_setup():
         f"Measured on {found['date']} at commit `{found['commit']}`: Linux {found['kernel']}, "
         f"{found['cpus']} × {found['cpu']}, {found['memory_bytes'] / 2**30:.0f} GiB of memory; "
         f"{len(found['cells'])} cells of {rounds[0]} to {rounds[-1]} rounds. "
-        f"Other work took at most {busy:.1f} processors meanwhile."
+        f"Other work, the modelled disk's included, took at most {busy:.1f} processors."
     )
 
 
@@ -124,6 +124,25 @@ def standing_starts():
 def median(cell, arm, counter="median_s"):
     """A figure of an arm; None when it was not measured."""
     return cell["arms"].get(arm, {}).get(counter)
+
+
+def narrow():
+    """How wide the intervals of one benchmark are."""
+    found = results("narrow")
+    if not found:
+        return MISSING
+    head = ["disk", "state", "n", "median", "95 % interval", "its width ÷ the median"]
+    rows, took = [], []
+    for cell in found["cells"]:
+        took.append(f"{cell['model']} {cell['took_s']:.0f} s")
+        for name in ("cold", "readahead", "hot", "floor"):
+            arm = cell["arms"][name]
+            width = (arm["high_s"] - arm["low_s"]) / arm["median_s"]
+            rows.append([f"`{cell['model']}`", name, arm["n"], seconds(arm["median_s"]),
+                         f"{seconds(arm['low_s'])} to {seconds(arm['high_s'])}",
+                         f"{100 * width:.1f} %"])
+    return (markdown(head, rows) + f"\n\nTook {', '.join(took)}. Measured on {found['date']} "
+            f"at commit `{found['commit']}`.")
 
 
 def standing_peers():
@@ -279,6 +298,7 @@ def same():
 
 TABLES = {
     "growth": growth,
+    "narrow": narrow,
     "same": same,
     "standing-setup": standing_setup,
     "standing-starts": standing_starts,

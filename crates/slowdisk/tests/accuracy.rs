@@ -63,7 +63,7 @@ fn disks_are_as_slow_as_their_models() {
     place.blank(1024);
     let start = Instant::now();
     let mut failures = String::new();
-    for model in ["sata-ssd", "emmc", "cloud-lazy", "hdd"] {
+    for model in ["sata-ssd", "emmc", "sd-card", "cloud", "cloud-lazy", "hdd"] {
         let mut was_quiet = false;
         loop {
             let attempt = attempt(&place, model);

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""What does learning add to a hot start: time, events, bytes?
+
+Starts a program by itself and through headstart, in random order in each round, all in
+memory:
+  bare      the program by itself
+  through   headstart run --no-learn --no-replay
+  learning  headstart run --no-replay
+  full      headstart run
+
+Usage: bench/overhead.py [--rounds N] [--headstart FILE] [--out FILE] [-- CMD…]
+"""
+import argparse
+import json
+import os
+import shlex
+import statistics
+import tempfile
+from pathlib import Path
+
+from measured import BUILT, RESULTS, about, main, run, tool, write
+
+PROGRAM = ["python3", "-c", "import json, ssl, email, asyncio, sqlite3"]
+ARMS = {"through": ["--no-learn", "--no-replay"], "learning": ["--no-replay"], "full": []}
+# The kernel removes an earlier start's trace instance in the background.
+PREPARE = "while ls /sys/kernel/tracing/instances | grep -q ^headstart-; do :; done"
+FIGURES = ("events", "lost_events", "learn_us", "resolve_us", "pack_bytes")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…]")
+    add = parser.add_argument
+    add("--rounds", type=int, default=40, help="starts of each [default: 40]")
+    add("--headstart", default=BUILT / "headstart")
+    add("--out", default=RESULTS / "overhead.json")
+    add("command", nargs="*", default=PROGRAM, metavar="CMD", help="the program")
+    return parser.parse_args()
+
+
+def overhead():
+    options = arguments()
+    headstart = tool(options.headstart, "cargo build --release, or --headstart FILE")
+    result = about("headstart/overhead/1", headstart)
+    command = options.command
+
+    def through(words):
+        return [headstart, "run", "--quiet", *words, "--", *command]
+    with tempfile.TemporaryDirectory() as packs:
+        os.environ["HEADSTART_PACKS"] = packs
+        against = [word for name, words in ARMS.items()
+                   for word in ("--against", f"{name}:={shlex.join(through(words))}")]
+        document = json.loads(run(headstart, "bench", "--json", "--states", "hot", "--runs",
+                                  options.rounds, "--prepare", PREPARE, *against, "--", *command))
+        figures = Path(packs) / "figures"
+        run(*through(["--json", str(figures)]))
+        learned = json.loads(figures.read_text())
+    times = {arm["name"]: [one["wall_s"] for one in arm["runs"]] for arm in document["arms"]}
+    bare = times["hot"]
+    result |= {"command": shlex.join(command), "rounds": len(bare), "arms": {}}
+    print(f"{'arm':9} {'median ms':>12} {'more than bare ms':>18}")
+    for name, values in times.items():
+        name = {"hot": "bare"}.get(name, name.split(" ")[0])
+        ms = round(1000 * statistics.median(values), 2)
+        more = round(1000 * statistics.median(v - b for v, b in zip(values, bare)), 2)
+        result["arms"][name] = {"median_ms": ms, "more_ms": more}
+        print(f"{name:9} {ms:12.2f} {more:18.2f}")
+    result["figures"] = {"exec_after_us": learned["exec_after_us"]} | {
+        name: learned["learned"][name] for name in FIGURES if name in learned["learned"]}
+    print(result["figures"])
+    write(options.out, result)
+    return 0
+
+
+if __name__ == "__main__":
+    main(overhead)
