@@ -19,6 +19,6 @@ pub fn limits(budget: Option<u64>) -> Limits {
 
 /// Begins to read ahead beside a program.
 pub fn read_ahead(plan: Plan, began: Instant) -> std::io::Result<Replay> {
-    let options = Options { wait: false, timeout: None };
+    let options = Options { wait: false, timeout: None, exact: false };
     Replay::start(plan, options, metadata::devices, began)
 }

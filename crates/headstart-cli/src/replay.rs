@@ -136,8 +136,8 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     if args.background {
         headstart_sys::process::detach().context("Can't go on in the background")?;
     }
-    let options =
-        Options { wait: args.wait || args.diskstats || args.verify, timeout: args.timeout };
+    let wait = args.wait || args.diskstats || args.verify;
+    let options = Options { wait, timeout: args.timeout, exact: true };
     let before = args.diskstats.then(disk_stats).transpose()?;
     let report = Replay::start(plan.clone(), options, metadata::devices, began)
         .context("Can't start to read ahead")?

@@ -126,6 +126,12 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
     if report.closed_devices > 0 {
         parts.push("metadata left out: its block device can't be opened".into());
     }
+    if report.presumed_bytes > 0 {
+        parts.push(format!(
+            "{} left alone, as a sample was in memory",
+            output::size(report.presumed_bytes)
+        ));
+    }
     if report.over_budget_bytes > 0 {
         parts.push(format!("{} over the budget", output::size(report.over_budget_bytes)));
     }

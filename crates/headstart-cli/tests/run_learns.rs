@@ -135,6 +135,34 @@ fn a_warm_start_teaches_the_same_pages_as_a_cold_one() {
 }
 
 #[test]
+fn of_a_program_in_memory_only_a_sample_is_looked_at() {
+    const FILES: usize = 500;
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    for i in 0..FILES {
+        std::fs::write(fs.path.join(format!("{i:03}")), [7; 4096]).unwrap();
+    }
+    must("sync", &["-f", fs.path.to_str().unwrap()]);
+    let packs = disk_dir();
+    let script = format!("exec cat {}/??? >/dev/null", fs.path.display());
+    let command = ["sh", "-c", &script];
+    run(packs.path(), &command);
+    let bytes = |figures: &Value, of: &str| figures["read_ahead"][of].as_u64().unwrap();
+    undisturbed(|| {
+        run(packs.path(), &["sh", "-c", &script]);
+        let hot = run(packs.path(), &command);
+        let presumed = bytes(&hot, "presumed_bytes");
+        assert!(presumed > FILES as u64 / 2 * 4096, "{hot:#}");
+        assert_eq!(bytes(&hot, "bytes"), 0, "{hot:#}");
+    });
+    undisturbed(|| {
+        fs.remount();
+        let cold = run(packs.path(), &command);
+        assert_eq!(bytes(&cold, "presumed_bytes"), 0, "{cold:#}");
+        assert!(bytes(&cold, "bytes") >= FILES as u64 * 4096, "{cold:#}");
+    });
+}
+
+#[test]
 fn files_that_were_replaced_cut_or_deleted_are_left_out_and_counted() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let at = |name: &str| fs.path.join(name).to_str().unwrap().to_owned();

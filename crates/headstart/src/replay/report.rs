@@ -15,6 +15,8 @@ pub struct Report {
     pub metadata_bytes: u64,
     /// Bytes of the plan that were in memory already.
     pub resident_bytes: u64,
+    /// Bytes of the plan that were not looked at, because a sample was in memory.
+    pub presumed_bytes: u64,
     /// Files that were opened.
     pub files: u64,
     /// Files that are no longer what was learned.
@@ -47,6 +49,7 @@ pub(super) struct Counters {
     pub(super) bytes: AtomicU64,
     pub(super) metadata_bytes: AtomicU64,
     pub(super) resident_bytes: AtomicU64,
+    pub(super) presumed_bytes: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) stale_files: AtomicU64,
     pub(super) missing_files: AtomicU64,

@@ -31,6 +31,10 @@ const MOST: usize = 64;
 const MAX_OPEN: usize = 512;
 /// How long a step waits for others, unless all threads wait for the disk.
 const PATIENCE: Duration = Duration::from_millis(1);
+/// From so many steps in memory one after the other on, the rest is presumed to be.
+const SURELY: usize = 64;
+/// Of which one of so many is looked at.
+const SAMPLE: usize = 16;
 /// A step whose file took longer to open than this is asked for at once: opening
 /// waited for the disk, and so may those of the others.
 const WAITED: Duration = Duration::from_micros(500);
@@ -85,12 +89,22 @@ impl Shared {
     /// Asks for a step, or leaves it to be asked for with others. `number` is its
     /// place among those that are carried out in order.
     pub(super) fn carry_out(&self, step: &Step, number: usize) {
+        if self.is_presumed(number) {
+            self.counters.presumed_bytes.fetch_add(step.length, Relaxed);
+            self.note_done(number);
+            return self.note_use(step);
+        }
         let began = Instant::now();
         let opened = self.opened(step.target as usize);
         let waited = began.elapsed() >= WAITED;
         let mut joined = false;
         if let Some(target) = opened {
             let missing = self.missing(&target, step);
+            if missing > 0 || target.kind == Kind::Device {
+                self.in_memory.store(0, Relaxed);
+            } else {
+                self.in_memory.fetch_add(1, Relaxed);
+            }
             let wanted = Wanted { step: *step, number, target, missing };
             joined = missing > 0 && !waited && self.may_join(&wanted);
             if joined {
@@ -108,6 +122,13 @@ impl Shared {
         }
         self.note_use(step);
         self.ask_for_gathered(waited || number + 1 == self.plan.head);
+    }
+
+    /// Whether a step is taken to be in memory, as those before it were.
+    fn is_presumed(&self, number: usize) -> bool {
+        !self.options.exact
+            && !number.is_multiple_of(SAMPLE)
+            && self.in_memory.load(Relaxed) >= SURELY
     }
 
     /// Asks for what was gathered, if it `must` be now, or it is time.

@@ -38,6 +38,9 @@ pub struct Options {
     pub wait: bool,
     /// When to stop, from the start of the replay.
     pub timeout: Option<Duration>,
+    /// Whether every step is looked at. Else, while one after the other is found in
+    /// memory, only a sample is: a hot start should not pay for what it needs not.
+    pub exact: bool,
 }
 
 /// Leads from the UUIDs of file systems to their block devices.
@@ -55,6 +58,8 @@ struct Shared {
     slots: Vec<Mutex<Slot>>,
     /// Steps left for each target, so that it is closed after its last.
     left: Vec<AtomicU32>,
+    /// Steps of files that were found in memory, one after the other.
+    in_memory: AtomicUsize,
     /// Steps of the head that were carried out.
     done: AtomicUsize,
     /// Whether the head of the plan was asked for.
@@ -102,6 +107,7 @@ impl Replay {
         let shared = Arc::new(Shared {
             slots: plan.targets.iter().map(|_| Mutex::default()).collect(),
             left,
+            in_memory: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
             head_sent: Mutex::new(plan.head == 0),
             head_news: Condvar::new(),
@@ -279,6 +285,7 @@ impl Shared {
             bytes: get(&c.bytes),
             metadata_bytes: get(&c.metadata_bytes),
             resident_bytes: get(&c.resident_bytes),
+            presumed_bytes: get(&c.presumed_bytes),
             files: get(&c.files),
             stale_files: get(&c.stale_files),
             missing_files: get(&c.missing_files),
@@ -304,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_replay_ends_when_its_threads_do_and_not_when_it_is_asked_about() {
-        let options = Options { wait: false, timeout: None };
+        let options = Options { wait: false, timeout: None, exact: true };
         let began = Instant::now();
         let replay =
             Replay::start(Plan::default(), options, |_| Default::default(), began).unwrap();
