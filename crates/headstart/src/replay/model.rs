@@ -26,10 +26,20 @@ const SEEK_US: u32 = 1000;
 /// And how many times that of a read right behind the last it is.
 const SEEK_TIMES: u32 = 3;
 
-/// The largest hole that is considered to be read, in bytes.
-pub const LARGEST_GAP: u64 = 64 << 10;
+/// The largest hole that is considered to be read, in bytes: what an arm passes over
+/// in the time that it takes to move.
+pub const LARGEST_GAP: u64 = 256 << 10;
+/// The same where no arm moves.
+const LARGEST_STILL_GAP: u64 = 64 << 10;
+/// Holes that are read are at most this part of what is wanted: memory is scarce, too.
+const HOLES_PART: u64 = 4;
+/// A move within a sweep takes this part of one to anywhere: hardly any way, but half
+/// a revolution.
+const SHORT_MOVE_PART: u32 = 2;
 /// Where many reads are in flight, what is touched later than this is read later.
 const NEAR_US: u32 = 20_000;
+/// How many times as long as the bytes requests have to take to decide.
+const CLEARLY: f64 = 2.0;
 /// From so many reads a second on, asking for files together costs more than the
 /// requests that it saves.
 const CHEAP_IOPS: u32 = 100_000;
@@ -55,8 +65,9 @@ impl Model {
         let together = self.together(ranges);
         if self.order() == Order::Disk {
             // More threads would send the arm to and fro between their steps.
-            let (order, threads) = (Order::Disk, 1);
-            return Way { order, threads, step_bytes: 1 << 20, together, ..Way::default() };
+            let (order, threads, gap_bytes) = (Order::Disk, 1, self.gap(ranges));
+            let step_bytes = 1 << 20;
+            return Way { order, threads, step_bytes, gap_bytes, together, ..Way::default() };
         }
         let one_by_one = self.depth == 1;
         Way {
@@ -89,7 +100,7 @@ impl Model {
             Order::Disk => f64::from(self.next_us),
             Order::Touch => 1e6 / f64::from(self.iops.max(1)),
         };
-        ranges.count as f64 * request_us > self.moving_us(ranges.bytes)
+        ranges.count as f64 * request_us > CLEARLY * self.moving_us(ranges.bytes)
     }
 
     fn moving_us(&self, bytes: u64) -> f64 {
@@ -98,19 +109,27 @@ impl Model {
 
     /// The largest hole that is better read than left out.
     fn gap(&self, Ranges { count, bytes, holes }: &Ranges) -> u64 {
+        let (largest, request_us) = match self.order() {
+            Order::Disk => (LARGEST_GAP, f64::from(self.seek_us() / SHORT_MOVE_PART)),
+            Order::Touch => (LARGEST_STILL_GAP, 1e6 / f64::from(self.iops.max(1))),
+        };
+        let one_by_one = self.depth == 1 || self.order() == Order::Disk;
         let time = |requests: u64, bytes: u64| {
-            let asking = requests as f64 * 1e6 / f64::from(self.iops.max(1));
-            let moving = self.moving_us(bytes);
+            let (asking, moving) = (requests as f64 * request_us, self.moving_us(bytes));
             // One at a time, each takes its time and that of its bytes. Many at a
             // time they are bounded by whichever is scarcer.
-            if self.depth == 1 { asking + moving } else { asking.max(moving) }
+            if one_by_one { asking + moving } else { asking.max(moving) }
         };
+        let most_bytes = bytes.saturating_add(bytes / HOLES_PART);
         let (mut count, mut bytes) = (*count, *bytes);
         let (mut best, mut found) = (time(count, bytes), 0);
         // All holes of a size are read, or none.
         for same in holes.chunk_by(|a, b| a == b) {
             count = count.saturating_sub(same.len() as u64);
             bytes = bytes.saturating_add(same.iter().sum());
+            if same[0] > largest || bytes > most_bytes {
+                break;
+            }
             let time = time(count, bytes);
             if time < best {
                 (best, found) = (time, same[0]);
@@ -199,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn small_files_are_asked_for_together_where_requests_decide() {
-        let few_large = Ranges { count: 300, bytes: 19 << 20, holes: Vec::new() };
+    fn small_files_are_asked_for_together_where_requests_clearly_decide() {
+        let few_large = Ranges { count: 2800, bytes: 109 << 20, holes: Vec::new() };
         let many_small = Ranges { count: 20_000, bytes: 81 << 20, holes: Vec::new() };
         for (name, model, expected) in [
             ("hard disk", model(8340, 140, 100, 1, 119), (false, true)),
@@ -217,13 +236,16 @@ mod tests {
     #[test]
     fn holes_are_read_where_requests_are_scarcer_than_bytes() {
         const KIB: u64 = 1 << 10;
-        let holes = [4 * KIB, 8 * KIB, 32 * KIB, 60 * KIB];
+        let holes = [4 * KIB, 8 * KIB, 32 * KIB, 60 * KIB, 200 * KIB];
         let (one, many) = (model(330, 330, 150, 1, 3000), model(1500, 1500, 125, 16, 3000));
+        let arm = model(8340, 140, 100, 1, 119);
         for (name, model, count, bytes, expected) in [
             ("each request is waited for, 49 KiB are as long as one", one, 100, 1 << 20, 32),
             ("bytes are scarce", many, 100, 100 << 20, 0),
             ("requests are scarce", many, 1000, 1 << 20, 60),
             ("in between", many, 100, 4_080_000, 8),
+            ("an arm passes over them", arm, 100, 2 << 20, 200),
+            ("a quarter of the bytes at most", arm, 100, 1 << 20, 60),
         ] {
             let found = model.gap(&Ranges { count, bytes, holes: holes.to_vec() });
             assert_eq!(found / KIB, expected, "{name}");
