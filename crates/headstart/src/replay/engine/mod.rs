@@ -1,7 +1,7 @@
 //! Carries out a plan: a small pool of threads that takes its steps in order.
 //!
-//! The driver: it opens files ([`targets`]) and asks the kernel to read ahead
-//! ([`ask`]). It never waits for data unless told to, never copies any, and stops
+//! The driver: it opens files (`targets`) and asks the kernel to read ahead
+//! (`ask`). It never waits for data unless told to, never copies any, and stops
 //! when told.
 
 mod ask;
