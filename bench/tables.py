@@ -273,6 +273,8 @@ def growth():
     parts.append(f"Measured on {found['date'][:10]} at commit `{found['commit']}`, medians of "
                  f"{found['points'][0]['rounds']}; {plain(lost)} events were lost. Not measured: "
                  f"{listed(skipped)}.")
+    parts += [f"The point of {plain(p[p['part']])} {p['part']} on `{p['disk']}` is of commit "
+              f"`{p['commit']}`, n = {p['rounds']}." for p in found["points"] if "commit" in p]
     return "\n\n".join(parts)
 
 
