@@ -48,19 +48,22 @@ def overhead():
         return [headstart, "run", "--quiet", *words, "--", *command]
     with tempfile.TemporaryDirectory() as packs:
         os.environ["HEADSTART_PACKS"] = packs
-        against = [word for name, words in ARMS.items()
-                   for word in ("--against", f"{name}:={shlex.join(through(words))}")]
+        # Bare as well: bench starts a quoted command by a shell, so all are.
+        commands = {"bare": command} | {name: through(words) for name, words in ARMS.items()}
+        against = [word for name, words in commands.items()
+                   for word in ("--against", f"{name}:={shlex.join(words)}")]
         document = json.loads(run(headstart, "bench", "--json", "--states", "hot", "--runs",
                                   options.rounds, "--prepare", PREPARE, *against, "--", *command))
         figures = Path(packs) / "figures"
         run(*through(["--json", str(figures)]))
         learned = json.loads(figures.read_text())
-    times = {arm["name"]: [one["wall_s"] for one in arm["runs"]] for arm in document["arms"]}
-    bare = times["hot"]
+    times = {arm["name"].split(" ")[0]: [one["wall_s"] for one in arm["runs"]]
+             for arm in document["arms"]}
+    bare = times["bare"]
     result |= {"command": shlex.join(command), "rounds": len(bare), "arms": {}}
     print(f"{'arm':9} {'median ms':>12} {'more than bare ms':>18}")
-    for name, values in times.items():
-        name = {"hot": "bare"}.get(name, name.split(" ")[0])
+    for name in commands:
+        values = times[name]
         ms = round(1000 * statistics.median(values), 2)
         more = round(1000 * statistics.median(v - b for v, b in zip(values, bare)), 2)
         result["arms"][name] = {"median_ms": ms, "more_ms": more}
