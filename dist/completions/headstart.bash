@@ -336,7 +336,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__replay)
-            opts="-q -h --wait --background --nice --ioprio --budget --timeout --threads --dry-run --diskstats --verify --json --quiet --help"
+            opts="-q -h --wait --background --nice --ioprio --budget --timeout --threads --large-folios --dry-run --diskstats --verify --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -370,7 +370,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__run)
-            opts="-q -h --pack --no-learn --no-replay --keep --budget --hold --threads --name --for --no-walk --quiet --json --help"
+            opts="-q -h --pack --no-learn --no-replay --keep --budget --hold --threads --large-folios --name --for --no-walk --quiet --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

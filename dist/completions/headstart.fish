@@ -46,6 +46,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The 
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-learn -d 'Do not learn from this start'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not read ahead'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l large-folios -d 'When the program has ended, put the parts of its big files that are mapped densely into large folios, in the background: later starts from memory have fewer page faults'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s h -l help -d 'Print help'
@@ -69,6 +70,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand replay" -l timeout -
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l wait -d 'Wait until the data is there'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l background -d 'Return at once and go on in the background'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l large-folios -d 'First put the parts of big files that packs find mapped densely into large folios, dropping and reading again what is in memory page by page: for a time when nobody waits'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l dry-run -d 'Print the plan and read nothing'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l diskstats -d 'Print what the disks read meanwhile (implies --wait)'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l verify -d 'Print how much of the plan is in memory afterwards (implies --wait)'

@@ -1,9 +1,12 @@
 //! How packs are read ahead here: in which way, within which bounds.
 
+use crate::output;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::way::Way;
 use headstart::replay::{budget, metadata};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// This way, with so many threads, if so told.
@@ -21,4 +24,24 @@ pub fn limits(budget: Option<u64>) -> Limits {
 pub fn read_ahead(plan: Plan, began: Instant) -> std::io::Result<Replay> {
     let options = Options { wait: false, timeout: None, exact: false };
     Replay::start(plan, options, metadata::devices, began)
+}
+
+/// Puts a pack's big files into large folios, in a process of its own that nobody waits
+/// for and that takes only what others leave of processors and disks.
+pub fn large_folios_later(pack: &Path) {
+    let words = ["replay", "--large-folios", "--background", "--quiet"];
+    let later = Command::new("/proc/self/exe")
+        .args(words)
+        .args(["--nice", "19", "--ioprio", "idle", "--"])
+        .arg(pack)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    // It goes on in the background, so this is only about its begin.
+    if !later.is_ok_and(|status| status.success()) {
+        output::message(
+            "Can't put files into large folios: `headstart replay --large-folios` says why",
+        );
+    }
 }

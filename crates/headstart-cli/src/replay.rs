@@ -10,11 +10,13 @@ use headstart::cache::residency::resident_count;
 use headstart::measure::diskstats::{self, DiskStats};
 use headstart::pack::{Pack, store};
 use headstart::replay::engine::{Options, Replay};
+use headstart::replay::folios::refill::{Refilled, refill};
 use headstart::replay::metadata;
 use headstart::replay::model;
 use headstart::replay::models::Models;
-use headstart::replay::plan::{Limits, Plan, Target, parse_list};
+use headstart::replay::plan::{Entry, Limits, Plan, Target, parse_list};
 use headstart::replay::report::Report;
+use headstart::replay::way::Way;
 use headstart_sys::ioprio::IoPriority;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -67,6 +69,12 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
+    /// First put the parts of big files that packs find mapped densely into large
+    /// folios, dropping and reading again what is in memory page by page: for a time
+    /// when nobody waits
+    #[arg(long, conflicts_with = "dry_run")]
+    large_folios: bool,
+
     /// Print the plan and read nothing
     #[arg(long)]
     dry_run: bool,
@@ -93,6 +101,8 @@ pub struct ReplayArgs {
 struct Figures<'a> {
     schema: &'static str,
     report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    large_folios: Option<Refilled>,
     #[serde(skip_serializing_if = "Option::is_none")]
     disks: Option<&'a DiskStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +137,9 @@ struct DryRun {
 /// Reads ahead.
 pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
-    let plan = plan(&args.files, ahead::limits(args.budget), args.threads)?;
+    let source = Source::read(&args.files)?;
+    let limits = ahead::limits(args.budget);
+    let plan = source.plan(limits, args.threads);
     if args.dry_run {
         print_plan(&plan, args.json)?;
         return Ok(ExitStatus::Done);
@@ -139,6 +151,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let wait = args.wait || args.diskstats || args.verify;
     let options = Options { wait, timeout: args.timeout, exact: true };
     let before = args.diskstats.then(disk_stats).transpose()?;
+    let large_folios = args.large_folios.then(|| refill_all(&source, limits)).transpose()?;
     let report = Replay::start(plan.clone(), options, metadata::devices, began)
         .context("Can't start to read ahead")?
         .finish();
@@ -151,6 +164,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
         let figures = Figures {
             schema: "headstart/replay/1",
             report: &report,
+            large_folios,
             disks: disks.as_ref(),
             verified,
         };
@@ -158,40 +172,75 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     } else {
         print_figures(disks.as_ref(), verified)?;
         if !args.quiet && !args.background {
-            output::message(summary(&report));
+            output::message(summary(&report, large_folios));
         }
     }
     let failed = report.failed + report.forbidden_files > 0;
     Ok(if failed { ExitStatus::Failed } else { ExitStatus::Done })
 }
 
-fn plan(files: &[PathBuf], limits: Limits, threads: Option<usize>) -> anyhow::Result<Plan> {
-    let (mut packs, mut entries) = (Vec::new(), Vec::new());
-    let uid = rustix::process::geteuid().as_raw();
-    for file in files {
-        if store::is_pack(file) {
-            packs.push(store::read(file, uid)?);
-            continue;
+/// What is read ahead.
+enum Source {
+    Packs(Vec<Pack>),
+    List(Vec<Entry>),
+}
+
+impl Source {
+    fn read(files: &[PathBuf]) -> anyhow::Result<Self> {
+        let (mut packs, mut entries) = (Vec::new(), Vec::new());
+        let uid = rustix::process::geteuid().as_raw();
+        for file in files {
+            if store::is_pack(file) {
+                packs.push(store::read(file, uid)?);
+                continue;
+            }
+            let text =
+                std::fs::read(file).with_context(|| format!("Can't read {}", file.display()))?;
+            let list = parse_list(&text).with_context(|| {
+                format!("{} is neither a headstart pack nor a list of files", file.display())
+            })?;
+            entries.extend(list);
         }
-        let text = std::fs::read(file).with_context(|| format!("Can't read {}", file.display()))?;
-        let list = parse_list(&text).with_context(|| {
-            format!("{} is neither a headstart pack nor a list of files", file.display())
-        })?;
-        entries.extend(list);
-    }
-    let of_pack = |pack| model::way(Models::here().of_pack(pack), pack);
-    let way = ahead::with_threads(packs.first().map(of_pack).unwrap_or_default(), threads);
-    match (packs.is_empty(), entries.is_empty()) {
-        (false, false) => bail!("Packs and lists can't be mixed; replay one after the other"),
-        (true, _) => {
+        if packs.is_empty() {
             for entry in &mut entries {
                 entry.path = std::path::absolute(&entry.path)?;
             }
-            let size = |path: &PathBuf| path.metadata().map_or(0, |m| m.len());
-            Ok(Plan::of_list(&entries, size, limits, way))
+            return Ok(Self::List(entries));
         }
-        (false, true) => Ok(Plan::of_packs(&packs, limits, way)),
+        if !entries.is_empty() {
+            bail!("Packs and lists can't be mixed; replay one after the other");
+        }
+        Ok(Self::Packs(packs))
     }
+
+    fn plan(&self, limits: Limits, threads: Option<usize>) -> Plan {
+        match self {
+            Self::Packs(packs) => {
+                let of_pack = |pack| model::way(Models::here().of_pack(pack), pack);
+                let way = packs.first().map(of_pack).unwrap_or_default();
+                Plan::of_packs(packs, limits, ahead::with_threads(way, threads))
+            }
+            Self::List(entries) => {
+                let size = |path: &PathBuf| path.metadata().map_or(0, |m| m.len());
+                let way = ahead::with_threads(Way::default(), threads);
+                Plan::of_list(entries, size, limits, way)
+            }
+        }
+    }
+}
+
+/// Puts the dense parts of packs into large folios; what is done in them counts
+/// against one budget.
+fn refill_all(source: &Source, limits: Limits) -> anyhow::Result<Refilled> {
+    let Source::Packs(packs) = source else {
+        bail!("Large folios take a pack, which knows what is mapped; a list does not")
+    };
+    let mut all = Refilled::default();
+    for pack in packs {
+        let left = limits.budget.saturating_sub(all.made * all.part_bytes);
+        all += refill(pack, left).context("Can't put files into large folios")?;
+    }
+    Ok(all)
 }
 
 fn disk_stats() -> anyhow::Result<DiskStats> {
@@ -283,8 +332,11 @@ fn print_figures(disks: Option<&DiskStats>, verified: Option<Verified>) -> anyho
     })
 }
 
-fn summary(report: &Report) -> String {
+fn summary(report: &Report, large_folios: Option<Refilled>) -> String {
     let mut parts = Vec::new();
+    if let Some(refilled) = large_folios {
+        parts.push(large_folios_in_words(&refilled));
+    }
     add_report(&mut parts, report);
     parts.push(format!("{} in memory already", output::size(report.resident_bytes)));
     parts.push(format!("{:.2} s", report.elapsed_us as f64 / 1e6));
@@ -292,6 +344,23 @@ fn summary(report: &Report) -> String {
         parts.push("stopped before its end".into());
     }
     parts.join("; ")
+}
+
+fn large_folios_in_words(refilled: &Refilled) -> String {
+    let size = output::size(refilled.part_bytes);
+    let mut words = vec![format!("{} of {size} put into large folios", refilled.made)];
+    for (count, what) in [
+        (refilled.already, "were already"),
+        (refilled.in_use, "are in use"),
+        (refilled.refused, "got none from the kernel"),
+        (refilled.left_out, "are of files that changed or can't be read"),
+        (refilled.over_budget, "over the budget"),
+    ] {
+        if count > 0 {
+            words.push(format!("{count} {what}"));
+        }
+    }
+    words.join(", ")
 }
 
 /// A pack that a user named.

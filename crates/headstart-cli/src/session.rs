@@ -3,7 +3,7 @@
 //! The program starts whatever happens here; what could not be done is said
 //! in the one line at the end.
 
-use crate::ahead::{limits, read_ahead, with_threads};
+use crate::ahead::{large_folios_later, limits, read_ahead, with_threads};
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended, NotStarted};
 use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
@@ -110,6 +110,8 @@ pub struct Session {
     pub buffer_kb: Option<u32>,
     /// Whether this start is learned.
     pub learn: bool,
+    /// Whether the program's big files are put into large folios after its end.
+    pub large_folios: bool,
     /// Whether the line at the end is left out.
     quiet: bool,
     /// Where all figures go.
@@ -166,6 +168,7 @@ impl Session {
             system: false,
             buffer_kb: None,
             learn: true,
+            large_folios: false,
             quiet: args.quiet,
             json: args.json,
         }
@@ -265,6 +268,9 @@ impl Session {
         self.clear_away();
         if lesson.is_some_and(|lesson| lesson.learned.written) && !self.device_known {
             learning::know_device(&self.settings.pack, &Models::here());
+        }
+        if self.large_folios {
+            large_folios_later(&self.settings.pack);
         }
         Ok(end.status())
     }

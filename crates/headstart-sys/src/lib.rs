@@ -13,6 +13,7 @@ pub mod descriptors;
 pub mod fiemap;
 pub mod fsuuid;
 pub mod handle;
+pub mod huge;
 pub mod interrupt;
 pub mod ioprio;
 pub mod mapping;

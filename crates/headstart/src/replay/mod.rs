@@ -9,6 +9,7 @@
 pub mod budget;
 pub mod device;
 pub mod engine;
+pub mod folios;
 pub mod metadata;
 pub mod model;
 pub mod models;

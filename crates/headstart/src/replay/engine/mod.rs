@@ -8,6 +8,7 @@ mod ask;
 mod targets;
 
 pub use targets::identity_of;
+pub(in crate::replay) use targets::open_learned;
 
 use super::device::Portion;
 use super::places::{self, Place};

@@ -43,7 +43,7 @@ pub(super) struct Opened {
 
 /// What was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(in crate::replay) enum Kind {
     /// A block device, for metadata.
     Device,
     /// A file.
@@ -114,24 +114,8 @@ impl Shared {
     }
 
     fn open_file(&self, path: &Path, identity: Option<&Identity>) -> Result<Opened, NotRead> {
-        // Looked at before it is opened: opening a device could do something.
-        let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
-        let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
-        if identity.is_some_and(|learned| *learned != identity_of(&stat)) {
-            return Err(NotRead::Stale);
-        }
-        if !regular {
-            return Err(NotRead::Failed);
-        }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let open = |more| rustix::fs::open(path, flags | more, Mode::empty());
-        // Only the owner and root may look at a file unnoticed.
-        let may = self.uid == 0 || self.uid == stat.st_uid;
-        let (file, kind) = match may.then(|| open(OFlags::NOATIME)).and_then(Result::ok) {
-            Some(file) => (file, Kind::Unnoticed),
-            None => (open(OFlags::empty())?, Kind::File),
-        };
-        Ok(self.new_opened(file.into(), stat.st_dev, kind))
+        let (file, kind, dev) = open_learned(path, identity, self.uid)?;
+        Ok(self.new_opened(file, dev, kind))
     }
 
     fn new_opened(&self, file: File, dev: u64, kind: Kind) -> Opened {
@@ -156,6 +140,33 @@ impl Shared {
         let mut known = self.portions.lock().unwrap_or_else(PoisonError::into_inner);
         *known.entry(dev).or_insert_with(|| portion(Dev::from_stat(dev)))
     }
+}
+
+/// Opens a regular file that is still what was learned, if `identity` says what that
+/// was; `uid` is who asks. Also tells the device that it is on.
+pub(in crate::replay) fn open_learned(
+    path: &Path,
+    identity: Option<&Identity>,
+    uid: u32,
+) -> Result<(File, Kind, u64), NotRead> {
+    // Looked at before it is opened: opening a device could do something.
+    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+    if identity.is_some_and(|learned| *learned != identity_of(&stat)) {
+        return Err(NotRead::Stale);
+    }
+    if !regular {
+        return Err(NotRead::Failed);
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = |more| rustix::fs::open(path, flags | more, Mode::empty());
+    // Only the owner and root may look at a file unnoticed.
+    let may = uid == 0 || uid == stat.st_uid;
+    let (file, kind) = match may.then(|| open(OFlags::NOATIME)).and_then(Result::ok) {
+        Some(file) => (file, Kind::Unnoticed),
+        None => (open(OFlags::empty())?, Kind::File),
+    };
+    Ok((file.into(), kind, stat.st_dev))
 }
 
 /// What tells whether a file is still the one that was learned.
