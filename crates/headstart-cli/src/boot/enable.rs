@@ -2,7 +2,7 @@
 
 use crate::exit::ExitStatus;
 use crate::output;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use headstart::boot::install;
 use headstart::boot::machine::Machine;
 use std::ffi::OsString;
@@ -101,12 +101,13 @@ fn is_here(root: &Path) -> bool {
 
 /// headstart as the machine sees it.
 fn program(machine: &Machine, is_here: bool) -> anyhow::Result<PathBuf> {
-    if is_here {
-        return std::env::current_exe().context("Can't tell where headstart is");
+    // In a chroot without /proc it is not known who we are.
+    if let Some(here) = is_here.then(|| std::env::current_exe().ok()).flatten() {
+        return Ok(here);
     }
     let found = IN_IMAGE.iter().find(|path| machine.place(path).exists());
     let Some(found) = found else {
-        bail!("There is no headstart in the image: copy it to {}", IN_IMAGE[0]);
+        bail!("There is no {} for the units to start: copy headstart there", IN_IMAGE[0]);
     };
     Ok(found.into())
 }

@@ -3,10 +3,12 @@
 use crate::exit::ExitStatus;
 use crate::learning::know_device;
 use crate::{args, output};
+use anyhow::Context;
 use headstart::boot::history::BootRecord;
 use headstart::boot::machine::{Machine, Unwanted};
-use headstart::boot::record::{INSTANCE, Wanted, record};
+use headstart::boot::record::{INSTANCE, Wanted, discard, record};
 use headstart::replay::models::Models;
+use headstart_sys::interrupt::Interrupt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,11 +37,14 @@ pub struct RecordArgs {
 pub fn run(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     let machine = Machine::at(&args.root);
     if let Some(Unwanted(why)) = machine.is_off() {
+        discard(&args.instance);
         output::message(format_args!("this boot is not learned: {why}"));
         return Ok(ExitStatus::Done);
     }
     let wanted = Wanted { instance: args.instance.clone(), limit: args.timeout };
-    let record = record(&machine, &wanted)?;
+    // Who switches off soon after the boot ends the recording, but not the learning.
+    let interrupt = Interrupt::catch().context("Can't catch signals")?;
+    let record = record(&machine, &wanted, &|limit| interrupt.wait(limit))?;
     if args.root == Path::new("/") {
         for phase in record.phases.iter().filter(|phase| phase.learned) {
             know_device(&machine.pack(&phase.name), &Models::here());

@@ -53,10 +53,11 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     }
     if let Some(root) = &args.root {
         survive();
+        // Before anybody goes on: the directory may be moved at once.
+        root::enter(root).with_context(|| format!("Can't go into {}", output::shown(root)))?;
         if !args.wait {
             headstart_sys::process::detach().context("Can't go on in the background")?;
         }
-        root::enter(root).with_context(|| format!("Can't go into {}", output::shown(root)))?;
     }
     let mut phases: Vec<String> = here.phases()?.into_iter().map(|phase| phase.name).collect();
     if let Some(unknown) = args.phase.iter().find(|name| !phases.contains(name)) {

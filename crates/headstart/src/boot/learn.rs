@@ -73,7 +73,8 @@ pub(super) fn learn(
     // A walk would read all directories of a disk that has just become quiet.
     let seen = Seen::of(capture, &mounts, false, None)?;
     let file_systems = seen.file_systems(&mounts);
-    let running_ns = i64::try_from(monotonic_us()).unwrap_or(i64::MAX).saturating_mul(1000);
+    let running_us = monotonic_us().saturating_sub(moments.began);
+    let running_ns = i64::try_from(running_us).unwrap_or(i64::MAX).saturating_mul(1000);
     let mut boot = Boot {
         machine,
         file_systems,

@@ -21,7 +21,6 @@ use crate::trace::tracefs::{Instance, TraceError, Tracefs};
 use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -110,36 +109,62 @@ struct Recording {
     source: Source,
     /// What the trace clock was ahead of the monotonic one, in nanoseconds.
     clock_ahead: i128,
-    /// When it began, in µs of the monotonic clock.
+    /// When it began, in µs of the monotonic clock; 0 for one that the kernel began.
     began: u64,
 }
 
-/// Records the boot of this machine and learns it.
+/// Waits for a while; whether the recording is asked to end.
+pub type Wait<'a> = &'a dyn Fn(Duration) -> bool;
+
+/// Records the boot of this machine and learns it: until it is over, or as far as it came
+/// when the recording was asked to end.
 ///
 /// # Errors
 /// Why it is not learned.
-pub fn record(machine: &Machine, wanted: &Wanted) -> Result<BootRecord, RecordError> {
-    let phases = machine.phases()?;
-    let _alone = alone(machine, wanted)?;
-    let Recording { recorder, source, clock_ahead, began } = begin(wanted)?;
-    let (moments, told) = match follow(machine, wanted, &phases, &recorder, began) {
-        Ok(followed) => followed,
-        Err(error) => {
-            if let Ok((_, instance)) = recorder.finish() {
-                remove(instance);
-            }
-            return Err(error);
+pub fn record(
+    machine: &Machine,
+    wanted: &Wanted,
+    wait: Wait<'_>,
+) -> Result<BootRecord, RecordError> {
+    let _alone = alone(machine)?;
+    let recorded = record_alone(machine, wanted, wait);
+    if recorded.is_err() {
+        discard(&wanted.instance);
+    }
+    recorded
+}
+
+/// Removes what the kernel was told to record and nobody wants, so that it costs nothing
+/// any more, and what killed recorders left.
+pub fn discard(instance: &str) {
+    // Where there is no tracefs there is nothing to remove.
+    if let Ok(Some(tracefs)) = Tracefs::mounted() {
+        tracefs.remove_orphans();
+        if let Ok(Some(instance)) = tracefs.adopt(instance) {
+            remove(instance);
         }
-    };
+        let _ = Earlier::of_global(&tracefs);
+    }
+}
+
+fn record_alone(
+    machine: &Machine,
+    wanted: &Wanted,
+    wait: Wait<'_>,
+) -> Result<BootRecord, RecordError> {
+    mark(machine)?;
+    let phases = machine.phases()?;
+    let Recording { recorder, source, clock_ahead, began } = begin(wanted)?;
+    let followed = follow(machine, wanted, &phases, (&recorder, began), wait);
     let ended = Instant::now();
     let (capture, instance): (Capture, Instance) = recorder.finish()?;
     remove(instance);
-    let user_space = moments.user_space.unwrap_or(began);
-    let missed_us = if source == Source::Own { began.saturating_sub(user_space) } else { 0 };
+    let (moments, told) = followed?;
+    let missed_us = began.saturating_sub(moments.user_space.unwrap_or(began));
     let recorded = Recorded {
         capture,
         clock_ahead,
-        began: if source == Source::Own { began } else { 0 },
+        began,
         askers: told.askers,
         source: source.words(),
         missed_ms: missed_us / 1000,
@@ -148,27 +173,26 @@ pub fn record(machine: &Machine, wanted: &Wanted) -> Result<BootRecord, RecordEr
     learn(machine, &phases, &moments, recorded)
 }
 
-/// Keeps other recorders of this boot out, also later ones: what they would learn is not
-/// a boot.
-fn alone(machine: &Machine, wanted: &Wanted) -> Result<File, RecordError> {
+/// Keeps other recorders of this boot out.
+fn alone(machine: &Machine) -> Result<File, RecordError> {
     let path = machine.run().join("record.lock");
     let failed = |source| MachineError::Write { path: path.clone(), source };
     fs::create_dir_all(machine.run()).map_err(failed)?;
     let lock = File::options().create(true).append(true).open(&path).map_err(failed)?;
-    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Err(RecordError::Busy);
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(_) => Err(RecordError::Busy),
     }
-    let mark = machine.run().join("recorded");
-    if mark.exists() {
-        // What a killed recorder left in the kernel is of no use to anybody.
-        if let Ok(Some(tracefs)) = Tracefs::mounted() {
-            tracefs.remove_orphans();
-            tracefs.adopt(&wanted.instance)?.into_iter().for_each(remove);
-        }
+}
+
+/// Marks this boot as recorded: what a later recorder would learn is not a boot.
+fn mark(machine: &Machine) -> Result<(), RecordError> {
+    let path = machine.run().join("recorded");
+    if path.exists() {
         return Err(RecordError::Again);
     }
-    fs::write(&mark, "").map_err(|source| MachineError::Write { path: mark.clone(), source })?;
-    Ok(lock)
+    fs::write(&path, "").map_err(|source| MachineError::Write { path: path.clone(), source })?;
+    Ok(())
 }
 
 /// Takes over what is recorded already, or begins.
@@ -191,8 +215,9 @@ fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
             (instance, source, earlier.unwrap_or_default(), BufferSize::Default)
         }
     };
-    let began = monotonic_us();
-    let clock_ahead = i128::from(instance.now_ns()?) - i128::from(monotonic_us()) * 1000;
+    let now = monotonic_us();
+    let clock_ahead = i128::from(instance.now_ns()?) - i128::from(now) * 1000;
+    let began = if source == Source::Own { now } else { 0 };
     let bounds = Bounds { buffer, most };
     let recorder = Recorder::of(&tracefs, instance, Vec::new(), earlier, bounds, true)?;
     Ok(Recording { recorder, source, clock_ahead, began })
@@ -203,8 +228,8 @@ fn follow(
     machine: &Machine,
     wanted: &Wanted,
     phases: &[Phase],
-    recorder: &Recorder,
-    began: u64,
+    (recorder, began): (&Recorder, u64),
+    wait: Wait<'_>,
 ) -> Result<(Moments, Told), RecordError> {
     let units = units_of(phases);
     let since = Instant::now();
@@ -213,9 +238,9 @@ fn follow(
     let mut moments = Moments::default();
     let mut first = true;
     loop {
-        thread::sleep(TICK.min(wanted.limit.saturating_sub(since.elapsed())));
+        let asked = wait(TICK.min(wanted.limit.saturating_sub(since.elapsed())));
         let answer = told.ask(&units);
-        let out_of_time = since.elapsed() >= wanted.limit || recorder.is_full();
+        let out_of_time = asked || since.elapsed() >= wanted.limit || recorder.is_full();
         if let Err(error) = answer
             && out_of_time
             && told.units.is_empty()

@@ -6,12 +6,13 @@
 //! nothing to us then, and our mounts end with the process, so nothing stays busy.
 
 use crate::profile::mounts::MountTable;
-use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
 use std::io;
 use std::path::Path;
 
 /// What reading ahead looks at beside files.
-const NEEDED: [&str; 4] = ["proc", "sys", "dev", "run"];
+const NEEDED: [&str; 4] = ["proc", "sys", "dev", RUN];
+const RUN: &str = "run";
 
 /// Makes `root` the root directory of this process, which has a single thread yet.
 ///
@@ -23,11 +24,17 @@ pub fn enter(root: &Path) -> io::Result<()> {
     let alone = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", alone)?;
     let mounts = MountTable::read().map_err(io::Error::other)?;
+    let is_mounted = |place: &Path| mounts.mounts().iter().any(|m| m.mount_point == place);
     for name in NEEDED {
-        let inside = root.join(name);
-        let is_there = mounts.mounts().iter().any(|mount| mount.mount_point == inside);
-        if !is_there && inside.is_dir() {
-            mount_bind_recursive(Path::new("/").join(name), &inside)?;
+        let (outside, inside) = (Path::new("/").join(name), root.join(name));
+        if is_mounted(&inside) || !inside.is_dir() {
+            continue;
+        }
+        if is_mounted(&outside) {
+            mount_bind_recursive(outside, &inside)?;
+        } else if name == RUN {
+            // Else what is to last for this boot would be left on the disk.
+            mount("none", &inside, "tmpfs", MountFlags::NODEV | MountFlags::NOSUID, None)?;
         }
     }
     rustix::process::chroot(&root)?;
