@@ -126,7 +126,7 @@ fn a_boot_that_the_kernel_began_to_record_is_learned_phase_by_phase() {
     read(&fs, "late");
     boot.happens("default.target");
     // Switching off ends the recording, and what was recorded is learned.
-    must("sh", &["-c", &wait_for(&boot.root.path().join("run/headstart/recorded"))]);
+    await_script(&wait_for(&boot.root.path().join("run/headstart/recorded")));
     must("kill", &["-TERM", &child.id().to_string()]);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -138,14 +138,14 @@ fn a_boot_that_the_kernel_began_to_record_is_learned_phase_by_phase() {
     assert_eq!(record["lost_events"], 0, "{record}");
     assert!(record["default_target_ms"].as_f64() > record["local_fs_ms"].as_f64(), "{record}");
     assert_eq!(record["phases"][0]["learned"], false, "nothing came before user space: {record}");
-    must("sh", &["-c", &wait_until_gone(&boot.instance)]);
+    await_script(&wait_until_gone(&boot.instance));
 
     // What is left of a killed recorder is removed, and its boot is not learned.
     fs::create_dir(&boot.instance).unwrap();
     let again = boot.recorder().output().unwrap();
     assert_eq!(again.status.code(), Some(1));
     assert!(text(&again).contains("This boot was recorded before"), "{again:?}");
-    must("sh", &["-c", &wait_until_gone(&boot.instance)]);
+    await_script(&wait_until_gone(&boot.instance));
 }
 
 #[test]
@@ -170,8 +170,13 @@ fn the_command_line_keeps_a_boot_from_being_recorded() {
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output).contains("headstart=off"), "{output:?}");
     // What the kernel records meanwhile would cost something for nothing.
-    must("sh", &["-c", &wait_until_gone(&boot.instance)]);
+    await_script(&wait_until_gone(&boot.instance));
     assert!(!boot.root.path().join("run/headstart").exists());
+}
+
+/// Runs a script that waits for something, for a minute at most.
+fn await_script(script: &str) {
+    must("timeout", &["60", "sh", "-c", script]);
 }
 
 /// A script that waits until a file is there.
@@ -224,8 +229,9 @@ fn the_initramfs_reads_ahead_for_a_root_directory_that_moves_and_lets_go_of_it()
             umount /run/moved";
         let program = env!("CARGO_BIN_EXE_headstart");
         let path = fs.path.to_str().unwrap();
-        let inside = ["-m", "--propagation", "private", "sh", "-c", script, "sh", path, program];
-        let told: serde_json::Value = serde_json::from_str(&must("unshare", &inside)).unwrap();
+        let inside = ["60", "unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh"];
+        let inside = [&inside[..], &[path, program]].concat();
+        let told: serde_json::Value = serde_json::from_str(&must("timeout", &inside)).unwrap();
         assert_eq!((told["phase"].as_str(), &told["in_initramfs"]), (Some("mounts"), &true.into()));
         let read = &told["report"];
         let bytes = read["bytes"].as_u64().unwrap() + read["resident_bytes"].as_u64().unwrap();

@@ -35,7 +35,7 @@ pub struct BootRecord {
     pub local_fs_ms: Option<f64>,
     /// From the begin of the boot until the default target was reached, in ms.
     pub default_target_ms: Option<f64>,
-    /// Whether anything was read ahead.
+    /// Whether there was a pack to read ahead.
     pub replayed: bool,
     /// From the end of the recording until all packs were written, in ms.
     pub learn_ms: f64,

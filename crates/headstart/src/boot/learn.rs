@@ -105,7 +105,7 @@ pub(super) fn learn(
         lost_events: boot.seen.tally.lost,
         local_fs_ms: since_begin(moments, "local-fs.target"),
         default_target_ms: since_begin(moments, DEFAULT_TARGET),
-        replayed: boot.replays.iter().any(|replayed| replayed.report.bytes > 0),
+        replayed: !boot.replays.is_empty(),
         problems: boot.seen.names.problems.iter().map(|p| causes(p)).collect(),
         ..BootRecord::default()
     };
