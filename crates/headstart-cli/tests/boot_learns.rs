@@ -113,7 +113,7 @@ fn read(fs: &LoopFs, name: &str) {
 #[test]
 fn a_boot_that_the_kernel_began_to_record_is_learned_phase_by_phase() {
     let Some(boot) = Boot::new("phases") else { return };
-    let Some(mut fs) = LoopFs::new("ext4") else { return };
+    let Some(fs) = LoopFs::new("ext4") else { return };
     for name in ["early", "late", "never"] {
         fs::write(fs.path.join(name), vec![7; 200_000]).unwrap();
     }
@@ -214,7 +214,7 @@ fn put_pack(fs: &LoopFs) {
 
 #[test]
 fn the_initramfs_reads_ahead_for_a_root_directory_that_moves_and_lets_go_of_it() {
-    let Some(mut fs) = LoopFs::new("ext4") else { return };
+    let Some(fs) = LoopFs::new("ext4") else { return };
     put_pack(&fs);
     undisturbed(|| {
         // A name space of its own, with a /run of its own, is the initramfs.
