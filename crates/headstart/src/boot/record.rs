@@ -2,7 +2,7 @@
 //! over.
 //!
 //! The driver: it takes the trace over, waits, and hands out what there is to
-//! [`super::learn`]. The boot never waits for it.
+//! `learn`. The boot never waits for it.
 
 use super::learn::{Recorded, learn};
 use super::logins;
