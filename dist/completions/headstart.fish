@@ -29,6 +29,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -s V -l version -d 'Pr
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "run" -d 'Start a program with its files read ahead, and learn from the start'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "record" -d 'Learn which files a start touches, without reading ahead'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Read ahead what packs or lists name'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "boot" -d 'Learn the boots of this machine and read ahead what they touch'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show what a pack holds'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify or compare packs'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Say what this machine can do for headstart, and how to mend what it cannot'
@@ -77,6 +78,30 @@ complete -c headstart -n "__fish_headstart_using_subcommand replay" -l verify -d
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "enable" -d 'Let each boot from now on be learned and read ahead'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "disable" -d 'Undo what enable did'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "status" -d 'Show what was learned, the last boots, and what reading ahead gained'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "record" -d 'Record this boot and learn it; run by a unit'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "replay" -d 'Read ahead what boots touch; run by a unit'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -l root -d 'Enable it in the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -l kernel-cmdline -d 'Also let the kernel record from its first page on, by its command line'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from disable" -l root -d 'Disable it in the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from disable" -l purge -d 'Also remove what was learned of boots'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from disable" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -l root -d 'Look at the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l timeout -d 'End after this time at the latest' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l instance -d 'Take this trace instance over, if it is there' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l root -d 'Keep packs, history and state below this directory, for tests' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l phase -d 'Read only these phases [default: all]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l root -d 'Read for the machine whose root directory is mounted here' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l timeout -d 'End after this time at the latest' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l wait -d 'Wait until the data is there, in the foreground'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l dump -d 'Draw a map of each file: @ begins a range, # goes on with it, . is not in the pack'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l list -d 'Print a list that `headstart replay` reads'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l json -d 'Print one JSON document'

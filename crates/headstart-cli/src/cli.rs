@@ -3,15 +3,15 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::ExitStatus;
-use crate::{bench, compare, doctor, evict, pack, pages, record, replay, run, show};
+use crate::{bench, boot, compare, doctor, evict, pack, pages, record, replay, run, show};
 
 /// Programs start as if their files were already in memory.
 #[derive(Parser, Debug)]
 #[command(name = "headstart", version, disable_help_subcommand = true)]
 #[command(after_help = "\
 The main job is `headstart run` in front of a command. The others do parts of it \
-alone, or show what there is: record learns, replay reads ahead, show and pack \
-look at packs, pages and evict look at the page cache and clear it of files, and \
+alone, or show what there is: record learns, replay reads ahead, boot does both for \
+the start of the machine, show and pack look at packs, pages and evict look at the page cache and clear it of files, and \
 doctor says what this machine can do.
 
 Data is printed on standard output, messages on standard error. With --json, a \
@@ -31,6 +31,9 @@ pub enum Verb {
     Record(record::RecordArgs),
     /// Read ahead what packs or lists name
     Replay(replay::ReplayArgs),
+    /// Learn the boots of this machine and read ahead what they touch
+    #[command(subcommand)]
+    Boot(boot::BootVerb),
     /// Show what a pack holds
     Show(show::ShowArgs),
     /// Merge, verify or compare packs
@@ -55,6 +58,7 @@ impl Verb {
             Self::Run(args) => run::run(args),
             Self::Record(args) => record::run(args),
             Self::Replay(args) => replay::run(args),
+            Self::Boot(verb) => boot::run(verb),
             Self::Show(args) => show::run(args),
             Self::Pack(verb) => pack::run(verb),
             Self::Doctor(args) => doctor::run(args),

@@ -87,6 +87,11 @@ const SECTIONS: [(&str, Items); 4] = [
                 "Packs that came with a package or an image; used where there is no other.",
             ),
             (
+                "/var/lib/headstart/boot/, /usr/lib/headstart/boot/",
+                "Packs of the phases of boots, and the history of the last eight.",
+            ),
+            ("/etc/headstart/boot.conf", "Phases of this machine's own."),
+            (
                 "~/.local/state/headstart/packs/",
                 "Packs of a user other than root; looked at before the others.",
             ),
@@ -117,6 +122,9 @@ fn files() -> BTreeMap<PathBuf, Vec<u8>> {
         clap_complete::generate(shell, &mut Cli::command(), "headstart", &mut text);
         files.insert(Path::new("completions").join(name), text);
     }
+    // They are in the command, and here for packages.
+    let units = headstart::boot::install::UNITS.iter();
+    files.extend(units.map(|(name, text)| (Path::new("systemd").join(name), (*text).into())));
     files
 }
 
@@ -188,7 +196,7 @@ fn tagged(roff: &mut Roff, tag: &str, text: &str) {
 
 /// The paths below `dist` of the files in its two directories.
 fn in_tree(dist: &Path) -> Vec<PathBuf> {
-    ["completions", "man"]
+    ["completions", "man", "systemd"]
         .iter()
         .flat_map(|dir| fs::read_dir(dist.join(dir)).into_iter().flatten())
         .map(|entry| entry.unwrap().path().strip_prefix(dist).unwrap().to_owned())

@@ -3,45 +3,36 @@
 
 use crate::output;
 use anyhow::Context;
-use headstart::id::Dev;
 use headstart::measure::outcome::Outcome;
-use headstart::pack::build::Parts;
-use headstart::pack::merge::{Rule, accepts, merge};
-use headstart::pack::paths::PathInterner;
-use headstart::pack::store::{self, StoreError};
-use headstart::pack::{FileSystem, Origin, Pack};
+use headstart::measure::planned::outcome;
+use headstart::pack::Pack;
+use headstart::pack::join::join;
+use headstart::pack::merge::Rule;
+use headstart::pack::store;
 use headstart::proc;
 use headstart::profile::code::code_of;
-use headstart::profile::fold::{Observation, Rules, fold};
-use headstart::profile::fsid;
 use headstart::profile::learn::{Start, pack_of_start};
 use headstart::profile::mounts::MountTable;
-use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
-use headstart::profile::spans::Spans;
+use headstart::profile::resolve::WalkProgress;
+use headstart::profile::seen::{self, Seen, SeenError};
 use headstart::replay::models::Models;
 use headstart::replay::report::Report;
-use headstart::trace::Kind;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
-use headstart::trace::decode::Tally;
 use headstart::trace::file::Capture;
 use headstart::trace::tracefs::{Instance, Tracefs};
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Starts after whose absence a range is dropped.
 pub const DEFAULT_KEEP: u32 = 4;
 /// A replay counts as complete when this share of what was touched was ready.
 const COMPLETE_SHARE: f64 = 0.9;
-
-/// The UUID of a file system that was made without one.
-const NIL: [u8; 16] = [0; 16];
 
 /// What a learner is told.
 #[derive(Clone, Debug)]
@@ -183,12 +174,6 @@ pub fn know_device(pack: &Path, models: &Models) {
     }
 }
 
-/// The moment before a start, to tell later what was written during it.
-pub fn now_ns() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
-}
-
 /// Ends the recording of a start, joins it into its pack and says what became
 /// of the pages. The instance is handed back for removal.
 pub fn learn(
@@ -200,75 +185,51 @@ pub fn learn(
 ) -> anyhow::Result<(Learned, Outcome, Instance)> {
     let from = Instant::now();
     let (mut capture, instance) = recorder.finish()?;
-    let mounts = MountTable::read()?;
-    let devices: HashSet<Dev> =
-        mounts.mounts().iter().map(|m| m.dev).filter(|dev| dev.major() != 0).collect();
-    capture.description.block_devices = devices.iter().map(|dev| dev.0).collect();
-    capture.description.ignored_tids.extend(own_threads());
+    let mounts = seen::complete(&mut capture)?;
     if let Some(path) = &settings.trace_out {
         let bytes = capture.to_bytes()?;
         std::fs::write(path, bytes).with_context(|| format!("Can't write {}", path.display()))?;
     }
-    let (seen, tally) = observe(&capture, devices)?;
-    if tally.events == 0 {
-        anyhow::bail!("The kernel reported no events of the program");
-    }
-    drop_raw(&mut capture);
+    let seen = find_names(capture, &mounts, settings.walk)?;
 
-    let mut live = LiveNames::new();
-    let tids: Vec<i32> = seen.tids.iter().copied().collect();
-    live.observe(&tids);
-    let names = find_names(&seen, &mounts, &live, settings.walk);
-    let resolve_us = micros(names.elapsed);
-
-    let outcome = outcome(&seen, &names, known.pack.filter(|_| known.replay.is_some()));
+    let outcome = outcome(&seen.pages, &seen.names, known.pack.filter(|_| known.replay.is_some()));
+    let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
     let start = Start {
-        origin: origin(settings, &capture, &seen, tally.lost),
-        file_systems: file_systems(&seen, &names, &mounts),
+        origin: seen.origin(&settings.name, words.join(&0)),
+        file_systems: seen.file_systems(&mounts),
         began_ns,
         keep_untouched: was_complete(known, &outcome),
     };
-    let new = pack_of_start(&seen, &names, start, code_of);
-    let seen_metadata = metadata_was_cold(&seen, &capture, known);
-    let rule = Rule::NextStart { keep: settings.keep, metadata_seen: seen_metadata };
+    let new = pack_of_start(&seen.pages, &seen.names, start, code_of);
+    let rule = Rule::NextStart {
+        keep: settings.keep,
+        metadata_seen: seen.metadata_was_cold(
+            &seen.pages,
+            known.pack.map_or(0, Pack::metadata_bytes),
+            known.replay.map_or(0, |r| r.metadata_bytes),
+        ),
+    };
 
     let mut learned = Learned {
         pack: settings.pack.clone(),
-        events: tally.events,
-        lost_events: tally.lost,
+        events: seen.tally.events,
+        lost_events: seen.tally.lost,
         dropped: new.origin.dropped,
-        walked_entries: names.walked_entries,
-        resolve_us,
-        problems: names.problems.iter().map(|p| output::causes(p)).collect(),
+        walked_entries: seen.names.walked_entries,
+        resolve_us: micros(seen.names.elapsed),
+        problems: seen.names.problems.iter().map(|p| output::causes(p)).collect(),
         ..Learned::default()
     };
-    let locked = store::lock(&settings.pack)?;
-    // Another start may have been learned since this one began.
-    let old = match store::read(&settings.pack, uid) {
-        Ok(old) => Some(old),
-        // What came with an image is the begin of what is learned here.
-        Err(StoreError::Missing(_)) => known.pack.cloned(),
-        Err(error @ StoreError::Content { .. }) => {
-            learned.problems.push(format!("{}; it is replaced", output::causes(&error)));
-            None
-        }
-        Err(error) => return Err(error.into()),
-    };
-    // Pages of another size can't be told apart by number.
-    let old = old.filter(|old| old.origin.page_shift == new.origin.page_shift);
-    let pack = match old {
-        Some(old) if !accepts(&old, tally.lost) => {
-            learned.problems.push("events were lost, so the clean pack stays as it is".into());
-            describe(&mut learned, &old);
-            learned.learn_us = micros(from.elapsed());
-            return Ok((learned, outcome, instance));
-        }
-        Some(old) => merge(&old, &new, rule),
-        None => new,
-    };
-    learned.pack_bytes = locked.write(&pack)?;
-    learned.written = true;
-    describe(&mut learned, &pack);
+    let joined = join(&settings.pack, uid, new, known.pack, rule, |_, _| ())?;
+    if let Some(error) = joined.replaced {
+        learned.problems.push(format!("{}; it is replaced", output::causes(&error)));
+    }
+    learned.written = joined.written.is_some();
+    learned.pack_bytes = joined.written.unwrap_or(0);
+    if !learned.written {
+        learned.problems.push("events were lost, so the clean pack stays as it is".into());
+    }
+    describe(&mut learned, &joined.pack);
     learned.learn_us = micros(from.elapsed());
     Ok((learned, outcome, instance))
 }
@@ -285,138 +246,25 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The raw pages are no longer needed, and may be large.
-fn drop_raw(capture: &mut Capture) {
-    capture.bytes = Vec::new();
-    capture.pages = Vec::new();
-}
-
-fn own_threads() -> Vec<i32> {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    tasks.filter_map(|t| t.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// Decodes and folds a capture.
-fn observe(capture: &Capture, block_devices: HashSet<Dev>) -> anyhow::Result<(Observation, Tally)> {
-    let rules = Rules {
-        block_devices,
-        ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
-        has_access_events: capture.has_access_events(),
-    };
-    let mut events = capture.events()?;
-    let seen = fold(&mut events, &rules);
-    Ok((seen, events.tally()))
-}
-
-fn find_names(seen: &Observation, mounts: &MountTable, live: &LiveNames, walk: bool) -> Resolution {
-    let ids: Vec<_> = seen.files.keys().copied().collect();
+/// Decodes a capture and looks for names, with a word about a walk on a terminal.
+fn find_names(capture: Capture, mounts: &MountTable, walk: bool) -> Result<Seen, SeenError> {
     let terminal = std::io::stderr().is_terminal();
     let progress = |p: WalkProgress| {
         if terminal {
             output::progress(&format!("looking for {} files: {} names seen", p.wanted, p.entries));
         }
     };
-    let mut options = ResolveOptions::new(mounts);
-    options.walk = walk;
-    options.live = Some(live);
-    options.progress = Some(&progress);
-    let names = resolve(&ids, &options);
-    if terminal && names.walked_entries > 0 {
+    let seen = Seen::of(capture, mounts, walk, Some(&progress))?;
+    if terminal && seen.names.walked_entries > 0 {
         output::progress("");
     }
-    names
-}
-
-/// The file systems that the start touched.
-fn file_systems(
-    seen: &Observation,
-    names: &Resolution,
-    mounts: &MountTable,
-) -> HashMap<Dev, FileSystem> {
-    let devices: HashSet<Dev> =
-        names.files.iter().map(|(id, _)| id.dev).chain(seen.metadata.keys().copied()).collect();
-    let describe = |dev: Dev| {
-        let mount = *mounts.visible_of(dev).first()?;
-        Some(FileSystem {
-            // Without one the file system is told by its type and source.
-            uuid: fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0).filter(|id| *id != NIL),
-            kind: mount.fstype.to_string_lossy().into_owned(),
-            source: mount.source.as_bytes().to_vec(),
-        })
-    };
-    devices.into_iter().filter_map(|dev| Some((dev, describe(dev)?))).collect()
-}
-
-fn origin(settings: &Settings, capture: &Capture, seen: &Observation, lost: u64) -> Origin {
-    let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
-    Origin {
-        name: settings.name.clone(),
-        command: words.join(&0),
-        kernel: capture.description.kernel.clone(),
-        page_shift: capture.description.page_size.trailing_zeros() as u8,
-        starts: 1,
-        learned_at: u64::try_from(now_ns() / 1_000_000_000).unwrap_or(0),
-        lost_events: lost,
-        has_access_events: seen.has_access_events,
-        buffer_kb: capture.description.buffer_kb,
-        duration_us: seen.duration / 1000,
-        dropped: headstart::pack::Dropped::default(),
-    }
-}
-
-/// What became of the pages that were planned and touched.
-fn outcome(seen: &Observation, names: &Resolution, pack: Option<&Pack>) -> Outcome {
-    let mut paths = PathInterner::default();
-    let mut planned = pack.map(|pack| Parts::of(pack, &mut paths)).unwrap_or_default();
-    let mut outcome = Outcome::default();
-    let none = Spans::default();
-    let mut named = HashSet::new();
-    for (id, file) in &names.files {
-        let Some(pages) = seen.files.get(id) else { continue };
-        named.insert(*id);
-        let node = paths.find(&file.path);
-        let part =
-            node.and_then(|node| planned.files.remove(&node)).filter(|p| p.identity.ino == id.ino);
-        let spans = part.map(|p| spans_of(&p.pieces)).unwrap_or_default();
-        let page = rustix::param::page_size() as u64;
-        let mut touched = pages.touched.clone();
-        touched.cut(file.size.div_ceil(page));
-        outcome.add(&touched, &pages.inserted, &spans);
-    }
-    for (_, pages) in seen.files.iter().filter(|(id, _)| !named.contains(id)) {
-        outcome.add(&pages.touched, &pages.inserted, &none);
-    }
-    for part in planned.files.values() {
-        outcome.add(&none, &none, &spans_of(&part.pieces));
-    }
-    outcome
-}
-
-fn spans_of(pieces: &[headstart::pack::pieces::Piece]) -> Spans {
-    let mut spans = Spans::default();
-    for p in pieces {
-        spans.touch(p.first, p.end - p.first, 0, p.how);
-    }
-    spans
+    Ok(seen)
 }
 
 /// Whether all of a pack was read ahead and nearly all of the start found.
 fn was_complete(known: Known<'_>, outcome: &Outcome) -> bool {
     known.replay.is_some_and(|r| r.complete && r.over_budget_bytes == 0)
         && outcome.ready_share() >= COMPLETE_SHARE
-}
-
-/// Whether the metadata that the start needed was not in memory, so that what
-/// it did not look at was not needed: at least half of what the pack has was
-/// brought in, by the start or by the replay.
-fn metadata_was_cold(seen: &Observation, capture: &Capture, known: Known<'_>) -> bool {
-    let touches_known =
-        capture.description.decoder().is_ok_and(|decoder| decoder.knows(Kind::Metadata));
-    let in_pack = known.pack.map_or(0, Pack::metadata_bytes);
-    let by_start: u64 = seen.metadata.values().map(|pages| pages.inserted.pages()).sum();
-    let by_replay = known.replay.map_or(0, |r| r.metadata_bytes);
-    let brought_in = by_start * capture.description.page_size + by_replay;
-    touches_known && in_pack > 0 && brought_in * 2 >= in_pack
 }
 
 /// Where a program is that a command names, symbolic links followed: by

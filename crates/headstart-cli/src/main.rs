@@ -4,6 +4,7 @@
 mod ahead;
 mod args;
 mod bench;
+mod boot;
 mod cli;
 mod compare;
 mod doctor;

@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Context;
+pub use headstart::error::causes;
 use serde::Serialize;
 
 /// The reader of standard output has closed it: no failure, but no reason to
@@ -60,17 +61,6 @@ pub fn progress(text: &str) {
 /// An error and its causes as one message.
 pub fn error(error: &dyn std::error::Error) {
     message(causes(error));
-}
-
-/// An error and its causes in one line.
-pub fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// A path in JSON: `path` as text; `path_bytes` too where the text is not exact,

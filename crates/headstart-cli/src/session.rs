@@ -229,7 +229,7 @@ impl Session {
         if let Some(replay) = &self.replay {
             replay.wait_for_head(self.hold);
         }
-        let began_ns = learning::now_ns();
+        let began_ns = headstart::profile::seen::now_ns();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = launch::release(program);
         let learner = Learner {

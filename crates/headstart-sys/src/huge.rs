@@ -53,11 +53,10 @@ pub fn bring_in(file: impl AsFd, offset: u64, size: usize) -> io::Result<Folio> 
     unsafe {
         mmap(at, size, ProtFlags::READ, MapFlags::PRIVATE | MapFlags::FIXED, file, offset)?;
     }
-    // SAFETY: both change nothing in memory but which pages of it are there.
-    unsafe {
-        madvise(at, size, Advice::LinuxHugepage)?;
-        madvise(at, rustix::param::page_size(), Advice::LinuxPopulateRead)?;
-    }
+    // SAFETY: it only changes how the kernel fills the mapping.
+    unsafe { madvise(at, size, Advice::LinuxHugepage)? };
+    // SAFETY: it only maps pages that are not mapped.
+    unsafe { madvise(at, rustix::param::page_size(), Advice::LinuxPopulateRead)? };
     // A fault maps some pages around it, or all by one entry.
     let far = (at.addr() + size - rustix::param::page_size()) / rustix::param::page_size();
     let mut entry = [0; ENTRY as usize];

@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
@@ -45,9 +46,22 @@ impl Interrupt {
 
     /// Whether such a signal has come. It stays so.
     pub fn came(&self) -> bool {
-        let mut fds = [PollFd::new(self, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+        self.wait(Duration::ZERO)
+    }
+
+    /// Waits for such a signal, at most for `limit`; whether one has come.
+    pub fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            let mut fds = [PollFd::new(self, PollFlags::IN)];
+            let left = until.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+            match poll(&mut fds, Some(&left)) {
+                // The handler has written by now.
+                Err(rustix::io::Errno::INTR) => {}
+                answer => return answer.is_ok_and(|ready| ready > 0),
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub mod interrupt;
 pub mod ioprio;
 pub mod mapping;
 pub mod mincore;
+pub mod namespace;
 pub mod process;
 pub mod sched;
 pub mod signals;

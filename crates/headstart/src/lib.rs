@@ -3,12 +3,14 @@
 //! The folders are the data flow: [`trace`] (kernel events), [`profile`] (who
 //! touched what, when), [`pack`] (the file that keeps it), [`replay`] (into
 //! the page cache), [`measure`] (did it help?); beside it [`cache`] (what is in
-//! the page cache). Parsers and planners take values and return values; the
+//! the page cache) and [`boot`] (all of it for the start of the machine). Parsers and planners take values and return values; the
 //! drivers that do I/O are named as such.
 #![forbid(unsafe_code)]
 
+pub mod boot;
 pub mod cache;
 pub mod doctor;
+pub mod error;
 pub mod id;
 pub mod measure;
 pub mod pack;

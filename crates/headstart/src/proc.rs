@@ -35,6 +35,21 @@ pub fn children(pid: i32) -> Vec<i32> {
         .collect()
 }
 
+/// The threads of this process.
+pub fn own_threads() -> Vec<i32> {
+    threads("self")
+}
+
+/// The threads of a process, by its number; none when it has ended.
+pub fn threads_of(pid: i32) -> Vec<i32> {
+    threads(&pid.to_string())
+}
+
+fn threads(process: &str) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|t| t.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Field 4 of /proc/PID/stat.
 fn parse_parent(stat: &[u8]) -> Option<i32> {
     let after_name = stat.iter().rposition(|b| *b == b')')? + 1;

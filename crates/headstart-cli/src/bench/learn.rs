@@ -36,7 +36,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     let replayer = Replayer::new(known.as_ref().filter(|_| ahead))?;
     // It is this thread that forks.
     let recorder = learning::arm_now(Scope::Descendants, buffer, false)?;
-    let began_ns = learning::now_ns();
+    let began_ns = headstart::profile::seen::now_ns();
     let replay = replayer.map(Replayer::begin).transpose()?;
     let mut running = bench.starter.spawn(&bench.words, watcher)?;
     let (over, _) = bench.starter.wait(&mut running)?;

@@ -5,4 +5,5 @@ pub mod compare;
 pub mod diskstats;
 pub mod hyperfine;
 pub mod outcome;
+pub mod planned;
 pub mod stats;

@@ -2,10 +2,11 @@
 //! program touched and what it had to bring in itself. Pure.
 
 use crate::profile::spans::Spans;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Pages of a start, by what became of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Outcome {
     /// Pages of files that the program touched.
     pub touched_pages: u64,

@@ -7,6 +7,7 @@
 pub mod build;
 pub mod codec;
 pub mod diff;
+pub mod join;
 pub mod key;
 pub mod merge;
 pub mod paths;

@@ -182,8 +182,13 @@ impl Locked {
 
     /// Replaces the file in one step.
     pub(crate) fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
-        let name = self.path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let temporary = self.path.with_file_name(temporary_name(name));
+        self.write_beside(&self.path, bytes)
+    }
+
+    /// Replaces another file of the same directory in one step.
+    pub(crate) fn write_beside(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let temporary = path.with_file_name(temporary_name(name));
         let write = || {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             // The user's umask decides who may read it: it names files.
@@ -191,7 +196,7 @@ impl Locked {
             let mut file = File::from(rustix::fs::open(&temporary, flags, mode)?);
             file.write_all(bytes)?;
             file.sync_all()?;
-            fs::rename(&temporary, &self.path)?;
+            fs::rename(&temporary, path)?;
             self.dir.sync_all()
         };
         write().inspect_err(|_| {

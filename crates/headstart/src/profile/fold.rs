@@ -22,6 +22,8 @@ pub struct Observation {
     pub files: HashMap<InodeId, Pages>,
     /// Metadata of file systems, by block device, in pages of the device.
     pub metadata: HashMap<Dev, Pages>,
+    /// When the first event was, in nanoseconds of the trace clock.
+    pub began: u64,
     /// Nanoseconds from the first event to the last.
     pub duration: u64,
     /// Threads that caused events.
@@ -47,12 +49,13 @@ pub struct Rules {
 pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observation {
     let mut out =
         Observation { has_access_events: rules.has_access_events, ..Observation::default() };
-    let mut start = None;
+    let mut relevant =
+        events.into_iter().filter(|e| !rules.ignored_tids.contains(&e.tid)).peekable();
+    out.began = relevant.peek().map_or(0, |first| first.time);
     let mut fetched = Fetched::default();
-    let relevant = events.into_iter().filter(|e| !rules.ignored_tids.contains(&e.tid));
     for event in relevant {
         // Only a broken trace goes back in time.
-        let at = event.time.saturating_sub(*start.get_or_insert(event.time));
+        let at = event.time.saturating_sub(out.began);
         out.duration = out.duration.max(at);
         out.tids.insert(event.tid);
         let Event { first, pages, .. } = event;

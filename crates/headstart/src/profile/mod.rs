@@ -7,4 +7,5 @@ pub mod fsid;
 pub mod learn;
 pub mod mounts;
 pub mod resolve;
+pub mod seen;
 pub mod spans;

@@ -1,11 +1,12 @@
 //! What became of a replay, counted while it goes on.
 
 use rustix::io::Errno;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicU64;
 
 /// What became of a replay.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Report {
     /// Portions that the kernel was asked to read ahead.
     pub requests: u64,

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -79,6 +79,83 @@ impl BufferSize {
     }
 }
 
+/// What bounds a recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// The buffer of each CPU.
+    pub buffer: BufferSize,
+    /// Raw pages that are kept, in bytes. What comes later counts as lost.
+    pub most: usize,
+}
+
+/// Raw pages that were recorded elsewhere before a recording began.
+#[derive(Clone, Default, Debug)]
+pub struct Earlier {
+    bytes: Vec<u8>,
+    pages: Vec<(u32, u32)>,
+    lost: u64,
+}
+
+/// Added to the number of a CPU for pages of the global buffer, whose times overlap
+/// with those of ours.
+const ELSEWHERE: u32 = 1 << 24;
+
+impl Earlier {
+    /// What the global instance holds, if the kernel was told to enable our events in
+    /// it before there was anybody else. They are switched off there: another instance
+    /// has to record them by now. `None` when none of ours is enabled, or others are
+    /// too: then somebody else reads it.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn of_global(tracefs: &Tracefs) -> Result<Option<Self>, CaptureError> {
+        let global = tracefs.global();
+        let Some(enabled) = global.only_ours().filter(|enabled| !enabled.is_empty()) else {
+            return Ok(None);
+        };
+        global.disable(&enabled)?;
+        let header = parse_page_header(&tracefs.header_page()?)?;
+        let mut page = vec![0; global.sub_buffer_size()];
+        let mut out = Self::default();
+        let mut buffers = global.open_buffers()?;
+        for (cpu, file) in &mut buffers {
+            let cpu = *cpu + ELSEWHERE;
+            copy(cpu, file, &mut page, &header, (&mut out.bytes, &mut out.pages, MAX_BYTES))
+                .map_err(CaptureError::Read)?;
+        }
+        let stats = global.stats(buffers.iter().map(|(cpu, _)| *cpu))?;
+        out.lost = stats.dropped + stats.overrun;
+        Ok(Some(out))
+    }
+}
+
+/// Copies what the buffer of a CPU holds, as long as less than the `most` is kept.
+/// Returns the bytes taken.
+fn copy(
+    cpu: u32,
+    file: &mut File,
+    page: &mut [u8],
+    header: &PageHeader,
+    (bytes, pages, most): (&mut Vec<u8>, &mut Vec<(u32, u32)>, usize),
+) -> io::Result<u64> {
+    let mut taken = 0;
+    while bytes.len() < most {
+        match file.read(page) {
+            Ok(0) => break,
+            Ok(n) => {
+                let used = &page[..used(&page[..n], header)];
+                bytes.extend_from_slice(used);
+                pages.push((cpu, used.len() as u32));
+                taken += n as u64;
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(taken)
+}
+
 /// An armed instance whose buffers are being emptied.
 #[derive(Debug)]
 pub struct Recorder {
@@ -88,11 +165,13 @@ pub struct Recorder {
     activity: Arc<Activity>,
 }
 
-/// When pages last came in, for [`Recorder::idle_for`].
+/// What the reading thread tells meanwhile.
 #[derive(Debug)]
 struct Activity {
     since: Instant,
     last_ms: AtomicU64,
+    /// Whether no more is kept.
+    full: AtomicBool,
 }
 
 impl Recorder {
@@ -116,6 +195,21 @@ impl Recorder {
             }
             Scope::System => {}
         }
+        let bounds = Bounds { buffer, most: MAX_BYTES };
+        Self::of(tracefs, instance, ignored_tids, Earlier::default(), bounds, watch)
+    }
+
+    /// Enables the events in `instance`, unless they are, and starts to empty its
+    /// buffers, also of what was in them before. `earlier` is what was recorded
+    /// elsewhere.
+    pub fn of(
+        tracefs: &Tracefs,
+        instance: Instance,
+        ignored_tids: Vec<i32>,
+        earlier: Earlier,
+        Bounds { buffer, most }: Bounds,
+        watch: bool,
+    ) -> Result<Self, CaptureError> {
         let formats = instance.enable_events()?;
         let uname = rustix::system::uname();
         let description = Description {
@@ -133,20 +227,25 @@ impl Recorder {
             buffer_kb: 0,
         };
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| CaptureError::Read(e.into()))?;
-        let activity = Arc::new(Activity { since: Instant::now(), last_ms: AtomicU64::new(0) });
+        let activity = Arc::new(Activity {
+            since: Instant::now(),
+            last_ms: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+        });
         let drain = Drain {
             buffers: instance.open_buffers()?,
             stop: stop.try_clone().map_err(CaptureError::Read)?,
             header: parse_page_header(&description.header_page)?,
             watch: if watch { Some((description.decoder()?, activity.clone())) } else { None },
             may_grow: !matches!(buffer, BufferSize::Fixed(_)),
+            most,
             out: Drained {
                 buffer_kb: instance.buffer_kb()?,
                 needed_kb: if let BufferSize::From(kb) = buffer { kb } else { 0 },
                 instance,
-                bytes: Vec::new(),
-                pages: Vec::new(),
-                lost: 0,
+                bytes: earlier.bytes,
+                pages: earlier.pages,
+                lost: earlier.lost,
             },
         };
         let reader = thread::Builder::new()
@@ -160,6 +259,12 @@ impl Recorder {
     pub fn idle_for(&self) -> Duration {
         let last = Duration::from_millis(self.activity.last_ms.load(Ordering::Relaxed));
         self.activity.since.elapsed().saturating_sub(last)
+    }
+
+    /// Whether as much as may be was kept, so that what comes now is lost; for a recorder
+    /// that watches.
+    pub fn is_full(&self) -> bool {
+        self.activity.full.load(Ordering::Relaxed)
     }
 
     /// Ends recording and empties the buffers. The instance comes back so
@@ -197,6 +302,8 @@ struct Drain {
     header: PageHeader,
     watch: Option<(Decoder, Arc<Activity>)>,
     may_grow: bool,
+    /// Raw pages kept at most, in bytes.
+    most: usize,
     out: Drained,
 }
 
@@ -227,14 +334,14 @@ impl Drain {
             }
         }
         let stats = self.out.instance.stats(self.buffers.iter().map(|(cpu, _)| *cpu))?;
-        self.out.lost = stats.dropped + stats.overrun;
+        self.out.lost += stats.dropped + stats.overrun;
         Ok(self.out)
     }
 
     /// Sleeps until a buffer fills up or the recording ends; true at its end.
     fn wait(&self) -> io::Result<bool> {
         // Past the limit the kernel drops and counts what comes.
-        let full = self.out.bytes.len() >= MAX_BYTES;
+        let full = self.out.bytes.len() >= self.most;
         let buffers = if full { &[] } else { &self.buffers[..] };
         let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
         fds.extend(buffers.iter().map(|(_, file)| PollFd::new(file, PollFlags::IN)));
@@ -249,22 +356,8 @@ impl Drain {
     fn empty(&mut self, page: &mut [u8]) -> io::Result<u64> {
         let mut fullest = 0;
         for (cpu, file) in &mut self.buffers {
-            let mut taken = 0;
-            while self.out.bytes.len() < MAX_BYTES {
-                match file.read(page) {
-                    Ok(0) => break,
-                    Ok(n) => {
-                        let used = &page[..used(&page[..n], &self.header)];
-                        self.out.bytes.extend_from_slice(used);
-                        self.out.pages.push((*cpu, used.len() as u32));
-                        taken += n as u64;
-                    }
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                    Err(e) => return Err(e),
-                }
-            }
-            fullest = fullest.max(taken);
+            let Drained { bytes, pages, .. } = &mut self.out;
+            fullest = fullest.max(copy(*cpu, file, page, &self.header, (bytes, pages, self.most))?);
         }
         Ok(fullest)
     }
@@ -273,6 +366,7 @@ impl Drain {
     /// arrivals.
     fn note_activity(&self, seen: usize, seen_bytes: usize) {
         let Some((decoder, activity)) = &self.watch else { return };
+        activity.full.store(self.out.bytes.len() >= self.most, Ordering::Relaxed);
         let mut inserted = 0u64;
         let mut rest = &self.out.bytes[seen_bytes..];
         for &(_, length) in &self.out.pages[seen..] {

@@ -123,6 +123,26 @@ impl Tracefs {
     }
 }
 
+impl Tracefs {
+    /// The instance of this name, if somebody made it for us, as the kernel does when its
+    /// command line says so. What it has recorded stays in it.
+    pub fn adopt(&self, name: &str) -> Result<Option<Instance>, TraceError> {
+        let dir = self.instances().join(name);
+        if !dir.join("trace_clock").exists() {
+            return Ok(None);
+        }
+        let instance = Instance { dir, keep: false };
+        instance.prepare()?;
+        Ok(Some(instance))
+    }
+
+    /// The global instance, for what the kernel recorded in it before there was anybody
+    /// to make another. It is never removed.
+    pub fn global(&self) -> Instance {
+        Instance { dir: self.root.clone(), keep: true }
+    }
+}
+
 /// Whom an instance belongs to, read from its name.
 #[derive(Debug, PartialEq, Eq)]
 struct Owner {
@@ -185,15 +205,41 @@ impl Instance {
             Err(source) => return Err(TraceError::File { path: dir, source }),
         }
         let instance = Self { dir, keep: false };
-        // What doesn't fit is dropped and counted: the first events of a
-        // start matter most.
-        instance.write("options/overwrite", "0")?;
-        // Older kernels wake the reader for every page; that also works.
-        let _ = instance.write("buffer_percent", WAKE_PERCENT);
+        instance.prepare()?;
         if let Some(kb) = buffer_kb {
             instance.set_buffer_kb(kb)?;
         }
         Ok(instance)
+    }
+
+    fn prepare(&self) -> Result<(), TraceError> {
+        // What doesn't fit is dropped and counted: the first events of a
+        // start matter most.
+        self.write("options/overwrite", "0")?;
+        // Older kernels wake the reader for every page; that also works.
+        let _ = self.write("buffer_percent", WAKE_PERCENT);
+        Ok(())
+    }
+
+    /// Which of our events are enabled; `None` when others are, too.
+    pub fn only_ours(&self) -> Option<Vec<(&'static str, &'static str)>> {
+        only_ours(&read(&self.dir.join("set_event")).ok()?)
+    }
+
+    /// Switches events off.
+    pub fn disable(&self, events: &[(&str, &str)]) -> Result<(), TraceError> {
+        events
+            .iter()
+            .try_for_each(|(group, name)| self.write(&format!("events/{group}/{name}/enable"), "0"))
+    }
+
+    /// What the clock of the buffers says now, in nanoseconds.
+    pub fn now_ns(&self) -> Result<u64, TraceError> {
+        let path = self.dir.join("per_cpu/cpu0/stats");
+        parse_now(&read(&path)?).ok_or_else(|| TraceError::File {
+            path,
+            source: io::Error::new(ErrorKind::InvalidData, "the trace clock counts no seconds"),
+        })
     }
 
     /// Enables our events and returns their formats. Events that this kernel
@@ -333,6 +379,25 @@ fn parse_stats(text: &str) -> BufferStats {
     }
 }
 
+/// Those of our events that `set_event` lists, as `filemap:mm_filemap_fault`, if it
+/// lists no others.
+fn only_ours(set_event: &str) -> Option<Vec<(&'static str, &'static str)>> {
+    let ours = |line: &str| {
+        let (group, name) = line.trim().split_once(':')?;
+        EVENTS.iter().map(|(g, n, _)| (*g, *n)).find(|ours| *ours == (group, name))
+    };
+    set_event.lines().map(ours).collect()
+}
+
+/// The time in `per_cpu/cpuN/stats`, `now ts: 34995.166740`, in nanoseconds.
+fn parse_now(text: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix("now ts:"))?.trim();
+    let (seconds, micros) = value.split_once('.')?;
+    let seconds: u64 = seconds.trim().parse().ok()?;
+    let micros: u64 = Some(micros).filter(|m| m.len() == 6)?.parse().ok()?;
+    seconds.checked_mul(1_000_000)?.checked_add(micros)?.checked_mul(1000)
+}
+
 /// Reads a whole file with large reads: `events/header_page` answers each with
 /// the begin of its text, and a second one with nothing, so that the small
 /// first read of `std::fs::read_to_string` would cut it off.
@@ -400,5 +465,27 @@ mod tests {
         let text = "entries: 5\noverrun: 7\ncommit overrun: 1\nbytes: 60\ndropped events: 9\n";
         assert_eq!(parse_stats(text), BufferStats { dropped: 9, overrun: 8 });
         assert_eq!(parse_stats(""), BufferStats::default());
+    }
+
+    #[test]
+    fn events_of_others_in_a_buffer_are_noticed() {
+        let ours = "filemap:mm_filemap_add_to_page_cache\nblock:block_touch_buffer\n";
+        assert_eq!(only_ours(ours).map(|events| events.len()), Some(2));
+        assert_eq!(only_ours(""), Some(vec![]));
+        assert_eq!(only_ours(&format!("{ours}sched:sched_switch\n")), None);
+    }
+
+    #[test]
+    fn the_clock_of_a_buffer_is_read_where_it_counts_seconds() {
+        for (text, expected) in [
+            ("oldest event ts: 1.000000\nnow ts: 34995.166740\n", Some(34_995_166_740_000)),
+            ("now ts:     0.000001\n", Some(1000)),
+            ("now ts: 123456789\n", None),
+            ("now ts: 1.5\n", None),
+            ("now ts: 99999999999999999999.000000\n", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_now(text), expected, "{text:?}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use super::report::{Counters, Report};
 use super::way::Order;
 use crate::cache::residency::resident_count;
 use ask::Gathering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -74,6 +74,8 @@ struct Shared {
     gathering: Gathering,
     /// Who we are.
     uid: u32,
+    /// The threads that worked on it.
+    threads: Mutex<HashSet<i32>>,
     counters: Counters,
     /// When the process began, for the time to the first request.
     began: Instant,
@@ -118,6 +120,7 @@ impl Replay {
             portions: Mutex::default(),
             gathering: Gathering::default(),
             uid: rustix::process::geteuid().as_raw(),
+            threads: Mutex::default(),
             counters: Counters::default(),
             began,
             started: Instant::now(),
@@ -149,6 +152,17 @@ impl Replay {
     /// Makes the threads stop after the step at hand.
     pub fn stop(&self) {
         self.shared.stop.store(true, Relaxed);
+    }
+
+    /// Whether there is nothing more to do.
+    pub fn is_finished(&self) -> bool {
+        self.lead.is_finished()
+    }
+
+    /// The threads that have worked on it until now.
+    pub fn threads(&self) -> Vec<i32> {
+        let threads = self.shared.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.iter().copied().collect()
     }
 
     /// Waits for the threads, and for the data if that was asked for, and
@@ -207,6 +221,8 @@ impl Shared {
     fn each(&self, threads: usize, count: usize, act: impl Fn(usize) + Sync) -> bool {
         let next = AtomicUsize::new(0);
         let work = || {
+            let own = rustix::thread::gettid().as_raw_nonzero().get();
+            self.threads.lock().unwrap_or_else(PoisonError::into_inner).insert(own);
             while !self.stop.load(Relaxed) && !self.timed_out() {
                 let number = next.fetch_add(1, Relaxed);
                 if number >= count {

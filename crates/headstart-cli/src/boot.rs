@@ -1,0 +1,45 @@
+//! `headstart boot`: the start of the machine, learned and read ahead.
+
+mod enable;
+mod record;
+mod replay;
+mod status;
+
+use crate::exit::ExitStatus;
+
+/// What to do with boots.
+#[derive(clap::Subcommand, Debug)]
+#[command(after_help = "\
+`headstart boot enable` and two boots are all it takes. The phases of a boot are \
+initramfs, until the machine's own init process begins; mounts, until \
+local-fs.target; system, until the default target; and session, until a user has \
+logged in and reading has died down. A line `phase NAME until UNIT` in \
+/etc/headstart/boot.conf adds one before the session, `phase NAME until UNIT before \
+PHASE` elsewhere.
+
+headstart=off on the kernel's command line keeps headstart out of a boot. A file \
+/run/headstart/noreplay keeps boots from being read ahead, and /run/headstart/cancel \
+ends what is under way.")]
+pub enum BootVerb {
+    /// Let each boot from now on be learned and read ahead
+    Enable(enable::EnableArgs),
+    /// Undo what enable did
+    Disable(enable::DisableArgs),
+    /// Show what was learned, the last boots, and what reading ahead gained
+    Status(status::StatusArgs),
+    /// Record this boot and learn it; run by a unit
+    Record(record::RecordArgs),
+    /// Read ahead what boots touch; run by a unit
+    Replay(replay::ReplayArgs),
+}
+
+/// Does it.
+pub fn run(verb: BootVerb) -> anyhow::Result<ExitStatus> {
+    match verb {
+        BootVerb::Enable(args) => enable::enable(&args),
+        BootVerb::Disable(args) => enable::disable(&args),
+        BootVerb::Status(args) => status::run(&args),
+        BootVerb::Record(args) => record::run(&args),
+        BootVerb::Replay(args) => replay::run(args),
+    }
+}

@@ -1,0 +1,139 @@
+//! `headstart boot enable` and `disable`: the units, on this machine or an image.
+
+use crate::exit::ExitStatus;
+use crate::output;
+use anyhow::bail;
+use headstart::boot::install;
+use headstart::boot::machine::Machine;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where the program is looked for in an image.
+const IN_IMAGE: [&str; 2] = ["/usr/bin/headstart", "/usr/local/bin/headstart"];
+/// Where the program is likely to be when units start.
+const EARLY: [&str; 4] = ["/usr/", "/bin/", "/sbin/", "/opt/"];
+
+/// The arguments of `headstart boot enable`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Nothing is started: the next boot is the first that is learned. Without help from \
+the kernel a boot is recorded from where its first units start; what comes before is \
+missing. With --kernel-cmdline the kernel records it from its first page on.")]
+pub struct EnableArgs {
+    /// Also let the kernel record from its first page on, by its command line
+    #[arg(long)]
+    kernel_cmdline: bool,
+
+    /// Enable it in the image below this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+/// The arguments of `headstart boot disable`.
+#[derive(clap::Args, Debug)]
+pub struct DisableArgs {
+    /// Also remove what was learned of boots
+    #[arg(long)]
+    purge: bool,
+
+    /// Disable it in the image below this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+/// Enables it.
+pub fn enable(args: &EnableArgs) -> anyhow::Result<ExitStatus> {
+    let machine = Machine::at(&args.root);
+    let is_here = is_here(&args.root);
+    let program = program(&machine, is_here)?;
+    let words = install::kernel_words(&kernel(&machine, is_here));
+    let mut done = install::enable(&machine, &program)?;
+    if done.is_empty() {
+        done.push("it was enabled already".into());
+    }
+    if !EARLY.iter().any(|dir| program.starts_with(dir)) {
+        let program = output::shown(&program);
+        done.push(format!("mind that units will start {program}; packages use /usr/bin"));
+    }
+    if args.kernel_cmdline {
+        done.extend(install::add_kernel_words(&machine, &words)?);
+    } else {
+        done.push(format!(
+            "to record from the first page on, add this to the kernel's command line, or use \
+             --kernel-cmdline: {words}"
+        ));
+    }
+    done.push("the next boot is the first that is learned, the one after it is read ahead".into());
+    reload(is_here);
+    print(&done)
+}
+
+/// Disables it.
+pub fn disable(args: &DisableArgs) -> anyhow::Result<ExitStatus> {
+    let machine = Machine::at(&args.root);
+    let mut done = install::disable(&machine)?;
+    if done.is_empty() {
+        done.push("it was not enabled".into());
+    }
+    let state = machine.state();
+    if args.purge {
+        let purged = install::purge(&machine)?;
+        done.extend(purged.then(|| format!("removed {}", output::shown(&state))));
+    } else if state.exists() {
+        done.push(format!(
+            "what was learned stays in {}; --purge removes it",
+            output::shown(&state)
+        ));
+    }
+    reload(is_here(&args.root));
+    print(&done)
+}
+
+fn print(done: &[String]) -> anyhow::Result<ExitStatus> {
+    output::print(|out| done.iter().try_for_each(|line| writeln!(out, "{line}")))?;
+    Ok(ExitStatus::Done)
+}
+
+fn is_here(root: &Path) -> bool {
+    std::fs::canonicalize(root).is_ok_and(|root| root == Path::new("/"))
+}
+
+/// headstart as the machine sees it.
+fn program(machine: &Machine, is_here: bool) -> anyhow::Result<PathBuf> {
+    // In a chroot without /proc it is not known who we are.
+    if let Some(here) = is_here.then(|| std::env::current_exe().ok()).flatten() {
+        return Ok(here);
+    }
+    let found = IN_IMAGE.iter().find(|path| machine.place(path).exists());
+    let Some(found) = found else {
+        bail!("There is no {} for the units to start: copy headstart there", IN_IMAGE[0]);
+    };
+    Ok(found.into())
+}
+
+/// The release of the kernel that will boot: the running one, or the latest in an image.
+fn kernel(machine: &Machine, is_here: bool) -> String {
+    if is_here {
+        return rustix::system::uname().release().to_string_lossy().into_owned();
+    }
+    let numbers = |release: &OsString| -> Vec<u64> {
+        let text = release.to_string_lossy().into_owned();
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
+    };
+    let dirs =
+        ["/usr/lib/modules", "/lib/modules"].map(|dir| std::fs::read_dir(machine.place(dir)));
+    let entries = dirs.into_iter().flatten().flatten().flatten();
+    let latest = entries.map(|entry| entry.file_name()).max_by_key(numbers);
+    latest.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Lets a running systemd see its new units. Where none runs there is nothing to do.
+fn reload(is_here: bool) {
+    if is_here && Path::new("/run/systemd/system").is_dir() {
+        let mut command = Command::new("systemctl");
+        let quiet = command.arg("daemon-reload").stdin(Stdio::null()).stderr(Stdio::null());
+        // The next boot reads them anyway.
+        let _ = quiet.status();
+    }
+}

@@ -1,0 +1,274 @@
+//! `headstart boot status`: is it on, what was learned, and does it help?
+
+use crate::exit::ExitStatus;
+use crate::output::{self, Align, JsonPath, Table};
+use headstart::boot::choose::{Often, chosen};
+use headstart::boot::history::{BootRecord, Gain};
+use headstart::boot::install;
+use headstart::boot::machine::Machine;
+use headstart::boot::replayed;
+use headstart::error::causes;
+use headstart::pack::store::{self, StoreError};
+use rustix::fs::StatVfsMountFlags;
+use serde::Serialize;
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The arguments of `headstart boot status`.
+#[derive(clap::Args, Debug)]
+pub struct StatusArgs {
+    /// Look at the image below this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Status {
+    schema: &'static str,
+    /// Units that are enabled.
+    enabled: Vec<&'static str>,
+    packs: Vec<PackStatus>,
+    /// The boots that are kept, the last one first.
+    boots: Vec<BootRecord>,
+    gain: Option<Gain>,
+    /// What this boot has read ahead until now.
+    this_boot: Vec<replayed::Replayed>,
+    problems: Vec<String>,
+    hint: Option<String>,
+}
+
+/// What the next boot reads ahead for a phase.
+#[derive(Serialize)]
+struct PackStatus {
+    phase: String,
+    #[serde(flatten)]
+    path: JsonPath,
+    boots_learned: u32,
+    files: usize,
+    bytes: u64,
+    metadata_bytes: u64,
+}
+
+/// Shows it.
+pub fn run(args: &StatusArgs) -> anyhow::Result<ExitStatus> {
+    let status = look(&Machine::at(&args.root))?;
+    if args.json {
+        output::print_json(&status)?;
+    } else {
+        output::print(|out| write(out, &status))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn look(machine: &Machine) -> anyhow::Result<Status> {
+    let (mut packs, mut problems) = (Vec::new(), Vec::new());
+    for phase in machine.phases()? {
+        for path in machine.packs(&phase.name) {
+            match pack_status(&phase.name, &path) {
+                Ok(status) => {
+                    packs.push(status);
+                    break;
+                }
+                Err(StoreError::Missing(_)) => {}
+                Err(error) => problems.push(causes(&error)),
+            }
+        }
+    }
+    let boots = machine.records();
+    if let Some(last) = boots.first() {
+        problems.extend(last.problems.iter().cloned());
+    }
+    let mut status = Status {
+        schema: "headstart/boot-status/1",
+        enabled: install::enabled(machine),
+        packs,
+        gain: Gain::of(&boots),
+        boots,
+        this_boot: replayed::all(machine),
+        problems,
+        hint: None,
+    };
+    status.hint = hint(machine, &status);
+    Ok(status)
+}
+
+fn pack_status(phase: &str, path: &Path) -> Result<PackStatus, StoreError> {
+    let pack = store::read(path, 0)?;
+    let read = chosen(&pack, Often::default(), |_| true);
+    let files: HashSet<u32> = read.ranges.iter().map(|range| range.file).collect();
+    Ok(PackStatus {
+        phase: phase.into(),
+        path: path.into(),
+        boots_learned: pack.origin.starts,
+        files: files.len(),
+        bytes: read.data_bytes(),
+        metadata_bytes: read.metadata_bytes(),
+    })
+}
+
+/// The one thing to do when nothing was learned.
+fn hint(machine: &Machine, status: &Status) -> Option<String> {
+    if status.enabled.is_empty() {
+        return Some("it is not enabled: run `headstart boot enable`, then boot twice".into());
+    }
+    let state = machine.state();
+    if is_read_only(&state) {
+        return Some(format!(
+            "{} is on a read-only file system: boots are read ahead, but not learned",
+            output::shown(&state)
+        ));
+    }
+    if status.boots.is_empty() {
+        return Some(
+            "no boot was learned yet: boot once; if one was, \
+             `journalctl -b -u headstart-boot-record` tells why it was not learned"
+                .into(),
+        );
+    }
+    let recorded_now = |boot: &BootRecord| boot.missed_ms > 0;
+    status.boots.first().filter(|boot| recorded_now(boot)).map(|boot| {
+        format!(
+            "the last boot's first {} ms of user space were not recorded: \
+             `headstart boot enable --kernel-cmdline` lets the kernel record them",
+            boot.missed_ms
+        )
+    })
+}
+
+/// Whether a directory, or the nearest there is above it, can't be written.
+fn is_read_only(dir: &Path) -> bool {
+    let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    rustix::fs::statvfs(there).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
+    match &status.enabled[..] {
+        [] => writeln!(out, "not enabled")?,
+        units => writeln!(out, "enabled: {}", units.join(", "))?,
+    }
+    if !status.packs.is_empty() {
+        writeln!(out, "\nThe next boot reads ahead:")?;
+        write_packs(out, &status.packs)?;
+    }
+    if !status.boots.is_empty() {
+        writeln!(out, "\nThe last boots:")?;
+        write_boots(out, &status.boots)?;
+    }
+    if let Some(gain) = status.gain {
+        writeln!(out, "\n{}", words(gain))?;
+    }
+    for problem in &status.problems {
+        writeln!(out, "\n{}", output::harmless(problem))?;
+    }
+    if let Some(hint) = &status.hint {
+        writeln!(out, "\n{hint}")?;
+    }
+    Ok(())
+}
+
+fn write_packs(out: &mut dyn Write, packs: &[PackStatus]) -> io::Result<()> {
+    let mut table = Table::new([
+        ("PHASE", Align::Left),
+        ("BOOTS", Align::Right),
+        ("FILES", Align::Right),
+        ("DATA", Align::Right),
+        ("METADATA", Align::Right),
+    ]);
+    for pack in packs {
+        table.row([
+            pack.phase.clone(),
+            pack.boots_learned.to_string(),
+            pack.files.to_string(),
+            output::size(pack.bytes),
+            output::size(pack.metadata_bytes),
+        ]);
+    }
+    table.write(out)
+}
+
+fn write_boots(out: &mut dyn Write, boots: &[BootRecord]) -> io::Result<()> {
+    let mut table = Table::new([
+        ("RECORDED", Align::Left),
+        ("KERNEL", Align::Left),
+        ("MOUNTS", Align::Right),
+        ("TARGET", Align::Right),
+        ("READ AHEAD", Align::Right),
+        ("READY", Align::Right),
+        ("LATE", Align::Right),
+        ("MISSING", Align::Right),
+        ("LOST", Align::Right),
+    ]);
+    for boot in boots {
+        let seconds = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{:.2} s", ms / 1000.0));
+        let outcome = boot.outcome();
+        let (read, ready, late) = match boot.replayed {
+            true => (
+                output::size(boot.read_ahead_bytes()),
+                format!("{:.1} %", outcome.ready_share() * 100.0),
+                outcome.late_pages.to_string(),
+            ),
+            false => ("no".into(), "-".into(), "-".into()),
+        };
+        table.row([
+            date(boot.recorded_at),
+            output::harmless(boot.kernel.split(' ').next().unwrap_or_default()),
+            seconds(boot.local_fs_ms),
+            seconds(boot.default_target_ms),
+            read,
+            ready,
+            late,
+            outcome.missing_pages.to_string(),
+            boot.lost_events.to_string(),
+        ]);
+    }
+    table.write(out)
+}
+
+/// A time as `2026-01-31 12:34`, of UTC.
+fn date(unix: u64) -> String {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix);
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    text.get(..16).unwrap_or(&text).replace('T', " ")
+}
+
+fn words(gain: Gain) -> String {
+    let Gain { with, without, with_ms, without_ms } = gain;
+    let gained = 100.0 * (1.0 - with_ms / without_ms);
+    let verdict = match gained >= 0.0 {
+        true => format!("{gained:.0} % sooner"),
+        false => format!("{:.0} % later", -gained),
+    };
+    format!(
+        "With read-ahead the default target was reached after {:.2} s (median of {}), \
+         without it after {:.2} s (median of {}): {verdict}.",
+        with_ms / 1000.0,
+        output::counted(with as u64, "boot"),
+        without_ms / 1000.0,
+        output::counted(without as u64, "boot"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gain_is_told_in_words_either_way() {
+        let gain = |with_ms| Gain { with: 3, without: 1, with_ms, without_ms: 10_000.0 };
+        let sooner = words(gain(2500.0));
+        assert!(sooner.contains("2.50 s (median of 3 boots)"), "{sooner}");
+        assert!(sooner.ends_with("10.00 s (median of 1 boot): 75 % sooner."), "{sooner}");
+        assert!(words(gain(11_000.0)).ends_with("10 % later."));
+    }
+
+    #[test]
+    fn dates_are_short() {
+        assert_eq!(date(0), "1970-01-01 00:00");
+    }
+}

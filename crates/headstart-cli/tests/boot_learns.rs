@@ -1,0 +1,242 @@
+//! A scripted boot: files on a file system of its own are read while an instance that was
+//! made beforehand records, systemd is a script, and the recorder learns each phase. And
+//! what was learned is read ahead for a root directory that moves meanwhile.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{LoopFs, is_root, json, must, skipped, undisturbed};
+use headstart::pack::build::{FilePart, Parts};
+use headstart::pack::paths::PathInterner;
+use headstart::pack::pieces::Piece;
+use headstart::pack::{FileSystem, Origin, store};
+use headstart::profile::fsid;
+use headstart::profile::mounts::MountTable;
+use headstart::profile::spans::How;
+use headstart::replay::engine::identity_of;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A machine of files: its places, and a `systemctl` that tells what files say.
+struct Boot {
+    root: tempfile::TempDir,
+    instance: PathBuf,
+}
+
+impl Boot {
+    fn new(name: &str) -> Option<Self> {
+        let instances = Path::new("/sys/kernel/tracing/instances");
+        if !is_root() || !instances.exists() {
+            skipped("recording needs root and tracefs");
+            return None;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let place = |path: &str| root.path().join(path);
+        for dir in ["bin", "told", "run/systemd/sessions"] {
+            fs::create_dir_all(place(dir)).unwrap();
+        }
+        // In a container a boot begins with user space.
+        fs::write(place("run/systemd/container"), "").unwrap();
+        let script = format!(
+            "#!/bin/sh\ncd {}\nwhile [ $# -gt 0 ] && [ \"$1\" != -- ]; do shift; done\n\
+             [ $# = 0 ] && exec echo UserspaceTimestampMonotonic=$(cat user-space)\nshift\n\
+             for unit; do echo ActiveEnterTimestampMonotonic=$(cat $unit 2>&- || echo 0); echo; done\n",
+            place("told").display()
+        );
+        fs::write(place("bin/systemctl"), script).unwrap();
+        fs::set_permissions(place("bin/systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
+        let instance = instances.join(format!("test-{name}-{}", std::process::id()));
+        fs::create_dir(&instance).unwrap();
+        Some(Self { root, instance })
+    }
+
+    /// As the kernel's command line would have it.
+    fn trace(&self) {
+        for event in ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_get_pages"] {
+            fs::write(self.instance.join(format!("events/{event}/enable")), "1").unwrap();
+        }
+    }
+
+    /// Something happens now.
+    fn happens(&self, what: &str) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+        fs::write(self.root.path().join("told").join(what), us.to_string()).unwrap();
+    }
+
+    fn recorder(&self) -> Command {
+        self.recorder_of(self.instance.file_name().unwrap().to_str().unwrap())
+    }
+
+    fn recorder_of(&self, name: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+        let path = std::env::var("PATH").unwrap();
+        command.args(["boot", "record", "--timeout", "60s"]);
+        command.arg("--instance").arg(name).arg("--root").arg(self.root.path());
+        command.env("PATH", format!("{}/bin:{path}", self.root.path().display()));
+        command.stderr(Stdio::piped());
+        command
+    }
+
+    /// The files of a phase's pack that are on this file system, with their histories.
+    fn learned(&self, phase: &str, fs: &LoopFs) -> Vec<String> {
+        let pack = self.root.path().join(format!("var/lib/headstart/boot/{phase}.pack"));
+        let show = json(&["show", "--json", pack.to_str().unwrap()]);
+        let files = show["files"].as_array().unwrap().iter();
+        let inside = |file: &serde_json::Value| {
+            let path = file["path"].as_str()?.strip_prefix(fs.path.to_str()?)?;
+            Some(path.trim_start_matches('/').to_owned())
+        };
+        let mut out: Vec<String> = files.filter_map(inside).collect();
+        out.sort();
+        out
+    }
+}
+
+impl Drop for Boot {
+    fn drop(&mut self) {
+        // Gone when the recorder has taken it over.
+        let _ = fs::remove_dir(&self.instance);
+    }
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn read(fs: &LoopFs, name: &str) {
+    must("cat", &[fs.path.join(name).to_str().unwrap()]);
+}
+
+#[test]
+fn a_boot_that_the_kernel_began_to_record_is_learned_phase_by_phase() {
+    let Some(boot) = Boot::new("phases") else { return };
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    for name in ["early", "late", "never"] {
+        fs::write(fs.path.join(name), vec![7; 200_000]).unwrap();
+    }
+    fs.remount();
+    boot.happens("user-space");
+    boot.trace();
+    read(&fs, "early");
+    boot.happens("local-fs.target");
+    let child = boot.recorder().spawn().unwrap();
+    read(&fs, "late");
+    boot.happens("default.target");
+    // Switching off ends the recording, and what was recorded is learned.
+    await_script(&wait_for(&boot.root.path().join("run/headstart/recorded")));
+    must("kill", &["-TERM", &child.id().to_string()]);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output).contains("the kernel's first page on (trace_instance)"), "{output:?}");
+    assert_eq!(boot.learned("mounts", &fs), ["early"], "{output:?}");
+    assert_eq!(boot.learned("system", &fs), ["late"], "{output:?}");
+    let status = json(&["boot", "status", "--json", "--root", boot.root.path().to_str().unwrap()]);
+    let record = &status["boots"][0];
+    assert_eq!(record["lost_events"], 0, "{record}");
+    assert!(record["default_target_ms"].as_f64() > record["local_fs_ms"].as_f64(), "{record}");
+    assert_eq!(record["phases"][0]["learned"], false, "nothing came before user space: {record}");
+    await_script(&wait_until_gone(&boot.instance));
+
+    // What is left of a killed recorder is removed, and its boot is not learned.
+    fs::create_dir(&boot.instance).unwrap();
+    let again = boot.recorder().output().unwrap();
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again).contains("This boot was recorded before"), "{again:?}");
+    await_script(&wait_until_gone(&boot.instance));
+}
+
+#[test]
+fn a_recorder_that_comes_when_the_boot_is_over_learns_nothing() {
+    let Some(boot) = Boot::new("over") else { return };
+    for what in ["user-space", "local-fs.target", "default.target"] {
+        boot.happens(what);
+    }
+    // No instance of the kernel's, which would have all of it.
+    let output = boot.recorder_of("none").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("This boot is over"), "{output:?}");
+    assert!(!boot.root.path().join("var").exists());
+}
+
+#[test]
+fn the_command_line_keeps_a_boot_from_being_recorded() {
+    let Some(boot) = Boot::new("off") else { return };
+    fs::create_dir(boot.root.path().join("proc")).unwrap();
+    fs::write(boot.root.path().join("proc/cmdline"), "quiet headstart=off\n").unwrap();
+    let output = boot.recorder().output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output).contains("headstart=off"), "{output:?}");
+    // What the kernel records meanwhile would cost something for nothing.
+    await_script(&wait_until_gone(&boot.instance));
+    assert!(!boot.root.path().join("run/headstart").exists());
+}
+
+/// Runs a script that waits for something, for a minute at most.
+fn await_script(script: &str) {
+    must("timeout", &["60", "sh", "-c", script]);
+}
+
+/// A script that waits until a file is there.
+fn wait_for(path: &Path) -> String {
+    format!("until [ -e {} ]; do :; done", path.display())
+}
+
+/// A script that waits until a file is gone.
+fn wait_until_gone(path: &Path) -> String {
+    format!("until [ ! -e {} ]; do :; done", path.display())
+}
+
+/// Puts a pack of one phase into the file system that is to become the root, which names
+/// `/data` as it is seen from there.
+fn put_pack(fs: &LoopFs) {
+    let data = fs.path.join("data");
+    fs::write(&data, vec![7; 4 << 20]).unwrap();
+    let mounts = MountTable::read().unwrap();
+    let uuid = fsid::uuid(mounts.at(&data).unwrap()).unwrap().unwrap();
+    let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
+    let mut parts = Parts { origin, ..Parts::default() };
+    let on = FileSystem { uuid: Some(uuid.0), kind: "ext4".into(), source: vec![] };
+    let file_system = parts.file_system(&on).unwrap();
+    let identity = identity_of(&rustix::fs::stat(&data).unwrap());
+    let piece = Piece { first: 0, end: 1024, at_us: 0, how: How::READ, history: 1 };
+    let mut names = PathInterner::default();
+    let node = names.intern(Path::new("/data")).unwrap();
+    parts.files.insert(node, FilePart { file_system, identity, pieces: vec![piece] });
+    let pack = fs.path.join("var/lib/headstart/boot/mounts.pack");
+    store::lock(&pack).unwrap().write(&parts.build(names.table())).unwrap();
+    for dir in ["proc", "sys", "dev", "run"] {
+        fs::create_dir(fs.path.join(dir)).unwrap();
+    }
+}
+
+#[test]
+fn the_initramfs_reads_ahead_for_a_root_directory_that_moves_and_lets_go_of_it() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    put_pack(&fs);
+    undisturbed(|| {
+        // A name space of its own, with a /run of its own, is the initramfs.
+        let script = "set -e
+            mount -t tmpfs none /run
+            mkdir /run/new /run/moved
+            mount --bind \"$1\" /run/new
+            \"$2\" boot replay --root /run/new
+            mount --move /run/new /run/moved
+            until grep -q '\"ended_us\":[0-9]' /run/headstart/replay/mounts.initramfs.json; do :; done
+            cat /run/headstart/replay/mounts.initramfs.json
+            umount /run/moved";
+        let program = env!("CARGO_BIN_EXE_headstart");
+        let path = fs.path.to_str().unwrap();
+        let inside = ["60", "unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh"];
+        let inside = [&inside[..], &[path, program]].concat();
+        let told: serde_json::Value = serde_json::from_str(&must("timeout", &inside)).unwrap();
+        assert_eq!((told["phase"].as_str(), &told["in_initramfs"]), (Some("mounts"), &true.into()));
+        let read = &told["report"];
+        let bytes = read["bytes"].as_u64().unwrap() + read["resident_bytes"].as_u64().unwrap();
+        assert_eq!(bytes, 4 << 20, "{told}");
+    });
+    // Unmounts, which fails while anybody is still there.
+    fs.remount();
+}

@@ -1,0 +1,348 @@
+//! The units of a machine or an image, and what the kernel's command line needs so that
+//! boots are recorded from the first page: put there and taken away again.
+//!
+//! The driver. It writes files and links only, so that it works on an image; nothing is
+//! started.
+
+use super::machine::{Machine, MachineError};
+use super::record::INSTANCE;
+use crate::pack::store;
+use crate::trace::decode::EVENTS;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// The units by name.
+pub const UNITS: [(&str, &str); 2] = [
+    ("headstart-boot-record.service", include_str!("units/headstart-boot-record.service")),
+    ("headstart-boot-replay.service", include_str!("units/headstart-boot-replay.service")),
+];
+
+/// The program in the units, where packages install it.
+const PACKAGED: &str = "/usr/bin/headstart";
+/// Where units of this machine are, and those of packages.
+const LOCAL_UNITS: &str = "/etc/systemd/system";
+const PACKAGED_UNITS: &str = "/usr/lib/systemd/system";
+/// What wants them.
+const WANTS: &str = "sysinit.target.wants";
+/// How a unit that we wrote begins.
+const OURS: &str = "# Written by `headstart boot enable`";
+/// The command line of kernels that are installed by kernel-install(8).
+const KERNEL_CMDLINE: &str = "/etc/kernel/cmdline";
+/// Ours among the settings of GRUB, where its distribution reads several.
+const GRUB: &str = "/etc/default/grub.d/headstart.cfg";
+/// The first kernel whose command line can make a trace instance.
+const WITH_INSTANCES: (u32, u32) = (6, 4);
+/// Of one CPU; what comes until the recorder is there.
+const BUFFER: &str = "4M";
+
+/// What could not be put there or taken away.
+#[derive(Debug, Error)]
+pub enum InstallError {
+    /// A file can't be written or removed.
+    #[error("Can't change {path}; is the file system writable, and are you root?")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A file of ours.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// A unit of this name is somebody else's.
+    #[error("{0} is not from headstart; move it away first")]
+    Foreign(PathBuf),
+    /// The program can't be named in a unit.
+    #[error("A unit can't start {0}: copy headstart to /usr/local/bin")]
+    Program(PathBuf),
+    /// There is no known way to change the command line.
+    #[error("How this machine boots is not known: add `{0}` to the kernel's command line by hand")]
+    Loader(String),
+}
+
+/// What the kernel's command line needs: an instance where kernels know them, else the
+/// global buffer. `release` is the kernel's, as `6.1.0-18-amd64`.
+pub fn kernel_words(release: &str) -> String {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let names: Vec<String> = EVENTS.iter().map(|(g, n, _)| format!("{g}:{n}")).collect();
+    let names = names.join(",");
+    if version >= WITH_INSTANCES {
+        format!("trace_instance={INSTANCE},{names} trace_buf_size={BUFFER}")
+    } else {
+        format!("trace_event={names} trace_buf_size={BUFFER}")
+    }
+}
+
+/// Puts the units there and enables them. `program` is headstart as the machine sees
+/// it. Tells what was done.
+///
+/// # Errors
+/// What can't be changed.
+pub fn enable(machine: &Machine, program: &Path) -> Result<Vec<String>, InstallError> {
+    let name = program.to_str().filter(|name| is_plain(name));
+    let name = name.ok_or_else(|| InstallError::Program(program.into()))?;
+    let mut done = Vec::new();
+    for (unit, text) in UNITS {
+        let packaged = Path::new(PACKAGED_UNITS).join(unit);
+        let local = Path::new(LOCAL_UNITS).join(unit);
+        let path = place(machine, &local);
+        let mut target = &packaged;
+        if !place(machine, &packaged).exists() || name != PACKAGED {
+            target = &local;
+            if fs::read_to_string(&path).is_ok_and(|text| !text.starts_with(OURS)) {
+                return Err(InstallError::Foreign(path));
+            }
+            let text = text.replace(PACKAGED, name);
+            if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+                write(&path, &text)?;
+                done.push(format!("wrote {}", path.display()));
+            }
+        }
+        let link = place(machine, &wanted(unit));
+        if fs::read_link(&link).ok().as_ref() != Some(target) {
+            let changed = |source| InstallError::File { path: link.clone(), source };
+            if let Some(dir) = link.parent() {
+                fs::create_dir_all(dir).map_err(changed)?;
+            }
+            remove(&link)?;
+            symlink(target, &link).map_err(changed)?;
+            done.push(format!("enabled {unit}"));
+        }
+    }
+    Ok(done)
+}
+
+/// Adds to the kernel's command line what recording from the first page takes. Tells
+/// what was done, and what is left to be done by hand.
+///
+/// # Errors
+/// What can't be changed, or that it is not known how.
+pub fn add_kernel_words(machine: &Machine, words: &str) -> Result<Vec<String>, InstallError> {
+    let mut done = remove_kernel_words(machine)?;
+    done.clear();
+    let cmdline = machine.place(KERNEL_CMDLINE);
+    if let Ok(text) = fs::read_to_string(&cmdline) {
+        let text = text.trim_end();
+        let gap = if text.is_empty() { "" } else { " " };
+        write(&cmdline, &format!("{text}{gap}{words}\n"))?;
+        done.push(format!("added to {}: {words}", cmdline.display()));
+        done.push("run `kernel-install add-all`, or what else makes the loader's entries".into());
+        return Ok(done);
+    }
+    let reads_several = machine.place("/etc/default/grub.d").is_dir()
+        || machine.place("/usr/sbin/update-grub").exists();
+    if machine.place("/etc/default/grub").exists() && reads_several {
+        let grub = machine.place(GRUB);
+        let line = format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {words}\"");
+        write(&grub, &format!("# Written by `headstart boot enable`.\n{line}\n"))?;
+        done.push(format!("wrote {}", grub.display()));
+        done.push("run `update-grub` to let it take effect".into());
+        return Ok(done);
+    }
+    Err(InstallError::Loader(words.into()))
+}
+
+/// Disables and removes what [`enable`] and [`add_kernel_words`] left. Tells what was
+/// done.
+///
+/// # Errors
+/// What can't be changed.
+pub fn disable(machine: &Machine) -> Result<Vec<String>, InstallError> {
+    let mut done = Vec::new();
+    for (unit, _) in UNITS {
+        if remove(&place(machine, &wanted(unit)))? {
+            done.push(format!("disabled {unit}"));
+        }
+        let path = place(machine, &Path::new(LOCAL_UNITS).join(unit));
+        let ours = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(OURS));
+        if ours && remove(&path)? {
+            done.push(format!("removed {}", path.display()));
+        }
+    }
+    done.extend(remove_kernel_words(machine)?);
+    Ok(done)
+}
+
+/// Removes all packs and the history of boots; whether there were any.
+///
+/// # Errors
+/// They can't be removed.
+pub fn purge(machine: &Machine) -> Result<bool, InstallError> {
+    let path = machine.state();
+    match fs::remove_dir_all(&path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(InstallError::File { path, source }),
+    }
+}
+
+/// Which units are enabled.
+pub fn enabled(machine: &Machine) -> Vec<&'static str> {
+    let is = |unit: &&str| place(machine, &wanted(unit)).symlink_metadata().is_ok();
+    UNITS.iter().map(|(unit, _)| *unit).filter(is).collect()
+}
+
+fn remove_kernel_words(machine: &Machine) -> Result<Vec<String>, InstallError> {
+    let mut done = Vec::new();
+    let grub = machine.place(GRUB);
+    if remove(&grub)? {
+        done.push(format!("removed {}; run `update-grub`", grub.display()));
+    }
+    let cmdline = machine.place(KERNEL_CMDLINE);
+    if let Ok(text) = fs::read_to_string(&cmdline) {
+        let without = without_ours(&text);
+        if without != text {
+            write(&cmdline, &without)?;
+            done.push(format!("removed our words from {}", cmdline.display()));
+        }
+    }
+    Ok(done)
+}
+
+/// A command line without our words, of whichever kernel they are.
+fn without_ours(text: &str) -> String {
+    let mut out = text.to_owned();
+    for words in [kernel_words("6.4"), kernel_words("6.1")] {
+        out = out.replace(&format!(" {words}"), "").replace(&words, "");
+    }
+    out
+}
+
+/// The link that enables a unit.
+fn wanted(unit: &str) -> PathBuf {
+    Path::new(LOCAL_UNITS).join(WANTS).join(unit)
+}
+
+fn place(machine: &Machine, path: &Path) -> PathBuf {
+    machine.place(&path.to_string_lossy())
+}
+
+/// Whether a unit takes this path as it is (systemd.service(5), "COMMAND LINES").
+fn is_plain(path: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    path.starts_with('/') && path.chars().all(plain)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), InstallError> {
+    let locked = store::lock(path).map_err(MachineError::from)?;
+    let written = locked.write_bytes(text.as_bytes());
+    written.map_err(|source| InstallError::File { path: path.into(), source })
+}
+
+/// Removes a file; whether there was one.
+fn remove(path: &Path) -> Result<bool, InstallError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => Ok(false),
+        Err(source) => Err(InstallError::File { path: path.into(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(root: &Path) -> Vec<(PathBuf, String)> {
+        let mut out = Vec::new();
+        let mut dirs = vec![root.to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap().flatten() {
+                if entry.file_type().unwrap().is_dir() {
+                    dirs.push(entry.path());
+                } else {
+                    let text = match fs::read_link(entry.path()) {
+                        Ok(target) => target.to_string_lossy().into_owned(),
+                        Err(_) => fs::read_to_string(entry.path()).unwrap(),
+                    };
+                    out.push((entry.path(), text));
+                }
+            }
+        }
+        out.sort();
+        out
+    }
+
+    #[test]
+    fn each_kernel_is_told_in_words_that_it_knows() {
+        for (release, expected) in [
+            ("6.4.0", "trace_instance=headstart-boot,filemap:"),
+            ("7.0-rc1", "trace_instance="),
+            ("6.1.0-18-amd64", "trace_event=filemap:"),
+            ("5.15", "trace_event="),
+            ("odd", "trace_event="),
+        ] {
+            assert!(kernel_words(release).starts_with(expected), "{release}");
+        }
+    }
+
+    #[test]
+    fn what_enable_leaves_disable_takes_away_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::at(dir.path());
+        for (path, text) in [
+            ("/etc/kernel/cmdline", "root=/dev/sda1 quiet\n"),
+            ("/etc/systemd/system/other.service", "[Unit]\n"),
+        ] {
+            write(&machine.place(path), text).unwrap();
+        }
+        let before = tree(dir.path());
+        let program = Path::new("/usr/local/bin/headstart");
+        assert_eq!(enable(&machine, program).unwrap().len(), 4);
+        assert_eq!(enabled(&machine).len(), 2);
+        let unit = machine.place("/etc/systemd/system/headstart-boot-record.service");
+        let text = fs::read_to_string(unit).unwrap();
+        assert!(text.contains("ExecStart=-/usr/local/bin/headstart boot record\n"), "{text}");
+        for _ in 0..2 {
+            add_kernel_words(&machine, &kernel_words("6.12")).unwrap();
+        }
+        let cmdline = fs::read_to_string(machine.place("/etc/kernel/cmdline")).unwrap();
+        assert!(cmdline.starts_with("root=/dev/sda1 quiet trace_instance="), "{cmdline}");
+        assert_eq!(cmdline.matches("trace_instance").count(), 1);
+        let after = tree(dir.path());
+        assert_eq!(enable(&machine, program).unwrap(), [""; 0]);
+        assert_eq!(tree(dir.path()), after);
+        assert_eq!(disable(&machine).unwrap().len(), 5);
+        assert_eq!(tree(dir.path()), before);
+        assert_eq!(disable(&machine).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn units_of_a_package_are_only_linked_and_those_of_others_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::at(dir.path());
+        for (unit, text) in UNITS {
+            write(&place(&machine, &Path::new(PACKAGED_UNITS).join(unit)), text).unwrap();
+        }
+        assert_eq!(enable(&machine, Path::new(PACKAGED)).unwrap().len(), 2);
+        let link = fs::read_link(place(&machine, &wanted(UNITS[0].0))).unwrap();
+        assert_eq!(link, Path::new(PACKAGED_UNITS).join(UNITS[0].0));
+        let own = place(&machine, &Path::new(LOCAL_UNITS).join(UNITS[0].0));
+        write(&own, "[Unit]\nDescription=mine\n").unwrap();
+        let refused = enable(&machine, Path::new("/usr/local/bin/headstart"));
+        assert!(matches!(refused, Err(InstallError::Foreign(_))));
+        disable(&machine).unwrap();
+        assert!(own.exists());
+        let odd = enable(&machine, Path::new("/home/me/my programs/headstart"));
+        assert!(matches!(odd, Err(InstallError::Program(_))));
+    }
+
+    #[test]
+    fn grub_gets_a_file_of_its_own_and_an_unknown_loader_a_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::at(dir.path());
+        let words = kernel_words("6.1");
+        let refused = add_kernel_words(&machine, &words).unwrap_err().to_string();
+        assert!(refused.contains(&words), "{refused}");
+        write(&machine.place("/etc/default/grub"), "").unwrap();
+        write(&machine.place("/usr/sbin/update-grub"), "").unwrap();
+        add_kernel_words(&machine, &words).unwrap();
+        let text = fs::read_to_string(machine.place(GRUB)).unwrap();
+        assert!(text.ends_with(&format!("\"$GRUB_CMDLINE_LINUX {words}\"\n")), "{text}");
+        assert_eq!(disable(&machine).unwrap().len(), 1);
+        assert!(!machine.place(GRUB).exists());
+    }
+}

@@ -1,0 +1,218 @@
+//! From a recorded boot to the packs of its phases and its record.
+//!
+//! The driver behind [`super::record`]: it names files once for the whole boot, cuts,
+//! and joins each phase into its pack.
+
+use super::choose::{Often, chosen, settle};
+use super::cut::cut;
+use super::history::{BootRecord, PhaseRecord, SCHEMA};
+use super::machine::Machine;
+use super::phases::{DEFAULT_TARGET, Moments, Phase, Span, spans};
+use super::record::RecordError;
+use super::replayed::{self, Replayed, monotonic_us};
+use crate::error::causes;
+use crate::id::Dev;
+use crate::measure::outcome::Outcome;
+use crate::measure::planned::outcome;
+use crate::pack::join::join;
+use crate::pack::merge::Rule;
+use crate::pack::store::{self, StoreError};
+use crate::pack::{FileSystem, HISTORY_STARTS, Pack};
+use crate::profile::code::code_of;
+use crate::profile::fold::Observation;
+use crate::profile::learn::{Start, pack_of_start};
+use crate::profile::seen::{self, Seen};
+use crate::trace::file::Capture;
+use std::collections::HashMap;
+use std::fs;
+use std::ops::Range;
+use std::time::Instant;
+
+/// A replay counts as complete when this share of what was touched was ready.
+const COMPLETE_SHARE: f64 = 0.9;
+
+/// A boot as it was recorded.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub capture: Capture,
+    /// What the trace clock was ahead of the monotonic one, in nanoseconds.
+    pub clock_ahead: i128,
+    /// When the recording began, in µs of the monotonic clock.
+    pub began: u64,
+    /// Processes that were started to follow the boot.
+    pub askers: Vec<i32>,
+    pub source: &'static str,
+    pub missed_ms: u64,
+    pub ended: Instant,
+}
+
+/// What the phases share.
+struct Boot<'a> {
+    machine: &'a Machine,
+    seen: Seen,
+    file_systems: HashMap<Dev, FileSystem>,
+    /// When it began, in nanoseconds of Unix time.
+    began_ns: i64,
+    /// All of it as one pack.
+    whole: Pack,
+    replays: Vec<Replayed>,
+}
+
+/// Learns a boot.
+pub(super) fn learn(
+    machine: &Machine,
+    phases: &[Phase],
+    moments: &Moments,
+    recorded: Recorded,
+) -> Result<BootRecord, RecordError> {
+    let Recorded { mut capture, clock_ahead, began, askers, source, missed_ms, ended } = recorded;
+    let replays = replayed::all(machine);
+    let mounts = seen::complete(&mut capture)?;
+    capture.description.ignored_tids.extend(askers);
+    capture.description.ignored_tids.extend(replayed::threads(&replays));
+    // A walk would read all directories of a disk that has just become quiet.
+    let seen = Seen::of(capture, &mounts, false, None)?;
+    let file_systems = seen.file_systems(&mounts);
+    let running_us = monotonic_us().saturating_sub(moments.began);
+    let running_ns = i64::try_from(running_us).unwrap_or(i64::MAX).saturating_mul(1000);
+    let mut boot = Boot {
+        machine,
+        file_systems,
+        began_ns: seen::now_ns().saturating_sub(running_ns),
+        whole: Pack::default(),
+        seen,
+        replays,
+    };
+    boot.whole = boot.pack("boot", &boot.seen.pages, false);
+
+    let spans = spans(phases, moments);
+    let window = |span: &Option<Span>| -> Range<u64> {
+        let trace_ns = |us: u64| {
+            let ns = i128::from(us) * 1000 + clock_ahead;
+            u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
+        };
+        span.map_or(0..0, |span| trace_ns(span.begin)..trace_ns(span.end))
+    };
+    let windows: Vec<_> = spans.iter().map(window).collect();
+    let mut record = BootRecord {
+        schema: SCHEMA.into(),
+        boot_id: boot_id(machine),
+        recorded_at: u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0),
+        kernel: boot.seen.description.kernel.clone(),
+        source: source.into(),
+        missed_ms,
+        events: boot.seen.tally.events,
+        lost_events: boot.seen.tally.lost,
+        local_fs_ms: since_begin(moments, "local-fs.target"),
+        default_target_ms: since_begin(moments, DEFAULT_TARGET),
+        replayed: !boot.replays.is_empty(),
+        problems: boot.seen.names.problems.iter().map(|p| causes(p)).collect(),
+        ..BootRecord::default()
+    };
+    for ((phase, span), part) in phases.iter().zip(spans).zip(cut(&boot.seen.pages, &windows)) {
+        let ms = |us: u64| us.saturating_sub(moments.began) as f64 / 1000.0;
+        let mut of_phase = PhaseRecord {
+            name: phase.name.clone(),
+            begin_ms: span.map(|span| ms(span.begin)),
+            end_ms: span.map(|span| ms(span.end)),
+            ..PhaseRecord::default()
+        };
+        // What was over before is not known.
+        let was_seen = span.is_some_and(|span| span.begin < span.end && span.end > began);
+        if let Err(error) = boot.learn_phase(&part, was_seen, &mut of_phase, &mut record.problems) {
+            record.problems.push(causes(&error));
+        }
+        record.phases.push(of_phase);
+    }
+    record.learn_ms = ended.elapsed().as_secs_f64() * 1000.0;
+    machine.keep(&record)?;
+    Ok(record)
+}
+
+impl Boot<'_> {
+    /// The pack of these pages of the boot alone.
+    fn pack(&self, name: &str, pages: &Observation, keep_untouched: bool) -> Pack {
+        let mut origin = self.seen.origin(name, Vec::new());
+        origin.duration_us = pages.duration / 1000;
+        let start = Start {
+            origin,
+            file_systems: self.file_systems.clone(),
+            began_ns: self.began_ns,
+            keep_untouched,
+        };
+        pack_of_start(pages, &self.seen.names, start, code_of)
+    }
+
+    /// Joins a phase into its pack, if it `was_seen`.
+    fn learn_phase(
+        &self,
+        part: &Observation,
+        was_seen: bool,
+        record: &mut PhaseRecord,
+        problems: &mut Vec<String>,
+    ) -> Result<(), StoreError> {
+        let known = self.known(&record.name, problems);
+        let replays = self.replays.iter().filter(|replayed| replayed.phase == record.name);
+        let replays: Vec<&Replayed> = replays.collect();
+        record.read_ahead_bytes = replays.iter().map(|r| r.report.bytes).sum();
+        record.requests = replays.iter().map(|r| r.report.requests).sum();
+        if !was_seen {
+            return Ok(());
+        }
+        let read = known.as_ref().filter(|_| !replays.is_empty());
+        let read = read.map(|pack| chosen(pack, Often::default(), |_| true));
+        record.outcome = outcome(part, &self.seen.names, read.as_ref());
+        let nothing = part.files.is_empty() && part.metadata.is_empty();
+        if nothing && known.is_none() {
+            return Ok(());
+        }
+        let metadata_read = replays.iter().map(|r| r.report.metadata_bytes).sum();
+        let in_pack = known.as_ref().map_or(0, Pack::metadata_bytes);
+        let new = self.pack(&record.name, part, was_complete(&replays, &record.outcome));
+        let rule = Rule::NextStart {
+            keep: HISTORY_STARTS,
+            metadata_seen: self.seen.metadata_was_cold(part, in_pack, metadata_read),
+        };
+        let path = self.machine.pack(&record.name);
+        let joined = join(&path, 0, new, known.as_ref(), rule, |before, pack| {
+            settle(pack, before, &self.whole);
+        })?;
+        record.learned = joined.written.is_some();
+        if let Some(error) = joined.replaced {
+            problems.push(format!("{}; it is replaced", causes(&error)));
+        } else if !record.learned {
+            let name = &record.name;
+            problems.push(format!("events were lost, so the clean pack of {name} stays"));
+        }
+        Ok(())
+    }
+
+    /// The pack of a phase as the replay of this boot found it.
+    fn known(&self, phase: &str, problems: &mut Vec<String>) -> Option<Pack> {
+        for path in self.machine.packs(phase) {
+            match store::read(&path, 0) {
+                Ok(pack) => return Some(pack),
+                Err(StoreError::Missing(_)) => {}
+                Err(error) => problems.push(causes(&error)),
+            }
+        }
+        None
+    }
+}
+
+/// Whether all of a pack was read ahead and nearly all of the phase found.
+fn was_complete(replays: &[&Replayed], outcome: &Outcome) -> bool {
+    let whole = |r: &&Replayed| r.report.complete && r.report.over_budget_bytes == 0;
+    !replays.is_empty() && replays.iter().all(whole) && outcome.ready_share() >= COMPLETE_SHARE
+}
+
+/// From the begin of the boot until a unit was active, in ms.
+fn since_begin(moments: &Moments, unit: &str) -> Option<f64> {
+    let at = moments.units.get(unit)?;
+    Some(at.saturating_sub(moments.began) as f64 / 1000.0)
+}
+
+fn boot_id(machine: &Machine) -> String {
+    let path = machine.place("/proc/sys/kernel/random/boot_id");
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}

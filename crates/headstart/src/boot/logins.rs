@@ -1,0 +1,60 @@
+//! Whether a user has logged in, as logind tells: each session is a file of
+//! assignments in `/run/systemd/sessions` (sd-login(3) reads those, too).
+
+use std::fs;
+use std::path::Path;
+
+/// When the first user logged in, in µs of the monotonic clock; `None` when nobody has.
+/// Greeters and the sessions of cron jobs are none.
+pub fn first(sessions: &Path) -> Option<u64> {
+    let entries = fs::read_dir(sessions).into_iter().flatten().flatten();
+    // A file is replaced by rename, so it is whole; what is no session has no such line.
+    entries.filter_map(|entry| login(&fs::read_to_string(entry.path()).ok()?)).min()
+}
+
+/// When the session of a user began.
+fn login(session: &str) -> Option<u64> {
+    let value = |key: &str| {
+        let line = session.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
+        Some(line.trim_matches('"'))
+    };
+    let is_user = value("CLASS").is_some_and(|class| ["user", "user-early"].contains(&class));
+    let is_seen = value("TYPE").is_some_and(|kind| kind != "unspecified");
+    if is_user && is_seen { value("MONOTONIC")?.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(class: &str, kind: &str, at: &str) -> String {
+        format!("# private\nUID=1000\nACTIVE=1\nTYPE={kind}\nCLASS={class}\nMONOTONIC={at}\n")
+    }
+
+    #[test]
+    fn only_sessions_of_users_are_logins() {
+        for (text, expected) in [
+            (session("user", "wayland", "71000000"), Some(71_000_000)),
+            (session("user", "tty", "5"), Some(5)),
+            (session("greeter", "x11", "5"), None),
+            (session("background", "unspecified", "5"), None),
+            (session("user", "unspecified", "5"), None),
+            (session("manager", "tty", "5"), None),
+            (session("user", "tty", "soon"), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(login(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_login_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(first(dir.path()), None);
+        fs::write(dir.path().join("2"), session("user", "tty", "9")).unwrap();
+        fs::write(dir.path().join("1"), session("user", "tty", "7")).unwrap();
+        fs::write(dir.path().join("c1"), session("greeter", "tty", "3")).unwrap();
+        assert_eq!(first(dir.path()), Some(7));
+        assert_eq!(first(&dir.path().join("none")), None);
+    }
+}

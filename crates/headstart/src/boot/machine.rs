@@ -1,0 +1,241 @@
+//! Where the things of a boot are, and whether headstart is wanted in this one.
+//!
+//! The driver of packs, history and configuration; all places may lie below another
+//! root, for images and tests.
+
+use super::history::{self, BootRecord};
+use super::phases::{ConfigError, Phase, built_in, with_config};
+use crate::pack::store::{self, StoreError};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A configuration, record or other file of ours that can't be used.
+#[derive(Debug, Error)]
+pub enum MachineError {
+    /// It can't be read.
+    #[error("Can't read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It says something that is not understood.
+    #[error("{path}, {source}")]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ConfigError,
+    },
+    /// It can't be written.
+    #[error("Can't write {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Its directory can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The places of one machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    root: PathBuf,
+}
+
+/// Says that something is not wanted in this boot, and by what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unwanted(pub &'static str);
+
+/// What switches headstart off on the kernel's command line.
+pub const OFF: &str = "headstart=off";
+
+impl Machine {
+    /// The machine whose root directory this is.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// A place on it, given as it is seen from there.
+    pub fn place(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// Where packs and history are kept.
+    pub fn state(&self) -> PathBuf {
+        self.place("/var/lib/headstart/boot")
+    }
+
+    /// Where packs are that came with an image.
+    pub fn shipped(&self) -> PathBuf {
+        self.place("/usr/lib/headstart/boot")
+    }
+
+    /// What lasts until the machine is switched off.
+    pub fn run(&self) -> PathBuf {
+        self.place("/run/headstart")
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> PathBuf {
+        self.place("/etc/headstart/boot.conf")
+    }
+
+    /// The pack of a phase, where it is learned.
+    pub fn pack(&self, phase: &str) -> PathBuf {
+        self.state().join(pack_name(phase))
+    }
+
+    /// The packs that a phase may have, the better first.
+    pub fn packs(&self, phase: &str) -> [PathBuf; 2] {
+        [self.pack(phase), self.shipped().join(pack_name(phase))]
+    }
+
+    /// The phases of its boots.
+    ///
+    /// # Errors
+    /// The configuration is there and can't be used.
+    pub fn phases(&self) -> Result<Vec<Phase>, MachineError> {
+        let path = self.config();
+        match fs::read_to_string(&path) {
+            Ok(text) => with_config(&text).map_err(|source| MachineError::Config { path, source }),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(built_in()),
+            Err(source) => Err(MachineError::Read { path, source }),
+        }
+    }
+
+    /// Whether neither recording nor reading ahead is wanted in this boot.
+    pub fn is_off(&self) -> Option<Unwanted> {
+        let command_line = fs::read(self.place("/proc/cmdline")).unwrap_or_default();
+        has_word(&command_line, OFF)
+            .then_some(Unwanted("headstart=off on the kernel's command line"))
+    }
+
+    /// Whether nothing is to be read ahead in this boot.
+    pub fn keeps_from_replay(&self) -> Option<Unwanted> {
+        let asked = self.run().join("noreplay").exists();
+        self.is_off().or(asked.then_some(Unwanted("/run/headstart/noreplay is there")))
+    }
+
+    /// Whether a replay under way is to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.run().join("cancel").exists()
+    }
+
+    /// The boots that are kept, the last one first. A record that can't be read is left
+    /// out.
+    pub fn records(&self) -> Vec<BootRecord> {
+        let dir = self.history();
+        let mut numbers = numbers(&dir);
+        numbers.sort_unstable();
+        let read = |number: &u64| -> Option<BootRecord> {
+            let bytes = fs::read(dir.join(history::file_name(*number))).ok()?;
+            serde_json::from_slice(&bytes).ok()
+        };
+        let known = |record: &BootRecord| record.schema == history::SCHEMA;
+        numbers.iter().rev().filter_map(read).filter(known).collect()
+    }
+
+    /// Keeps the record of a boot, and no more than the last eight.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn keep(&self, record: &BootRecord) -> Result<(), MachineError> {
+        let dir = self.history();
+        let locked = store::lock(&dir.join("record"))?;
+        let (next, gone) = history::rotate(numbers(&dir));
+        let path = dir.join(history::file_name(next));
+        let write = || -> io::Result<()> {
+            locked.write_beside(&path, &serde_json::to_vec_pretty(record)?)?;
+            // A record that stays once more is gone after the next boot.
+            gone.iter().try_for_each(|n| fs::remove_file(dir.join(history::file_name(*n))))
+        };
+        write().map_err(|source| MachineError::Write { path: path.clone(), source })
+    }
+
+    fn history(&self) -> PathBuf {
+        self.state().join("history")
+    }
+}
+
+/// The name of the pack of a phase.
+fn pack_name(phase: &str) -> String {
+    format!("{phase}.pack")
+}
+
+fn numbers(dir: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| history::number(entry.file_name().to_str()?)).collect()
+}
+
+/// Whether a command line has this word.
+fn has_word(command_line: &[u8], word: &str) -> bool {
+    command_line.split(u8::is_ascii_whitespace).any(|w| w == word.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::at(dir.path());
+        for (path, text) in files {
+            let path = machine.place(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        (dir, machine)
+    }
+
+    #[test]
+    fn a_boot_is_left_alone_when_its_command_line_or_a_file_says_so() {
+        for (files, off, no_replay) in [
+            (vec![("/proc/cmdline", "quiet headstart=off")], true, true),
+            (vec![("/proc/cmdline", "headstart=offline noheadstart=off\n")], false, false),
+            (vec![("/run/headstart/noreplay", "")], false, true),
+            (vec![], false, false),
+        ] {
+            let (_dir, machine) = machine(&files);
+            assert_eq!(machine.is_off().is_some(), off, "{files:?}");
+            assert_eq!(machine.keeps_from_replay().is_some(), no_replay, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_eight_boots_are_kept_and_broken_records_do_no_harm() {
+        let (_dir, machine) = machine(&[
+            ("/var/lib/headstart/boot/history/000004.json", "{"),
+            ("/var/lib/headstart/boot/history/000005.json", "{\"schema\":\"other/9\"}"),
+        ]);
+        for boot in 0..9u64 {
+            let record = BootRecord {
+                schema: history::SCHEMA.into(),
+                recorded_at: boot,
+                ..BootRecord::default()
+            };
+            machine.keep(&record).unwrap();
+        }
+        let kept: Vec<u64> = machine.records().iter().map(|r| r.recorded_at).collect();
+        assert_eq!(kept, [8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(numbers(&machine.history()).len(), 8);
+    }
+
+    #[test]
+    fn the_configuration_adds_phases_and_a_broken_one_names_its_line() {
+        let (_dir, machine) =
+            machine(&[("/etc/headstart/boot.conf", "phase web until nginx.service\n")]);
+        assert_eq!(machine.phases().unwrap().len(), 5);
+        fs::write(machine.config(), "web").unwrap();
+        let error = machine.phases().unwrap_err().to_string();
+        assert!(error.contains("boot.conf, line 1: this is no phase"), "{error}");
+        fs::remove_file(machine.config()).unwrap();
+        assert_eq!(machine.phases().unwrap(), built_in());
+    }
+}

@@ -1,0 +1,89 @@
+//! Which file systems of a pack are mounted, and when that changes. The driver.
+
+use crate::pack::FileSystem;
+use crate::profile::fsid;
+use crate::profile::mounts::{Mount, MountTable, MountsError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+/// Types whose mount points are not looked into: their servers may not answer, or the
+/// look itself would mount something.
+const ALOOF: [&str; 10] =
+    ["autofs", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "glusterfs", "virtiofs"];
+
+/// The file systems that are mounted.
+#[derive(Debug, Default)]
+pub struct Mounted {
+    mounts: Vec<Mount>,
+    /// By device and mount, so that each that tells is asked once.
+    uuids: HashMap<(u32, u32), [u8; 16]>,
+}
+
+impl Mounted {
+    /// Looks anew.
+    ///
+    /// # Errors
+    /// The mounts can't be read.
+    pub fn look(&mut self) -> Result<(), MountsError> {
+        self.mounts = MountTable::read()?.mounts().to_vec();
+        Ok(())
+    }
+
+    /// Whether this file system is mounted: by its UUID, or by type and source if it has
+    /// none.
+    pub fn has(&mut self, wanted: &FileSystem) -> bool {
+        let Self { mounts, uuids } = self;
+        let alike = mounts.iter().filter(|mount| mount.fstype == *wanted.kind);
+        let Some(uuid) = wanted.uuid else {
+            return alike.into_iter().any(|mount| mount.source.as_bytes() == wanted.source);
+        };
+        let is_aloof = |mount: &&Mount| {
+            let kind = mount.fstype.to_string_lossy();
+            ALOOF.contains(&&*kind) || kind.starts_with("fuse")
+        };
+        let mut of = |mount: &Mount| {
+            let key = (mount.dev.0, mount.id);
+            let known = uuids.get(&key).copied();
+            let uuid = known.or_else(|| Some(fsid::uuid(mount).ok()??.0))?;
+            Some(*uuids.entry(key).or_insert(uuid))
+        };
+        alike.filter(|mount| !is_aloof(mount)).any(|mount| of(mount) == Some(uuid))
+    }
+}
+
+/// Tells when something is mounted or unmounted (proc_pid_mountinfo(5)).
+#[derive(Debug)]
+pub struct Changes(File);
+
+impl Changes {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// /proc is not there.
+    pub fn watch() -> io::Result<Self> {
+        File::open("/proc/self/mountinfo").map(Self)
+    }
+
+    /// Waits until there was a change, at most for `limit`; whether there was one.
+    ///
+    /// # Errors
+    /// What poll(2) says.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<bool> {
+        let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+        let mut fds = [PollFd::new(&self.0, PollFlags::PRI | PollFlags::ERR)];
+        match poll(&mut fds, Some(&limit)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),
+            Ok(_) => {
+                // Reading it makes the change known; until then each poll tells it.
+                self.0.rewind()?;
+                self.0.read_to_end(&mut Vec::new())?;
+                Ok(true)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+}

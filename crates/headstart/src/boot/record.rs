@@ -1,0 +1,273 @@
+//! Records a boot from where the kernel or an early unit began, until its last phase is
+//! over.
+//!
+//! The driver: it takes the trace over, waits, and hands out what there is to
+//! `learn`. The boot never waits for it.
+
+use super::learn::{Recorded, learn};
+use super::logins;
+use super::machine::{Machine, MachineError};
+use super::phases::{Moments, Phase, spans};
+use super::replayed::monotonic_us;
+use super::systemd::{Told, is_booted, units_of};
+use crate::boot::history::BootRecord;
+use crate::pack::store::StoreError;
+use crate::profile::mounts::MountsError;
+use crate::profile::seen::SeenError;
+use crate::replay::budget;
+use crate::trace::capture::{Bounds, BufferSize, CaptureError, Earlier, Recorder};
+use crate::trace::file::Capture;
+use crate::trace::tracefs::{Instance, TraceError, Tracefs};
+use rustix::fs::FlockOperation;
+use std::fs::{self, File};
+use std::io;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// The trace instance that the kernel's command line is to make.
+pub const INSTANCE: &str = "headstart-boot";
+
+/// How often it is looked how far the boot is.
+const TICK: Duration = Duration::from_secs(1);
+/// How long reading has to have died down for a session to be there.
+const QUIET: Duration = Duration::from_secs(2);
+/// Bytes of raw trace that are kept, and what share of the memory at most.
+const RAW_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=256 << 20;
+const RAW_SHARE: u64 = 16;
+
+/// Why a boot was not learned.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// Another recorder is at work.
+    #[error("Another headstart records this boot; one is enough")]
+    Busy,
+    /// One was, and has ended.
+    #[error("This boot was recorded before, or its recorder was killed; the next boot is learned")]
+    Again,
+    /// The recorder came too late.
+    #[error("This boot is over; `headstart boot enable` lets each further boot be recorded early")]
+    Over,
+    /// Tracing is not to be had, or not to be read.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// There is nothing in the trace.
+    #[error(transparent)]
+    Seen(#[from] SeenError),
+    /// The mounts can't be read.
+    #[error(transparent)]
+    Mounts(#[from] MountsError),
+    /// A file of ours.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// A pack.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nobody told when the phases were over.
+    #[error("systemd did not tell how far the boot is, so it is not learned")]
+    Systemd(#[source] io::Error),
+}
+
+impl From<TraceError> for RecordError {
+    fn from(error: TraceError) -> Self {
+        Self::Capture(error.into())
+    }
+}
+
+/// How a boot is to be recorded.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The trace instance that may be there.
+    pub instance: String,
+    /// When to end even if a phase is not over.
+    pub limit: Duration,
+}
+
+/// Where the trace came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// An instance that the kernel made.
+    Adopted,
+    /// The global instance until there was one of ours.
+    Global,
+    /// An instance of ours.
+    Own,
+}
+
+impl Source {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Adopted => "the kernel's first page on (trace_instance)",
+            Self::Global => "the kernel's first page on (trace_event)",
+            Self::Own => "an early unit on",
+        }
+    }
+}
+
+/// A recording under way.
+struct Recording {
+    recorder: Recorder,
+    source: Source,
+    /// What the trace clock was ahead of the monotonic one, in nanoseconds.
+    clock_ahead: i128,
+    /// When it began, in µs of the monotonic clock; 0 for one that the kernel began.
+    began: u64,
+}
+
+/// Waits for a while; whether the recording is asked to end.
+pub type Wait<'a> = &'a dyn Fn(Duration) -> bool;
+
+/// Records the boot of this machine and learns it: until it is over, or as far as it came
+/// when the recording was asked to end.
+///
+/// # Errors
+/// Why it is not learned.
+pub fn record(
+    machine: &Machine,
+    wanted: &Wanted,
+    wait: Wait<'_>,
+) -> Result<BootRecord, RecordError> {
+    let _alone = alone(machine)?;
+    let recorded = record_alone(machine, wanted, wait);
+    if recorded.is_err() {
+        discard(&wanted.instance);
+    }
+    recorded
+}
+
+/// Removes what the kernel was told to record and nobody wants, so that it costs nothing
+/// any more, and what killed recorders left.
+pub fn discard(instance: &str) {
+    // Where there is no tracefs there is nothing to remove.
+    if let Ok(Some(tracefs)) = Tracefs::mounted() {
+        tracefs.remove_orphans();
+        if let Ok(Some(instance)) = tracefs.adopt(instance) {
+            remove(instance);
+        }
+        let _ = Earlier::of_global(&tracefs);
+    }
+}
+
+fn record_alone(
+    machine: &Machine,
+    wanted: &Wanted,
+    wait: Wait<'_>,
+) -> Result<BootRecord, RecordError> {
+    mark(machine)?;
+    let phases = machine.phases()?;
+    let Recording { recorder, source, clock_ahead, began } = begin(wanted)?;
+    let followed = follow(machine, wanted, &phases, (&recorder, began), wait);
+    let ended = Instant::now();
+    let (capture, instance): (Capture, Instance) = recorder.finish()?;
+    remove(instance);
+    let (moments, told) = followed?;
+    let missed_us = began.saturating_sub(moments.user_space.unwrap_or(began));
+    let recorded = Recorded {
+        capture,
+        clock_ahead,
+        began,
+        askers: told.askers,
+        source: source.words(),
+        missed_ms: missed_us / 1000,
+        ended,
+    };
+    learn(machine, &phases, &moments, recorded)
+}
+
+/// Keeps other recorders of this boot out.
+fn alone(machine: &Machine) -> Result<File, RecordError> {
+    let path = machine.run().join("record.lock");
+    let failed = |source| MachineError::Write { path: path.clone(), source };
+    fs::create_dir_all(machine.run()).map_err(failed)?;
+    let lock = File::options().create(true).append(true).open(&path).map_err(failed)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(_) => Err(RecordError::Busy),
+    }
+}
+
+/// Marks this boot as recorded: what a later recorder would learn is not a boot.
+fn mark(machine: &Machine) -> Result<(), RecordError> {
+    let path = machine.run().join("recorded");
+    if path.exists() {
+        return Err(RecordError::Again);
+    }
+    fs::write(&path, "").map_err(|source| MachineError::Write { path: path.clone(), source })?;
+    Ok(())
+}
+
+/// Takes over what is recorded already, or begins.
+fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
+    let tracefs = Tracefs::locate()?;
+    let most = budget::memory().unwrap_or(0) / RAW_SHARE;
+    let most = usize::try_from(most.clamp(*RAW_BYTES.start(), *RAW_BYTES.end()));
+    let most = most.unwrap_or(usize::MAX);
+    let (instance, source, earlier, buffer) = match tracefs.adopt(&wanted.instance)? {
+        Some(instance) => {
+            // As large as the command line made it.
+            let buffer = BufferSize::Fixed(instance.buffer_kb()?);
+            (instance, Source::Adopted, Earlier::default(), buffer)
+        }
+        None => {
+            let instance = Instance::create(&tracefs, None)?;
+            instance.enable_events()?;
+            let earlier = Earlier::of_global(&tracefs)?;
+            let source = if earlier.is_some() { Source::Global } else { Source::Own };
+            (instance, source, earlier.unwrap_or_default(), BufferSize::Default)
+        }
+    };
+    let now = monotonic_us();
+    let clock_ahead = i128::from(instance.now_ns()?) - i128::from(now) * 1000;
+    let began = if source == Source::Own { now } else { 0 };
+    let bounds = Bounds { buffer, most };
+    let recorder = Recorder::of(&tracefs, instance, Vec::new(), earlier, bounds, true)?;
+    Ok(Recording { recorder, source, clock_ahead, began })
+}
+
+/// Waits until the last phase is over, or the time is up.
+fn follow(
+    machine: &Machine,
+    wanted: &Wanted,
+    phases: &[Phase],
+    (recorder, began): (&Recorder, u64),
+    wait: Wait<'_>,
+) -> Result<(Moments, Told), RecordError> {
+    let units = units_of(phases);
+    let since = Instant::now();
+    let in_container = machine.place("/run/systemd/container").exists();
+    let mut told = Told::default();
+    let mut moments = Moments::default();
+    let mut first = true;
+    loop {
+        let asked = wait(TICK.min(wanted.limit.saturating_sub(since.elapsed())));
+        let answer = told.ask(&units);
+        let out_of_time = asked || since.elapsed() >= wanted.limit || recorder.is_full();
+        if let Err(error) = answer
+            && out_of_time
+            && told.units.is_empty()
+        {
+            return Err(RecordError::Systemd(error));
+        }
+        if first && is_booted(&told) && told.units.values().all(|at| *at < began) {
+            return Err(RecordError::Over);
+        }
+        first = first && told.units.is_empty();
+        moments.user_space = told.user_space;
+        moments.units.clone_from(&told.units);
+        moments.began = told.user_space.filter(|_| in_container).unwrap_or(0);
+        let login = logins::first(&machine.place("/run/systemd/sessions"));
+        if login.is_some() && is_booted(&told) && recorder.idle_for() >= QUIET {
+            let idle = u64::try_from(recorder.idle_for().as_micros()).unwrap_or(0);
+            moments.session = Some(monotonic_us().saturating_sub(idle)).max(login);
+        }
+        if out_of_time || spans(phases, &moments).iter().all(Option::is_some) {
+            return Ok((moments, told));
+        }
+    }
+}
+
+/// Removes an instance that has served its purpose, beside us where that can be.
+fn remove(instance: Instance) {
+    if crate::proc::in_first_pid_namespace() {
+        instance.remove_in_background();
+    }
+}

@@ -1,0 +1,213 @@
+//! Reads ahead what boots touch: the packs of the phases in order, file system by file
+//! system as these appear.
+//!
+//! The driver. It never waits for a phase and nothing waits for it: it ends with its
+//! packs, with its time, or when told.
+
+use super::choose::{Often, chosen, file_systems};
+use super::machine::Machine;
+use super::mounted::{Changes, Mounted};
+use super::replayed::Replayed;
+use crate::error::causes;
+use crate::pack::store::{self, StoreError};
+use crate::pack::{FileSystem, Pack};
+use crate::replay::engine::{Options, Replay};
+use crate::replay::models::Models;
+use crate::replay::plan::{Limits, Plan};
+use crate::replay::report::Report;
+use crate::replay::{budget, metadata, model};
+use std::io;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether a replay is over or cancelled.
+const TICK: Duration = Duration::from_millis(20);
+/// The same while it only waits for file systems.
+const WAITING: Duration = Duration::from_millis(200);
+
+/// What is to be read ahead.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The phases, in order.
+    pub phases: Vec<String>,
+    /// Which ranges.
+    pub often: Often,
+    /// Whether to wait until the data is there.
+    pub wait: bool,
+    /// When to end.
+    pub limit: Duration,
+    /// Whether this is the initramfs, where no more file systems will appear.
+    pub in_initramfs: bool,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Each phase of which there is a pack.
+    pub phases: Vec<Replayed>,
+    /// What could not be used.
+    pub problems: Vec<String>,
+    /// Why it ended before its packs did.
+    pub cut_short: Option<&'static str>,
+}
+
+/// A pack and how far it was read.
+struct Known {
+    phase: usize,
+    path: PathBuf,
+    pack: Pack,
+    /// File systems that are still to be read.
+    left: Vec<FileSystem>,
+}
+
+struct Session<'a> {
+    machine: &'a Machine,
+    wanted: &'a Wanted,
+    models: Models,
+    began: Instant,
+    known: Vec<Known>,
+    /// Packs that are no good.
+    refused: Vec<PathBuf>,
+    replayed: Vec<Option<Replayed>>,
+    out: Outcome,
+}
+
+/// Reads ahead. What fails is among the problems of the outcome.
+pub fn replay(machine: &Machine, wanted: &Wanted, began: Instant) -> Outcome {
+    let mut session = Session {
+        machine,
+        wanted,
+        models: Models::here(),
+        began,
+        known: Vec::new(),
+        refused: Vec::new(),
+        replayed: wanted.phases.iter().map(|_| None).collect(),
+        out: Outcome::default(),
+    };
+    if let Err(error) = session.go() {
+        session.out.problems.push(error.to_string());
+    }
+    session.out.phases = session.replayed.into_iter().flatten().collect();
+    session.out
+}
+
+impl Session<'_> {
+    fn go(&mut self) -> io::Result<()> {
+        let mut mounted = Mounted::default();
+        let mut changes = Changes::watch()?;
+        loop {
+            self.find_packs();
+            mounted.look().map_err(io::Error::other)?;
+            while let Some((number, now)) = self.next(&mut mounted) {
+                self.read(number, &now)?;
+                if self.is_over() {
+                    return Ok(());
+                }
+                if changes.wait(Duration::ZERO)? {
+                    self.find_packs();
+                    mounted.look().map_err(io::Error::other)?;
+                }
+            }
+            if self.wanted.in_initramfs || !self.expects_more() {
+                return Ok(());
+            }
+            while !changes.wait(WAITING)? {
+                if self.is_over() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Looks for packs that were not there before: they may be on a file system of their
+    /// own. One that was learned here comes before one that came with the image.
+    fn find_packs(&mut self) {
+        for (phase, name) in self.wanted.phases.iter().enumerate() {
+            for path in self.machine.packs(name) {
+                if self.refused.contains(&path) {
+                    continue;
+                }
+                if self.known.iter().any(|known| known.path == path) {
+                    break;
+                }
+                match store::read(&path, 0) {
+                    Ok(pack) => {
+                        let read = chosen(&pack, self.wanted.often, |_| true);
+                        let left = file_systems(&read).into_iter().cloned().collect();
+                        self.known.push(Known { phase, path, pack: read, left });
+                        break;
+                    }
+                    Err(StoreError::Missing(_)) => {}
+                    Err(error) => {
+                        self.out.problems.push(causes(&error));
+                        self.refused.push(path);
+                    }
+                }
+            }
+        }
+        self.known.sort_by_key(|known| known.phase);
+    }
+
+    /// The next pack with something to read now, and what.
+    fn next(&mut self, mounted: &mut Mounted) -> Option<(usize, Vec<FileSystem>)> {
+        self.known.iter_mut().enumerate().find_map(|(number, known)| {
+            let all = std::mem::take(&mut known.left);
+            let (now, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|fs| mounted.has(fs));
+            known.left = later;
+            (!now.is_empty()).then_some((number, now))
+        })
+    }
+
+    /// Whether file systems or packs may still appear.
+    fn expects_more(&self) -> bool {
+        let no_packs = self.known.is_empty() && !self.machine.state().exists();
+        no_packs || self.known.iter().any(|known| !known.left.is_empty())
+    }
+
+    /// Reads what a pack has on these file systems.
+    fn read(&mut self, number: usize, now: &[FileSystem]) -> io::Result<()> {
+        let Known { phase, pack, .. } = &self.known[number];
+        let (phase, in_initramfs) = (*phase, self.wanted.in_initramfs);
+        let name = &self.wanted.phases[phase];
+        let part = chosen(pack, Often { least: 0, of: 8 }, |fs| now.contains(fs));
+        let way = model::way(self.models.of_pack(&part), &part);
+        let limits = Limits { budget: budget::available(), metadata: true };
+        let plan = Plan::of_packs(std::slice::from_ref(&part), limits, way);
+        let replayed =
+            self.replayed[phase].get_or_insert_with(|| Replayed::new(name, in_initramfs));
+        // The recorder then counts these threads to the boot.
+        let kept = replayed.keep(self.machine);
+        let left = self.wanted.limit.saturating_sub(self.began.elapsed());
+        let options = Options { wait: self.wanted.wait, timeout: Some(left), exact: true };
+        let replay = Replay::start(plan, options, metadata::devices, self.began)?;
+        while !replay.is_finished() {
+            if self.machine.is_cancelled() {
+                replay.stop();
+            }
+            thread::sleep(TICK);
+        }
+        let threads = replay.threads();
+        let report: Report = replay.finish();
+        replayed.add(&report, &threads);
+        let kept = kept.and_then(|()| replayed.keep(self.machine));
+        if let Some(problem) = kept.err().map(|error| causes(&error))
+            && !self.out.problems.contains(&problem)
+        {
+            self.out.problems.push(problem);
+        }
+        Ok(())
+    }
+
+    /// Whether it has to end here.
+    fn is_over(&mut self) -> bool {
+        self.out.cut_short = if self.machine.is_cancelled() {
+            Some("/run/headstart/cancel is there")
+        } else if self.began.elapsed() >= self.wanted.limit {
+            Some("its time was up")
+        } else {
+            None
+        };
+        self.out.cut_short.is_some()
+    }
+}

@@ -1,0 +1,146 @@
+//! What a replay leaves for the recorder and for status, in `/run/headstart/replay`: one
+//! document for each phase, and for each of the two replays that a boot may have.
+
+use super::machine::{Machine, MachineError};
+use crate::pack::store;
+use crate::replay::report::Report;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// The form of the document.
+const SCHEMA: &str = "headstart/boot-replay/1";
+
+/// One phase that was read ahead, or is.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Replayed {
+    /// Its form.
+    pub schema: String,
+    /// The phase.
+    pub phase: String,
+    /// Whether the initramfs did it.
+    pub in_initramfs: bool,
+    /// The process.
+    pub pid: i32,
+    /// Its threads, also those that have ended.
+    pub threads: Vec<i32>,
+    /// When it began, in µs of the monotonic clock.
+    pub began_us: u64,
+    /// When it ended, in µs of the monotonic clock; `None` as long as it goes on.
+    pub ended_us: Option<u64>,
+    /// What became of it. What several file systems brought is summed up.
+    pub report: Report,
+}
+
+impl Replayed {
+    /// A phase whose replay begins.
+    pub fn new(phase: &str, in_initramfs: bool) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            phase: phase.into(),
+            in_initramfs,
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            began_us: monotonic_us(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds what became of one plan of this phase.
+    pub fn add(&mut self, report: &Report, threads: &[i32]) {
+        let first = self.ended_us.is_none();
+        let sum = &mut self.report;
+        sum.requests += report.requests;
+        sum.bytes += report.bytes;
+        sum.metadata_bytes += report.metadata_bytes;
+        sum.resident_bytes += report.resident_bytes;
+        sum.presumed_bytes += report.presumed_bytes;
+        sum.files += report.files;
+        sum.stale_files += report.stale_files;
+        sum.missing_files += report.missing_files;
+        sum.forbidden_files += report.forbidden_files;
+        sum.failed += report.failed;
+        sum.closed_devices += report.closed_devices;
+        sum.dropped_bytes += report.dropped_bytes;
+        sum.over_budget_bytes += report.over_budget_bytes;
+        sum.complete = report.complete && (first || sum.complete);
+        sum.first_request_us = sum.first_request_us.or(report.first_request_us);
+        sum.elapsed_us += report.elapsed_us;
+        self.threads.extend(threads);
+        self.ended_us = Some(monotonic_us());
+    }
+
+    /// Writes the document.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn keep(&self, machine: &Machine) -> Result<(), MachineError> {
+        let suffix = if self.in_initramfs { ".initramfs" } else { "" };
+        let path = dir(machine).join(format!("{}{suffix}.json", self.phase));
+        let locked = store::lock(&path)?;
+        let write = || -> io::Result<()> { locked.write_bytes(&serde_json::to_vec(self)?) };
+        write().map_err(|source| MachineError::Write { path: path.clone(), source })
+    }
+}
+
+/// All that this boot has read ahead until now.
+pub fn all(machine: &Machine) -> Vec<Replayed> {
+    let entries = fs::read_dir(dir(machine)).into_iter().flatten().flatten();
+    let read = |path: PathBuf| -> Option<Replayed> {
+        let replayed: Replayed = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        (replayed.schema == SCHEMA).then_some(replayed)
+    };
+    entries.filter_map(|entry| read(entry.path())).collect()
+}
+
+/// The threads of these replays: what they do is not a part of the boot.
+pub fn threads(all: &[Replayed]) -> HashSet<i32> {
+    let of_one = |replayed: &Replayed| {
+        let alive = match replayed.ended_us {
+            None => crate::proc::threads_of(replayed.pid),
+            Some(_) => Vec::new(),
+        };
+        [&replayed.threads[..], &alive, &[replayed.pid]].concat()
+    };
+    all.iter().flat_map(of_one).collect()
+}
+
+fn dir(machine: &Machine) -> PathBuf {
+    machine.run().join("replay")
+}
+
+/// Now, in µs of the monotonic clock.
+pub fn monotonic_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replays_of_a_boot_are_found_with_their_threads_and_sums() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::at(dir.path());
+        assert!(all(&machine).is_empty());
+        let report = |bytes, complete| Report { bytes, complete, ..Report::default() };
+        let mut one = Replayed::new("mounts", true);
+        one.keep(&machine).unwrap();
+        one.add(&report(5, false), &[71]);
+        one.add(&report(6, true), &[72]);
+        one.keep(&machine).unwrap();
+        let mut two = Replayed::new("mounts", false);
+        two.add(&report(1, true), &[]);
+        two.keep(&machine).unwrap();
+        fs::write(super::dir(&machine).join("broken.json"), "{").unwrap();
+        let mut found = all(&machine);
+        found.sort_by_key(|r| r.in_initramfs);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].report.complete && !found[1].report.complete);
+        assert_eq!((found[1].report.bytes, found[1].ended_us.is_some()), (11, true));
+        let own = std::process::id() as i32;
+        assert_eq!(threads(&found), HashSet::from([71, 72, own]));
+    }
+}

@@ -1,0 +1,43 @@
+//! Goes into the root directory that a machine is about to switch to, and stays there
+//! when it does: how the initramfs reads ahead. The driver.
+//!
+//! In mounts of our own, /proc, /sys, /dev and /run are shown there, where nothing else
+//! is, and it becomes our root directory. Moving or unmounting what the initramfs has is
+//! nothing to us then, and our mounts end with the process, so nothing stays busy.
+
+use crate::profile::mounts::MountTable;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
+use std::io;
+use std::path::Path;
+
+/// What reading ahead looks at beside files.
+const NEEDED: [&str; 4] = ["proc", "sys", "dev", RUN];
+const RUN: &str = "run";
+
+/// Makes `root` the root directory of this process, which has a single thread yet.
+///
+/// # Errors
+/// What the kernel refused; it takes root.
+pub fn enter(root: &Path) -> io::Result<()> {
+    let root = std::fs::canonicalize(root)?;
+    headstart_sys::namespace::private_mounts()?;
+    let alone = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", alone)?;
+    let mounts = MountTable::read().map_err(io::Error::other)?;
+    let is_mounted = |place: &Path| mounts.mounts().iter().any(|m| m.mount_point == place);
+    for name in NEEDED {
+        let (outside, inside) = (Path::new("/").join(name), root.join(name));
+        if is_mounted(&inside) || !inside.is_dir() {
+            continue;
+        }
+        if is_mounted(&outside) {
+            mount_bind_recursive(outside, &inside)?;
+        } else if name == RUN {
+            // Else what is to last for this boot would be left on the disk.
+            mount("none", &inside, "tmpfs", MountFlags::NODEV | MountFlags::NOSUID, None)?;
+        }
+    }
+    rustix::process::chroot(&root)?;
+    rustix::process::chdir("/")?;
+    Ok(())
+}

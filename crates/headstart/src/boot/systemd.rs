@@ -1,0 +1,111 @@
+//! When units became active, as systemd tells.
+//!
+//! Asked by `systemctl show`, which has had the same form since long and works as soon
+//! as systemd itself does, without a message bus; its answer is parsed here.
+
+use super::phases::{DEFAULT_TARGET, Phase, Until};
+use std::collections::HashMap;
+use std::io;
+use std::process::{Command, Stdio};
+
+/// What systemd told.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Told {
+    /// When the machine's own init process began, in µs of the monotonic clock.
+    pub user_space: Option<u64>,
+    /// Units that are active or were, with that time.
+    pub units: HashMap<String, u64>,
+    /// The processes that were started to ask: not a part of the boot.
+    pub askers: Vec<i32>,
+}
+
+/// The units that end phases.
+pub fn units_of(phases: &[Phase]) -> Vec<&str> {
+    let unit = |phase| match phase {
+        &Phase { until: Until::Unit(ref unit), .. } => Some(unit.as_str()),
+        _ => None,
+    };
+    phases.iter().filter_map(unit).collect()
+}
+
+const USER_SPACE: &str = "UserspaceTimestampMonotonic";
+const ACTIVE: &str = "ActiveEnterTimestampMonotonic";
+
+impl Told {
+    /// Asks systemd for what is not known yet of these units.
+    ///
+    /// # Errors
+    /// It can't be asked, as in the first moments of a boot.
+    pub fn ask(&mut self, units: &[&str]) -> io::Result<()> {
+        if self.user_space.is_none() {
+            let answer = show(&["--property", USER_SPACE], &mut self.askers)?;
+            self.user_space = blocks(&answer, USER_SPACE).next().flatten();
+        }
+        let open: Vec<&str> =
+            units.iter().copied().filter(|unit| !self.units.contains_key(*unit)).collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let args = [&["--property", ACTIVE, "--"], &open[..]].concat();
+        let answer = show(&args, &mut self.askers)?;
+        let found = open.iter().zip(blocks(&answer, ACTIVE));
+        self.units.extend(found.filter_map(|(unit, at)| Some(((*unit).to_owned(), at?))));
+        Ok(())
+    }
+}
+
+/// Whether the default target, and with it the boot proper, was reached.
+pub fn is_booted(told: &Told) -> bool {
+    told.units.contains_key(DEFAULT_TARGET)
+}
+
+fn show(args: &[&str], askers: &mut Vec<i32>) -> io::Result<String> {
+    let child = Command::new("systemctl")
+        .arg("show")
+        .args(args)
+        .env("SYSTEMD_PAGER", "")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    askers.extend(i32::try_from(child.id()));
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        let why = why.lines().next().unwrap_or("it did not say why").to_owned();
+        return Err(io::Error::other(format!("systemctl show: {why}")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The value of a property in each of the blocks, which empty lines separate; `None`
+/// where it is 0 or missing.
+fn blocks<'a>(answer: &'a str, property: &'a str) -> impl Iterator<Item = Option<u64>> + 'a {
+    let value = move |block: &str| {
+        let line = block.lines().find_map(|line| line.strip_prefix(property)?.strip_prefix('='))?;
+        line.trim().parse().ok().filter(|at| *at > 0)
+    };
+    answer.trim().split("\n\n").map(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::phases::with_config;
+    use super::*;
+
+    #[test]
+    fn each_block_of_an_answer_is_one_unit() {
+        let answer = "ActiveEnterTimestampMonotonic=1200\n\nActiveEnterTimestampMonotonic=0\n\n\
+                      Other=1\nActiveEnterTimestampMonotonic=99\n\nOther=1\n";
+        let found: Vec<_> = blocks(answer, ACTIVE).collect();
+        assert_eq!(found, [Some(1200), None, Some(99), None]);
+        assert_eq!(blocks("", ACTIVE).collect::<Vec<_>>(), [None]);
+        assert_eq!(blocks("ActiveEnterTimestampMonotonic=no", ACTIVE).next(), Some(None));
+    }
+
+    #[test]
+    fn the_units_of_all_phases_are_asked_for() {
+        let phases = with_config("phase web until nginx.service").unwrap();
+        assert_eq!(units_of(&phases), ["local-fs.target", "default.target", "nginx.service"]);
+    }
+}

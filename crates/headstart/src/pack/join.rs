@@ -1,0 +1,56 @@
+//! Joins a start into its pack file: read under a lock, merged, replaced in one step.
+//! The driver of [`super::merge`].
+
+use super::Pack;
+use super::merge::{Rule, accepts, merge};
+use super::store::{self, StoreError};
+use std::path::Path;
+
+/// A pack file that a start was offered to.
+#[derive(Debug)]
+pub struct Joined {
+    /// What the file holds now.
+    pub pack: Pack,
+    /// Bytes of the file, if it was written: a lossy start does not replace a clean
+    /// pack.
+    pub written: Option<u64>,
+    /// A file that was no good and was replaced.
+    pub replaced: Option<StoreError>,
+}
+
+/// Joins `new` into the pack file `path` of the user `uid`, which is made if it is
+/// missing: from `known`, which came from elsewhere, or from nothing. `finish` has the
+/// last word about the result; it is told what was there before.
+///
+/// # Errors
+/// The file may not be used, or can't be written.
+pub fn join(
+    path: &Path,
+    uid: u32,
+    new: Pack,
+    known: Option<&Pack>,
+    rule: Rule,
+    finish: impl FnOnce(Option<&Pack>, &mut Pack),
+) -> Result<Joined, StoreError> {
+    let locked = store::lock(path)?;
+    // Another start may have been learned since this one began.
+    let (old, replaced) = match store::read(path, uid) {
+        Ok(old) => (Some(old), None),
+        // What came with an image is the begin of what is learned here.
+        Err(StoreError::Missing(_)) => (known.cloned(), None),
+        Err(error @ StoreError::Content { .. }) => (None, Some(error)),
+        Err(error) => return Err(error),
+    };
+    // Pages of another size can't be told apart by number.
+    let old = old.filter(|old| old.origin.page_shift == new.origin.page_shift);
+    if let Some(old) = old.as_ref().filter(|old| !accepts(old, new.origin.lost_events)) {
+        return Ok(Joined { pack: old.clone(), written: None, replaced });
+    }
+    let mut pack = match &old {
+        Some(old) => merge(old, &new, rule),
+        None => new,
+    };
+    finish(old.as_ref(), &mut pack);
+    let written = Some(locked.write(&pack)?);
+    Ok(Joined { pack, written, replaced })
+}

@@ -1,0 +1,148 @@
+//! From a capture to a start as it was seen: its pages, the names of its files, and
+//! the file systems they are on.
+//!
+//! The driver between the trace and the pure parts of learning: it asks this machine
+//! for mounts, names and UUIDs. It writes nothing.
+
+use super::fold::{Observation, Rules, fold};
+use super::fsid;
+use super::mounts::{MountTable, MountsError};
+use super::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
+use crate::id::Dev;
+use crate::pack::{Dropped, FileSystem, Origin};
+use crate::trace::Kind;
+use crate::trace::decode::Tally;
+use crate::trace::file::{Capture, Description};
+use crate::trace::format::FormatError;
+use std::collections::{HashMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+
+/// The UUID of a file system that was made without one.
+const NIL: [u8; 16] = [0; 16];
+
+/// A capture that can't be learned from.
+#[derive(Debug, Error)]
+pub enum SeenError {
+    /// It can't be decoded.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// There is nothing in it.
+    #[error("The kernel reported no events of the program")]
+    Nothing,
+}
+
+/// A start as it was seen.
+#[derive(Debug)]
+pub struct Seen {
+    /// The pages of its files.
+    pub pages: Observation,
+    /// The names of its files.
+    pub names: Resolution,
+    /// What decoding met.
+    pub tally: Tally,
+    /// How it was captured.
+    pub description: Description,
+}
+
+/// Completes what a capture says of itself by what it takes this machine to know: its
+/// block devices, and which threads are ours.
+///
+/// # Errors
+/// The mounts can't be read.
+pub fn complete(capture: &mut Capture) -> Result<MountTable, MountsError> {
+    let mounts = MountTable::read()?;
+    let devices: HashSet<Dev> =
+        mounts.mounts().iter().map(|m| m.dev).filter(|dev| dev.major() != 0).collect();
+    capture.description.block_devices = devices.iter().map(|dev| dev.0).collect();
+    capture.description.ignored_tids.extend(crate::proc::own_threads());
+    Ok(mounts)
+}
+
+impl Seen {
+    /// Decodes a capture, whose raw pages are let go of, and looks for the names of its
+    /// files; where nothing else tells them by a walk, if that is `walk`ed.
+    ///
+    /// # Errors
+    /// The capture can't be decoded, or holds nothing.
+    pub fn of(
+        capture: Capture,
+        mounts: &MountTable,
+        walk: bool,
+        progress: Option<&dyn Fn(WalkProgress)>,
+    ) -> Result<Self, SeenError> {
+        let rules = Rules {
+            block_devices: capture.description.block_devices.iter().map(|dev| Dev(*dev)).collect(),
+            ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
+            has_access_events: capture.has_access_events(),
+        };
+        let mut events = capture.events()?;
+        let pages = fold(&mut events, &rules);
+        let tally = events.tally();
+        drop(events);
+        if tally.events == 0 {
+            return Err(SeenError::Nothing);
+        }
+        // The raw pages may be large.
+        let Capture { description, bytes, pages: raw } = capture;
+        drop((bytes, raw));
+        let mut live = LiveNames::new();
+        let tids: Vec<i32> = pages.tids.iter().copied().collect();
+        live.observe(&tids);
+        let ids: Vec<_> = pages.files.keys().copied().collect();
+        let options =
+            ResolveOptions { walk, live: Some(&live), progress, ..ResolveOptions::new(mounts) };
+        let names = resolve(&ids, &options);
+        Ok(Self { pages, names, tally, description })
+    }
+
+    /// The file systems that the start touched.
+    pub fn file_systems(&self, mounts: &MountTable) -> HashMap<Dev, FileSystem> {
+        let of_files = self.names.files.iter().map(|(id, _)| id.dev);
+        let devices: HashSet<Dev> = of_files.chain(self.pages.metadata.keys().copied()).collect();
+        let describe = |dev: Dev| {
+            let mount = *mounts.visible_of(dev).first()?;
+            Some(FileSystem {
+                // Without one the file system is told by its type and source.
+                uuid: fsid::uuid(mount).ok().flatten().map(|id| id.0).filter(|id| *id != NIL),
+                kind: mount.fstype.to_string_lossy().into_owned(),
+                source: mount.source.as_bytes().to_vec(),
+            })
+        };
+        devices.into_iter().filter_map(|dev| Some((dev, describe(dev)?))).collect()
+    }
+
+    /// What the pack of this start says of itself.
+    pub fn origin(&self, name: &str, command: Vec<u8>) -> Origin {
+        Origin {
+            name: name.into(),
+            command,
+            kernel: self.description.kernel.clone(),
+            page_shift: self.description.page_size.trailing_zeros() as u8,
+            starts: 1,
+            learned_at: u64::try_from(now_ns() / 1_000_000_000).unwrap_or(0),
+            lost_events: self.tally.lost,
+            has_access_events: self.pages.has_access_events,
+            buffer_kb: self.description.buffer_kb,
+            duration_us: self.pages.duration / 1000,
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// Whether the metadata that these `pages` needed was not in memory, so that what
+    /// was not looked at was not needed: of `in_pack` bytes at least half were brought
+    /// in, by the start or, `by_replay`, ahead of it.
+    pub fn metadata_was_cold(&self, pages: &Observation, in_pack: u64, by_replay: u64) -> bool {
+        let touches_known = self.description.decoder().is_ok_and(|d| d.knows(Kind::Metadata));
+        let by_start: u64 = pages.metadata.values().map(|pages| pages.inserted.pages()).sum();
+        let brought_in = by_start * self.description.page_size + by_replay;
+        touches_known && in_pack > 0 && brought_in * 2 >= in_pack
+    }
+}
+
+/// Now, in nanoseconds of Unix time.
+pub fn now_ns() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}
