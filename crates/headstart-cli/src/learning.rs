@@ -1,13 +1,14 @@
 //! Learns a start while it happens and joins it into its pack: from an armed
 //! recorder to a written file. Prints nothing but the progress of a walk.
 
+mod fates;
+
 use crate::output;
 use anyhow::Context;
 use headstart::id::Dev;
+use headstart::measure::last_run::file as last_run;
 use headstart::measure::outcome::Outcome;
-use headstart::pack::build::Parts;
 use headstart::pack::merge::{Rule, accepts, merge};
-use headstart::pack::paths::PathInterner;
 use headstart::pack::store::{self, StoreError};
 use headstart::pack::{FileSystem, Origin, Pack};
 use headstart::proc;
@@ -17,7 +18,7 @@ use headstart::profile::fsid;
 use headstart::profile::learn::{Start, pack_of_start};
 use headstart::profile::mounts::MountTable;
 use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
-use headstart::profile::spans::Spans;
+use headstart::replay::engine::Log;
 use headstart::replay::models::Models;
 use headstart::replay::report::Report;
 use headstart::trace::Kind;
@@ -104,6 +105,10 @@ pub struct Known<'a> {
     pub pack: Option<&'a Pack>,
     /// What became of its replay, if there was one.
     pub replay: Option<Report>,
+    /// What that asked for, if it was kept.
+    pub log: Option<&'a Log>,
+    /// When the program was let go, in µs on the clock of the log.
+    pub released_us: u64,
 }
 
 /// A recorder, or why there is none.
@@ -221,7 +226,7 @@ pub fn learn(
     let names = find_names(&seen, &mounts, &live, settings.walk);
     let resolve_us = micros(names.elapsed);
 
-    let outcome = outcome(&seen, &names, known.pack.filter(|_| known.replay.is_some()));
+    let (outcome, mut last_run) = fates::of_start(&seen, &names, &mounts, known);
     let start = Start {
         origin: origin(settings, &capture, &seen, tally.lost),
         file_systems: file_systems(&seen, &names, &mounts),
@@ -268,6 +273,15 @@ pub fn learn(
     };
     learned.pack_bytes = locked.write(&pack)?;
     learned.written = true;
+    last_run.name.clone_from(&pack.origin.name);
+    last_run.starts = pack.origin.starts;
+    last_run.learned_at = pack.origin.learned_at;
+    last_run.page_size = pack.page_size();
+    last_run.lost_events = tally.lost;
+    // Only people look at it.
+    if let Err(error) = last_run::write(&locked, &last_run) {
+        learned.problems.push(format!("`show --last-run` has nothing of this start: {error}"));
+    }
     describe(&mut learned, &pack);
     learned.learn_us = micros(from.elapsed());
     Ok((learned, outcome, instance))
@@ -362,42 +376,6 @@ fn origin(settings: &Settings, capture: &Capture, seen: &Observation, lost: u64)
         duration_us: seen.duration / 1000,
         dropped: headstart::pack::Dropped::default(),
     }
-}
-
-/// What became of the pages that were planned and touched.
-fn outcome(seen: &Observation, names: &Resolution, pack: Option<&Pack>) -> Outcome {
-    let mut paths = PathInterner::default();
-    let mut planned = pack.map(|pack| Parts::of(pack, &mut paths)).unwrap_or_default();
-    let mut outcome = Outcome::default();
-    let none = Spans::default();
-    let mut named = HashSet::new();
-    for (id, file) in &names.files {
-        let Some(pages) = seen.files.get(id) else { continue };
-        named.insert(*id);
-        let node = paths.find(&file.path);
-        let part =
-            node.and_then(|node| planned.files.remove(&node)).filter(|p| p.identity.ino == id.ino);
-        let spans = part.map(|p| spans_of(&p.pieces)).unwrap_or_default();
-        let page = rustix::param::page_size() as u64;
-        let mut touched = pages.touched.clone();
-        touched.cut(file.size.div_ceil(page));
-        outcome.add(&touched, &pages.inserted, &spans);
-    }
-    for (_, pages) in seen.files.iter().filter(|(id, _)| !named.contains(id)) {
-        outcome.add(&pages.touched, &pages.inserted, &none);
-    }
-    for part in planned.files.values() {
-        outcome.add(&none, &none, &spans_of(&part.pieces));
-    }
-    outcome
-}
-
-fn spans_of(pieces: &[headstart::pack::pieces::Piece]) -> Spans {
-    let mut spans = Spans::default();
-    for p in pieces {
-        spans.touch(p.first, p.end - p.first, 0, p.how);
-    }
-    spans
 }
 
 /// Whether all of a pack was read ahead and nearly all of the start found.

@@ -53,7 +53,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
         trace_out: None,
     };
     // While the program lives, it tells what it has open.
-    let known_before = Known { pack: known.as_ref(), replay: report };
+    let known_before = Known { pack: known.as_ref(), replay: report, ..Known::default() };
     let learned = learning::learn(recorder, began_ns, &settings, known_before, uid);
     let finished = bench.starter.finish(running, over, Rest::End)?;
     if over == Over::Interrupted {

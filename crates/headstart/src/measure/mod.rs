@@ -4,5 +4,6 @@ pub mod bench;
 pub mod compare;
 pub mod diskstats;
 pub mod hyperfine;
+pub mod last_run;
 pub mod outcome;
 pub mod stats;

@@ -180,19 +180,36 @@ impl Locked {
         Ok(bytes.len() as u64)
     }
 
+    /// The file that it was locked for.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Replaces the file in one step.
     pub(crate) fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
-        let name = self.path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let temporary = self.path.with_file_name(temporary_name(name));
+        self.replace(&self.path, bytes, true)
+    }
+
+    /// Replaces another file of the directory in one step, without waiting until
+    /// the disk has it: after a power cut it may be empty.
+    pub(crate) fn write_beside(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.replace(path, bytes, false)
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8], for_good: bool) -> io::Result<()> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let temporary = path.with_file_name(temporary_name(name));
         let write = || {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             // The user's umask decides who may read it: it names files.
             let mode = Mode::from_raw_mode(0o644);
             let mut file = File::from(rustix::fs::open(&temporary, flags, mode)?);
             file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &self.path)?;
-            self.dir.sync_all()
+            if for_good {
+                file.sync_all()?;
+            }
+            fs::rename(&temporary, path)?;
+            if for_good { self.dir.sync_all() } else { Ok(()) }
         };
         write().inspect_err(|_| {
             // The error at hand says more than one of the removal.
