@@ -65,7 +65,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     // Dropping the instance waits until it is gone, so that its removal does
     // not take time from the next start.
     let (_, outcome, _instance) = learned?;
-    let pages = known.map_or(0, |pack| pack.data_bytes() / pack.page_size());
+    let pages = known.map_or(0, |pack| pack.expected_bytes() / pack.page_size());
     Ok(Some(Accuracy::of(&outcome, pages, rustix::param::page_size() as u64)))
 }
 

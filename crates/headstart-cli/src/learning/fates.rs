@@ -26,6 +26,11 @@ pub fn of_start(
     let mut paths = PathInterner::default();
     let pack = known.pack.filter(|_| known.replay.is_some());
     let mut planned = pack.map(|pack| Parts::of(pack, &mut paths)).unwrap_or_default();
+    if let Some(pack) = pack {
+        for part in planned.files.values_mut() {
+            part.pieces.retain(|piece| pack.expects(piece.how, piece.history));
+        }
+    }
     let page = rustix::param::page_size() as u64;
     let mut asked = known.log.map(|log| asked(log, known.released_us, page, &paths));
     let mut asked_of = |node: NodeId| asked.as_mut()?.remove(&node);

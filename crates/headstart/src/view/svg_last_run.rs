@@ -63,8 +63,8 @@ pub fn svg(run: &LastRun) -> String {
     let used = o.asked.iter().zip(&o.wasted).map(|(a, w)| a.saturating_sub(*w)).collect();
     let brought = [
         Row { name: "read ahead", colour: AHEAD, pages: used },
-        row("read ahead, never touched", WASTED, &o.wasted),
-        Row { name: "by the program itself", colour: MISSING, pages: own },
+        row("of it never touched", WASTED, &o.wasted),
+        Row { name: "by the program", colour: MISSING, pages: own },
     ];
     stacked(&mut out, tops[1], "brought in", &brought, o, &time, mib);
     let all = added(&added(&o.ready, &o.late), &o.missing);
@@ -148,7 +148,7 @@ fn panel(
     }
     line(out, "line", (LEFT, bottom), (RIGHT, bottom));
     text(out, LEFT, top - 12.0, "", title);
-    let mut x = LEFT + 240.0;
+    let mut x = LEFT + 270.0;
     for row in rows {
         let pages: u64 = row.pages.iter().fold(0, |sum, n| sum.saturating_add(*n));
         let (at, y) = (Px(x), Px(top - 21.0));
@@ -296,7 +296,7 @@ mod tests {
             "<title>app</title>",
             "<title>late</title>",
             "<title>missing</title>",
-            "<title>read ahead, never touched</title>",
+            "<title>of it never touched</title>",
             ">2.00 ms<",
             "<title>/&lt;lib&gt;.so</title>",
         ] {
