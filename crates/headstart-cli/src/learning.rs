@@ -21,7 +21,6 @@ use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, WalkPro
 use headstart::replay::engine::Log;
 use headstart::replay::models::Models;
 use headstart::replay::report::Report;
-use headstart::trace::Kind;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart::trace::decode::Tally;
 use headstart::trace::file::Capture;
@@ -384,17 +383,16 @@ fn was_complete(known: Known<'_>, outcome: &Outcome) -> bool {
         && outcome.ready_share() >= COMPLETE_SHARE
 }
 
-/// Whether the metadata that the start needed was not in memory, so that what
-/// it did not look at was not needed: at least half of what the pack has was
-/// brought in, by the start or by the replay.
+/// Whether the start read the metadata that it needed by itself, so that what it did
+/// not look at was not needed: at least half of what the pack has. Of metadata in
+/// memory the kernel reports only what is looked at again soon, so a start that had
+/// it read ahead says nothing of the rest.
 fn metadata_was_cold(seen: &Observation, capture: &Capture, known: Known<'_>) -> bool {
-    let touches_known =
-        capture.description.decoder().is_ok_and(|decoder| decoder.knows(Kind::Metadata));
     let in_pack = known.pack.map_or(0, Pack::metadata_bytes);
     let by_start: u64 = seen.metadata.values().map(|pages| pages.inserted.pages()).sum();
+    let by_start = by_start * capture.description.page_size;
     let by_replay = known.replay.map_or(0, |r| r.metadata_bytes);
-    let brought_in = by_start * capture.description.page_size + by_replay;
-    touches_known && in_pack > 0 && brought_in * 2 >= in_pack
+    by_replay == 0 && in_pack > 0 && by_start * 2 >= in_pack
 }
 
 /// Where a program is that a command names, symbolic links followed: by

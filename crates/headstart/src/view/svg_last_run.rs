@@ -286,8 +286,7 @@ mod tests {
     #[test]
     fn all_that_became_of_pages_is_in_the_picture_and_so_are_the_files() {
         let mut timeline = Timeline::new(100_000_000);
-        let fates =
-            Fates { late: set(&[(1, 10)]), missing: set(&[(5, 90)]), ..Fates::default() };
+        let fates = Fates { late: set(&[(1, 10)]), missing: set(&[(5, 90)]), ..Fates::default() };
         let asked = [AskedSpan { first: 1, end: 3, at: 12_000_000 }];
         timeline.add(Some(Path::new("/<lib>.so")), &fates, &asked);
         let run = LastRun { page_size: 4096, name: "app".into(), ..timeline.finish() };
