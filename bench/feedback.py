@@ -24,7 +24,7 @@ from lib import image
 from lib.disk import Disk
 from lib.run import run
 from lib.workloads import WORKLOADS
-from measured import RESULTS, about, main, write
+from measured import RESULTS, Trouble, about, main, write
 from standing import MODELS, alone, binaries, listed
 
 LEARNED = 3
@@ -73,15 +73,23 @@ def measure(programs, disk, workload, starts, packs):
     pack, figures = Path(packs) / f"{workload.name}.pack", Path(packs) / "figures"
     server = ["timeout", "--preserve-status", "--signal", "INT", str(SERVER_S)]
     command = [*(server if workload.ready else []), *disk.command(workload.start)]
-    found = []
-    for number in range(LEARNED + starts):
+    learned, found = 0, []
+    for _ in range(3 * (LEARNED + starts)):
         run("sh", "-c", disk.cold())
         time.sleep(0.15)
         run(programs / "headstart", "run", "--quiet", "--pack", pack, "--json", figures,
             "--", *command)
-        if number >= LEARNED:
+        figured = json.loads(figures.read_text())
+        if not figured["touched"]:
+            continue  # The trace of the last start was still being removed.
+        learned += 1
+        if learned > LEARNED:
             shown = run(programs / "headstart", "show", "--last-run", "--json", pack, capture=True)
-            found.append(shares(json.loads(figures.read_text()), json.loads(shown)["totals"]))
+            found.append(shares(figured, json.loads(shown)["totals"]))
+        if len(found) == starts:
+            break
+    else:
+        raise Trouble(f"{workload.name}: of {3 * (LEARNED + starts)} starts only {learned} were learned")
     cell = {"workload": workload.name, "title": workload.title, "model": disk.model}
     for name in found[0]:
         values = [one[name] for one in found]
