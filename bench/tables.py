@@ -298,7 +298,29 @@ def same():
     ]) + f"\n\nMeasured on {found['date'][:10]} at commit `{found['commit']}`."
 
 
+def feedback():
+    """What became of the pages of starts after three learned ones."""
+    found = results("feedback")
+    if not found:
+        return MISSING
+
+    def both(cell, name, form="{:,.0f}"):
+        median, most = (form.format(cell[name][which]) for which in ("median", "max"))
+        return median if median == most else f"{median} ({most})"
+    share = "{:.2f}"
+    head = ["start", "on", "pages touched", "late, %", "missing, pages", "wasted, %",
+            "wasted with holes, %", "metadata read by it, pages", "major faults"]
+    rows = [[c["title"], f"`{c['model']}`", both(c, "touched_pages"),
+             both(c, "late_percent", share), both(c, "missing_pages"),
+             both(c, "wasted_percent", share), both(c, "wasted_with_holes_percent", share),
+             both(c, "metadata_pages"), both(c, "major_faults")] for c in found["cells"]]
+    return markdown(head, rows) + (
+        f"\n\nMedians of {found['starts']} starts after {found['learned']} learned ones, and in "
+        f"brackets the most. Measured on {found['date'][:10]} at commit `{found['commit']}`.")
+
+
 TABLES = {
+    "feedback": feedback,
     "growth": growth,
     "narrow": narrow,
     "same": same,

@@ -554,12 +554,16 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__show)
-            opts="-h --dump --list --json --help"
+            opts="-h --dump --list --json --last-run --svg --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

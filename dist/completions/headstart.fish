@@ -102,9 +102,11 @@ complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l timeout -d 'End after this time at the latest' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l wait -d 'Wait until the data is there, in the foreground'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand show" -l svg -d 'Write that as a picture to this file' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l dump -d 'Draw a map of each file: @ begins a range, # goes on with it, . is not in the pack'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l list -d 'Print a list that `headstart replay` reads'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand show" -l last-run -d 'Draw what became of the pages of the last learned start: late, missing, read in vain'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify diff" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify diff" -f -a "merge" -d 'Join packs into one that holds what any of them does'

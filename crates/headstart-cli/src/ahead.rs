@@ -20,9 +20,10 @@ pub fn limits(budget: Option<u64>) -> Limits {
     Limits { budget, metadata: rustix::process::geteuid().is_root() }
 }
 
-/// Begins to read ahead beside a program.
-pub fn read_ahead(plan: Plan, began: Instant) -> std::io::Result<Replay> {
-    let options = Options { wait: false, timeout: None, exact: false };
+/// Begins to read ahead beside a program; with `log`, to tell later what was asked
+/// for when.
+pub fn read_ahead(plan: Plan, began: Instant, log: bool) -> std::io::Result<Replay> {
+    let options = Options { wait: false, timeout: None, exact: false, log };
     Replay::start(plan, options, metadata::devices, began)
 }
 

@@ -3,8 +3,9 @@
 
 use crate::output;
 use anyhow::Context;
+use headstart::measure::fates::{Replayed, fates};
+use headstart::measure::last_run::file as last_run;
 use headstart::measure::outcome::Outcome;
-use headstart::measure::planned::outcome;
 use headstart::pack::Pack;
 use headstart::pack::join::join;
 use headstart::pack::merge::Rule;
@@ -15,6 +16,7 @@ use headstart::profile::learn::{Start, pack_of_start};
 use headstart::profile::mounts::MountTable;
 use headstart::profile::resolve::WalkProgress;
 use headstart::profile::seen::{self, Seen, SeenError};
+use headstart::replay::engine::Log;
 use headstart::replay::models::Models;
 use headstart::replay::report::Report;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
@@ -95,6 +97,10 @@ pub struct Known<'a> {
     pub pack: Option<&'a Pack>,
     /// What became of its replay, if there was one.
     pub replay: Option<Report>,
+    /// What that asked for, if it was kept.
+    pub log: Option<&'a Log>,
+    /// When the program was let go, in µs on the clock of the log.
+    pub released_us: u64,
 }
 
 /// A recorder, or why there is none.
@@ -192,11 +198,17 @@ pub fn learn(
     }
     let seen = find_names(capture, &mounts, settings.walk)?;
 
-    let outcome = outcome(&seen.pages, &seen.names, known.pack.filter(|_| known.replay.is_some()));
+    let file_systems = seen.file_systems(&mounts);
+    let replayed = Replayed {
+        pack: known.pack.filter(|_| known.replay.is_some()),
+        log: known.log,
+        released_us: known.released_us,
+    };
+    let (outcome, mut last_run) = fates(&seen.pages, &seen.names, &file_systems, replayed);
     let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
     let start = Start {
         origin: seen.origin(&settings.name, words.join(&0)),
-        file_systems: seen.file_systems(&mounts),
+        file_systems,
         began_ns,
         keep_untouched: was_complete(known, &outcome),
     };
@@ -226,7 +238,14 @@ pub fn learn(
     }
     learned.written = joined.written.is_some();
     learned.pack_bytes = joined.written.unwrap_or(0);
-    if !learned.written {
+    if learned.written {
+        last_run.describe(&joined.pack, seen.tally.lost);
+        // Only people look at it.
+        if let Err(error) = last_run::write(&joined.locked, &last_run) {
+            let why = format!("`show --last-run` has nothing of this start: {error}");
+            learned.problems.push(why);
+        }
+    } else {
         learned.problems.push("events were lost, so the clean pack stays as it is".into());
     }
     describe(&mut learned, &joined.pack);

@@ -195,7 +195,7 @@ impl Session {
         let packs = std::slice::from_ref(pack);
         let way = with_threads(model::way(model, pack), threads);
         let plan = Plan::of_packs(packs, limits(budget), way);
-        match read_ahead(plan, self.began) {
+        match read_ahead(plan, self.began, self.learn) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
         }
@@ -237,6 +237,7 @@ impl Session {
             recorder,
             replay: self.replay.take(),
             began_ns,
+            released_us: self.exec_after_us,
             settings: self.settings.clone(),
             pack,
             uid: self.uid,
@@ -342,6 +343,8 @@ struct Learner {
     recorder: Option<Recorder>,
     replay: Option<Replay>,
     began_ns: i64,
+    /// When the program was let go, since the process began, in µs.
+    released_us: u64,
     settings: Settings,
     pack: Option<Pack>,
     uid: u32,
@@ -373,8 +376,13 @@ impl Learner {
             }
             return Followed::default();
         }
-        let report = self.replay.map(Replay::finish);
-        let known = Known { pack: self.pack.as_ref(), replay: report };
+        let (report, log) = self.replay.map(Replay::finish_with_log).unzip();
+        let known = Known {
+            pack: self.pack.as_ref(),
+            replay: report,
+            log: log.as_ref(),
+            released_us: self.released_us,
+        };
         let lesson = self.recorder.map(|recorder| {
             let (learned, outcome, instance) =
                 learning::learn(recorder, self.began_ns, &self.settings, known, self.uid)?;

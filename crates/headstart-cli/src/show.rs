@@ -2,11 +2,13 @@
 
 mod dump;
 mod json;
+mod last_run;
 
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, Table, counted, size};
 use crate::replay::named_pack;
 use headstart::cache::list;
+use headstart::pack::store;
 use headstart::pack::{HISTORY_STARTS, Pack, format_uuid};
 use headstart::profile::spans::How;
 use std::io::{self, Write};
@@ -18,9 +20,16 @@ use std::time::{Duration, UNIX_EPOCH};
 #[command(after_help = "\
 The table has a line for each file in the order of first touches: when that was, \
 how many ranges and bytes of it are in the pack, how they were touched, and in \
-which of the last eight starts (1 touched, . not, the last start first).")]
+which of the last eight starts (1 touched, . not, the last start first).
+
+--last-run has bars over the time of the start: pages that it found in memory or \
+on their way (ready), that it asked for before they were read ahead (late), and \
+that were not in the pack (missing), when they were first touched; what was read \
+ahead, when it was asked for, and what of it was never touched; and what the \
+program read itself without touching it. The files below are those with the most \
+such pages.")]
 pub struct ShowArgs {
-    /// The pack
+    /// The pack, as a file or as the name of a program that has one
     pack: PathBuf,
 
     /// Draw a map of each file: @ begins a range, # goes on with it, . is not in
@@ -35,11 +44,25 @@ pub struct ShowArgs {
     /// Print one JSON document
     #[arg(long, conflicts_with_all = ["dump", "list"])]
     json: bool,
+
+    /// Draw what became of the pages of the last learned start: late, missing, read
+    /// in vain
+    #[arg(long, conflicts_with_all = ["dump", "list"])]
+    last_run: bool,
+
+    /// Write that as a picture to this file
+    #[arg(long, value_name = "FILE", requires = "last_run", conflicts_with = "json")]
+    svg: Option<PathBuf>,
 }
 
 /// Shows a pack.
 pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
+    let args = ShowArgs { pack: store::by_name(&args.pack, search_path())?, ..args };
     let pack = named_pack(&args.pack)?;
+    if args.last_run {
+        last_run::run(&args, &args.pack, &pack)?;
+        return Ok(ExitStatus::Done);
+    }
     let view = View::new(&pack);
     if args.json {
         json::print(&args.pack, &view)?;
@@ -52,6 +75,11 @@ pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
         output::print(|out| print_table(&args, &view, out))?;
     }
     Ok(ExitStatus::Done)
+}
+
+fn search_path() -> Vec<PathBuf> {
+    let is_root = rustix::process::geteuid().is_root();
+    store::search_path(is_root, |name| std::env::var_os(name).map(PathBuf::from))
 }
 
 /// A pack with its ranges sorted by file.

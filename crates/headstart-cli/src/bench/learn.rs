@@ -53,7 +53,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
         trace_out: None,
     };
     // While the program lives, it tells what it has open.
-    let known_before = Known { pack: known.as_ref(), replay: report };
+    let known_before = Known { pack: known.as_ref(), replay: report, ..Known::default() };
     let learned = learning::learn(recorder, began_ns, &settings, known_before, uid);
     let finished = bench.starter.finish(running, over, Rest::End)?;
     if over == Over::Interrupted {
@@ -65,7 +65,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     // Dropping the instance waits until it is gone, so that its removal does
     // not take time from the next start.
     let (_, outcome, _instance) = learned?;
-    let pages = known.map_or(0, |pack| pack.data_bytes() / pack.page_size());
+    let pages = known.map_or(0, |pack| pack.expected_bytes() / pack.page_size());
     Ok(Some(Accuracy::of(&outcome, pages, rustix::param::page_size() as u64)))
 }
 

@@ -223,7 +223,7 @@ enum Cache {
 pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
     let way = model::way(Models::here().of_pack(pack), pack);
     let plan = Plan::of_packs(std::slice::from_ref(pack), ahead::limits(None), way);
-    let replay = ahead::read_ahead(plan, began).context("Can't start to read ahead")?;
+    let replay = ahead::read_ahead(plan, began, false).context("Can't start to read ahead")?;
     replay.wait_for_head(args::duration(DEFAULT_HOLD).unwrap_or_default());
     Ok(replay)
 }

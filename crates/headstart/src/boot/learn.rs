@@ -12,8 +12,8 @@ use super::record::RecordError;
 use super::replayed::{self, Replayed, monotonic_us};
 use crate::error::causes;
 use crate::id::Dev;
+use crate::measure::fates::{Replayed as ReadAhead, fates};
 use crate::measure::outcome::Outcome;
-use crate::measure::planned::outcome;
 use crate::pack::join::join;
 use crate::pack::merge::Rule;
 use crate::pack::store::{self, StoreError};
@@ -161,7 +161,8 @@ impl Boot<'_> {
         }
         let read = known.as_ref().filter(|_| !replays.is_empty());
         let read = read.map(|pack| chosen(pack, Often::default(), |_| true));
-        record.outcome = outcome(part, &self.seen.names, read.as_ref());
+        let read = ReadAhead { pack: read.as_ref(), ..ReadAhead::default() };
+        (record.outcome, _) = fates(part, &self.seen.names, &self.file_systems, read);
         let nothing = part.files.is_empty() && part.metadata.is_empty();
         if nothing && known.is_none() {
             return Ok(());

@@ -179,7 +179,8 @@ impl Session<'_> {
         // The recorder then counts these threads to the boot.
         let kept = replayed.keep(self.machine);
         let left = self.wanted.limit.saturating_sub(self.began.elapsed());
-        let options = Options { wait: self.wanted.wait, timeout: Some(left), exact: true };
+        let options =
+            Options { wait: self.wanted.wait, timeout: Some(left), exact: true, log: false };
         let replay = Replay::start(plan, options, metadata::devices, self.began)?;
         while !replay.is_finished() {
             if self.machine.is_cancelled() {

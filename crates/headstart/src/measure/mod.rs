@@ -3,7 +3,9 @@
 pub mod bench;
 pub mod compare;
 pub mod diskstats;
+pub mod fates;
 pub mod hyperfine;
+pub mod last_run;
 pub mod outcome;
-pub mod planned;
+
 pub mod stats;

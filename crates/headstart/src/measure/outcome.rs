@@ -22,21 +22,62 @@ pub struct Outcome {
     /// Pages that the program brought in and did not touch: the kernel's
     /// read-ahead, or the program's own.
     pub inserted_untouched_pages: u64,
+    /// Pages of metadata in the pack that the program asked for first.
+    pub late_metadata_pages: u64,
+    /// Pages of metadata that are not in the pack and had to be brought in.
+    pub missing_metadata_pages: u64,
+}
+
+/// The pages of one file, or of one device's metadata, by what became of them.
+/// Touched ones keep the time of their first touch, those that were planned for
+/// nothing the time at which they were expected.
+#[derive(Clone, Debug, Default)]
+pub struct Fates {
+    /// Touched, and in memory or on their way before.
+    pub ready: Spans,
+    /// Touched and planned, but the program asked first.
+    pub late: Spans,
+    /// Touched, not planned, and brought in by the program.
+    pub missing: Spans,
+    /// Planned and not touched.
+    pub never_touched: Spans,
+    /// Brought in by the program and not touched.
+    pub inserted_untouched: Spans,
+}
+
+impl Fates {
+    /// From what the program touched, what it brought in, and what was planned.
+    pub fn of(touched: &Spans, inserted: &Spans, planned: &Spans) -> Self {
+        let ready = touched.without(inserted);
+        let fetched = touched.without(&ready);
+        let missing = fetched.without(planned);
+        Self {
+            ready,
+            late: fetched.without(&missing),
+            missing,
+            never_touched: planned.without(touched),
+            inserted_untouched: inserted.without(touched),
+        }
+    }
 }
 
 impl Outcome {
-    /// Adds one file: what the program touched, what it brought in, and what
-    /// was planned.
-    pub fn add(&mut self, touched: &Spans, inserted: &Spans, planned: &Spans) {
-        let fetched = common(touched, inserted);
-        let fetched_pages = fetched.pages();
-        let late = common(&fetched, planned).pages();
-        self.touched_pages += touched.pages();
-        self.ready_pages += touched.pages() - fetched_pages;
+    /// Adds one file.
+    pub fn add(&mut self, fates: &Fates) {
+        let (ready, late, missing) =
+            (fates.ready.pages(), fates.late.pages(), fates.missing.pages());
+        self.touched_pages += ready + late + missing;
+        self.ready_pages += ready;
         self.late_pages += late;
-        self.missing_pages += fetched_pages - late;
-        self.never_touched_pages += planned.without(touched).pages();
-        self.inserted_untouched_pages += inserted.without(touched).pages();
+        self.missing_pages += missing;
+        self.never_touched_pages += fates.never_touched.pages();
+        self.inserted_untouched_pages += fates.inserted_untouched.pages();
+    }
+
+    /// Adds one device's metadata.
+    pub fn add_metadata(&mut self, fates: &Fates) {
+        self.late_metadata_pages += fates.late.pages();
+        self.missing_metadata_pages += fates.missing.pages();
     }
 
     /// Share of the touched pages that were ready, 0 to 1; 1 when none was
@@ -48,10 +89,6 @@ impl Outcome {
             self.ready_pages as f64 / self.touched_pages as f64
         }
     }
-}
-
-fn common(a: &Spans, b: &Spans) -> Spans {
-    a.without(&a.without(b))
 }
 
 #[cfg(test)]
@@ -73,7 +110,9 @@ mod tests {
         let mut outcome = Outcome::default();
         // 1 ready and planned, 2 ready by chance, 3 late, 4 missing,
         // 5 planned for nothing, 6 fetched for nothing.
-        outcome.add(&set(&[1, 2, 3, 4]), &set(&[3, 4, 6]), &set(&[1, 3, 5]));
+        let fates = Fates::of(&set(&[1, 2, 3, 4]), &set(&[3, 4, 6]), &set(&[1, 3, 5]));
+        outcome.add(&fates);
+        outcome.add_metadata(&fates);
         assert_eq!(
             outcome,
             Outcome {
@@ -83,6 +122,8 @@ mod tests {
                 missing_pages: 1,
                 never_touched_pages: 1,
                 inserted_untouched_pages: 1,
+                late_metadata_pages: 1,
+                missing_metadata_pages: 1,
             }
         );
         assert!((outcome.ready_share() - 0.5).abs() < 1e-9);
@@ -97,8 +138,10 @@ mod tests {
             planned in proptest::collection::vec(0u64..40, 0..30),
         ) {
             let mut o = Outcome::default();
-            o.add(&set(&touched), &set(&inserted), &set(&planned));
-            prop_assert_eq!(o.ready_pages + o.late_pages + o.missing_pages, o.touched_pages);
+            o.add(&Fates::of(&set(&touched), &set(&inserted), &set(&planned)));
+            prop_assert_eq!(o.touched_pages, set(&touched).pages());
+            prop_assert_eq!(o.never_touched_pages, set(&planned).without(&set(&touched)).pages());
+            prop_assert!(o.late_pages <= set(&planned).pages());
         }
     }
 }

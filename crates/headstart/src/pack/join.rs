@@ -3,7 +3,7 @@
 
 use super::Pack;
 use super::merge::{Rule, accepts, merge};
-use super::store::{self, StoreError};
+use super::store::{self, Locked, StoreError};
 use std::path::Path;
 
 /// A pack file that a start was offered to.
@@ -16,6 +16,8 @@ pub struct Joined {
     pub written: Option<u64>,
     /// A file that was no good and was replaced.
     pub replaced: Option<StoreError>,
+    /// Keeps others from joining theirs meanwhile.
+    pub locked: Locked,
 }
 
 /// Joins `new` into the pack file `path` of the user `uid`, which is made if it is
@@ -44,7 +46,7 @@ pub fn join(
     // Pages of another size can't be told apart by number.
     let old = old.filter(|old| old.origin.page_shift == new.origin.page_shift);
     if let Some(old) = old.as_ref().filter(|old| !accepts(old, new.origin.lost_events)) {
-        return Ok(Joined { pack: old.clone(), written: None, replaced });
+        return Ok(Joined { pack: old.clone(), written: None, replaced, locked });
     }
     let mut pack = match &old {
         Some(old) => merge(old, &new, rule),
@@ -52,5 +54,5 @@ pub fn join(
     };
     finish(old.as_ref(), &mut pack);
     let written = Some(locked.write(&pack)?);
-    Ok(Joined { pack, written, replaced })
+    Ok(Joined { pack, written, replaced, locked })
 }

@@ -159,6 +159,13 @@ impl Key {
     }
 }
 
+/// The name of the program in the file name of a pack, as far as that has it.
+pub fn program_of(file_name: &str) -> Option<&str> {
+    let (name, digits) = file_name.strip_suffix(".pack")?.rsplit_once('-')?;
+    let is_key = digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    is_key.then_some(name)
+}
+
 /// Appends what identifies the program and returns its name.
 fn identify(
     argv: &[OsString],

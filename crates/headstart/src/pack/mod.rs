@@ -22,6 +22,9 @@ use serde::Serialize;
 /// Starts that the history of a range reaches back.
 pub const HISTORY_STARTS: u32 = u8::BITS;
 
+/// The bits of the last four starts in a history.
+const RECENT: u8 = 0xf;
+
 /// What was learned of the starts of one program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Pack {
@@ -201,6 +204,23 @@ impl Pack {
         1 << self.origin.page_shift
     }
 
+    /// Whether the next start is expected to touch what past ones touched like this.
+    ///
+    /// A fault maps up to 15 neighbours of its page, which ones depends on where the
+    /// file lies in memory this time. What was only mapped, in one of the last four
+    /// starts, and not in the last, was such a neighbour as a rule.
+    pub fn expects(&self, how: How, history: u8) -> bool {
+        let recent = history & RECENT;
+        let only_mapped = !how.has(How::READ) && how.has(How::MAPPED);
+        !only_mapped || self.origin.starts < 3 || recent & 1 == 1 || recent.count_ones() >= 2
+    }
+
+    /// Bytes of the ranges of files that the next start is expected to touch.
+    pub fn expected_bytes(&self) -> u64 {
+        let expected = self.ranges.iter().filter(|r| self.expects(r.how, r.history));
+        self.bytes(expected.map(|r| r.pages))
+    }
+
     /// Bytes of all ranges of files.
     pub fn data_bytes(&self) -> u64 {
         self.bytes(self.ranges.iter().map(|r| r.pages))
@@ -239,4 +259,29 @@ pub fn format_uuid(uuid: &[u8; 16]) -> String {
         out.push_str(&format!("{byte:02x}"));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_mapped_beside_a_fault_once_is_not_expected_again() {
+        let code = How::MAPPED | How::EXECUTED;
+        for (starts, how, history, expected) in [
+            (4, code, 0b0001, true),
+            (4, code, 0b0100, false),
+            (4, code, 0b1100, true),
+            (9, code, 0b1001_0000, false),
+            (9, code, 0b0001_0010, false),
+            (2, code, 0b0010, true),
+            (4, How::READ, 0b0100, true),
+            (4, How::READ | code, 0b0100, true),
+            (4, How::INSERTED, 0b0100, true),
+        ] {
+            let mut pack = Pack::default();
+            pack.origin.starts = starts;
+            assert_eq!(pack.expects(how, history), expected, "{starts} {how:?} {history:b}");
+        }
+    }
 }

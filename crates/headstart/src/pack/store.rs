@@ -5,7 +5,7 @@
 //! a killed writer left behind is removed by the next.
 
 use super::codec::{PackError, decode};
-use super::{Pack, codec};
+use super::{Pack, codec, key};
 use crate::proc::start_time;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::ffi::OsStr;
@@ -56,6 +56,14 @@ pub enum StoreError {
         /// What is wrong with it.
         source: PackError,
     },
+    /// A name is that of several.
+    #[error("Several packs are of {name}; name one of them: {paths}")]
+    Several {
+        /// The name.
+        name: String,
+        /// The packs.
+        paths: String,
+    },
     /// It can't be written.
     #[error("Can't write the pack {path}")]
     Write {
@@ -100,6 +108,36 @@ pub fn find(
         }
     }
     Ok((home, None))
+}
+
+/// The path of a pack that a user named: that of a file, or the name of a program
+/// that has one in the first of the directories that knows it. What is neither
+/// stays as it is.
+///
+/// # Errors
+/// [`StoreError::Several`].
+pub fn by_name(wanted: &Path, dirs: Vec<PathBuf>) -> Result<PathBuf, StoreError> {
+    let Some(name) = wanted.to_str().filter(|name| !name.contains('/') && !wanted.exists()) else {
+        return Ok(wanted.into());
+    };
+    for dir in dirs {
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        let is_it = |path: &PathBuf| {
+            let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            file == name || key::program_of(file) == Some(name)
+        };
+        let mut found: Vec<_> = entries.map(|entry| entry.path()).filter(is_it).collect();
+        found.sort();
+        match &found[..] {
+            [] => {}
+            [one] => return Ok(one.clone()),
+            several => {
+                let paths: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
+                return Err(StoreError::Several { name: name.into(), paths: paths.join(", ") });
+            }
+        }
+    }
+    Ok(wanted.into())
 }
 
 /// Reads a pack if it can be trusted by the user `uid`.
@@ -180,13 +218,28 @@ impl Locked {
         Ok(bytes.len() as u64)
     }
 
-    /// Replaces the file in one step.
-    pub(crate) fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
-        self.write_beside(&self.path, bytes)
+    /// The file that it was locked for.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Replaces another file of the same directory in one step.
+    /// Replaces the file in one step.
+    pub(crate) fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        self.replace(&self.path, bytes, true)
+    }
+
+    /// Replaces another file of the directory in one step.
     pub(crate) fn write_beside(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.replace(path, bytes, true)
+    }
+
+    /// The same without waiting until the disk has it: after a power cut it may be
+    /// empty.
+    pub(crate) fn write_beside_lazily(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.replace(path, bytes, false)
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8], for_good: bool) -> io::Result<()> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let temporary = path.with_file_name(temporary_name(name));
         let write = || {
@@ -195,9 +248,11 @@ impl Locked {
             let mode = Mode::from_raw_mode(0o644);
             let mut file = File::from(rustix::fs::open(&temporary, flags, mode)?);
             file.write_all(bytes)?;
-            file.sync_all()?;
+            if for_good {
+                file.sync_all()?;
+            }
             fs::rename(&temporary, path)?;
-            self.dir.sync_all()
+            if for_good { self.dir.sync_all() } else { Ok(()) }
         };
         write().inspect_err(|_| {
             // The error at hand says more than one of the removal.
@@ -328,6 +383,38 @@ mod tests {
         assert!(read(&path, 1000).is_ok());
         let message = read(&path, 0).unwrap_err().to_string();
         assert!(message.contains("belongs to user 1000"), "{message}");
+    }
+
+    #[test]
+    fn a_pack_is_found_by_the_name_of_its_program_unless_there_are_several() {
+        let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let pack = |dir: &tempfile::TempDir, name: &str| {
+            let path = dir.path().join(name);
+            lock(&path).unwrap().write(&pack(1)).unwrap();
+            path
+        };
+        let sh = pack(&far, "sh-0123456789abcdef.pack");
+        let python = pack(&near, "python3-app.py-0123456789abcdef.pack");
+        pack(&far, "python3-app.py-ffffffffffffffff.pack");
+        for digit in [1, 2] {
+            pack(&far, &format!("cat-000000000000000{digit}.pack"));
+        }
+        pack(&far, "odd-0123.pack");
+        let find = |name: &str| {
+            by_name(Path::new(name), vec![near.path().into(), "/none".into(), far.path().into()])
+        };
+        for (name, expected) in [
+            ("sh", sh.as_path()),
+            ("python3-app.py", &python),
+            ("sh-0123456789abcdef.pack", &sh),
+            ("odd", Path::new("odd")),
+            ("absent", Path::new("absent")),
+            ("./sh", Path::new("./sh")),
+        ] {
+            assert_eq!(find(name).unwrap(), expected, "{name}");
+        }
+        let message = find("cat").unwrap_err().to_string();
+        assert!(message.contains("cat-0000000000000001.pack, /"), "{message}");
     }
 
     #[test]

@@ -10,7 +10,6 @@ use super::mounts::{MountTable, MountsError};
 use super::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
 use crate::id::Dev;
 use crate::pack::{Dropped, FileSystem, Origin};
-use crate::trace::Kind;
 use crate::trace::decode::Tally;
 use crate::trace::file::{Capture, Description};
 use crate::trace::format::FormatError;
@@ -130,14 +129,14 @@ impl Seen {
         }
     }
 
-    /// Whether the metadata that these `pages` needed was not in memory, so that what
-    /// was not looked at was not needed: of `in_pack` bytes at least half were brought
-    /// in, by the start or, `by_replay`, ahead of it.
+    /// Whether the start read the metadata that these `pages` needed by itself, so that
+    /// what it did not look at was not needed: at least half of the `in_pack` bytes. Of
+    /// metadata in memory the kernel reports only what is looked at again soon, so a
+    /// start that had it read ahead, `by_replay`, says nothing of the rest.
     pub fn metadata_was_cold(&self, pages: &Observation, in_pack: u64, by_replay: u64) -> bool {
-        let touches_known = self.description.decoder().is_ok_and(|d| d.knows(Kind::Metadata));
         let by_start: u64 = pages.metadata.values().map(|pages| pages.inserted.pages()).sum();
-        let brought_in = by_start * self.description.page_size + by_replay;
-        touches_known && in_pack > 0 && brought_in * 2 >= in_pack
+        let by_start = by_start * self.description.page_size;
+        by_replay == 0 && in_pack > 0 && by_start * 2 >= in_pack
     }
 }
 

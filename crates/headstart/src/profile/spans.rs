@@ -114,9 +114,10 @@ impl Spans {
     fn add(&mut self, new: Span) {
         match self.0.range_mut(..new.first).next_back() {
             Some((_, before))
-                if before.end == new.first && new.at.saturating_sub(before.at) <= COALESCE_NS =>
+                if before.end == new.first && new.at.abs_diff(before.at) <= COALESCE_NS =>
             {
                 before.end = new.end;
+                before.at = before.at.min(new.at);
                 before.how |= new.how;
             }
             _ => {
@@ -208,6 +209,18 @@ mod tests {
             (vec![(5, 0, 1)], vec![]),
         ] {
             assert_eq!(shape(&spans(&touches)), expected, "{touches:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_set_keeps_its_times_whatever_their_order() {
+        let late = 9 * COALESCE_NS;
+        for (touches, holes, expected) in [
+            (vec![(4, 4, 1), (0, 4, late)], vec![], vec![(0, 4, late), (4, 8, 1)]),
+            (vec![(4, 4, 1), (0, 4, 5)], vec![], vec![(0, 8, 1)]),
+            (vec![(4, 4, 1), (0, 4, late)], vec![(3, 2, 1)], vec![(0, 3, late), (5, 8, 1)]),
+        ] {
+            assert_eq!(shape(&spans(&touches).without(&spans(&holes))), expected, "{touches:?}");
         }
     }
 

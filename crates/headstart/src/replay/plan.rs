@@ -157,9 +157,8 @@ impl Plan {
                     identity: Some(file.identity),
                 }),
             );
-            data.extend(
-                pack.ranges.iter().map(|r| range(base + r.file, r.first, r.pages, r.at_us)),
-            );
+            let expected = pack.ranges.iter().filter(|r| pack.expects(r.how, r.history));
+            data.extend(expected.map(|r| range(base + r.file, r.first, r.pages, r.at_us)));
         }
         plan.paths = match packs {
             [one] => one.paths.clone(),

@@ -5,6 +5,7 @@
 
 mod axis;
 mod svg;
+pub mod svg_last_run;
 pub mod svg_runs;
 pub mod table;
 pub mod units;

@@ -2,6 +2,60 @@
 
 use std::fmt::{self, Display, Write};
 
+/// Okabe and Ito's colours for light and for dark grounds;
+/// where there are more things to tell apart, they begin again.
+pub(super) const COLOURS: [(&str, &str); 6] = [
+    ("#0072b2", "#4aa8e0"),
+    ("#56b4e9", "#9ad4f5"),
+    ("#009e73", "#2fc99b"),
+    ("#d55e00", "#ff8a3d"),
+    ("#cc79a7", "#e3a0c6"),
+    ("#c08600", "#f0b93a"),
+];
+
+/// Begins a picture: its size, title, ground and look. `class` is that of the
+/// picture, and c0, c1 … are those of the colours, which are told apart by people
+/// who see red and green alike, and change with the viewer's light or dark setting.
+pub(super) fn open(
+    out: &mut String,
+    class: &str,
+    title: &str,
+    (width, height): (f64, f64),
+    colours: &[(&str, &str)],
+) {
+    let mut light = String::new();
+    let mut dark = String::new();
+    for (i, (on_light, on_dark)) in colours.iter().enumerate() {
+        light += &format!(".{class} .c{i}{{color:{on_light}}}");
+        dark += &format!(".{class} .c{i}{{color:{on_dark}}}");
+    }
+    // Every selector begins with the picture's class, so that it can be put
+    // into a page without changing the page's look.
+    let c = class;
+    put(
+        out,
+        format_args!(
+            r##"<svg xmlns="http://www.w3.org/2000/svg" class="{c}" role="img" width="{width}" height="{height}" viewBox="0 0 {width} {height}">
+<title>{title}</title>
+<style>
+.{c} text{{font:12px system-ui,"Segoe UI","DejaVu Sans",sans-serif;font-variant-numeric:tabular-nums;fill:#1d1d20}}
+.{c} .t{{font-size:16px;font-weight:600}}.{c} .m{{fill:#66666e}}
+.{c} .mid{{text-anchor:middle}}.{c} .end{{text-anchor:end}}
+.{c} .bg{{fill:#fff}}.{c} .grid{{stroke:#e4e4e9}}.{c} .line{{stroke:#9a9aa2}}.{c} .mark{{stroke:#1d1d20;stroke-width:2}}
+{light}
+@media (prefers-color-scheme:dark){{
+.{c} text{{fill:#ececf0}}.{c} .m{{fill:#a0a0aa}}
+.{c} .bg{{fill:#17171b}}.{c} .grid{{stroke:#303038}}.{c} .line{{stroke:#6c6c76}}.{c} .mark{{stroke:#fff}}
+{dark}
+}}
+</style>
+<rect class="bg" width="{width}" height="{height}"/>"##,
+            title = Escaped(title),
+        ),
+    );
+    text(out, 24.0, 32.0, "t", &shortened(title, 96));
+}
+
 /// Text that is safe between tags and in quoted attributes. Characters that
 /// XML 1.0 forbids become �.
 pub(super) struct Escaped<'a>(pub(super) &'a str);

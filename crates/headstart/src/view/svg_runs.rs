@@ -6,7 +6,7 @@
 //! red and green alike, and change with the viewer's light or dark setting.
 
 use super::axis::Axis;
-use super::svg::{Escaped, Px, line, put, shortened, text, two_lines};
+use super::svg::{COLOURS, Escaped, Px, line, open, put, shortened, text, two_lines};
 use super::units::{decimals_for, grouped, millis};
 use crate::measure::stats::Interval;
 use crate::measure::stats::summary::{Summary, summarise};
@@ -32,17 +32,6 @@ const LEGEND_ROW: f64 = 22.0;
 const HALF: f64 = 13.0;
 /// Right ends of the legend's columns of numbers.
 const LEGEND_ENDS: [f64; 4] = [430.0, 540.0, 710.0, RIGHT];
-
-/// Okabe and Ito's colours for light and for dark grounds, in the order of the
-/// states; more states begin again.
-const COLOURS: [(&str, &str); 6] = [
-    ("#0072b2", "#4aa8e0"),
-    ("#56b4e9", "#9ad4f5"),
-    ("#009e73", "#2fc99b"),
-    ("#d55e00", "#ff8a3d"),
-    ("#cc79a7", "#e3a0c6"),
-    ("#c08600", "#f0b93a"),
-];
 
 /// One state with what is drawn of it.
 struct Series<'a> {
@@ -87,36 +76,7 @@ fn is_time(ms: &f64) -> bool {
 
 fn head(out: &mut String, title: &str, states: usize, log: bool) {
     let height = LEGEND + LEGEND_ROW * states as f64 + 18.0;
-    let mut light = String::new();
-    let mut dark = String::new();
-    for (i, (on_light, on_dark)) in COLOURS.iter().enumerate().take(states) {
-        light += &format!(".runs .c{i}{{color:{on_light}}}");
-        dark += &format!(".runs .c{i}{{color:{on_dark}}}");
-    }
-    // Every selector begins with the picture's class, so that it can be put
-    // into a page without changing the page's look.
-    put(
-        out,
-        format_args!(
-            r##"<svg xmlns="http://www.w3.org/2000/svg" class="runs" role="img" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">
-<title>{title}</title>
-<style>
-.runs text{{font:12px system-ui,"Segoe UI","DejaVu Sans",sans-serif;font-variant-numeric:tabular-nums;fill:#1d1d20}}
-.runs .t{{font-size:16px;font-weight:600}}.runs .m{{fill:#66666e}}
-.runs .mid{{text-anchor:middle}}.runs .end{{text-anchor:end}}
-.runs .bg{{fill:#fff}}.runs .grid{{stroke:#e4e4e9}}.runs .line{{stroke:#9a9aa2}}.runs .mark{{stroke:#1d1d20;stroke-width:2}}
-{light}
-@media (prefers-color-scheme:dark){{
-.runs text{{fill:#ececf0}}.runs .m{{fill:#a0a0aa}}
-.runs .bg{{fill:#17171b}}.runs .grid{{stroke:#303038}}.runs .line{{stroke:#6c6c76}}.runs .mark{{stroke:#fff}}
-{dark}
-}}
-</style>
-<rect class="bg" width="{WIDTH}" height="{height}"/>"##,
-            title = Escaped(title),
-        ),
-    );
-    text(out, 24.0, 32.0, "t", &shortened(title, 96));
+    open(out, "runs", title, (WIDTH, height), &COLOURS[..states.min(COLOURS.len())]);
     let scale = if log { "milliseconds, logarithmic scale" } else { "milliseconds" };
     text(out, 24.0, 53.0, "m", scale);
 }

@@ -148,6 +148,7 @@ impl Shared {
             } else {
                 self.counters.requests.fetch_add(1, Relaxed);
                 self.counters.bytes.fetch_add(wanted.missing, Relaxed);
+                self.note_asked(&wanted.step);
             }
             self.note_done(wanted.number);
         }
@@ -180,6 +181,7 @@ impl Shared {
         let end = step.offset + step.length;
         let mut offset = step.offset;
         self.note_first_request();
+        self.note_asked(step);
         while offset < end {
             let length = target.portion.bytes.min(end - offset);
             match request(&target.file, offset, length, target.portion) {

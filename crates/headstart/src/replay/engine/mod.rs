@@ -5,8 +5,10 @@
 //! when told.
 
 mod ask;
+mod log;
 mod targets;
 
+pub use log::{Asked, Log};
 pub use targets::identity_of;
 pub(in crate::replay) use targets::open_learned;
 
@@ -42,6 +44,8 @@ pub struct Options {
     /// Whether every step is looked at. Else, while one after the other is found in
     /// memory, only a sample is: a hot start should not pay for what it needs not.
     pub exact: bool,
+    /// Whether it is kept what was asked for, and when.
+    pub log: bool,
 }
 
 /// Leads from the UUIDs of file systems to their block devices.
@@ -72,6 +76,7 @@ struct Shared {
     stop: AtomicBool,
     portions: Mutex<HashMap<u64, Portion>>,
     gathering: Gathering,
+    asked: Mutex<Vec<Asked>>,
     /// Who we are.
     uid: u32,
     /// The threads that worked on it.
@@ -119,6 +124,7 @@ impl Replay {
             stop: AtomicBool::new(false),
             portions: Mutex::default(),
             gathering: Gathering::default(),
+            asked: Mutex::default(),
             uid: rustix::process::geteuid().as_raw(),
             threads: Mutex::default(),
             counters: Counters::default(),
@@ -168,9 +174,15 @@ impl Replay {
     /// Waits for the threads, and for the data if that was asked for, and
     /// tells what became of the plan.
     pub fn finish(self) -> Report {
+        self.finish_with_log().0
+    }
+
+    /// As [`Self::finish`], with what was asked for, if that was kept.
+    pub fn finish_with_log(self) -> (Report, Log) {
         // A thread that panicked has its steps missing from the counts.
         let _ = self.lead.join();
-        self.shared.report()
+        let report = self.shared.report();
+        (report, Arc::into_inner(self.shared).map(Log::of).unwrap_or_default())
     }
 }
 
@@ -328,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_replay_ends_when_its_threads_do_and_not_when_it_is_asked_about() {
-        let options = Options { wait: false, timeout: None, exact: true };
+        let options = Options { wait: false, timeout: None, exact: true, log: false };
         let began = Instant::now();
         let replay =
             Replay::start(Plan::default(), options, |_| Default::default(), began).unwrap();

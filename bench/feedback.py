@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""How well does reading ahead meet a start after three learned ones?
+
+Each workload is learned on a modelled disk in three cold starts, the second and third
+of them read ahead. What became of the pages of the next ones is reported:
+  late     touched before they were asked for, though they are in the pack, of those touched
+  missing  touched, not in the pack, and not in memory, of those touched
+  wasted   read ahead and never touched, in bytes, of all that was read ahead; with holes
+           also what lies between touched pages and was read to save a request
+
+Usage: bench/feedback.py [--workloads A,B] [--models A,B] [--starts N] [--out FILE]
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from lib import image
+from lib.disk import Disk
+from lib.run import run
+from lib.workloads import WORKLOADS
+from measured import RESULTS, Trouble, about, main, write
+from standing import MODELS, alone, binaries, listed
+
+LEARNED = 3
+# How long a server runs before it is told to end.
+SERVER_S = 6
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def arguments():
+    """The command line."""
+    names = [w.name for w in WORKLOADS]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [OPTION…]")
+    add = parser.add_argument
+    add("--workloads", type=listed(names), default=names, metavar="A,B", help=", ".join(names))
+    add("--models", type=listed(MODELS), default=["emmc"], metavar="A,B",
+        help=f"{', '.join(MODELS)} [default: emmc]")
+    add("--starts", type=int, default=3, metavar="N", help="starts that count [default: 3]")
+    add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR")
+    add("--bin", type=Path, metavar="DIR", help="where headstart and slowdisk are")
+    add("--out", type=Path, default=RESULTS / "feedback.json")
+    return parser.parse_args()
+
+
+def feedback():
+    """Measures; the exit status."""
+    options = arguments()
+    alone()
+    programs = binaries(options.bin)
+    root = image.image(options.cache, list(WORKLOADS), lambda text: print(text, file=sys.stderr))
+    result = about("headstart-bench/feedback/1", str(programs / "headstart"))
+    result |= {"learned": LEARNED, "starts": options.starts, "cells": []}
+    for model in options.models:
+        with tempfile.TemporaryDirectory() as packs, \
+                Disk(programs / "slowdisk", model, root) as disk:
+            os.environ["HEADSTART_PACKS"] = packs
+            for workload in (w for w in WORKLOADS if w.name in options.workloads):
+                result["cells"].append(measure(programs, disk, workload, options.starts, packs))
+                write(options.out, result)
+    return 0
+
+
+def measure(programs, disk, workload, starts, packs):
+    """One workload on one disk."""
+    pack, figures = Path(packs) / f"{workload.name}.pack", Path(packs) / "figures"
+    server = ["timeout", "--preserve-status", "--signal", "INT", str(SERVER_S)]
+    command = [*(server if workload.ready else []), *disk.command(workload.start)]
+    learned, found = 0, []
+    for _ in range(3 * (LEARNED + starts)):
+        run("sh", "-c", disk.cold())
+        time.sleep(0.15)
+        run(programs / "headstart", "run", "--quiet", "--pack", pack, "--json", figures,
+            "--", *command)
+        figured = json.loads(figures.read_text())
+        if not figured["touched"]:
+            continue  # The trace of the last start was still being removed.
+        learned += 1
+        if learned > LEARNED:
+            shown = run(programs / "headstart", "show", "--last-run", "--json", pack, capture=True)
+            found.append(shares(figured, json.loads(shown)["totals"]))
+        if len(found) == starts:
+            break
+    else:
+        raise Trouble(f"{workload.name}: of {3 * (LEARNED + starts)} starts only {learned} were learned")
+    cell = {"workload": workload.name, "title": workload.title, "model": disk.model}
+    for name in found[0]:
+        values = [one[name] for one in found]
+        cell[name] = {"median": statistics.median(values), "max": max(values)}
+    print(f"{disk.model:10} {workload.name:12} " + "  ".join(
+        f"{name} {cell[name]['median']:.4g}" for name in found[0]), file=sys.stderr)
+    return cell
+
+
+def shares(figures, totals):
+    """What became of the pages of one start; shares in percent."""
+    touched, ahead = figures["touched"], figures["read_ahead"]
+    late, missing = touched["late_pages"], touched["missing_pages"]
+    read = max(ahead["bytes"], 1)
+    in_pack = totals["wasted"] - totals["holes"]
+    return {
+        "touched_pages": touched["touched_pages"],
+        "late_percent": 100 * late / max(touched["touched_pages"], 1),
+        "missing_pages": missing,
+        "metadata_pages": touched["late_metadata_pages"] + touched["missing_metadata_pages"],
+        "read_bytes": ahead["bytes"],
+        "wasted_percent": 100 * in_pack * PAGE / read,
+        "wasted_with_holes_percent": 100 * totals["wasted"] * PAGE / read,
+        "major_faults": figures["major_faults"],
+        "wall_ms": figures["wall_ms"],
+    }
+
+
+if __name__ == "__main__":
+    main(feedback)

@@ -1,0 +1,186 @@
+//! `headstart show --last-run`: what became of the pages of the last start, over
+//! time and by file.
+
+use super::ShowArgs;
+use crate::output::{self, Align, Table, counted};
+use anyhow::Context;
+use headstart::measure::last_run::{BINS, LastRun, file};
+use headstart::pack::Pack;
+use headstart::view::svg_last_run;
+use headstart::view::units::millis;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Files that the table names.
+const FILES: usize = 20;
+/// What stands beside a row: its name, and the pages in all.
+const BESIDE: usize = 36;
+/// Heights of a bar. Whatever is there is seen.
+const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Shows the record beside the pack at `path`.
+pub fn run(args: &ShowArgs, path: &Path, pack: &Pack) -> anyhow::Result<()> {
+    let run = file::read(path, pack, rustix::process::geteuid().as_raw())?;
+    if let Some(picture) = &args.svg {
+        std::fs::write(picture, svg_last_run::svg(&run))
+            .with_context(|| format!("Can't write {}", picture.display()))?;
+        return Ok(());
+    }
+    if args.json {
+        return output::print_json(&run);
+    }
+    let width = output::terminal_width();
+    output::print(|out| {
+        print_over_time(&run, width, out)?;
+        print_files(&run, out)
+    })
+}
+
+fn print_over_time(run: &LastRun, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let ms = |us: u64| millis(us as f64 / 1000.0);
+    let (t, o) = (&run.totals, &run.over_time);
+    let name = output::harmless(&run.name);
+    write!(out, "start {} of {name} in {} ms", run.starts, ms(run.duration_us))?;
+    writeln!(out, "{}", if run.replayed { "" } else { "; nothing was read ahead" })?;
+    if run.lost_events > 0 {
+        writeln!(out, "{} LOST: not all is seen here", counted(run.lost_events, "event"))?;
+    }
+    let columns = width.saturating_sub(BESIDE).clamp(1, BINS).min(o.len().max(1));
+    let rows = [
+        ("ready", t.ready, &o.ready),
+        ("late", t.late, &o.late),
+        ("missing", t.missing, &o.missing),
+        ("read ahead", t.asked, &o.asked),
+        ("of it never touched", t.wasted, &o.wasted),
+        ("read by it in vain", t.untouched, &o.untouched),
+        ("metadata read by it", t.metadata, &o.metadata),
+    ];
+    let rows = rows.map(|(name, total, pages)| (name, total, gathered(pages, columns)));
+    let most = rows.iter().flat_map(|(.., pages)| pages).copied().max().unwrap_or(0);
+    writeln!(out, "\n{:>19}  {:>9}", "", "PAGES")?;
+    for (name, total, pages) in &rows {
+        let bars: String = pages.iter().map(|n| bar(*n, most)).collect();
+        writeln!(out, "{}", format!("{name:>19}  {total:>9}  {bars}").trim_end())?;
+    }
+    let end = format!("{} ms", ms(o.bin_us.saturating_mul(o.len() as u64)));
+    let scale = format!("{:<1$}{end}", "0", columns.saturating_sub(end.len()));
+    writeln!(out, "{:>19}  {:>9}  {scale}", "", "")?;
+    if t.holes > 0 {
+        let holes = counted(t.holes, "page");
+        writeln!(out, "\n{holes} of those never touched lie between others that are in the pack")?;
+    }
+    if let (Some(least), Some(median)) = leads(run) {
+        writeln!(
+            out,
+            "asked for before the first touch: {} ms in the median stretch of time, {} ms in the \
+             shortest",
+            millis(median as f64 / 1000.0),
+            millis(least as f64 / 1000.0)
+        )?;
+    }
+    Ok(())
+}
+
+/// The least and the median time by which reading ahead was in front.
+fn leads(run: &LastRun) -> (Option<i64>, Option<i64>) {
+    let mut leads: Vec<i64> = run.over_time.lead_us.iter().flatten().copied().collect();
+    leads.sort_unstable();
+    (leads.first().copied(), leads.get(leads.len() / 2).copied())
+}
+
+/// Fewer stretches of time, each as long as several.
+fn gathered(pages: &[u64], columns: usize) -> Vec<u64> {
+    let mut out = vec![0u64; columns];
+    for (i, n) in pages.iter().enumerate() {
+        let column = i * columns / pages.len();
+        out[column] = out[column].saturating_add(*n);
+    }
+    out
+}
+
+/// A bar of a height that goes with the square root, so that few pages are told
+/// from some.
+fn bar(pages: u64, most: u64) -> char {
+    let share = (pages as f64 / most.max(1) as f64).sqrt();
+    let height = (share * 8.0).ceil().clamp(0.0, 8.0);
+    BARS[height as usize]
+}
+
+fn print_files(run: &LastRun, out: &mut dyn Write) -> io::Result<()> {
+    if run.files.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let mut table = Table::new([
+        ("LATE", Align::Right),
+        ("BY UP TO", Align::Right),
+        ("MISSING", Align::Right),
+        ("WASTED", Align::Right),
+        ("FILE", Align::Left),
+    ]);
+    let pages = |n: u64| if n == 0 { "-".to_owned() } else { n.to_string() };
+    for file in run.files.iter().take(FILES) {
+        let by = file.late_by_us.filter(|us| *us > 0);
+        table.row([
+            pages(file.late),
+            by.map_or("-".into(), |us| format!("{} ms", millis(us as f64 / 1000.0))),
+            pages(file.missing),
+            pages(file.wasted),
+            output::harmless(&file.path),
+        ]);
+    }
+    table.write(out)?;
+    let named = run.files.len().min(FILES);
+    let more = ((run.files.len() - named) as u64).saturating_add(run.files_left_out);
+    if more > 0 {
+        writeln!(out, "and {}; --json has more", counted(more, "file"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart::measure::last_run::{FileRun, OverTime, Totals};
+
+    #[test]
+    fn rows_are_as_wide_as_the_terminal_and_little_is_not_nothing() {
+        let bins = 240;
+        let zero = || vec![0u64; bins];
+        let mut over_time = OverTime {
+            bin_us: 1000,
+            ready: vec![100; bins],
+            late: zero(),
+            missing: zero(),
+            untouched: zero(),
+            metadata: zero(),
+            asked: zero(),
+            wasted: zero(),
+            lead_us: vec![Some(2500); bins],
+        };
+        over_time.late[239] = 1;
+        let late = FileRun { path: "/a\n".into(), late: 1, ..FileRun::default() };
+        let run = LastRun {
+            name: "app".into(),
+            starts: 3,
+            replayed: true,
+            totals: Totals { ready: 24_000, late: 1, ..Totals::default() },
+            over_time,
+            files: vec![late],
+            ..LastRun::default()
+        };
+        let print = |width| {
+            let mut out = Vec::new();
+            print_over_time(&run, width, &mut out).unwrap();
+            print_files(&run, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let text = print(80);
+        assert!(text.lines().take(11).all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("              ready      24000  ████"), "{text}");
+        assert!(text.contains("▁\n"), "{text}");
+        assert!(text.contains("2.50 ms in the median"), "{text}");
+        assert!(text.contains("/a\\n"), "{text}");
+        print(1);
+    }
+}

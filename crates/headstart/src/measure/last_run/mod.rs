@@ -1,0 +1,276 @@
+//! What became of the last start of a program, or of anything else that is
+//! learned, page by page and over time: a small document beside its pack.
+//!
+//! [`timeline`] makes it, [`file`] keeps it. It is for people who study a start;
+//! nothing that is read ahead depends on it. Pure but for [`file`].
+
+pub mod file;
+pub mod timeline;
+
+use crate::pack::Pack;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use thiserror::Error;
+
+/// What the document calls itself.
+pub const SCHEMA: &str = "headstart/last-run/1";
+/// Stretches of time of equal length that the start is divided into.
+pub const BINS: usize = 240;
+/// Files that are named, those with the most pages first.
+pub const MAX_FILES: usize = 500;
+/// Ranges that are kept of all files together.
+pub const MAX_RANGES: usize = 8000;
+
+/// One start.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct LastRun {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The name of what was started.
+    pub name: String,
+    /// Starts in the pack, this one included.
+    pub starts: u32,
+    /// When the pack was learned, in seconds of Unix time.
+    pub learned_at: u64,
+    /// Bytes of a page.
+    pub page_size: u64,
+    /// How long it took, in µs.
+    pub duration_us: u64,
+    /// Whether anything was read ahead in it.
+    pub replayed: bool,
+    /// Events that were lost: pages may be missing from all figures.
+    pub lost_events: u64,
+    /// Pages in all.
+    pub totals: Totals,
+    /// Pages over time.
+    pub over_time: OverTime,
+    /// The files with the most pages that were late, missing or read in vain.
+    pub files: Vec<FileRun>,
+    /// Files like these for which there was no room.
+    pub files_left_out: u64,
+    /// Ranges of the files above for which there was no room.
+    pub ranges_left_out: u64,
+}
+
+/// Pages of a start, by what became of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Pages of files that were touched.
+    pub touched: u64,
+    /// Of those, in memory or on their way before.
+    pub ready: u64,
+    /// Of those, in the pack, but the program asked first.
+    pub late: u64,
+    /// Of those, not in the pack, and brought in by the program.
+    pub missing: u64,
+    /// Pages of files that were read ahead.
+    pub asked: u64,
+    /// Of those, not touched.
+    pub wasted: u64,
+    /// Of those again, not in the pack either: holes that were read because
+    /// that is quicker than leaving them out.
+    pub holes: u64,
+    /// Pages that the program brought in and did not touch.
+    pub untouched: u64,
+    /// Pages of metadata that the program brought in.
+    pub metadata: u64,
+}
+
+/// Pages over time, one entry for each stretch of [`Self::bin_us`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct OverTime {
+    /// Length of a stretch, in µs.
+    pub bin_us: u64,
+    /// Ready, when they were first touched.
+    pub ready: Vec<u64>,
+    /// Late, when they were first touched.
+    pub late: Vec<u64>,
+    /// Missing, when they were first touched.
+    pub missing: Vec<u64>,
+    /// Brought in by the program and not touched, when that was.
+    pub untouched: Vec<u64>,
+    /// Metadata that the program brought in.
+    pub metadata: Vec<u64>,
+    /// Read ahead, when they were asked for; before the start counts as its begin.
+    pub asked: Vec<u64>,
+    /// Of those, never touched.
+    pub wasted: Vec<u64>,
+    /// How long before their first touch pages had been asked for, in µs: the
+    /// median of those touched then; negative when the program was first.
+    pub lead_us: Vec<Option<i64>>,
+}
+
+impl OverTime {
+    fn pages(&self) -> [&Vec<u64>; 7] {
+        let Self { ready, late, missing, untouched, metadata, asked, wasted, .. } = self;
+        [ready, late, missing, untouched, metadata, asked, wasted]
+    }
+
+    /// The number of stretches.
+    pub fn len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// When a stretch begins, in ms.
+    pub fn ms(&self, bin: usize) -> f64 {
+        self.bin_us as f64 * bin as f64 / 1000.0
+    }
+}
+
+/// One file.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FileRun {
+    /// Its path.
+    pub path: String,
+    /// The path, where it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    pub path_bytes: Option<Vec<u8>>,
+    /// Pages that were late.
+    pub late: u64,
+    /// By how much at most, in µs, as far as that is known.
+    pub late_by_us: Option<u64>,
+    /// Pages that were missing.
+    pub missing: u64,
+    /// Pages that were read ahead and not touched.
+    pub wasted: u64,
+    /// Its ranges.
+    pub ranges: Vec<RangeRun>,
+}
+
+/// What became of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// The program asked first.
+    Late,
+    /// It was not in the pack.
+    Missing,
+    /// It was read ahead and not touched.
+    Wasted,
+}
+
+/// A range of pages of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RangeRun {
+    /// What became of it.
+    pub fate: Fate,
+    /// First page.
+    pub first: u64,
+    /// Number of pages.
+    pub pages: u64,
+    /// When it was touched, or read ahead, in µs of the start.
+    pub at_us: u64,
+}
+
+/// A document that can't be used.
+#[derive(Debug, Error)]
+pub enum ParseError {
+    /// It is no such document.
+    #[error("it is no record of a start")]
+    Json(#[from] serde_json::Error),
+    /// It is one of another version.
+    #[error("it is {0:?}, and this headstart reads {SCHEMA:?}")]
+    Schema(String),
+    /// It contradicts itself.
+    #[error("it is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+impl LastRun {
+    /// Says which state of a pack this is of, the one that the start made.
+    pub fn describe(&mut self, pack: &Pack, lost_events: u64) {
+        self.name.clone_from(&pack.origin.name);
+        self.starts = pack.origin.starts;
+        self.learned_at = pack.origin.learned_at;
+        self.page_size = pack.page_size();
+        self.lost_events = lost_events;
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// It is none, or one that contradicts itself.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        let head: Head = serde_json::from_slice(bytes)?;
+        if head.schema != SCHEMA {
+            return Err(ParseError::Schema(head.schema));
+        }
+        let run: Self = serde_json::from_slice(bytes)?;
+        let bins = run.over_time.len();
+        let same = run.over_time.pages().iter().all(|list| list.len() == bins);
+        if !same || run.over_time.lead_us.len() != bins || bins > BINS {
+            return Err(ParseError::Damaged("its stretches of time do not match"));
+        }
+        if bins > 0 && run.over_time.bin_us == 0 {
+            return Err(ParseError::Damaged("its stretches of time have no length"));
+        }
+        if run.files.len() > MAX_FILES {
+            return Err(ParseError::Damaged("it has too many files"));
+        }
+        Ok(run)
+    }
+}
+
+impl FileRun {
+    pub(super) fn named(path: &Path) -> Self {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        Self {
+            path: path.to_string_lossy().into_owned(),
+            path_bytes: path.to_str().is_none().then(|| bytes.to_vec()),
+            ..Self::default()
+        }
+    }
+
+    /// Pages that are worth a look.
+    pub fn pages(&self) -> u64 {
+        self.late.saturating_add(self.missing).saturating_add(self.wasted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_record_of_a_start_is_refused_with_the_reason() {
+        let good = LastRun { schema: SCHEMA.into(), ..LastRun::default() };
+        let text = |run: &LastRun| serde_json::to_string(run).unwrap();
+        assert_eq!(LastRun::parse(text(&good).as_bytes()).unwrap(), good);
+        let uneven = OverTime { bin_us: 1, ready: vec![1], ..OverTime::default() };
+        let zero = vec![0];
+        let timeless = OverTime {
+            bin_us: 0,
+            ready: zero.clone(),
+            late: zero.clone(),
+            missing: zero.clone(),
+            untouched: zero.clone(),
+            metadata: zero.clone(),
+            asked: zero.clone(),
+            wasted: zero,
+            lead_us: vec![None],
+        };
+        for (input, why) in [
+            (String::new(), "no record"),
+            ("{\"schema\":\"headstart/show/1\"}".into(), "this headstart reads"),
+            (text(&LastRun { over_time: uneven, ..good.clone() }), "do not match"),
+            (text(&LastRun { over_time: timeless, ..good.clone() }), "no length"),
+            (
+                text(&LastRun { files: vec![FileRun::default(); MAX_FILES + 1], ..good }),
+                "too many files",
+            ),
+        ] {
+            let message = LastRun::parse(input.as_bytes()).unwrap_err().to_string();
+            assert!(message.contains(why), "{input}: {message}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The record of a last start, which lies beside its pack, and the picture of it.
+#![no_main]
+
+use headstart::measure::last_run::LastRun;
+use headstart::view::svg_last_run::svg;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(run) = LastRun::parse(data) {
+        assert!(svg(&run).ends_with("</svg>\n"));
+    }
+});
