@@ -1,6 +1,7 @@
 //! How packs are read ahead here: in which way, within which bounds.
 
 use headstart::replay::engine::{Options, Replay};
+use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::way::Way;
 use headstart::replay::{budget, metadata};
@@ -14,7 +15,7 @@ pub fn with_threads(way: Way, threads: Option<usize>) -> Way {
 /// What bounds a plan of at most this many bytes, if so limited.
 pub fn limits(budget: Option<u64>) -> Limits {
     let budget = budget::available().min(budget.unwrap_or(u64::MAX));
-    Limits { budget, metadata: rustix::process::geteuid().is_root() }
+    Limits { budget, metadata: rustix::process::geteuid().is_root(), often: Often::HALF }
 }
 
 /// Begins to read ahead beside a program.

@@ -1,6 +1,7 @@
 //! Learns a start while it happens and joins it into its pack: from an armed
 //! recorder to a written file. Prints nothing but the progress of a walk.
 
+use crate::ahead::limits;
 use crate::output;
 use anyhow::Context;
 use headstart::id::Dev;
@@ -221,7 +222,8 @@ pub fn learn(
     let names = find_names(&seen, &mounts, &live, settings.walk);
     let resolve_us = micros(names.elapsed);
 
-    let outcome = outcome(&seen, &names, known.pack.filter(|_| known.replay.is_some()));
+    let planned = known.pack.filter(|_| known.replay.is_some()).map(planned);
+    let outcome = outcome(&seen, &names, planned.as_ref());
     let start = Start {
         origin: origin(settings, &capture, &seen, tally.lost),
         file_systems: file_systems(&seen, &names, &mounts),
@@ -362,6 +364,14 @@ fn origin(settings: &Settings, capture: &Capture, seen: &Observation, lost: u64)
         duration_us: seen.duration / 1000,
         dropped: headstart::pack::Dropped::default(),
     }
+}
+
+/// What of a pack was to be read ahead.
+fn planned(pack: &Pack) -> Pack {
+    let choice = limits(None).often.choice(pack);
+    let mut pack = pack.clone();
+    pack.ranges.retain(|range| choice.has(range));
+    pack
 }
 
 /// What became of the pages that were planned and touched.

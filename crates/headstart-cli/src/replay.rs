@@ -121,6 +121,7 @@ struct DryRun {
     schema: &'static str,
     bytes: u64,
     over_budget_bytes: u64,
+    seldom_bytes: u64,
     steps: Vec<PlannedStep>,
 }
 
@@ -248,6 +249,7 @@ fn print_plan(plan: &Plan, json: bool) -> anyhow::Result<()> {
             schema: "headstart/replay-plan/1",
             bytes: plan.bytes(),
             over_budget_bytes: plan.over_budget,
+            seldom_bytes: plan.seldom,
             steps: steps.collect(),
         });
     }

@@ -132,6 +132,12 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
             output::size(report.presumed_bytes)
         ));
     }
+    if report.seldom_bytes > 0 {
+        parts.push(format!(
+            "{} left out, as few starts touch them",
+            output::size(report.seldom_bytes)
+        ));
+    }
     if report.over_budget_bytes > 0 {
         parts.push(format!("{} over the budget", output::size(report.over_budget_bytes)));
     }

@@ -21,6 +21,11 @@ use serde::Serialize;
 /// Starts that the history of a range reaches back.
 pub const HISTORY_STARTS: u32 = u8::BITS;
 
+/// How many of the last starts a history knows of: back to its first touch.
+pub fn first_seen(history: u8) -> u32 {
+    HISTORY_STARTS - history.leading_zeros()
+}
+
 /// What was learned of the starts of one program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Pack {

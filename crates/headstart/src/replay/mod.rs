@@ -3,7 +3,7 @@
 //! [`plan`] decides what is read in which [`way`] (pure), [`engine`] carries it
 //! out beside the program and [`report`]s. [`model`] says how a device behaves
 //! and which way suits it; [`probe`] measures that and [`models`] keeps it.
-//! [`places`] knows where files lie, [`device`] what one request may ask for,
+//! [`often`] knows which ranges are worth it, [`places`] where files lie, [`device`] what one request may ask for,
 //! [`budget`] how much memory may be filled, and [`metadata`] finds block devices.
 
 pub mod budget;
@@ -12,6 +12,7 @@ pub mod engine;
 pub mod metadata;
 pub mod model;
 pub mod models;
+pub mod often;
 pub mod places;
 pub mod plan;
 pub mod probe;

@@ -34,6 +34,8 @@ pub struct Report {
     pub dropped_bytes: u64,
     /// Bytes that were not asked for because the budget was used up.
     pub over_budget_bytes: u64,
+    /// Bytes of the pack that were left out because too few starts touch them.
+    pub seldom_bytes: u64,
     /// Whether the end of the plan was reached.
     pub complete: bool,
     /// From the start of the process to the first request, in µs.

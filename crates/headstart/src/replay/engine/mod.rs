@@ -294,6 +294,7 @@ impl Shared {
             closed_devices: get(&c.closed_devices),
             dropped_bytes: get(&c.dropped_bytes),
             over_budget_bytes: self.plan.over_budget,
+            seldom_bytes: self.plan.seldom,
             complete: self.complete.load(Relaxed),
             first_request_us: Some(get(&self.first_request_us)).filter(|us| *us != u64::MAX),
             elapsed_us: get(&self.ended_us),
