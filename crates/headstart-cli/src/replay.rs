@@ -290,7 +290,7 @@ fn summary(report: &Report) -> String {
     add_report(&mut parts, report);
     parts.push(format!("{} in memory already", output::size(report.resident_bytes)));
     parts.push(format!("{:.2} s", report.elapsed_us as f64 / 1e6));
-    if !report.complete {
+    if !report.complete && report.stopped.is_none() {
         parts.push("stopped before its end".into());
     }
     parts.join("; ")
