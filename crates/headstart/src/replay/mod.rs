@@ -2,8 +2,9 @@
 //!
 //! [`plan`] decides what is read in which [`way`] (pure), [`engine`] carries it
 //! out beside the program and [`report`]s. [`model`] says how a device behaves
-//! and which way suits it; [`probe`] measures that and [`models`] keeps it. [`often`]
-//! says which ranges are worth it. [`places`] knows where files lie, [`device`] what one request may ask for, [`budget`] and [`groups`]
+//! and which way suits it; [`probe`] measures that and [`models`] keeps it. [`worth`]
+//! says what is to be gained, [`often`] which ranges are worth it. [`places`] knows
+//! where files lie, [`device`] what one request may ask for, [`budget`] and [`groups`]
 //! how much memory may be filled, and [`metadata`] finds block devices.
 
 pub mod budget;
@@ -19,3 +20,4 @@ pub mod plan;
 pub mod probe;
 pub mod report;
 pub mod way;
+pub mod worth;
