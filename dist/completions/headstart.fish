@@ -46,7 +46,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The 
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-learn -d 'Do not learn from this start'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not read ahead'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l always -d 'Read ahead even if it is not worth it here'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l always -d 'Read ahead and learn even if it is not worth it here'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s h -l help -d 'Print help'

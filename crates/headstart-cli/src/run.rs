@@ -39,7 +39,7 @@ pub struct RunArgs {
     #[arg(long)]
     no_replay: bool,
 
-    /// Read ahead even if it is not worth it here
+    /// Read ahead and learn even if it is not worth it here
     #[arg(long, conflicts_with = "no_replay")]
     always: bool,
 

@@ -37,8 +37,8 @@ const WELL_KNOWN: u32 = 3;
 /// Arming takes 5 ms; it takes up to 100 ms while the kernel removes the
 /// instance of an earlier start.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Where reading ahead is not worth it a well known program is traced once in this
-/// time, should it have become another.
+/// Where tracing costs more than there is to gain, a well known program is traced once
+/// in this time, should it have become another.
 const LEARN_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// When a start is over, at the latest after its time.
@@ -201,8 +201,11 @@ impl Session {
         self.device_known = model.is_some();
         let limits = limits(budget);
         let expected = model.map(|model| Expected::of(pack, &limits.often.choice(pack), &model));
-        if let Some(expected) = expected.filter(|expected| !expected.is_worth_it() && !always) {
-            return self.leave_alone(pack, &expected);
+        if let Some(expected) = expected.filter(|_| !always) {
+            self.spare_learning(pack, &expected);
+            if !expected.is_worth_it() {
+                return self.leave_alone(&expected);
+            }
         }
         let packs = std::slice::from_ref(pack);
         let way = with_threads(model::way(model, pack), threads);
@@ -213,16 +216,26 @@ impl Session {
         }
     }
 
-    /// Leaves a program alone that can gain less than a replay costs.
-    fn leave_alone(&mut self, pack: &Pack, expected: &Expected) {
+    /// Leaves a program alone that gains less than a replay costs.
+    fn leave_alone(&mut self, expected: &Expected) {
         let ms = |us: u64| us as f64 / 1e3;
         let (gain, cost) = (ms(expected.gain_us().1), ms(expected.cost_us));
         self.notes.push(format!(
             "not worth it here: reading ahead gains at most {gain:.1} ms and costs {cost:.1} ms"
         ));
+    }
+
+    /// Does not learn from a start that would be slower for it than without us, if
+    /// enough others taught us.
+    fn spare_learning(&mut self, pack: &Pack, expected: &Expected) {
         let now = u64::try_from(learning::now_ns() / 1_000_000_000).unwrap_or(0);
         let age = Duration::from_secs(now.saturating_sub(pack.origin.learned_at));
-        self.learn &= pack.origin.starts < WELL_KNOWN || age >= LEARN_AGAIN;
+        let is_known = pack.origin.starts >= WELL_KNOWN && age < LEARN_AGAIN;
+        if self.learn && is_known && !expected.is_worth_learning() {
+            self.learn = false;
+            self.notes
+                .push("well known, so not traced, which would cost more than it gains".into());
+        }
     }
 
     /// Starts the program, waits for its end, and learns beside it. `pack` is

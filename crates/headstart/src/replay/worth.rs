@@ -27,6 +27,11 @@ const OPENING_US: u64 = 15;
 /// Asking for a range, in µs.
 const ASKING_US: u64 = 10;
 
+/// What tracing a start costs it, in µs: arming, and the events.
+const LEARNING_US: u64 = 10_000;
+/// So much of the most that can be gained is gained, in percent.
+const USUAL_PERCENT: u64 = 75;
+
 /// What is to be expected of a cold start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Expected {
@@ -108,9 +113,18 @@ impl Expected {
         (part(least, self.least_wait_us), part(most, self.wait_us))
     }
 
-    /// Whether reading ahead costs less than what can be gained.
+    /// Whether reading ahead costs less than what is usually gained.
     pub fn is_worth_it(&self) -> bool {
-        self.gain_us().1 > self.cost_us
+        self.usual_gain_us() > self.cost_us
+    }
+
+    /// Whether reading ahead and learning from the start together cost less than that.
+    pub fn is_worth_learning(&self) -> bool {
+        self.usual_gain_us() > self.cost_us.saturating_add(LEARNING_US)
+    }
+
+    fn usual_gain_us(&self) -> u64 {
+        self.gain_us().1 / 100 * USUAL_PERCENT
     }
 }
 
@@ -180,6 +194,12 @@ mod tests {
             ("nothing", 0, NVME, false),
         ] {
             assert_eq!(expected(&pack(files, 1000), &model).is_worth_it(), worth, "{name}");
+        }
+        // Learning costs more, but not of a program that gains much.
+        for (files, learning) in [(15, false), (100, true)] {
+            let found = expected(&pack(files, 1000), &EMMC);
+            assert!(found.is_worth_it());
+            assert_eq!(found.is_worth_learning(), learning, "{files} files");
         }
     }
 
