@@ -319,9 +319,26 @@ def feedback():
         f"brackets the most. Measured on {found['date'][:10]} at commit `{found['commit']}`.")
 
 
+def harm():
+    """Starts where headstart may be in the way."""
+    found = results("harm")
+    if not found:
+        return MISSING
+    def text(cell):
+        figures = f"{cell['ratio']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
+        return f"**{figures}**" if cell["verdict"] == "slower" else figures
+    head = ["start", "disk", "condition", "pairs", "without", "with", "with ÷ without", "verdict"]
+    return markdown(head, [
+        [cell["workload"], f"`{cell['model']}`", cell["condition"], cell["n"],
+         seconds(cell["without_s"]), seconds(cell["with_s"]), text(cell), cell["verdict"]]
+        for cell in found["cells"]
+    ])
+
+
 TABLES = {
     "feedback": feedback,
     "growth": growth,
+    "harm": harm,
     "narrow": narrow,
     "same": same,
     "standing-setup": standing_setup,

@@ -2,6 +2,7 @@
 #![no_main]
 
 use headstart::cache::list;
+use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan, parse_list};
 use headstart::replay::way::Way;
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(!line.contains(&b'\n'));
         assert_eq!(list::parse(&line), Ok((name.to_vec(), entry.ranges.clone())));
     }
-    let limits = Limits { budget: 64 << 20, metadata: false };
+    let limits = Limits { budget: 64 << 20, metadata: false, often: Often::EVER };
     let plan = Plan::of_list(&entries, |_| u64::MAX, limits, Way::default());
     assert!(plan.bytes() <= limits.budget);
     for step in &plan.steps {

@@ -1,9 +1,10 @@
 //! The plan of any pack: steps that are not empty and lie within a file that
 //! can exist, and no more of them than the budget allows, in either order. The
-//! first byte chooses the budget.
+//! first byte chooses the bounds.
 #![no_main]
 
 use headstart::pack::Pack;
+use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan, Step, Target};
 use headstart::replay::way::{Order, Way};
 use headstart_fuzz::pack;
@@ -12,9 +13,12 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let Some((&budget, body)) = data.split_first() else { return };
     let Some(pack) = pack(body) else { return };
+    let seldom = budget & 4 != 0;
     // Up to 4 GiB, also no multiple of a page.
     let budget = (1u64 << (budget >> 3)) - u64::from(budget & 1);
-    let limits = Limits { budget, metadata: budget & 2 != 0 };
+    let metadata = budget & 2 != 0;
+    let often = if seldom { Often::HALF } else { Often::EVER };
+    let limits = Limits { budget, metadata, often };
     let pair = [pack.clone(), pack.clone()];
     for order in [Order::Touch, Order::Disk] {
         let way = Way { order, ..Way::default() };
@@ -39,6 +43,9 @@ fn check(plan: &Plan, limits: Limits, pack: &Pack) {
     let is_file = |step: &Step| matches!(plan.targets[step.target as usize], Target::File { .. });
     assert_eq!(plan.steps.iter().take_while(|step| !is_file(step)).count(), plan.metadata);
     assert!(plan.steps[plan.metadata..].iter().all(is_file));
-    let wanted = pack.ranges.len() + if limits.metadata { pack.metadata.len() } else { 0 };
+    let choice = limits.often.choice(pack);
+    let data = pack.ranges.iter().filter(|r| choice.has(r)).count();
+    let metadata = pack.metadata.iter().filter(|r| choice.has_metadata(r)).count();
+    let wanted = data + if limits.metadata { metadata } else { 0 };
     assert_eq!(plan.steps.is_empty(), wanted == 0 || limits.budget == 0);
 }

@@ -2,6 +2,7 @@
 
 use crate::output;
 use headstart::replay::engine::{Options, Replay};
+use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::way::Way;
 use headstart::replay::{budget, metadata};
@@ -17,7 +18,7 @@ pub fn with_threads(way: Way, threads: Option<usize>) -> Way {
 /// What bounds a plan of at most this many bytes, if so limited.
 pub fn limits(budget: Option<u64>) -> Limits {
     let budget = budget::available().min(budget.unwrap_or(u64::MAX));
-    Limits { budget, metadata: rustix::process::geteuid().is_root() }
+    Limits { budget, metadata: rustix::process::geteuid().is_root(), often: Often::HALF }
 }
 
 /// Begins to read ahead beside a program; with `log`, to tell later what was asked

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use headstart::doctor::{
-    Check, Device, Examination, FileSystem, Lack, MetadataAhead, PathResolution, State, examine,
-    reprobe, verdict,
+    Check, Device, Examination, FileSystem, Lack, LearnedPack, MetadataAhead, PathResolution,
+    State, examine, reprobe, verdict,
 };
 use headstart::replay::model::Model;
 use headstart::replay::way::Order;
@@ -72,6 +72,10 @@ fn write(out: &mut dyn Write, found: &Examination, lack: Option<Lack>) -> io::Re
     write_file_systems(out, &found.file_systems)?;
     writeln!(out)?;
     write_devices(out, &found.devices)?;
+    if !found.packs.is_empty() {
+        writeln!(out)?;
+        write_packs(out, &found.packs, &found.devices)?;
+    }
     let verdict = match lack {
         None => "headstart can record and replay here.",
         Some(Lack::Permission) => "headstart can replay here; to record, it needs more rights.",
@@ -179,4 +183,121 @@ fn write_devices(out: &mut dyn Write, devices: &[Device]) -> io::Result<()> {
         ]);
     }
     table.write(out)
+}
+
+fn write_packs(out: &mut dyn Write, packs: &[LearnedPack], devices: &[Device]) -> io::Result<()> {
+    let mut table = Table::new([
+        ("LEARNED", Align::Left),
+        ("STARTS", Align::Right),
+        ("DEVICE", Align::Left),
+        ("WAITS FOR IT", Align::Right),
+        ("AT MOST", Align::Right),
+        ("COLD STARTS", Align::Left),
+    ]);
+    for pack in packs {
+        let device = pack.device.as_ref().map_or("?", |dev| name_of(dev, devices));
+        let [waits, time] = pack.expected.map_or_else(
+            || ["?".into(), "?".into()],
+            |e| [e.waits.to_string(), format!("{:.0} ms", e.wait_us as f64 / 1e3)],
+        );
+        table.row([
+            harmless(&pack.name),
+            pack.starts.to_string(),
+            harmless(device),
+            waits,
+            time,
+            gain(pack),
+        ]);
+    }
+    table.write(out)?;
+    for device in devices {
+        if let Some(line) = expectation(device, packs) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+fn name_of<'a>(dev: &'a str, devices: &'a [Device]) -> &'a str {
+    devices.iter().find(|d| d.dev == dev).and_then(|d| d.name.as_deref()).unwrap_or(dev)
+}
+
+fn gain(pack: &LearnedPack) -> String {
+    match pack.gain {
+        None => "device not measured".into(),
+        Some(_) if !pack.worth_it => "not worth it here".into(),
+        Some((least, most)) => format!("{} faster", percent(least, most)),
+    }
+}
+
+fn percent(least: f64, most: f64) -> String {
+    format!("{:.0} to {:.0} %", least * 100.0, most * 100.0)
+}
+
+/// What is to be expected of the packs on a device, in one line; none when none lies
+/// there or it was not measured.
+fn expectation(device: &Device, packs: &[LearnedPack]) -> Option<String> {
+    let model = device.model?;
+    let mine = || packs.iter().filter(|pack| pack.device.as_ref() == Some(&device.dev));
+    let worth = mine().filter(|pack| pack.worth_it).filter_map(|pack| pack.gain);
+    let range = worth.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let name = harmless(device.name.as_deref().unwrap_or(&device.dev));
+    let expect = match range {
+        Some((least, most)) => {
+            format!(
+                "expect cold starts {} faster, hot ones unchanged but for learning",
+                percent(least, most)
+            )
+        }
+        None if mine().next().is_some() => "not worth it here".into(),
+        None => return None,
+    };
+    let (ms, rate) = (f64::from(model.latency_us) / 1e3, model.bandwidth_mb_s);
+    Some(format!("{name}: {ms:.2} ms, {rate} MB/s: {expect}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_expect_of_a_device_is_the_range_of_its_packs() {
+        let model =
+            Model { latency_us: 80, next_us: 80, bandwidth_mb_s: 500, depth: 32, iops: 50_000 };
+        let device = Device {
+            dev: "8:1".into(),
+            name: Some("sda1".into()),
+            rotational: None,
+            request_kb: None,
+            queue: None,
+            model: Some(model),
+        };
+        let pack = |dev: &str, gain, worth_it| LearnedPack {
+            name: "a".into(),
+            path: "/a".into(),
+            starts: 1,
+            device: Some(dev.into()),
+            expected: None,
+            gain: Some(gain),
+            worth_it,
+        };
+        let packs = [
+            pack("8:1", (0.05, 0.1), true),
+            pack("8:1", (0.1, 0.204), true),
+            pack("8:1", (0.0, 0.01), false),
+            pack("8:2", (0.9, 0.95), true),
+        ];
+        for (packs, expected) in [
+            (
+                &packs[..],
+                Some("expect cold starts 5 to 20 % faster, hot ones unchanged but for learning"),
+            ),
+            (&packs[2..3], Some("not worth it here")),
+            (&packs[3..], None),
+        ] {
+            let expected = expected.map(|text| format!("sda1: 0.08 ms, 500 MB/s: {text}"));
+            assert_eq!(expectation(&device, packs), expected);
+        }
+        assert_eq!(expectation(&Device { model: None, ..device }, &packs), None);
+    }
 }

@@ -1,6 +1,7 @@
 //! Learns a start while it happens and joins it into its pack: from an armed
 //! recorder to a written file. Prints nothing but the progress of a walk.
 
+use crate::ahead::limits;
 use crate::output;
 use anyhow::Context;
 use headstart::measure::fates::{Replayed, fates};
@@ -199,11 +200,9 @@ pub fn learn(
     let seen = find_names(capture, &mounts, settings.walk)?;
 
     let file_systems = seen.file_systems(&mounts);
-    let replayed = Replayed {
-        pack: known.pack.filter(|_| known.replay.is_some()),
-        log: known.log,
-        released_us: known.released_us,
-    };
+    let planned = known.pack.filter(|_| known.replay.is_some()).map(planned);
+    let replayed =
+        Replayed { pack: planned.as_ref(), log: known.log, released_us: known.released_us };
     let (outcome, mut last_run) = fates(&seen.pages, &seen.names, &file_systems, replayed);
     let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
     let start = Start {
@@ -278,6 +277,14 @@ fn find_names(capture: Capture, mounts: &MountTable, walk: bool) -> Result<Seen,
         output::progress("");
     }
     Ok(seen)
+}
+
+/// What of a pack was to be read ahead.
+fn planned(pack: &Pack) -> Pack {
+    let choice = limits(None).often.choice(pack);
+    let mut pack = pack.clone();
+    pack.ranges.retain(|range| choice.has(range));
+    pack
 }
 
 /// Whether all of a pack was read ahead and nearly all of the start found.

@@ -131,6 +131,7 @@ struct DryRun {
     schema: &'static str,
     bytes: u64,
     over_budget_bytes: u64,
+    seldom_bytes: u64,
     steps: Vec<PlannedStep>,
 }
 
@@ -297,6 +298,7 @@ fn print_plan(plan: &Plan, json: bool) -> anyhow::Result<()> {
             schema: "headstart/replay-plan/1",
             bytes: plan.bytes(),
             over_budget_bytes: plan.over_budget,
+            seldom_bytes: plan.seldom,
             steps: steps.collect(),
         });
     }
@@ -340,7 +342,7 @@ fn summary(report: &Report, large_folios: Option<Refilled>) -> String {
     add_report(&mut parts, report);
     parts.push(format!("{} in memory already", output::size(report.resident_bytes)));
     parts.push(format!("{:.2} s", report.elapsed_us as f64 / 1e6));
-    if !report.complete {
+    if !report.complete && report.stopped.is_none() {
         parts.push("stopped before its end".into());
     }
     parts.join("; ")

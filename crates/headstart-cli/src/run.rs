@@ -39,6 +39,10 @@ pub struct RunArgs {
     #[arg(long)]
     no_replay: bool,
 
+    /// Read ahead and learn even if it is not worth it here
+    #[arg(long, conflicts_with = "no_replay")]
+    always: bool,
+
     /// Forget what this many starts in a row did not touch
     #[arg(long, value_name = "STARTS", default_value_t = DEFAULT_KEEP,
           value_parser = clap::value_parser!(u32).range(1..=8))]
@@ -72,12 +76,12 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let mut session = Session::new(args.start, Instant::now());
     let found = known_pack(&session, args.pack.as_deref());
     let pack = session.adopt(found);
+    session.learn = !args.no_learn;
     if let Some(pack) = pack.as_ref().filter(|_| !args.no_replay) {
-        session.replay(pack, args.budget, args.threads);
+        session.replay(pack, args.budget, args.threads, args.always);
     }
     session.hold = args.hold;
     session.settings.keep = args.keep;
-    session.learn = !args.no_learn;
     session.large_folios = args.large_folios;
     session.go(pack)
 }

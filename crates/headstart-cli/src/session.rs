@@ -13,11 +13,13 @@ use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::proc;
+use headstart::profile::seen;
 use headstart::replay::engine::Replay;
 use headstart::replay::model;
 use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
+use headstart::replay::worth::Expected;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,9 @@ const WELL_KNOWN: u32 = 3;
 /// Arming takes 5 ms; it takes up to 100 ms while the kernel removes the
 /// instance of an earlier start.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// Where tracing costs more than there is to gain, a well known program is traced once
+/// in this time, should it have become another.
+const LEARN_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// When a start is over, at the latest after its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -188,16 +193,52 @@ impl Session {
         pack
     }
 
-    /// Begins to read a pack ahead.
-    pub fn replay(&mut self, pack: &Pack, budget: Option<u64>, threads: Option<usize>) {
+    /// Begins to read a pack ahead, if that is worth it or is wanted `always`.
+    pub fn replay(
+        &mut self,
+        pack: &Pack,
+        budget: Option<u64>,
+        threads: Option<usize>,
+        always: bool,
+    ) {
         let model = Models::here().of_pack(pack);
         self.device_known = model.is_some();
+        let limits = limits(budget);
+        let expected = model.map(|model| Expected::of(pack, &limits.often.choice(pack), &model));
+        if let Some(expected) = expected.filter(|_| !always) {
+            self.spare_learning(pack, &expected);
+            if !expected.is_worth_it() {
+                return self.leave_alone(&expected);
+            }
+        }
         let packs = std::slice::from_ref(pack);
         let way = with_threads(model::way(model, pack), threads);
-        let plan = Plan::of_packs(packs, limits(budget), way);
+        let plan = Plan::of_packs(packs, limits, way);
         match read_ahead(plan, self.began, self.learn) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
+        }
+    }
+
+    /// Leaves a program alone that gains less than a replay costs.
+    fn leave_alone(&mut self, expected: &Expected) {
+        let ms = |us: u64| us as f64 / 1e3;
+        let (gain, cost) = (ms(expected.gain_us().1), ms(expected.cost_us));
+        self.notes.push(format!(
+            "not worth it here: reading ahead gains at most {gain:.1} ms and costs {cost:.1} ms"
+        ));
+    }
+
+    /// Does not learn from a start that would be slower for it than without us, if
+    /// enough others taught us.
+    fn spare_learning(&mut self, pack: &Pack, expected: &Expected) {
+        let now = u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0);
+        let age = Duration::from_secs(now.saturating_sub(pack.origin.learned_at));
+        let is_known = pack.origin.starts >= WELL_KNOWN && age < LEARN_AGAIN;
+        if self.learn && is_known && !expected.is_worth_learning() {
+            self.learn = false;
+            self.notes
+                .push("well known, so not traced, which would cost more than it gains".into());
         }
     }
 
@@ -229,7 +270,7 @@ impl Session {
         if let Some(replay) = &self.replay {
             replay.wait_for_head(self.hold);
         }
-        let began_ns = headstart::profile::seen::now_ns();
+        let began_ns = seen::now_ns();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = launch::release(program);
         let learner = Learner {

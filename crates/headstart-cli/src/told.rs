@@ -6,7 +6,7 @@ use crate::learning::Learned;
 use crate::output;
 use anyhow::Context;
 use headstart::measure::outcome::Outcome;
-use headstart::replay::report::Report;
+use headstart::replay::report::{Report, Stopped};
 use headstart_sys::process::Change;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -130,6 +130,19 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
         parts.push(format!(
             "{} left alone, as a sample was in memory",
             output::size(report.presumed_bytes)
+        ));
+    }
+    if let Some(why) = report.stopped {
+        let why = match why {
+            Stopped::Reclaimed => "memory is being reclaimed",
+            Stopped::Pressure => "tasks wait for memory",
+        };
+        parts.push(format!("stopped {} before its end: {why}", output::size(report.stopped_bytes)));
+    }
+    if report.seldom_bytes > 0 {
+        parts.push(format!(
+            "{} left out, as few starts touch them",
+            output::size(report.seldom_bytes)
         ));
     }
     if report.over_budget_bytes > 0 {

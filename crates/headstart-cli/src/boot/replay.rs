@@ -4,10 +4,10 @@
 use crate::exit::ExitStatus;
 use crate::{args, output};
 use anyhow::Context;
-use headstart::boot::choose::Often;
 use headstart::boot::machine::{Machine, Unwanted};
 use headstart::boot::replay::{Outcome, Wanted, replay};
 use headstart::boot::root;
+use headstart::replay::often::Often;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     }
     let wanted = Wanted {
         phases,
-        often: Often::default(),
+        often: Often::TWO_OF_THREE,
         wait: args.wait,
         limit: args.timeout,
         in_initramfs: args.root.is_some(),

@@ -2,13 +2,14 @@
 
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, JsonPath, Table};
-use headstart::boot::choose::{Often, chosen};
+use headstart::boot::choose::chosen;
 use headstart::boot::history::{BootRecord, Gain};
 use headstart::boot::install;
 use headstart::boot::machine::Machine;
 use headstart::boot::replayed;
 use headstart::error::causes;
 use headstart::pack::store::{self, StoreError};
+use headstart::replay::often::Often;
 use rustix::fs::StatVfsMountFlags;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -100,7 +101,7 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
 
 fn pack_status(phase: &str, path: &Path) -> Result<PackStatus, StoreError> {
     let pack = store::read(path, 0)?;
-    let read = chosen(&pack, Often::default(), |_| true);
+    let read = chosen(&pack, Often::TWO_OF_THREE, |_| true);
     let files: HashSet<u32> = read.ranges.iter().map(|range| range.file).collect();
     Ok(PackStatus {
         phase: phase.into(),

@@ -5,46 +5,21 @@ use crate::pack::build::Parts;
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::{Piece, overlay};
 use crate::pack::{FileSystem, Pack};
+use crate::replay::often::Often;
 use std::collections::{HashMap, HashSet};
-
-/// How often a range has to have been touched lately.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Often {
-    /// In so many boots …
-    pub least: u32,
-    /// … of the last so many, 1 to 8.
-    pub of: u32,
-}
-
-impl Default for Often {
-    /// One odd boot, with a check of the file system or an upgrade, neither adds its
-    /// pages nor takes others away.
-    fn default() -> Self {
-        Self { least: 2, of: 3 }
-    }
-}
-
-impl Often {
-    /// Whether a range with this history is read, of a pack that has learned so many
-    /// boots. With fewer than it takes to be sure all of it is.
-    pub fn takes(self, history: u8, boots: u32) -> bool {
-        let recent = history & (u8::MAX >> (u8::BITS - self.of.clamp(1, u8::BITS)));
-        boots < self.least || recent.count_ones() >= self.least
-    }
-}
 
 /// What of a pack is read: the ranges that were touched often enough, on file systems
 /// that are `wanted`.
 pub fn chosen(pack: &Pack, often: Often, wanted: impl Fn(&FileSystem) -> bool) -> Pack {
     let wanted: Vec<bool> = pack.file_systems.iter().map(wanted).collect();
     let is_wanted = |fs: u16| wanted.get(usize::from(fs)).copied().unwrap_or(false);
-    let boots = pack.origin.starts;
+    let choice = often.choice(pack);
     let mut out = pack.clone();
     out.ranges.retain(|range| {
         let file = pack.files.get(range.file as usize);
-        file.is_some_and(|file| is_wanted(file.file_system)) && often.takes(range.history, boots)
+        file.is_some_and(|file| is_wanted(file.file_system)) && choice.has(range)
     });
-    out.metadata.retain(|r| is_wanted(r.file_system) && often.takes(r.history, boots));
+    out.metadata.retain(|r| is_wanted(r.file_system) && choice.has_metadata(r));
     out
 }
 
@@ -137,34 +112,15 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_read_that_was_touched_in_two_of_the_last_three_boots() {
-        let often = Often::default();
-        for (history, boots, taken) in [
-            (0b1, 1, true),
-            (0b0, 1, true),
-            (0b11, 2, true),
-            (0b10, 2, false),
-            (0b01, 9, false),
-            (0b110, 3, true),
-            (0b101, 3, true),
-            (0b1111_1001, 9, false),
-            (0b1111_1000, 9, false),
-        ] {
-            assert_eq!(often.takes(history, boots), taken, "{history:b} of {boots}");
-        }
-        assert!(Often { least: 1, of: 99 }.takes(0x80, 9));
-    }
-
-    #[test]
     fn one_odd_boot_changes_nothing_that_is_read() {
         let usual = boot(1, &[(0, 4)]);
         let mut pack = merge(&usual, &usual, NEXT);
         pack = merge(&pack, &boot(1, &[(8, 16)]), NEXT);
         let all = |_: &FileSystem| true;
-        let read = chosen(&pack, Often::default(), all);
+        let read = chosen(&pack, Often::TWO_OF_THREE, all);
         assert_eq!(read.ranges.iter().map(|r| r.first).collect::<Vec<_>>(), [0]);
         assert_eq!(read.metadata.len(), 1);
-        assert!(chosen(&pack, Often::default(), |_| false).ranges.is_empty());
+        assert!(chosen(&pack, Often::TWO_OF_THREE, |_| false).ranges.is_empty());
         assert_eq!((file_systems(&read).len(), file_systems(&Pack::default()).len()), (1, 0));
     }
 

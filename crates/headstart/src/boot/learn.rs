@@ -3,7 +3,7 @@
 //! The driver behind [`super::record`]: it names files once for the whole boot, cuts,
 //! and joins each phase into its pack.
 
-use super::choose::{Often, chosen, settle};
+use super::choose::{chosen, settle};
 use super::cut::cut;
 use super::history::{BootRecord, PhaseRecord, SCHEMA};
 use super::machine::Machine;
@@ -22,6 +22,7 @@ use crate::profile::code::code_of;
 use crate::profile::fold::Observation;
 use crate::profile::learn::{Start, pack_of_start};
 use crate::profile::seen::{self, Seen};
+use crate::replay::often::Often;
 use crate::trace::file::Capture;
 use std::collections::HashMap;
 use std::fs;
@@ -160,7 +161,7 @@ impl Boot<'_> {
             return Ok(());
         }
         let read = known.as_ref().filter(|_| !replays.is_empty());
-        let read = read.map(|pack| chosen(pack, Often::default(), |_| true));
+        let read = read.map(|pack| chosen(pack, Often::TWO_OF_THREE, |_| true));
         let read = ReadAhead { pack: read.as_ref(), ..ReadAhead::default() };
         (record.outcome, _) = fates(part, &self.seen.names, &self.file_systems, read);
         let nothing = part.files.is_empty() && part.metadata.is_empty();

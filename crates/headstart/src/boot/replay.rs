@@ -4,7 +4,7 @@
 //! The driver. It never waits for a phase and nothing waits for it: it ends with its
 //! packs, with its time, or when told.
 
-use super::choose::{Often, chosen, file_systems};
+use super::choose::{chosen, file_systems};
 use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
 use super::replayed::Replayed;
@@ -13,6 +13,7 @@ use crate::pack::store::{self, StoreError};
 use crate::pack::{FileSystem, Pack};
 use crate::replay::engine::{Options, Replay};
 use crate::replay::models::Models;
+use crate::replay::often::Often;
 use crate::replay::plan::{Limits, Plan};
 use crate::replay::report::Report;
 use crate::replay::{budget, metadata, model};
@@ -170,9 +171,9 @@ impl Session<'_> {
         let Known { phase, pack, .. } = &self.known[number];
         let (phase, in_initramfs) = (*phase, self.wanted.in_initramfs);
         let name = &self.wanted.phases[phase];
-        let part = chosen(pack, Often { least: 0, of: 8 }, |fs| now.contains(fs));
+        let part = chosen(pack, Often::EVER, |fs| now.contains(fs));
         let way = model::way(self.models.of_pack(&part), &part);
-        let limits = Limits { budget: budget::available(), metadata: true };
+        let limits = Limits { budget: budget::available(), metadata: true, often: Often::EVER };
         let plan = Plan::of_packs(std::slice::from_ref(&part), limits, way);
         let replayed =
             self.replayed[phase].get_or_insert_with(|| Replayed::new(name, in_initramfs));

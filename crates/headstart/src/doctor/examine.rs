@@ -15,7 +15,7 @@ use super::packs::Directory;
 use super::storage::{Device, FileSystem, devices, file_systems};
 use crate::profile::mounts::MountTable;
 
-use super::{Check, kernel, memory, packs, rights, tracing};
+use super::{Check, LearnedPack, expect, kernel, memory, packs, rights, tracing};
 use crate::cache::residency::page_size;
 use crate::id::Dev;
 use crate::pack::store;
@@ -25,7 +25,7 @@ use crate::replay::models::Models;
 use crate::trace::tracefs::{Instance, TraceError, Tracefs};
 
 /// All that was found.
-#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+#[derive(Clone, PartialEq, Serialize, Debug)]
 pub struct Examination {
     /// What was looked at, in the order in which to read it.
     pub checks: Vec<Check>,
@@ -33,6 +33,8 @@ pub struct Examination {
     pub file_systems: Vec<FileSystem>,
     /// Their block devices.
     pub devices: Vec<Device>,
+    /// Packs that were learned, and what they gain.
+    pub packs: Vec<LearnedPack>,
 }
 
 /// Looks at everything.
@@ -61,7 +63,9 @@ pub fn examine() -> Examination {
     ]);
     checks.extend(rights::namespaces(namespace("user"), namespace("pid")));
     checks.push(rights::container(container().as_deref()));
-    checks.extend(pack_checks(uid.as_raw()));
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let pack_dirs = store::search_path(uid.is_root(), variable);
+    checks.extend(pack_checks(&pack_dirs, uid.as_raw()));
 
     let read = |path: &str| text(path).ok();
     let types = text("/proc/filesystems").unwrap_or_default();
@@ -72,7 +76,8 @@ pub fn examine() -> Examination {
     let file_systems = file_systems(mounts.mounts(), &types, read, block_device, btrfs_directory);
     let models = Models::here();
     let devices = devices(&file_systems, read, |dev| models.of_device(dev));
-    Examination { checks, file_systems, devices }
+    let packs = expect::learned_packs(&pack_dirs, &models, uid.as_raw());
+    Examination { checks, file_systems, devices, packs }
 }
 
 /// Measures the devices of all file systems anew; what could not be measured,
@@ -147,11 +152,9 @@ fn container() -> Option<String> {
     found.map(|(_, name)| (*name).to_owned())
 }
 
-fn pack_checks(uid: u32) -> Vec<Check> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let path = store::search_path(uid == 0, variable);
+fn pack_checks(dirs: &[PathBuf], uid: u32) -> Vec<Check> {
     let check = |(i, dir): (usize, &PathBuf)| packs::directory(dir, look_at(dir), uid, i == 0);
-    path.iter().enumerate().map(check).collect()
+    dirs.iter().enumerate().map(check).collect()
 }
 
 fn look_at(path: &Path) -> io::Result<Directory> {

@@ -6,6 +6,7 @@
 //! that is made and removed again.
 
 mod examine;
+mod expect;
 mod kernel;
 mod memory;
 mod packs;
@@ -16,6 +17,7 @@ mod tracing;
 use serde::Serialize;
 
 pub use examine::{Examination, examine, reprobe};
+pub use expect::LearnedPack;
 pub use storage::{Device, FileSystem, MetadataAhead, PathResolution};
 
 /// How something is.

@@ -15,7 +15,7 @@ pub struct Outcome {
     pub ready_pages: u64,
     /// Of those, the ones in the pack that the program asked for first.
     pub late_pages: u64,
-    /// Of those, the ones that are not in the pack and had to be brought in.
+    /// Of those, the ones that were not planned and had to be brought in.
     pub missing_pages: u64,
     /// Pages of the pack that the program did not touch.
     pub never_touched_pages: u64,

@@ -4,7 +4,7 @@
 use super::build::{FilePart, Parts};
 use super::paths::PathInterner;
 use super::pieces::{Piece, overlay};
-use super::{HISTORY_STARTS, Pack};
+use super::{HISTORY_STARTS, Pack, first_seen};
 use crate::profile::spans::How;
 use std::collections::HashMap;
 
@@ -61,7 +61,13 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     let mut old_files = old.files;
     for (node, is) in new.files {
         let was = old_files.remove(&node).filter(|was| was.identity == is.identity);
-        let pieces = data(was.map(|was| was.pieces).unwrap_or_default(), is.pieces);
+        let pieces = match was {
+            Some(was) => {
+                let (was, is) = comparable(rule, was.pieces, is.pieces);
+                data(was, is)
+            }
+            None => data(Vec::new(), is.pieces),
+        };
         out.files.insert(node, FilePart { pieces, ..is });
     }
     for (node, was) in old_files {
@@ -77,6 +83,7 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     }
     for (file_system, is) in new.metadata {
         let was = old_metadata.remove(&file_system).unwrap_or_default();
+        let (was, is) = comparable(rule, was, is);
         out.metadata.insert(file_system, overlay(was, is, |a, b| metadata_piece(rule, a, b)));
     }
     for (file_system, was) in old_metadata {
@@ -85,6 +92,28 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     }
     drop_empty(&mut out);
     out.build(names.table())
+}
+
+/// Two sets of ranges of one file, of packs that were learned beside each other. Of
+/// the one that fewer starts are known of these are taken to go on as they were, so
+/// that its ranges do not seem seldom touched.
+fn comparable(rule: Rule, was: Vec<Piece>, is: Vec<Piece>) -> (Vec<Piece>, Vec<Piece>) {
+    if rule != Rule::Union {
+        return (was, is);
+    }
+    let known = |pieces: &[Piece]| first_seen(pieces.iter().fold(0, |all, p| all | p.history));
+    let (of_was, of_is) = (known(&was), known(&is));
+    let lengthened = |mut pieces: Vec<Piece>, known: u32| {
+        if known > 0 {
+            let mask = u8::MAX >> (HISTORY_STARTS - of_was.max(of_is));
+            for piece in &mut pieces {
+                let repeat = (known..HISTORY_STARTS).step_by(known as usize);
+                piece.history = repeat.fold(piece.history, |h, by| h | piece.history << by) & mask;
+            }
+        }
+        pieces
+    };
+    (lengthened(was, of_was), lengthened(is, of_is))
 }
 
 /// Forgets files and file systems of which nothing is left.
@@ -290,6 +319,30 @@ mod tests {
         };
         assert_eq!(merge(&many(1), &many(2), Rule::Union), many(2));
         assert_eq!(merge(&many(1), &many(1), Rule::Union), many(1));
+    }
+
+    #[test]
+    fn in_a_union_what_few_starts_are_known_of_does_not_seem_seldom() {
+        let mut long = start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], &[]);
+        for _ in 0..5 {
+            long = merge(&long, &start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], &[]), NEXT);
+        }
+        // Of two starts the first touched some pages and both touched others.
+        let short = start(&[("/a", 1, (6, 9)), ("/c", 3, (0, 1))], &[]);
+        let short = merge(&short, &start(&[("/a", 1, (8, 9)), ("/c", 3, (0, 1))], &[]), NEXT);
+        for (a, b) in [(&long, &short), (&short, &long)] {
+            let range = |path: &str, first, end, history| (path.to_owned(), first, end, history);
+            assert_eq!(
+                shape(&merge(a, b, Rule::Union)),
+                [
+                    range("/a", 0, 4, 0b11_1111),
+                    range("/a", 6, 8, 0b10_1010),
+                    range("/a", 8, 9, 0b11_1111),
+                    range("/b", 0, 4, 0b11_1111),
+                    range("/c", 0, 1, 0b11),
+                ]
+            );
+        }
     }
 
     #[test]

@@ -25,6 +25,11 @@ pub const HISTORY_STARTS: u32 = u8::BITS;
 /// The bits of the last four starts in a history.
 const RECENT: u8 = 0xf;
 
+/// How many of the last starts a history knows of: back to its first touch.
+pub fn first_seen(history: u8) -> u32 {
+    HISTORY_STARTS - history.leading_zeros()
+}
+
 /// What was learned of the starts of one program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Pack {

@@ -1,9 +1,20 @@
-//! How much memory a replay may fill.
+//! How much memory a replay may fill, and whether it is scarce. The driver: it reads
+//! what the kernel tells.
 
-use std::fs;
+use super::groups::{self, Group, Version};
+use crate::profile::mounts;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 /// Largest share of the available memory that a replay fills.
 const SHARE: u64 = 2;
+
+/// Where the kernel says how long tasks waited for memory: those of a group, and all.
+const GROUP_PRESSURE: &str = "memory.pressure";
+const PRESSURE: &str = "/proc/pressure/memory";
+/// What is in the lines of mounts of control groups.
+const CGROUP: &[u8] = b" - cgroup";
 
 /// The default budget: half of the memory that is available now, in bytes,
 /// bounded by the memory limit of our control group. Without /proc nothing.
@@ -19,8 +30,33 @@ pub fn memory() -> Option<u64> {
 /// Bytes that our control group and all above it may still use; `None` where no
 /// limit is set.
 pub fn group_headroom() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    group_dirs(&groups).iter().filter_map(|dir| headroom(dir)).min()
+    let read = |group: &Group| group.headroom(|file| fs::read_to_string(group.dir.join(file)).ok());
+    our_groups().iter().filter_map(read).min()
+}
+
+/// How long some task had to wait for memory, in µs: one of our control group where
+/// that is known, else one of the machine. `None` where the kernel does not measure it.
+pub fn stalled_us() -> Option<u64> {
+    static FILE: OnceLock<Option<File>> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        let of_group = our_groups().into_iter().find(|group| group.version == Version::Two);
+        let of_group = of_group.and_then(|group| File::open(group.dir.join(GROUP_PRESSURE)).ok());
+        of_group.or_else(|| File::open(PRESSURE).ok())
+    });
+    let mut text = [0; 256];
+    let length = file.as_ref()?.read_at(&mut text, 0).ok()?;
+    groups::stalled_us(str::from_utf8(&text[..length]).ok()?)
+}
+
+fn our_groups() -> Vec<Group> {
+    let of_process = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    // There may be thousands of others.
+    let of_groups = mounts
+        .split_inclusive(|b| *b == b'\n')
+        .filter(|line| line.windows(CGROUP.len()).any(|part| part == CGROUP));
+    let mounts = mounts::parse(&of_groups.collect::<Vec<_>>().concat()).unwrap_or_default();
+    groups::groups(&of_process, &mounts)
 }
 
 /// `MemAvailable` of /proc/meminfo (proc(5)), in bytes.
@@ -28,45 +64,6 @@ fn mem_available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
-}
-
-/// Directories that may hold our memory limit, from /proc/self/cgroup: our
-/// group and all above it, in either version of control groups.
-fn group_dirs(groups: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    for line in groups.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            list if list.split(',').any(|c| c == "memory") => "/sys/fs/cgroup/memory",
-            _ => continue,
-        };
-        let mut path = path.trim_end_matches('/');
-        loop {
-            out.push(format!("{root}{path}"));
-            let Some((parent, _)) = path.rsplit_once('/') else { break };
-            path = parent;
-        }
-    }
-    out
-}
-
-/// Bytes left below a group's limit; the page cache it has can be replaced.
-fn headroom(dir: &str) -> Option<u64> {
-    let number = |file: &str| {
-        let text = fs::read_to_string(format!("{dir}/{file}")).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
-    let stat = fs::read_to_string(format!("{dir}/memory.stat")).unwrap_or_default();
-    let used = ["anon ", "total_rss "]
-        .iter()
-        .find_map(|key| stat.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok()));
-    Some(limit.saturating_sub(used.unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -78,18 +75,6 @@ mod tests {
         let text = "MemTotal: 9 kB\nMemFree:  5 kB\nMemAvailable:   1000 kB\n";
         assert_eq!(mem_available(text), Some(1_024_000));
         assert_eq!(mem_available("MemAvailable: many kB"), None);
-    }
-
-    #[test]
-    fn every_group_above_ours_may_limit_us() {
-        let v2 = group_dirs("0::/a.slice/b.service\n");
-        assert_eq!(
-            v2,
-            ["/sys/fs/cgroup/a.slice/b.service", "/sys/fs/cgroup/a.slice", "/sys/fs/cgroup"]
-        );
-        let v1 = group_dirs("5:cpu,memory:/x\n4:blkio:/x\n");
-        assert_eq!(v1, ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]);
-        assert!(group_dirs("nonsense\n").is_empty());
     }
 
     #[test]

@@ -2,19 +2,23 @@
 //!
 //! [`plan`] decides what is read in which [`way`] (pure), [`engine`] carries it
 //! out beside the program and [`report`]s. [`model`] says how a device behaves
-//! and which way suits it; [`probe`] measures that and [`models`] keeps it.
-//! [`places`] knows where files lie, [`device`] what one request may ask for,
-//! [`budget`] how much memory may be filled, and [`metadata`] finds block devices.
+//! and which way suits it; [`probe`] measures that and [`models`] keeps it. [`worth`]
+//! says what is to be gained, [`often`] which ranges are worth it. [`places`] knows
+//! where files lie, [`device`] what one request may ask for, [`budget`] and [`groups`]
+//! how much memory may be filled, and [`metadata`] finds block devices.
 
 pub mod budget;
 pub mod device;
 pub mod engine;
 pub mod folios;
+pub mod groups;
 pub mod metadata;
 pub mod model;
 pub mod models;
+pub mod often;
 pub mod places;
 pub mod plan;
 pub mod probe;
 pub mod report;
 pub mod way;
+pub mod worth;

@@ -73,7 +73,7 @@ impl Models {
 }
 
 /// The device that most bytes of a pack lie on.
-fn device_of(pack: &Pack) -> Option<BlockDevice> {
+pub fn device_of(pack: &Pack) -> Option<BlockDevice> {
     let mut pages = vec![0; pack.file_systems.len()];
     for range in &pack.ranges {
         let file = pack.files.get(range.file as usize)?;

@@ -4,6 +4,7 @@ use crate::cache::list::{self, LineError};
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
 use crate::pack::{FileSystem, Identity, Pack};
 use crate::replay::model::Ranges;
+use crate::replay::often::Often;
 use crate::replay::way::{Order, Way};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -100,6 +101,8 @@ pub struct Plan {
     pub head: usize,
     /// Bytes left out because the budget was used up.
     pub over_budget: u64,
+    /// Bytes left out because too few starts touch them.
+    pub seldom: u64,
 }
 
 /// What bounds a plan.
@@ -109,6 +112,8 @@ pub struct Limits {
     pub budget: u64,
     /// Whether metadata is read through the block device, which takes root.
     pub metadata: bool,
+    /// How often starts must have touched what is read of a pack.
+    pub often: Often,
 }
 
 /// A range to be read; `order`, its earliest touch, sorts portions.
@@ -135,12 +140,19 @@ impl Plan {
                 let offset = first * page;
                 Wanted::new(target, offset, offset + u64::from(pages) * page, order)
             };
+            let choice = limits.often.choice(pack);
+            let mut left_out = 0;
+            let mut is_chosen = |chosen: bool, pages: u32| {
+                left_out += if chosen { 0 } else { u64::from(pages) };
+                chosen
+            };
             if limits.metadata {
                 let base = plan.targets.len() as u32;
                 plan.targets.extend(pack.file_systems.iter().cloned().map(Target::Device));
                 metadata.extend(
                     pack.metadata
                         .iter()
+                        .filter(|r| is_chosen(choice.has_metadata(r), r.pages))
                         .map(|r| range(base + u32::from(r.file_system), r.first, r.pages, r.at_us)),
                 );
             }
@@ -157,8 +169,13 @@ impl Plan {
                     identity: Some(file.identity),
                 }),
             );
-            let expected = pack.ranges.iter().filter(|r| pack.expects(r.how, r.history));
-            data.extend(expected.map(|r| range(base + r.file, r.first, r.pages, r.at_us)));
+            data.extend(
+                pack.ranges
+                    .iter()
+                    .filter(|r| is_chosen(choice.has(r) && pack.expects(r.how, r.history), r.pages))
+                    .map(|r| range(base + r.file, r.first, r.pages, r.at_us)),
+            );
+            plan.seldom = plan.seldom.saturating_add(page.saturating_mul(left_out));
         }
         plan.paths = match packs {
             [one] => one.paths.clone(),
@@ -351,7 +368,7 @@ mod tests {
             Entry { path: path.into(), ranges }
         };
         let list = [entry("/a", 100 * KIB), entry("/b", 100 * KIB), entry("/c", 10 * KIB)];
-        let limits = Limits { budget: 150 * KIB, metadata: false };
+        let limits = Limits { budget: 150 * KIB, metadata: false, often: Often::EVER };
         let plan = Plan::of_list(&list, |_| 0, limits, Way::default());
         assert_eq!((plan.bytes(), plan.over_budget), (150 * KIB, 60 * KIB));
         assert_eq!(plan.steps.len(), 2);
@@ -380,7 +397,7 @@ mod tests {
         };
         for (metadata, wanted) in [(false, 1 << 16), (true, (1 << 16) + 1)] {
             let budget = (100 << 20) + 1;
-            let limits = Limits { budget, metadata };
+            let limits = Limits { budget, metadata, often: Often::EVER };
             let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, Way::default());
             assert_eq!((plan.bytes(), plan.steps.len()), (budget, 201));
             assert_eq!(
@@ -389,7 +406,7 @@ mod tests {
             );
         }
         let list = [Entry { path: "/a".into(), ranges: vec![0..u64::MAX, 5..u64::MAX] }];
-        let limits = Limits { budget: 1 << 20, metadata: false };
+        let limits = Limits { budget: 1 << 20, metadata: false, often: Often::EVER };
         let plan = Plan::of_list(&list, |_| 0, limits, Way::default());
         assert_eq!((plan.bytes(), plan.over_budget), (1 << 20, u64::MAX - (1 << 20)));
     }
@@ -413,7 +430,7 @@ mod tests {
             metadata: vec![range(900, 1), range(4, 2), range(40, 3)],
             ..Pack::default()
         };
-        let limits = Limits { budget: u64::MAX, metadata: true };
+        let limits = Limits { budget: u64::MAX, metadata: true, often: Often::EVER };
         for (order, expected) in [
             (Order::Touch, vec![(900, 1), (4, 1), (40, 1)]),
             (Order::Disk, vec![(4, 37), (900, 1)]),
@@ -427,9 +444,40 @@ mod tests {
     }
 
     #[test]
+    fn what_few_starts_touch_is_left_out_and_counted() {
+        use crate::pack::{File, MetadataRange, Origin, Range};
+        use crate::profile::spans::How;
+        let range = |first, pages, history| Range {
+            file: 0,
+            first,
+            pages,
+            at_us: 0,
+            how: How::READ,
+            history,
+        };
+        let metadata =
+            |first, history| MetadataRange { file_system: 0, first, pages: 1, at_us: 0, history };
+        let pack = Pack {
+            origin: Origin { page_shift: 12, starts: 8, ..Origin::default() },
+            file_systems: vec![FileSystem::default()],
+            files: vec![File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() }],
+            ranges: vec![range(0, 4, 0xff), range(90, 2, 0b111), range(200, 1, 0b1111)],
+            metadata: vec![metadata(0, 0xff), metadata(90, 1)],
+            ..Pack::default()
+        };
+        for (often, metadata, steps, seldom) in
+            [(Often::EVER, true, 5, 0), (Often::HALF, true, 3, 3), (Often::HALF, false, 2, 2)]
+        {
+            let limits = Limits { budget: u64::MAX, metadata, often };
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, Way::default());
+            assert_eq!((plan.steps.len(), plan.seldom), (steps, seldom << 12), "{often:?}");
+        }
+    }
+
+    #[test]
     fn a_whole_file_is_as_long_as_it_is() {
         let list = [Entry { path: "/a".into(), ranges: vec![] }];
-        let limits = Limits { budget: u64::MAX, metadata: false };
+        let limits = Limits { budget: u64::MAX, metadata: false, often: Often::EVER };
         assert_eq!(Plan::of_list(&list, |_| 77, limits, Way::default()).bytes(), 77);
         assert_eq!(Plan::of_list(&list, |_| 0, limits, Way::default()).steps, []);
     }
@@ -440,7 +488,7 @@ mod tests {
             let ranges = std::iter::once(0..length).collect();
             [Entry { path: "/a".into(), ranges }]
         };
-        let limits = Limits { budget: u64::MAX, metadata: false };
+        let limits = Limits { budget: u64::MAX, metadata: false, often: Often::EVER };
         let together =
             |length| Plan::of_list(&list(length), |_| 0, limits, Way::default()).way.together;
         assert!(together(4 * KIB) && !together(64 * KIB));

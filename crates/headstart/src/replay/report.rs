@@ -35,12 +35,28 @@ pub struct Report {
     pub dropped_bytes: u64,
     /// Bytes that were not asked for because the budget was used up.
     pub over_budget_bytes: u64,
+    /// Bytes of the pack that were left out because too few starts touch them.
+    pub seldom_bytes: u64,
+    /// Why the replay was stopped, if for want of memory.
+    pub stopped: Option<Stopped>,
+    /// Bytes that were not asked for because of that.
+    pub stopped_bytes: u64,
     /// Whether the end of the plan was reached.
     pub complete: bool,
     /// From the start of the process to the first request, in µs.
     pub first_request_us: Option<u64>,
     /// From the start of the replay to its end, in µs.
     pub elapsed_us: u64,
+}
+
+/// Why a replay was stopped: memory had become scarce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stopped {
+    /// Pages that were asked for were reclaimed again.
+    Reclaimed,
+    /// Tasks had to wait for memory.
+    Pressure,
 }
 
 /// Counters that the threads share.

@@ -122,6 +122,7 @@ impl Shared {
         }
         self.note_use(step);
         self.ask_for_gathered(waited || number + 1 == self.plan.head);
+        self.look_after_memory();
     }
 
     /// Whether a step is taken to be in memory, as those before it were.
@@ -146,6 +147,7 @@ impl Shared {
             if left_out.binary_search(&number).is_ok() {
                 self.ask_for(wanted);
             } else {
+                self.scarcity.note(&wanted.target, &wanted.step);
                 self.counters.requests.fetch_add(1, Relaxed);
                 self.counters.bytes.fetch_add(wanted.missing, Relaxed);
                 self.note_asked(&wanted.step);
@@ -191,6 +193,7 @@ impl Shared {
             offset += length;
         }
         self.counters.bytes.fetch_add(*missing, Relaxed);
+        self.scarcity.note(target, step);
         if target.kind == Kind::Device {
             self.counters.metadata_bytes.fetch_add(*missing, Relaxed);
         }

@@ -6,6 +6,7 @@
 
 mod ask;
 mod log;
+mod scarcity;
 mod targets;
 
 pub use log::{Asked, Log};
@@ -15,10 +16,11 @@ pub(in crate::replay) use targets::open_learned;
 use super::device::Portion;
 use super::places::{self, Place};
 use super::plan::{Plan, Step};
-use super::report::{Counters, Report};
+use super::report::{Counters, Report, Stopped};
 use super::way::Order;
 use crate::cache::residency::resident_count;
 use ask::Gathering;
+use scarcity::Scarcity;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
@@ -74,6 +76,9 @@ struct Shared {
     /// Held by everything that is open.
     open: Arc<()>,
     stop: AtomicBool,
+    /// Why it was stopped, if for want of memory.
+    stopped: OnceLock<Stopped>,
+    scarcity: Scarcity,
     portions: Mutex<HashMap<u64, Portion>>,
     gathering: Gathering,
     asked: Mutex<Vec<Asked>>,
@@ -122,6 +127,8 @@ impl Replay {
             complete: AtomicBool::new(false),
             open: Arc::default(),
             stop: AtomicBool::new(false),
+            stopped: OnceLock::new(),
+            scarcity: Scarcity::default(),
             portions: Mutex::default(),
             gathering: Gathering::default(),
             asked: Mutex::default(),
@@ -271,6 +278,15 @@ impl Shared {
         places::sorted(steps, |target| places[target as usize].get()?.as_ref())
     }
 
+    /// Stops the replay when memory has become scarce.
+    fn look_after_memory(&self) {
+        if let Some(why) = self.scarcity.look() {
+            // Only the first reason counts.
+            let _ = self.stopped.set(why);
+            self.stop.store(true, Relaxed);
+        }
+    }
+
     /// Notes that a step was asked for, or needs not be.
     fn note_done(&self, number: usize) {
         if number < self.plan.head && self.done.fetch_add(1, Relaxed) + 1 == self.plan.head {
@@ -309,6 +325,10 @@ impl Shared {
     fn report(&self) -> Report {
         let c = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Relaxed);
+        let stopped = self.stopped.get().copied();
+        let of_plan = [&c.bytes, &c.resident_bytes, &c.presumed_bytes, &c.dropped_bytes];
+        let dealt_with = of_plan.into_iter().map(get).sum();
+        let left = self.plan.bytes().saturating_sub(dealt_with);
         Report {
             requests: get(&c.requests),
             bytes: get(&c.bytes),
@@ -323,6 +343,9 @@ impl Shared {
             closed_devices: get(&c.closed_devices),
             dropped_bytes: get(&c.dropped_bytes),
             over_budget_bytes: self.plan.over_budget,
+            seldom_bytes: self.plan.seldom,
+            stopped,
+            stopped_bytes: if stopped.is_some() { left } else { 0 },
             complete: self.complete.load(Relaxed),
             first_request_us: Some(get(&self.first_request_us)).filter(|us| *us != u64::MAX),
             elapsed_us: get(&self.ended_us),

@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""Does headstart ever do harm? Starts where it can gain little or may be in the way.
+
+Measures each workload on each modelled disk in pairs, a start without and one through
+`headstart run` in random order, under each condition:
+
+    plain        nothing special; on nvme little can be gained
+    half-memory  a control group with what the program itself needs and memory for
+                 half of the pack
+    stale        half of the pack's files changed since they were learned
+    busy         another process reads from the disk at its full depth meanwhile
+    hot          all that the start reads is in memory
+
+A start ends with the program's last process; what headstart learns then is not waited
+for. Each start finds the same pack. Needs root. Cells are added to
+bench/results/harm.json and replace earlier ones of the same name, so that it can be
+run in pieces. Ends with status 3 when a cell is slower than allowed, for sure.
+
+Usage: sudo bench/harm.py [--workloads A,B] [--models A,B] [--conditions A,B] [OPTION…]
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from lib import image
+from lib.disk import Disk
+from lib.run import Trouble, run
+from lib.workloads import WORKLOADS
+from standing import about, alone, binaries, commit, keep, listed
+
+HERE = Path(__file__).resolve().parent
+SCHEMA = "headstart-bench/harm/1"
+# The disks, and how many readers keep each of them busy: the depth from which on it
+# serves no more reads a second.
+MODELS = {"nvme": 16, "emmc": 1, "cloud-lazy": 16, "hdd": 1}
+CONDITIONS = ("plain", "half-memory", "stale", "busy", "hot")
+# The ratio that is allowed; on nvme less.
+ALLOWED, ALLOWED_NVME = 1.02, 1.01
+LEARNED_STARTS = 4
+# A start that takes longer than this has failed.
+TIMEOUT_S = 170
+
+# Reads at random places past the cache, with so many threads, until its parent is gone.
+READER = """
+import mmap, os, random, sys, threading
+device, threads = sys.argv[1], int(sys.argv[2])
+file = os.open(device, os.O_RDONLY | os.O_DIRECT)
+blocks = os.lseek(file, 0, os.SEEK_END) // 65536
+def read():
+    into = mmap.mmap(-1, 65536)
+    while os.getppid() == parent:
+        os.preadv(file, [into], 65536 * random.randrange(blocks))
+parent = os.getppid()
+for _ in range(threads):
+    threading.Thread(target=read).start()
+print("reads", flush=True)
+"""
+
+
+def main():
+    """Runs the benchmark; the exit status."""
+    args = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if os.geteuid() != 0:
+            raise Trouble("Modelled disks and cold caches need root; start this with sudo")
+        alone()
+        cells = harm(args)
+    except Trouble as why:
+        print(f"harm.py: {why}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("harm.py: interrupted; the cells that were measured are kept", file=sys.stderr)
+        return 130
+    return 3 if any(cell["verdict"] == "slower" for cell in cells) else 0
+
+
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [OPTION…]")
+    names = [w.name for w in WORKLOADS]
+    add = parser.add_argument
+    add("--workloads", type=listed(names), default=["python", "ml"], metavar="A,B")
+    add("--models", type=listed(MODELS), default=list(MODELS), metavar="A,B")
+    add("--conditions", type=listed(CONDITIONS), default=list(CONDITIONS), metavar="A,B")
+    add("--pairs", type=int, default=20, metavar="N", help="of a cell at most")
+    add("--seconds", type=float, default=60, metavar="S",
+        help="for a cell; at least 3 pairs are made")
+    add("--run", default="", metavar="OPTIONS", help="more options of headstart run")
+    add("--seed", type=int, default=1)
+    add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR")
+    add("--results", type=Path, default=HERE / "results/harm.json", metavar="FILE")
+    add("--bin", type=Path, metavar="DIR",
+        help="where headstart and slowdisk are [default: they are built]")
+    return parser.parse_args()
+
+
+def harm(args):
+    """Measures the cells that were asked for."""
+    programs = binaries(args.bin)
+    chosen = [w for w in WORKLOADS if w.name in args.workloads]
+    folder = args.cache / "harm"
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"cells": []}
+    if args.results.exists():
+        document = json.loads(args.results.read_text())
+    head = about(chosen, list(MODELS), []) | {"schema": SCHEMA}
+    document = {name: head[name] for name in ("schema", "kernel", "cpu", "cpus",
+                                              "memory_bytes")} | {"cells": document["cells"]}
+    root = image.image(args.cache, chosen, tell)
+    missing = [w for w in chosen if not (folder / f"{w.name}.pack").exists()]
+    measured = []
+    for model, workloads, conditions in ([("nvme", missing, [])] if missing else []) + [
+            part for model in args.models for part in parts(model, chosen, args.conditions)]:
+        with Disk(programs / "slowdisk", model, root) as disk:
+            starts = Starts(programs / "headstart", folder, disk, args.run.split())
+            if not conditions:
+                for workload in workloads:
+                    starts.learn(workload)
+            for workload, condition in [(w, c) for w in workloads for c in conditions]:
+                cell = measure(starts, workload, condition, args)
+                measured.append(cell)
+                document["cells"] = [c for c in document["cells"] if place(c) != place(cell)]
+                document["cells"].append(cell)
+                document["cells"].sort(key=place)
+                keep(document, args.results)
+                tell(line(cell))
+    return measured
+
+
+def parts(model, workloads, conditions):
+    """What is measured on one disk; where files are changed, nothing else is."""
+    others = [c for c in conditions if c != "stale"]
+    if others:
+        yield model, workloads, others
+    if "stale" in conditions:
+        for workload in workloads:
+            yield model, [workload], ["stale"]
+
+
+def place(cell):
+    """Where a cell stands among the others."""
+    return (cell["workload"], list(MODELS).index(cell["model"]),
+            CONDITIONS.index(cell["condition"]))
+
+
+class Killed(Exception):
+    """A start that the kernel killed for want of memory."""
+
+
+class Starts:
+    """Starts of programs on a disk, with and without headstart."""
+
+    def __init__(self, headstart, folder, disk, options):
+        self.headstart, self.folder, self.disk, self.options = headstart, folder, disk, options
+
+    def pack(self, workload):
+        """Where a pack is kept."""
+        return self.folder / f"{workload.name}.pack"
+
+    def learn(self, workload):
+        """Learns a program from its starts."""
+        for _ in range(LEARNED_STARTS):
+            self.cool()
+            run(*self.through(self.pack(workload)), *self.disk.command(workload.start),
+                env=self.environment())
+
+    def through(self, pack):
+        """The begin of a command that starts through headstart."""
+        return [self.headstart, "run", "--quiet", "--pack", pack, *self.options, "--"]
+
+    def environment(self):
+        """With packs and models of devices of their own."""
+        return os.environ | {"HEADSTART_PACKS": str(self.folder)}
+
+    def cool(self):
+        """Empties the disk's cache."""
+        run(*self.disk.cold().split())
+
+    def timed(self, workload, helped, cold=True, group=None):
+        """The seconds of one start."""
+        command = self.disk.command(workload.start)
+        if helped:
+            # Each start finds the same pack, whatever the last one learned.
+            pack = self.folder / "start.pack"
+            shutil.copy(self.pack(workload), pack)
+            command = [*self.through(pack), *command]
+        if cold:
+            self.cool()
+        watched, held = os.pipe()
+        with open(self.folder / "messages", "wb") as messages:
+            began = time.monotonic()
+            child = subprocess.Popen(
+                [str(word) for word in command], env=self.environment(), pass_fds=[held],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages,
+                preexec_fn=group and group.enter)
+        os.close(held)
+        os.set_blocking(watched, True)
+        try:
+            # Headstart lets go of what it inherits: the end is that of the program.
+            os.read(watched, 1)
+            took = time.monotonic() - began
+            status = child.wait(timeout=TIMEOUT_S)
+        finally:
+            os.close(watched)
+            if child.poll() is None:
+                child.terminate()
+                child.wait()
+        if status in (-signal.SIGKILL, 128 + signal.SIGKILL) and group:
+            raise Killed
+        if status:
+            last = (self.folder / "messages").read_text(errors="replace").splitlines()[-3:]
+            raise Trouble(f"{workload.name} ended with status {status}: {' / '.join(last)}")
+        return took
+
+
+class Group:
+    """A control group with a limit of memory, in either version."""
+
+    def __init__(self):
+        version_1 = Path("/sys/fs/cgroup/memory")
+        self.is_v1 = version_1.is_dir()
+        self.folder = (version_1 if self.is_v1 else Path("/sys/fs/cgroup")) / "headstart-harm"
+
+    def __enter__(self):
+        self.folder.mkdir(exist_ok=True)
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+    def enter(self):
+        """Puts this process into it."""
+        (self.folder / "cgroup.procs").write_text("0")
+
+    def limit(self, size):
+        """Sets the limit in bytes."""
+        name = "memory.limit_in_bytes" if self.is_v1 else "memory.max"
+        (self.folder / name).write_text(str(size))
+
+    def peak(self):
+        """The most that was ever used."""
+        name = "memory.max_usage_in_bytes" if self.is_v1 else "memory.peak"
+        return int((self.folder / name).read_text())
+
+
+@contextlib.contextmanager
+def condition_of(name, starts, workload):
+    """What is set up for all pairs of a cell; gives the options of each start."""
+    if name == "half-memory":
+        with Group() as group:
+            # What is in memory already is charged to others: the peak of a hot start is
+            # what the program needs beside its files.
+            starts.timed(workload, helped=False)
+            starts.timed(workload, helped=False, cold=False, group=group)
+            need = group.peak()
+            group.limit(need + pack_bytes(starts, workload) // 2)
+            yield {"group": group}
+    elif name == "stale":
+        for path in sorted(files_of(starts, workload))[::2]:
+            # A change that the program does not notice, unlike that of its contents.
+            os.chmod(path, os.stat(path).st_mode & 0o7777)
+        yield {}
+    elif name == "busy":
+        device = run("findmnt", "--noheadings", "--output", "SOURCE", starts.disk.mount,
+                     capture=True).strip()
+        reader = subprocess.Popen(
+            [sys.executable, "-c", READER, device, str(MODELS[starts.disk.model])],
+            stdout=subprocess.PIPE)
+        try:
+            reader.stdout.readline()
+            yield {}
+        finally:
+            reader.kill()
+            reader.wait()
+    elif name == "hot":
+        starts.timed(workload, helped=False)
+        starts.timed(workload, helped=False, cold=False)
+        yield {"cold": False}
+    else:
+        yield {}
+
+
+def shown(starts, workload):
+    """The document of a pack."""
+    return json.loads(run(starts.headstart, "show", "--json", starts.pack(workload), capture=True))
+
+
+def files_of(starts, workload):
+    """The files of a pack that are on the disk."""
+    root = f"{starts.disk.mount}/"
+    return [file["path"] for file in shown(starts, workload)["files"]
+            if isinstance(file["path"], str) and file["path"].startswith(root)]
+
+
+def pack_bytes(starts, workload):
+    """Bytes of files in a pack."""
+    files = shown(starts, workload)["files"]
+    return sum(r["length"] for file in files for r in file["ranges"])
+
+
+def measure(starts, workload, condition, args):
+    """One cell."""
+    random_order = random.Random(f"{args.seed} {workload.name} {starts.disk.model} {condition}")
+    pairs, began, killed = [], time.monotonic(), {False: 0, True: 0}
+    with condition_of(condition, starts, workload) as options:
+        while len(pairs) < args.pairs:
+            taken = time.monotonic() - began
+            if len(pairs) >= 3 and taken * (len(pairs) + 1) / len(pairs) > args.seconds:
+                break
+            if taken > 3 * args.seconds:
+                raise Trouble(f"{workload.name} needs more than {taken:.0f} s for 3 pairs "
+                              f"({sum(killed.values())} starts were killed); raise --seconds")
+            pair, order = {}, [False, True]
+            random_order.shuffle(order)
+            for helped in order:
+                try:
+                    pair[helped] = starts.timed(workload, helped, **options)
+                except Killed:
+                    killed[helped] += 1
+            if len(pair) == 2:
+                pairs.append(pair)
+    if len(pairs) < 3:
+        raise Trouble(f"{workload.name} has {len(pairs)} pairs; raise --pairs")
+    ratios = sorted(pair[True] / pair[False] for pair in pairs)
+    low, high, confidence = interval(ratios)
+    allowed = ALLOWED_NVME if starts.disk.model == "nvme" else ALLOWED
+    return {
+        "workload": workload.name, "model": starts.disk.model, "condition": condition,
+        "commit": commit(), "options": args.run, "n": len(pairs),
+        "without_s": round(statistics.median(pair[False] for pair in pairs), 4),
+        "with_s": round(statistics.median(pair[True] for pair in pairs), 4),
+        "ratio": round(statistics.median(ratios), 4),
+        "low": round(low, 4), "high": round(high, 4), "confidence": round(confidence, 4),
+        "killed": {"without": killed[False], "with": killed[True]},
+        "allowed": allowed,
+        "verdict": "slower" if low > allowed else "not slower" if high <= allowed else "unsure",
+        "pairs": [[round(pair[False], 4), round(pair[True], 4)] for pair in pairs],
+    }
+
+
+def interval(ordered):
+    """The interval of the median of 95 % or the most there is, and its confidence."""
+    n = len(ordered)
+    def outside(k):  # The chance that the median is not between the k-th of either end.
+        return 2 * sum(math.comb(n, i) for i in range(k)) / 2 ** n
+    k = max([1] + [k for k in range(1, n // 2 + 1) if outside(k) <= 0.05])
+    return ordered[k - 1], ordered[n - k], 1 - outside(k)
+
+
+def line(cell):
+    """A cell in one line."""
+    return (f"{cell['model']:<10} {cell['workload']:<8} {cell['condition']:<11} n={cell['n']:<2} "
+            f"{cell['without_s']:.3f} s without, {cell['with_s']:.3f} s with; "
+            f"{cell['ratio']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]: {cell['verdict']}")
+
+
+def tell(text):
+    """Says how it goes."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

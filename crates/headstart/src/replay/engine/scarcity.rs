@@ -1,0 +1,128 @@
+//! Whether memory becomes scarce while a replay goes on: then it only takes from the
+//! program what that needs.
+//!
+//! Two signs are looked for now and then: pages that were asked for are gone again,
+//! which cachestat(2) tells of a sample of them, and tasks wait for memory.
+
+use super::targets::Opened;
+use crate::replay::budget;
+use crate::replay::plan::Step;
+use crate::replay::report::Stopped;
+use headstart_sys::cachestat::cachestat;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How often is looked.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// Steps that are looked at again. Their files stay open.
+const SAMPLES: usize = 16;
+/// So many of them must have lost pages. A page alone may be gone for another reason.
+const LOST: usize = 2;
+/// Tasks wait for memory when some did for this part of the time,
+const STALLED_PART: u32 = 5;
+/// seen over at least this time.
+const STALLED_OVER: Duration = Duration::from_millis(50);
+
+/// Looks after memory.
+#[derive(Debug, Default)]
+pub(super) struct Scarcity(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    looked: Option<Instant>,
+    stalled: Option<(Instant, u64)>,
+    samples: Samples<(Arc<Opened>, Step)>,
+}
+
+impl Scarcity {
+    /// Notes that a step was asked for.
+    pub(super) fn note(&self, target: &Arc<Opened>, step: &Step) {
+        // Another thread is at it: this one is no sample, then.
+        if let Ok(mut state) = self.0.try_lock() {
+            state.samples.add(|| (target.clone(), *step));
+        }
+    }
+
+    /// Why to stop, if it is time to look and memory is scarce.
+    pub(super) fn look(&self) -> Option<Stopped> {
+        let mut state = self.0.try_lock().ok()?;
+        let now = Instant::now();
+        let looked = *state.looked.get_or_insert(now);
+        if now - looked < INTERVAL {
+            return None;
+        }
+        state.looked = Some(now);
+        if state.samples.kept.iter().filter(|(target, step)| is_lost(target, step)).count() >= LOST
+        {
+            return Some(Stopped::Reclaimed);
+        }
+        let stalled = budget::stalled_us()?;
+        let (since, before) = *state.stalled.get_or_insert((now, stalled));
+        if now - since < STALLED_OVER {
+            return None;
+        }
+        state.stalled = Some((now, stalled));
+        let waited = Duration::from_micros(stalled.saturating_sub(before));
+        (waited * STALLED_PART >= now - since).then_some(Stopped::Pressure)
+    }
+}
+
+/// Whether pages of a step were reclaimed. Those that never came, or were dropped with
+/// their file, leave no trace in the page cache.
+fn is_lost(target: &Opened, step: &Step) -> bool {
+    cachestat(&target.file, step.offset, step.length).is_ok_and(|stat| stat.evicted > 0)
+}
+
+/// Some of what was added, spread over all of it.
+#[derive(Debug)]
+struct Samples<T> {
+    kept: Vec<T>,
+    /// One of so many is kept.
+    every: usize,
+    added: usize,
+}
+
+impl<T> Default for Samples<T> {
+    fn default() -> Self {
+        Self { kept: Vec::new(), every: 1, added: 0 }
+    }
+}
+
+impl<T> Samples<T> {
+    fn add(&mut self, make: impl FnOnce() -> T) {
+        if self.added.is_multiple_of(self.every) {
+            if self.kept.len() == SAMPLES {
+                let mut number = 0;
+                self.kept.retain(|_| {
+                    number += 1;
+                    number % 2 == 1
+                });
+                self.every *= 2;
+            }
+            if self.added.is_multiple_of(self.every) {
+                self.kept.push(make());
+            }
+        }
+        self.added += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn samples_are_few_and_spread_evenly_over_all(count in 1usize..5000) {
+            let mut samples = Samples::default();
+            for number in 0..count {
+                samples.add(|| number);
+            }
+            let expected: Vec<_> = (0..count).step_by(samples.every).collect();
+            prop_assert_eq!(&samples.kept, &expected);
+            prop_assert!(samples.kept.len() <= SAMPLES);
+            prop_assert!(samples.kept.len() > SAMPLES / 2 || samples.every == 1);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Which ranges of a pack are worth reading, by how many starts touched them. Pure.
+
+use crate::pack::{HISTORY_STARTS, MetadataRange, Pack, Range, first_seen};
+
+/// How often the last starts must have touched a range for it to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Often {
+    /// Of so many of the last starts, 1 to 8,
+    pub of: u32,
+    /// so many must have touched it; of fewer that are known the same share.
+    pub least: u32,
+    /// With fewer known starts than this everything is read.
+    pub from: u32,
+    /// Which starts are known of a range.
+    pub since: Since,
+}
+
+/// From when on a start that did not touch a range counts against it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Since {
+    /// From the first start of the pack on: what is new has to prove itself.
+    Learned,
+    /// From the first touch of its file on: what an upgrade or another use brings
+    /// is read at once.
+    FileSeen,
+}
+
+impl Often {
+    /// All that is in the pack.
+    pub const EVER: Self = Self { of: 1, least: 0, from: 0, since: Since::Learned };
+    /// What at least half of the last eight starts touched. One start out of two says
+    /// nothing.
+    pub const HALF: Self = Self { of: 8, least: 4, from: 3, since: Since::FileSeen };
+    /// What two of the last three boots touched: one odd boot, with a check of the file
+    /// system or an upgrade, neither adds its pages nor takes others away.
+    pub const TWO_OF_THREE: Self = Self { of: 3, least: 2, from: 2, since: Since::Learned };
+
+    /// Whether a range with this history is read, of which so many starts are known.
+    pub fn reads(self, history: u8, known: u32) -> bool {
+        let of = self.of.clamp(1, HISTORY_STARTS);
+        let known = known.min(of);
+        let touched = (history & (u8::MAX >> (HISTORY_STARTS - of))).count_ones();
+        known < self.from || touched * of >= self.least * known
+    }
+
+    /// Which ranges of this pack are read.
+    pub fn choice(self, pack: &Pack) -> Choice {
+        let mut choice = Choice {
+            often: self,
+            starts: pack.origin.starts.min(HISTORY_STARTS),
+            files: Vec::new(),
+            file_systems: Vec::new(),
+        };
+        if self.since == Since::FileSeen {
+            let data = pack.ranges.iter().map(|r| (r.file as usize, r.history));
+            choice.files = seen(pack.files.len(), data);
+            let metadata = pack.metadata.iter().map(|r| (usize::from(r.file_system), r.history));
+            choice.file_systems = seen(pack.file_systems.len(), metadata);
+        }
+        choice
+    }
+}
+
+/// Which ranges of a pack are read.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    often: Often,
+    starts: u32,
+    /// The starts that touched each file and the metadata of each file system; empty
+    /// where that doesn't matter.
+    files: Vec<u8>,
+    file_systems: Vec<u8>,
+}
+
+impl Choice {
+    /// Whether a range of a file is read.
+    pub fn has(&self, range: &Range) -> bool {
+        self.reads(range.history, self.files.get(range.file as usize))
+    }
+
+    /// Whether a range of metadata is read.
+    pub fn has_metadata(&self, range: &MetadataRange) -> bool {
+        self.reads(range.history, self.file_systems.get(usize::from(range.file_system)))
+    }
+
+    fn reads(&self, history: u8, seen: Option<&u8>) -> bool {
+        let known = seen.map_or(self.starts, |bits| self.starts.min(first_seen(*bits)));
+        self.often.reads(history, known)
+    }
+}
+
+/// The starts that touched any of the ranges of each file.
+fn seen(count: usize, ranges: impl Iterator<Item = (usize, u8)>) -> Vec<u8> {
+    let mut seen = vec![0; count];
+    for (at, history) in ranges {
+        if let Some(bits) = seen.get_mut(at) {
+            *bits |= history;
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::paths::NodeId;
+    use crate::pack::{File, Identity, Origin};
+    use crate::profile::spans::How;
+    use proptest::prelude::*;
+
+    #[test]
+    fn half_of_the_starts_that_are_known_must_have_touched_a_range() {
+        let boots = Often::TWO_OF_THREE;
+        for (name, often, history, known, expected) in [
+            ("half of eight", Often::HALF, 0b0101_0101, 8, true),
+            ("under half of eight", Often::HALF, 0b0101_0001, 8, false),
+            ("two of four", Often::HALF, 0b1001, 4, true),
+            ("one of three", Often::HALF, 0b001, 3, false),
+            ("two of three", Often::HALF, 0b110, 3, true),
+            ("two starts say nothing", Often::HALF, 0b10, 2, true),
+            ("one start says nothing", Often::HALF, 0b1, 1, true),
+            ("all that is known", Often::EVER, 0b1000_0000, 8, true),
+            ("two of the last three", boots, 0b101, 8, true),
+            ("earlier ones do not count", boots, 0b1111_1001, 8, false),
+            ("one of two is less than two of three", boots, 0b10, 2, false),
+            ("the only boot", boots, 0b1, 1, true),
+        ] {
+            assert_eq!(often.reads(history, known), expected, "{name}");
+        }
+    }
+
+    fn pack(starts: u32, histories: &[(u32, u8)]) -> Pack {
+        let range = |&(file, history)| Range {
+            file,
+            first: 0,
+            pages: 1,
+            at_us: 0,
+            how: How::READ,
+            history,
+        };
+        let file = File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() };
+        Pack {
+            origin: Origin { starts, page_shift: 12, ..Origin::default() },
+            files: vec![file; 3],
+            ranges: histories.iter().map(range).collect(),
+            ..Pack::default()
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_new_is_read_at_once_unless_it_has_to_prove_itself() {
+        let pack = pack(8, &[(0, 0xff), (0, 0b1), (1, 0b1), (2, 0b100), (2, 0b11)]);
+        for (since, expected) in [
+            (Since::FileSeen, [true, false, true, false, true]),
+            (Since::Learned, [true, false, false, false, false]),
+        ] {
+            let choice = Often { since, ..Often::HALF }.choice(&pack);
+            let found: Vec<_> = pack.ranges.iter().map(|r| choice.has(r)).collect();
+            assert_eq!(found, expected, "{since:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_every_start_touched_is_read_and_a_touch_more_never_leaves_a_range_out(
+            (of, least, from) in (1u32..=8).prop_flat_map(|of| (Just(of), 0..=of, 0u32..9)),
+            since in prop_oneof![Just(Since::Learned), Just(Since::FileSeen)],
+            starts in 0u32..20,
+            histories in proptest::collection::vec((0u32..3, any::<u8>()), 1..9),
+            bit in 0u32..8,
+        ) {
+            let often = Often { of, least, from, since };
+            let known = starts.min(HISTORY_STARTS);
+            let all = u8::MAX.checked_shr(HISTORY_STARTS - known).unwrap_or(0);
+            prop_assert!(often.reads(all, known));
+            let histories: Vec<_> = histories.iter().map(|&(f, h)| (f, h & all)).collect();
+            let pack = pack(starts, &histories);
+            let choice = often.choice(&pack);
+            for range in &pack.ranges {
+                // Another touch among the starts that are known of the file.
+                let seen = pack.ranges.iter().filter(|r| r.file == range.file);
+                let bits = seen.fold(0, |bits, r| bits | r.history);
+                let more = Range { history: range.history | (1 << bit & bits), ..*range };
+                prop_assert!(choice.has(&more) || !choice.has(range));
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Whether reading ahead is worth it: how long a cold start waits for a disk, and what
+//! a replay takes instead. An estimate. Pure.
+
+use super::model::Model;
+use super::often::Choice;
+use super::way::Order;
+use crate::pack::Pack;
+use serde::Serialize;
+
+/// What the kernel reads at once of a file that is used here and there, or from its
+/// begin, in bytes: its usual read-ahead.
+const WINDOW: u64 = 128 << 10;
+/// Of metadata it reads hardly more than what is asked for, in bytes.
+const METADATA_WINDOW: u64 = 8 << 10;
+/// What a request costs the program beside the disk's time, in µs: a fault, or a read
+/// that sleeps and wakes up.
+const WAKING_US: u64 = 80;
+/// At least one of so many requests for metadata is waited for: several threads may
+/// look at once, and what was read for one name has the next.
+const METADATA_PART: u64 = 8;
+/// At least this part of a move is waited for where an arm moves: its way is short.
+const MOVE_PART: u64 = 2;
+/// Starting the program through us, in µs: another process, a pack, a thread.
+const STARTING_US: u64 = 2000;
+/// Opening and checking a file, in µs.
+const OPENING_US: u64 = 15;
+/// Asking for a range, in µs.
+const ASKING_US: u64 = 10;
+
+/// What tracing a start costs it, in µs: arming, and the events.
+const LEARNING_US: u64 = 10_000;
+/// So much of the most that can be gained is gained, in percent.
+const USUAL_PERCENT: u64 = 75;
+
+/// What is to be expected of a cold start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Expected {
+    /// How often it waits for the disk without us, at most.
+    pub waits: u64,
+    /// How long it waits for the disk without us, at most, in µs.
+    pub wait_us: u64,
+    /// The same, at least.
+    pub least_wait_us: u64,
+    /// How long the disk needs for what we ask for, in µs.
+    pub read_us: u64,
+    /// How long the last learned start took, in µs.
+    pub start_us: u64,
+    /// What a replay costs, in µs.
+    pub cost_us: u64,
+}
+
+impl Expected {
+    /// What is to be expected of a pack whose ranges are chosen so, on a device that
+    /// behaves so.
+    pub fn of(pack: &Pack, choice: &Choice, model: &Model) -> Self {
+        let page = pack.page_size();
+        let chosen = pack.ranges.iter().filter(|r| choice.has(r));
+        let chosen: Vec<_> = chosen.map(|r| (r.file, r.first, r.pages)).collect();
+        let of_metadata = pack.metadata.iter().filter(|r| choice.has_metadata(r));
+        let of_metadata: Vec<_> =
+            of_metadata.map(|r| (u32::from(r.file_system), r.first, r.pages)).collect();
+        let asked = (chosen.len() + of_metadata.len()) as u64;
+        let pages = chosen.iter().chain(&of_metadata).map(|(_, _, pages)| u64::from(*pages));
+        let moving_us = pages.fold(0, u64::saturating_add).saturating_mul(page)
+            / u64::from(model.bandwidth_mb_s.max(1));
+        let mut files: Vec<_> = chosen.iter().map(|(file, ..)| *file).collect();
+        files.sort_unstable();
+        files.dedup();
+        let of_data = windows(chosen, WINDOW / page);
+        let of_metadata = windows(of_metadata, METADATA_WINDOW / page);
+        let waits = of_data.saturating_add(of_metadata);
+        let at_least = of_data.saturating_add(of_metadata / METADATA_PART);
+        let latency_us = u64::from(model.latency_us);
+        let short_us = match model.order() {
+            Order::Disk => latency_us / MOVE_PART,
+            Order::Touch => latency_us,
+        };
+        let waited_us = |waits: u64, each_us: u64| {
+            waits.saturating_mul(each_us + WAKING_US).saturating_add(moving_us)
+        };
+        // Neighbours are asked for together.
+        let requests = asked.min(waits);
+        let asking_us = match model.order() {
+            Order::Disk => requests.saturating_mul(model.next_us.into()),
+            Order::Touch => requests.saturating_mul(1_000_000) / u64::from(model.iops.max(1)),
+        };
+        let one_by_one = model.depth == 1 || model.order() == Order::Disk;
+        Self {
+            waits,
+            wait_us: waited_us(waits, latency_us),
+            least_wait_us: waited_us(at_least, short_us),
+            read_us: if one_by_one {
+                asking_us.saturating_add(moving_us)
+            } else {
+                asking_us.max(moving_us)
+            },
+            start_us: pack.origin.duration_us,
+            cost_us: STARTING_US + files.len() as u64 * OPENING_US + asked * ASKING_US,
+        }
+    }
+
+    /// By how much a cold start is shorter, in µs: at least, when nothing is read while
+    /// the program computes, and at most.
+    pub fn gain_us(&self) -> (u64, u64) {
+        (self.least_wait_us.saturating_sub(self.read_us), self.wait_us)
+    }
+
+    /// The same in parts of its time, 0 to 1.
+    pub fn gain(&self) -> (f64, f64) {
+        let (least, most) = self.gain_us();
+        let part =
+            |gain: u64, wait: u64| gain as f64 / self.start_us.saturating_add(wait).max(1) as f64;
+        (part(least, self.least_wait_us), part(most, self.wait_us))
+    }
+
+    /// Whether reading ahead costs less than what is usually gained.
+    pub fn is_worth_it(&self) -> bool {
+        self.usual_gain_us() > self.cost_us
+    }
+
+    /// Whether reading ahead and learning from the start together cost less than that.
+    pub fn is_worth_learning(&self) -> bool {
+        self.usual_gain_us() > self.cost_us.saturating_add(LEARNING_US)
+    }
+
+    fn usual_gain_us(&self) -> u64 {
+        self.gain_us().1 / 100 * USUAL_PERCENT
+    }
+}
+
+/// How many windows of so many pages hold all ranges, each beginning with one.
+fn windows(mut ranges: Vec<(u32, u64, u32)>, pages: u64) -> u64 {
+    ranges.sort_unstable();
+    let (mut count, mut reached) = (0u64, (u32::MAX, 0));
+    let pages = pages.max(1);
+    for (file, first, length) in ranges {
+        let end = first.saturating_add(length.into());
+        let from = if reached.0 == file { first.max(reached.1) } else { first };
+        if from < end {
+            let more = (end - from).div_ceil(pages);
+            count = count.saturating_add(more);
+            reached = (file, from.saturating_add(more.saturating_mul(pages)));
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::paths::NodeId;
+    use crate::pack::{File, Identity, MetadataRange, Origin, Range};
+    use crate::profile::spans::How;
+    use crate::replay::often::Often;
+    use proptest::prelude::*;
+
+    const NVME: Model =
+        Model { latency_us: 10, next_us: 10, bandwidth_mb_s: 5000, depth: 16, iops: 400_000 };
+    const EMMC: Model =
+        Model { latency_us: 330, next_us: 330, bandwidth_mb_s: 150, depth: 1, iops: 3000 };
+    const ARM: Model =
+        Model { latency_us: 8340, next_us: 140, bandwidth_mb_s: 100, depth: 1, iops: 119 };
+
+    /// As many ranges of a page, each of a file of its own, and one of metadata.
+    fn pack(files: u32, duration_us: u64) -> Pack {
+        let range = |file| Range { file, first: 0, pages: 1, at_us: 0, how: How::READ, history: 1 };
+        let file = File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() };
+        Pack {
+            origin: Origin { page_shift: 12, starts: 1, duration_us, ..Origin::default() },
+            files: vec![file; files as usize],
+            ranges: (0..files).map(range).collect(),
+            metadata: vec![MetadataRange {
+                file_system: 0,
+                first: 0,
+                pages: 1,
+                at_us: 0,
+                history: 1,
+            }],
+            ..Pack::default()
+        }
+    }
+
+    fn expected(pack: &Pack, model: &Model) -> Expected {
+        Expected::of(pack, &Often::EVER.choice(pack), model)
+    }
+
+    #[test]
+    fn a_small_program_on_a_quick_device_is_not_worth_it() {
+        for (name, files, model, worth) in [
+            ("few files from memory", 15, NVME, false),
+            ("few files", 15, EMMC, true),
+            ("many files from memory", 500, NVME, true),
+            ("two files and an arm", 2, ARM, true),
+            ("nothing", 0, NVME, false),
+        ] {
+            assert_eq!(expected(&pack(files, 1000), &model).is_worth_it(), worth, "{name}");
+        }
+        // Learning costs more, but not of a program that gains much.
+        for (files, learning) in [(15, false), (100, true)] {
+            let found = expected(&pack(files, 1000), &EMMC);
+            assert!(found.is_worth_it());
+            assert_eq!(found.is_worth_learning(), learning, "{files} files");
+        }
+    }
+
+    #[test]
+    fn the_gain_is_what_is_not_waited_for() {
+        let found = expected(&pack(99, 56_270), &EMMC);
+        assert_eq!((found.waits, found.wait_us), (100, 100 * (330 + 80) + 2730));
+        let (least, most) = found.gain();
+        assert!((most - 0.4373).abs() < 0.001 && (0.07..0.1).contains(&least), "{least} {most}");
+    }
+
+    #[test]
+    fn what_lies_in_a_window_is_one_request() {
+        for (name, ranges, expected) in [
+            ("apart", vec![(0, 0, 1), (0, 32, 1)], 2),
+            ("near", vec![(0, 0, 1), (0, 31, 1)], 1),
+            ("other files", vec![(0, 0, 1), (1, 0, 1)], 2),
+            ("long", vec![(0, 0, 65)], 3),
+            ("over the edge", vec![(0, 0, 1), (0, 20, 20)], 2),
+            ("none", vec![], 0),
+        ] {
+            assert_eq!(windows(ranges, 32), expected, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_figures_break_it_and_a_gain_is_a_part_of_the_start(
+            figures in proptest::array::uniform5(any::<u32>()),
+            ranges in proptest::collection::vec((0u32..3, any::<u32>(), 1u32..), 0..20),
+            duration in any::<u64>(),
+        ) {
+            let [latency_us, next_us, bandwidth_mb_s, depth, iops] = figures;
+            let model = Model { latency_us, next_us, bandwidth_mb_s, depth, iops };
+            let mut pack = pack(3, duration);
+            pack.ranges = ranges
+                .iter()
+                .map(|&(file, first, pages)| Range {
+                    file, first: first.into(), pages, ..pack.ranges[0]
+                })
+                .collect();
+            let found = expected(&pack, &model);
+            let (least, most) = found.gain();
+            prop_assert!(0.0 <= least && least <= most && most <= 1.0);
+        }
+    }
+}
