@@ -8,6 +8,7 @@ pub mod build;
 pub mod codec;
 pub mod diff;
 pub mod key;
+mod launcher;
 pub mod merge;
 pub mod paths;
 pub mod pieces;
