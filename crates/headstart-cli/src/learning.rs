@@ -218,7 +218,8 @@ pub fn learn(
     let mut live = LiveNames::new();
     let tids: Vec<i32> = seen.tids.iter().copied().collect();
     live.observe(&tids);
-    let names = find_names(&seen, &mounts, &live, settings.walk);
+    let earlier = known.pack.map(names_of).unwrap_or_default();
+    let names = find_names(&seen, &mounts, &live, &earlier, settings.walk);
     let resolve_us = micros(names.elapsed);
 
     let outcome = outcome(&seen, &names, known.pack.filter(|_| known.replay.is_some()));
@@ -308,7 +309,22 @@ fn observe(capture: &Capture, block_devices: HashSet<Dev>) -> anyhow::Result<(Ob
     Ok((seen, events.tally()))
 }
 
-fn find_names(seen: &Observation, mounts: &MountTable, live: &LiveNames, walk: bool) -> Resolution {
+/// The names in a pack, by inode number.
+fn names_of(pack: &Pack) -> HashMap<u64, Vec<PathBuf>> {
+    let mut names: HashMap<_, Vec<_>> = HashMap::new();
+    for file in &pack.files {
+        names.entry(file.identity.ino).or_default().push(pack.paths.path(file.node));
+    }
+    names
+}
+
+fn find_names(
+    seen: &Observation,
+    mounts: &MountTable,
+    live: &LiveNames,
+    earlier: &HashMap<u64, Vec<PathBuf>>,
+    walk: bool,
+) -> Resolution {
     let ids: Vec<_> = seen.files.keys().copied().collect();
     let terminal = std::io::stderr().is_terminal();
     let progress = |p: WalkProgress| {
@@ -319,6 +335,7 @@ fn find_names(seen: &Observation, mounts: &MountTable, live: &LiveNames, walk: b
     let mut options = ResolveOptions::new(mounts);
     options.walk = walk;
     options.live = Some(live);
+    options.earlier = Some(earlier);
     options.progress = Some(&progress);
     let names = resolve(&ids, &options);
     if terminal && names.walked_entries > 0 {
