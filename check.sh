@@ -42,7 +42,8 @@ skip() { # NAME WHY
 # The tools of the tests and their Debian packages.
 tools=(cc:gcc g++:g++ mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs
     losetup:mount fincore:util-linux strace:strace /usr/bin/python3:python3
-    debootstrap:debootstrap vmtouch:vmtouch dbus-run-session:dbus gdbus:libglib2.0-bin)
+    debootstrap:debootstrap systemd-nspawn:systemd-container zstd:zstd make:make
+    qemu-system-x86_64:qemu-system-x86 vmtouch:vmtouch dbus-run-session:dbus gdbus:libglib2.0-bin)
 if grep -qw f2fs /proc/filesystems || modprobe --quiet --dry-run f2fs 2>/dev/null; then
     tools+=(mkfs.f2fs:f2fs-tools)
 fi
@@ -52,7 +53,7 @@ for tool in "${tools[@]}"; do
 done
 install() {
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update && apt-get install --yes --no-install-recommends libc6-dev "${packages[@]}"
+    apt-get update && apt-get install --yes --no-install-recommends libc6-dev libelf1 "${packages[@]}"
 }
 if ((${#packages[@]})); then
     if ((EUID == 0)) && has apt-get; then
@@ -97,9 +98,12 @@ if ((EUID == 0)); then
     tail -n 2 "$log" | sed 's/^/        /'
     if [[ -e /dev/fuse ]] && losetup --find >/dev/null 2>&1; then
         check "benchmark, python on two disks" bench/standing.py --smoke
+        check "boots of a container, on two disks" bench/boot/container.py --smoke
     else
         skip benchmark "it needs /dev/fuse and loop devices"
     fi
+    check "two boots in virtual time" bench/boot/virtual.py --smoke
+    tail -n 2 "$log" | sed 's/^/        /'
 else
     skip demo "it needs root"
     skip benchmark "it needs root"

@@ -12,16 +12,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lib.run import Trouble
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 BUILT = REPOSITORY / "target" / "release"
 RESULTS = REPOSITORY / "bench" / "results"
 
 # Looks for its parent, so that it also ends after a kill -9.
 HOG = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(1000000))"
-
-
-class Trouble(Exception):
-    """Something went wrong; the text says what, and what to do."""
 
 
 def main(function):

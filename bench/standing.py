@@ -21,8 +21,9 @@ import time
 from pathlib import Path
 
 from lib import image, peers
+from lib.alone import alone
 from lib.cell import Bench, measure
-from lib.disk import Disk
+from lib.disk import Programs
 from lib.run import Trouble, run
 from lib.workloads import WORKLOADS
 
@@ -41,7 +42,7 @@ def main():
     try:
         if os.geteuid() != 0:
             raise Trouble("Modelled disks and cold caches need root; start this with sudo")
-        alone()
+        alone("HEADSTART_STANDING_ALONE")
         with tempfile.TemporaryDirectory(prefix="headstart-smoke-") as scratch:
             if args.smoke:
                 args.results = Path(scratch) / "standing.json"
@@ -55,18 +56,6 @@ def main():
         print("standing.py: interrupted; --resume goes on from here", file=sys.stderr)
         return 130
     return 0
-
-
-def alone():
-    """Goes on in a mount namespace of its own.
-
-    A namespace that somebody else makes meanwhile, for a container or a service,
-    would have a copy of our mounts, and keep a disk that we unmount in memory.
-    """
-    if os.environ.pop("HEADSTART_STANDING_ALONE", None) != str(os.getpid()):
-        os.environ["HEADSTART_STANDING_ALONE"] = str(os.getpid())
-        os.execvp("unshare", ["unshare", "--mount", "--propagation", "private",
-                              sys.executable, *sys.argv])
 
 
 def arguments():
@@ -135,7 +124,7 @@ def standing(args):
         mine = [w for m, w in todo if m == model]
         if not mine:
             continue
-        with Disk(programs / "slowdisk", model, root) as disk:
+        with Programs(programs / "slowdisk", model, root) as disk:
             for workload in mine:
                 left = 60 * args.minutes - (time.monotonic() - began)
                 shares = sum(MODELS[m] for m, _ in todo)

@@ -1,7 +1,8 @@
-"""A modelled disk with the root image on it, and starts from there."""
+"""A modelled disk with a root image on it, and starts of programs from there."""
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 from pathlib import Path
@@ -13,7 +14,12 @@ HERE = Path(__file__).resolve().parent.parent
 
 
 class Disk:
-    """A disk that is up while the `with` block lasts, whatever ends that."""
+    """A disk that is up while the `with` block lasts, whatever ends that.
+
+    `name` is the benchmark's, of which there is one at a time.
+    """
+
+    name = "headstart-disk"
 
     def __init__(self, slowdisk, model, image):
         self.slowdisk, self.model, self.image = slowdisk, model, image
@@ -21,7 +27,7 @@ class Disk:
     def __enter__(self):
         # In memory, so that starting a program touches no other disk; and always
         # the same, because a pack that was learned on one disk is read on others.
-        self.folder = Path("/dev/shm/headstart-standing")
+        self.folder = Path("/dev/shm") / self.name
         self.mount = self.folder / "root"
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.lock = os.open(self.folder, os.O_RDONLY)
@@ -29,15 +35,14 @@ class Disk:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self.lock)
-            raise Trouble(f"{self.folder} is in use: wait for the other standing.py") from None
+            raise Trouble(f"{self.folder} is in use: wait for the other benchmark") from None
         try:
             self.mount.mkdir(exist_ok=True)
             with contextlib.suppress(Trouble):  # Of a run that was killed, if any.
                 run(self.slowdisk, "down", self.mount)
-            shutil.copy(HERE / "enter.sh", self.folder)
             run(self.slowdisk, "up", "--model", self.model, "--image", self.image,
                 "--mount", self.mount, "--options", "noatime")
-            shutil.copy(self.mount / "bin/busybox", self.folder)
+            self.furnish()
         except BaseException:
             self.__exit__()
             raise
@@ -51,12 +56,30 @@ class Disk:
         shutil.rmtree(self.folder)
         os.close(self.lock)
 
+    def furnish(self):
+        """Gets ready what starts need beside the disk."""
+
+    def cold(self):
+        """The command that empties this disk's cache."""
+        return f"{self.slowdisk} remount {self.mount}"
+
+    def counted(self, reset=False):
+        """What passed through the disk since that was last reset."""
+        words = ["--reset"] if reset else []
+        return json.loads(run(self.slowdisk, "stats", "--json", *words, self.mount, capture=True))
+
+
+class Programs(Disk):
+    """A disk that programs are started from."""
+
+    name = "headstart-standing"
+
+    def furnish(self):
+        shutil.copy(HERE / "enter.sh", self.folder)
+        shutil.copy(self.mount / "bin/busybox", self.folder)
+
     def command(self, words):
         """The command that starts a program on this disk."""
         busybox = self.folder / "busybox"
         return [busybox, "unshare", "--mount", "--propagation", "private",
                 busybox, "sh", self.folder / "enter.sh", self.mount, *words]
-
-    def cold(self):
-        """The command that empties this disk's cache."""
-        return f"{self.slowdisk} remount {self.mount}"

@@ -42,19 +42,26 @@ def image(cache, chosen, tell):
         path = cache / f"root-{key(held)}.img"
         if path.exists():
             return path
+    build(path, SIZE, lambda root: install(root, chosen, tell), tell)
+    return path
+
+
+def build(path, size, fill, tell):
+    """Builds an ext4 image of that size: `fill` gets the directory of its root."""
     for tool in ("debootstrap", "mkfs.ext4", "losetup", "fstrim"):
         if not shutil.which(tool):
             raise Trouble(f"{tool} is missing; apt-get install debootstrap e2fsprogs util-linux")
+    cache = path.parent
     cache.mkdir(parents=True, exist_ok=True)
     draft, root = cache / f"draft-{os.getpid()}.img", cache / f"root-{os.getpid()}"
     began = time.monotonic()
     try:
         root.mkdir()
-        run("truncate", "--size", SIZE, draft)
+        run("truncate", "--size", size, draft)
         # Nothing is left for the kernel to initialise while we measure.
         run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", draft)
         run("mount", "-o", "loop,noatime", draft, root)
-        install(root, chosen, tell)
+        fill(root)
         run("fstrim", root)
         unmount(root)
         draft.rename(path)
@@ -64,7 +71,6 @@ def image(cache, chosen, tell):
         with contextlib.suppress(OSError):
             root.rmdir()
     tell(f"image: built in {time.monotonic() - began:.0f} s: {path}")
-    return path
 
 
 def unmount(root):

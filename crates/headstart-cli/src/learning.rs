@@ -7,10 +7,10 @@ use anyhow::Context;
 use headstart::measure::fates::{Replayed, fates};
 use headstart::measure::last_run::file as last_run;
 use headstart::measure::outcome::Outcome;
-use headstart::pack::Pack;
 use headstart::pack::join::join;
 use headstart::pack::merge::Rule;
 use headstart::pack::store;
+use headstart::pack::{EarlierNames, Pack};
 use headstart::proc;
 use headstart::profile::code::code_of;
 use headstart::profile::learn::{Start, pack_of_start};
@@ -197,7 +197,8 @@ pub fn learn(
         let bytes = capture.to_bytes()?;
         std::fs::write(path, bytes).with_context(|| format!("Can't write {}", path.display()))?;
     }
-    let seen = find_names(capture, &mounts, settings.walk)?;
+    let earlier = known.pack.map(Pack::names).unwrap_or_default();
+    let seen = find_names(capture, &mounts, &earlier, settings.walk)?;
 
     let file_systems = seen.file_systems(&mounts);
     let planned = known.pack.filter(|_| known.replay.is_some()).map(planned);
@@ -265,14 +266,19 @@ fn micros(duration: Duration) -> u64 {
 }
 
 /// Decodes a capture and looks for names, with a word about a walk on a terminal.
-fn find_names(capture: Capture, mounts: &MountTable, walk: bool) -> Result<Seen, SeenError> {
+fn find_names(
+    capture: Capture,
+    mounts: &MountTable,
+    earlier: &EarlierNames,
+    walk: bool,
+) -> Result<Seen, SeenError> {
     let terminal = std::io::stderr().is_terminal();
     let progress = |p: WalkProgress| {
         if terminal {
             output::progress(&format!("looking for {} files: {} names seen", p.wanted, p.entries));
         }
     };
-    let seen = Seen::of(capture, mounts, walk, Some(&progress))?;
+    let seen = Seen::of(capture, mounts, earlier, walk, Some(&progress))?;
     if terminal && seen.names.walked_entries > 0 {
         output::progress("");
     }

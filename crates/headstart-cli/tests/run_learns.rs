@@ -160,6 +160,15 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
         assert_eq!(bytes(&cold, "presumed_bytes"), 0, "{cold:#}");
         assert!(bytes(&cold, "bytes") >= FILES as u64 * 4096, "{cold:#}");
     });
+    // As when the program is in memory and its data, on another disk, is not.
+    undisturbed(|| {
+        fs.remount();
+        let half = format!("cat {}/[012]?? >/dev/null", fs.path.display());
+        must("sh", &["-c", &half]);
+        let mixed = run(packs.path(), &command);
+        assert_eq!(bytes(&mixed, "presumed_bytes"), 0, "{mixed:#}");
+        assert!(bytes(&mixed, "bytes") >= FILES as u64 / 4 * 4096, "{mixed:#}");
+    });
 }
 
 #[test]

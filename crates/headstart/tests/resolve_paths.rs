@@ -116,6 +116,26 @@ fn hot_names_need_no_walk_and_cold_ones_do_except_on_btrfs() {
 }
 
 #[test]
+fn a_name_of_an_earlier_start_is_checked_and_needs_no_walk() {
+    each_fs(|fs| {
+        let path = fs.path().join("a/b/c");
+        let id = file(fs, &path);
+        let table = MountTable::read().unwrap();
+        let by_earlier = |names: Vec<PathBuf>| {
+            let earlier = HashMap::from([(id.ino, names)]);
+            let options = ResolveOptions::new(&table);
+            let options = ResolveOptions { calls: false, walk: false, ..options };
+            resolve(&[id], &ResolveOptions { earlier: Some(&earlier), ..options })
+        };
+        let other = fs.path().join("a");
+        let known = by_earlier(vec![other.clone(), path.clone()]);
+        assert_eq!(known.how, [(Method::EarlierName, 1)].into(), "{}", fs.kind());
+        assert_eq!(paths(&known)[&id], path);
+        assert_eq!(by_earlier(vec![other]).files, [], "{}", fs.kind());
+    });
+}
+
+#[test]
 fn a_path_of_four_thousand_characters_comes_back() {
     each_fs(|fs| {
         // Made step by step: the whole is close to what a call takes.

@@ -17,7 +17,7 @@ use crate::measure::outcome::Outcome;
 use crate::pack::join::join;
 use crate::pack::merge::Rule;
 use crate::pack::store::{self, StoreError};
-use crate::pack::{FileSystem, HISTORY_STARTS, Pack};
+use crate::pack::{EarlierNames, FileSystem, HISTORY_STARTS, Pack};
 use crate::profile::code::code_of;
 use crate::profile::fold::Observation;
 use crate::profile::learn::{Start, pack_of_start};
@@ -72,7 +72,7 @@ pub(super) fn learn(
     capture.description.ignored_tids.extend(askers);
     capture.description.ignored_tids.extend(replayed::threads(&replays));
     // A walk would read all directories of a disk that has just become quiet.
-    let seen = Seen::of(capture, &mounts, false, None)?;
+    let seen = Seen::of(capture, &mounts, &earlier_names(machine, phases), false, None)?;
     let file_systems = seen.file_systems(&mounts);
     let running_us = monotonic_us().saturating_sub(moments.began);
     let running_ns = i64::try_from(running_us).unwrap_or(i64::MAX).saturating_mul(1000);
@@ -128,6 +128,18 @@ pub(super) fn learn(
     record.learn_ms = ended.elapsed().as_secs_f64() * 1000.0;
     machine.keep(&record)?;
     Ok(record)
+}
+
+/// The names in the packs of all phases.
+fn earlier_names(machine: &Machine, phases: &[Phase]) -> EarlierNames {
+    // What can't be read is told when the phase is learned.
+    let pack =
+        |phase: &Phase| machine.packs(&phase.name).iter().find_map(|p| store::read(p, 0).ok());
+    let mut names = EarlierNames::new();
+    for (ino, paths) in phases.iter().filter_map(pack).flat_map(|pack| pack.names()) {
+        names.entry(ino).or_default().extend(paths);
+    }
+    names
 }
 
 impl Boot<'_> {

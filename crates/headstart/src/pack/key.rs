@@ -1,10 +1,12 @@
 //! What names a program's pack: the identity of its executable and, where
-//! that only loads the real program (interpreters, loaders, wrappers), what
-//! it is told to load. Pure but for the look-up the caller passes in.
+//! that only loads the real program (interpreters, loaders, wrappers, launchers of
+//! containers), what it is told to load. Pure but for the look-up the caller passes in.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use super::launcher;
 
 /// How a program that loads others is told which.
 struct Loader {
@@ -182,6 +184,15 @@ fn identify(
     add(path.as_os_str().as_bytes());
     // One executable of many names acts by the name it is called.
     add(called.as_bytes());
+    let launched =
+        launcher::told(&called, arguments).or_else(|| launcher::told(&base_name(&path), arguments));
+    if let Some(told) = launched {
+        add(told.image.as_bytes());
+        for word in &told.words {
+            add(word.as_bytes());
+        }
+        return Some(format!("{called}-{}", base_name(Path::new(&told.image))));
+    }
     if WRAPPERS.contains(&base_name(&path).as_str()) || WRAPPERS.contains(&called.as_str()) {
         for word in arguments {
             add(word.as_bytes());
@@ -314,6 +325,17 @@ mod tests {
             &[&["env", "python3", "/srv/app.py"]],
             &[&["chroot", "/mnt", "ls"]],
             &[&["chroot", "/mnt", "ls", "-l"]],
+            &[
+                &["systemd-nspawn", "--boot", "-D", "/srv/web", "-M", "one"],
+                &["systemd-nspawn", "--bind=/a:/b", "-bD/srv/web", "systemd.unit=x.target"],
+            ],
+            &[&["systemd-nspawn", "--boot", "-D", "/srv/other"]],
+            &[&["systemd-nspawn", "-D", "/srv/web", "ls"]],
+            &[&["systemd-nspawn", "--boot"]],
+            &[&["docker", "run", "--rm", "nginx:1"], &["docker", "run", "--name", "x", "nginx:1"]],
+            &[&["docker", "run", "--rm", "nginx:2"]],
+            &[&["docker", "run", "nginx:2", "nginx", "-t"]],
+            &[&["docker", "ps"], &["docker", "ps", "-a"]],
             &[&["flatpak", "run", "org.x.Y"], &["flatpak", "run", "--branch=a", "org.x.Y", "f"]],
         ];
         let mut seen = std::collections::HashMap::new();
@@ -331,6 +353,8 @@ mod tests {
         for (command, prefix) in [
             (&["python3", "-c", "import json, ssl"][..], "python3-import_json_ssl-"),
             (&["python3", "-m", "http.server"], "python3-http.server-"),
+            (&["systemd-nspawn", "-bD", "/srv/web"], "systemd-nspawn-web-"),
+            (&["podman", "run", "quay.io/x/y:1"], "podman-y_1-"),
             (&["/opt/my prog"], "my_prog-"),
             (&[".hidden"], "hidden-"),
         ] {

@@ -9,6 +9,7 @@ pub mod codec;
 pub mod diff;
 pub mod join;
 pub mod key;
+mod launcher;
 pub mod merge;
 pub mod paths;
 pub mod pieces;
@@ -18,6 +19,8 @@ mod varint;
 use crate::profile::spans::How;
 use paths::{NodeId, PathTable};
 use serde::Serialize;
+use std::collections::HashMap;
+use std::path::PathBuf;
 
 /// Starts that the history of a range reaches back.
 pub const HISTORY_STARTS: u32 = u8::BITS;
@@ -203,7 +206,19 @@ pub struct MetadataRange {
     pub history: u8,
 }
 
+/// The paths that inode numbers had.
+pub type EarlierNames = HashMap<u64, Vec<PathBuf>>;
+
 impl Pack {
+    /// The names of its files.
+    pub fn names(&self) -> EarlierNames {
+        let mut names = EarlierNames::new();
+        for file in &self.files {
+            names.entry(file.identity.ino).or_default().push(self.paths.path(file.node));
+        }
+        names
+    }
+
     /// Bytes of a page.
     pub fn page_size(&self) -> u64 {
         1 << self.origin.page_shift

@@ -9,7 +9,7 @@ use super::fsid;
 use super::mounts::{MountTable, MountsError};
 use super::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
 use crate::id::Dev;
-use crate::pack::{Dropped, FileSystem, Origin};
+use crate::pack::{Dropped, EarlierNames, FileSystem, Origin};
 use crate::trace::decode::Tally;
 use crate::trace::file::{Capture, Description};
 use crate::trace::format::FormatError;
@@ -61,13 +61,15 @@ pub fn complete(capture: &mut Capture) -> Result<MountTable, MountsError> {
 
 impl Seen {
     /// Decodes a capture, whose raw pages are let go of, and looks for the names of its
-    /// files; where nothing else tells them by a walk, if that is `walk`ed.
+    /// files, also among `earlier` ones; where nothing else tells them by a walk, if
+    /// that is `walk`ed.
     ///
     /// # Errors
     /// The capture can't be decoded, or holds nothing.
     pub fn of(
         capture: Capture,
         mounts: &MountTable,
+        earlier: &EarlierNames,
         walk: bool,
         progress: Option<&dyn Fn(WalkProgress)>,
     ) -> Result<Self, SeenError> {
@@ -90,8 +92,13 @@ impl Seen {
         let tids: Vec<i32> = pages.tids.iter().copied().collect();
         live.observe(&tids);
         let ids: Vec<_> = pages.files.keys().copied().collect();
-        let options =
-            ResolveOptions { walk, live: Some(&live), progress, ..ResolveOptions::new(mounts) };
+        let options = ResolveOptions {
+            walk,
+            live: Some(&live),
+            earlier: Some(earlier),
+            progress,
+            ..ResolveOptions::new(mounts)
+        };
         let names = resolve(&ids, &options);
         Ok(Self { pages, names, tally, description })
     }

@@ -56,6 +56,7 @@ impl<'a> Run<'a> {
         if self.options.calls {
             left = self.by_calls(dev, left);
         }
+        left.retain(|id| !self.by_earlier_name(*id));
         if left.is_empty() {
             return;
         }
@@ -85,7 +86,13 @@ impl<'a> Run<'a> {
         file.map(|file| self.found(id, file, Method::LiveName)).is_some()
     }
 
-    /// Returns those that only a walk can find.
+    fn by_earlier_name(&mut self, id: InodeId) -> bool {
+        let paths = self.options.earlier.and_then(|earlier| earlier.get(&id.ino));
+        let file = first_match(self.options.mounts, id, paths.into_iter().flatten().cloned());
+        file.map(|file| self.found(id, file, Method::EarlierName)).is_some()
+    }
+
+    /// Returns those that only a walk can find, or an earlier start knows.
     fn by_calls(&mut self, dev: Dev, ids: Vec<InodeId>) -> Vec<InodeId> {
         let opened = open_mounts(self.options.mounts, dev, &mut self.out.problems);
         let Some(first) = opened.first() else { return ids };

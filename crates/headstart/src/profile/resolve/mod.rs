@@ -5,7 +5,7 @@
 //! is given out, and every inode without one is counted with its reason.
 //! Whether a file is worth a place in a pack is decided elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -69,6 +69,8 @@ pub enum Method {
     Handle,
     /// The file system's own index from inodes to names (btrfs).
     InodeLookup,
+    /// A name that it had at an earlier start, and still has.
+    EarlierName,
     /// A walk over the directories of the file system.
     Walk,
     /// A match among the files of an overlay whose layers are not visible.
@@ -159,6 +161,9 @@ pub struct ResolveOptions<'a> {
     pub mounts: &'a MountTable,
     /// Names noted while the program lived.
     pub live: Option<&'a LiveNames>,
+    /// Names of earlier starts, by inode number: the kernel forgets names, and walks
+    /// read a whole file system.
+    pub earlier: Option<&'a HashMap<u64, Vec<PathBuf>>>,
     /// Use file handles and the file systems' own calls (default yes).
     pub calls: bool,
     /// Walk a file system for what is left over (default yes).
@@ -172,7 +177,15 @@ pub struct ResolveOptions<'a> {
 impl<'a> ResolveOptions<'a> {
     /// Every method, without a deadline.
     pub fn new(mounts: &'a MountTable) -> Self {
-        Self { mounts, live: None, calls: true, walk: true, deadline: None, progress: None }
+        Self {
+            mounts,
+            live: None,
+            earlier: None,
+            calls: true,
+            walk: true,
+            deadline: None,
+            progress: None,
+        }
     }
 }
 
@@ -180,6 +193,7 @@ impl fmt::Debug for ResolveOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResolveOptions")
             .field("live", &self.live.is_some())
+            .field("earlier", &self.earlier.map(HashMap::len))
             .field("calls", &self.calls)
             .field("walk", &self.walk)
             .field("deadline", &self.deadline)

@@ -90,18 +90,27 @@ impl Shared {
     /// place among those that are carried out in order.
     pub(super) fn carry_out(&self, step: &Step, number: usize) {
         if self.is_presumed(number) {
-            self.counters.presumed_bytes.fetch_add(step.length, Relaxed);
-            self.note_done(number);
-            return self.note_use(step);
+            self.presumed().push((*step, number));
+            // Another thread may have found one that is not in memory meanwhile.
+            if !self.presumes() {
+                self.take_back();
+            }
+            return;
         }
+        self.look_at(step, number);
+    }
+
+    /// Asks for a step, if it is not in memory.
+    fn look_at(&self, step: &Step, number: usize) {
         let began = Instant::now();
         let opened = self.opened(step.target as usize);
         let waited = began.elapsed() >= WAITED;
-        let mut joined = false;
+        let (mut joined, mut refuted) = (false, false);
         if let Some(target) = opened {
             let missing = self.missing(&target, step);
             if missing > 0 || target.kind == Kind::Device {
                 self.in_memory.store(0, Relaxed);
+                refuted = missing > 0;
             } else {
                 self.in_memory.fetch_add(1, Relaxed);
             }
@@ -122,14 +131,42 @@ impl Shared {
         }
         self.note_use(step);
         self.ask_for_gathered(waited || number + 1 == self.plan.head);
+        if refuted {
+            self.take_back();
+        }
         self.look_after_memory();
     }
 
-    /// Whether a step is taken to be in memory, as those before it were.
+    /// Whether a step is taken to be in memory, as those before it were. The program
+    /// waits for those of the head.
     fn is_presumed(&self, number: usize) -> bool {
-        !self.options.exact
-            && !number.is_multiple_of(SAMPLE)
-            && self.in_memory.load(Relaxed) >= SURELY
+        let may_be = !self.options.exact && number >= self.plan.head;
+        may_be && !number.is_multiple_of(SAMPLE) && self.presumes()
+    }
+
+    fn presumes(&self) -> bool {
+        self.in_memory.load(Relaxed) >= SURELY
+    }
+
+    fn presumed(&self) -> MutexGuard<'_, Vec<(Step, usize)>> {
+        self.presumed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at all that was presumed after all: of a start from several file systems
+    /// one may be in memory, as that of a container's launcher, and the others not.
+    fn take_back(&self) {
+        let presumed = std::mem::take(&mut *self.presumed());
+        for (step, number) in presumed {
+            self.look_at(&step, number);
+        }
+    }
+
+    /// What is still presumed at the end was right, as far as anyone knows.
+    pub(super) fn keep_presumed(&self) {
+        for (step, _) in std::mem::take(&mut *self.presumed()) {
+            self.counters.presumed_bytes.fetch_add(step.length, Relaxed);
+            self.note_use(&step);
+        }
     }
 
     /// Asks for what was gathered, if it `must` be now, or it is time.

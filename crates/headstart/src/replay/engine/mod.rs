@@ -67,6 +67,9 @@ struct Shared {
     left: Vec<AtomicU32>,
     /// Steps of files that were found in memory, one after the other.
     in_memory: AtomicUsize,
+    /// Steps that were not looked at, because those before them were in memory, with
+    /// their numbers.
+    presumed: Mutex<Vec<(Step, usize)>>,
     /// Steps of the head that were carried out.
     done: AtomicUsize,
     /// Whether the head of the plan was asked for.
@@ -121,6 +124,7 @@ impl Replay {
             slots: plan.targets.iter().map(|_| Mutex::default()).collect(),
             left,
             in_memory: AtomicUsize::new(0),
+            presumed: Mutex::default(),
             done: AtomicUsize::new(0),
             head_sent: Mutex::new(plan.head == 0),
             head_news: Condvar::new(),
@@ -231,6 +235,7 @@ impl Shared {
         if complete {
             self.ask_for_gathered(true);
         }
+        self.keep_presumed();
         complete
     }
 

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""How long does a container's systemd take to multi-user.target, from a slow disk?
+
+Boots a Debian with NetworkManager, nginx, CUPS, Avahi, sshd and rsyslog in
+systemd-nspawn, at native speed: cold, cold with headstart in front of systemd-nspawn,
+and hot, in random order; see bench/boot/README.md. Needs root.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from lib.alone import alone  # noqa: E402
+from lib.disk import Disk  # noqa: E402
+from lib.run import Trouble, run  # noqa: E402
+from measured import BUILT, RESULTS, about, spread, write  # noqa: E402
+from rig import bootperf, container  # noqa: E402
+from rig.guest import guest  # noqa: E402
+
+SCHEMA = "headstart-bench/boot-container/1"
+MODELS = ("hdd", "cloud-lazy", "emmc", "sata-ssd")
+ARMS = ("cold", "headstart", "hot", "floor")
+# Starts that are learned before anything is measured.
+LEARNED = 2
+# A boot that reads less than that was not cold.
+COLD_REQUESTS = 800
+
+
+class Containers(Disk):
+    """A disk that containers are booted from."""
+
+    name = "headstart-containers"
+
+
+def main():
+    """Runs the benchmark; the exit status."""
+    args = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if os.geteuid() != 0:
+            raise Trouble("Modelled disks and containers need root; start this with sudo")
+        alone("HEADSTART_BOOT_ALONE")
+        document = about(SCHEMA, args.bin / "headstart") | {"cells": []}
+        image = guest(args.cache, tell).image
+        for model in args.models:
+            document["cells"].append(measure(args, model, image))
+            document["bootperf"] = chart(document["cells"])
+            if not args.smoke:
+                write(args.out, document)
+    except Trouble as why:
+        print(f"container.py: {why}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("container.py: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--models", default=",".join(MODELS), metavar="A,B", help=", ".join(MODELS))
+    add("--rounds", type=int, default=10, metavar="N", help="boots of each arm [default: 10]")
+    add("--smoke", action="store_true",
+        help="two rounds on two disks, to see that it works; keeps no results")
+    add("--details", type=Path, metavar="DIR",
+        help="keep packs, and what headstart says of each boot, there")
+    add("--options", default="", metavar="WORDS", help="for `headstart run`, beside its own")
+    add("--bin", type=Path, default=BUILT, help="where headstart and slowdisk are")
+    add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR",
+        help="for images")
+    add("--out", type=Path, default=RESULTS / "boot-container.json", metavar="FILE")
+    args = parser.parse_args()
+    args.models = args.models.split(",")
+    if args.smoke:
+        args.models, args.rounds = ["emmc", "cloud-lazy"], 2
+    for name in ("headstart", "slowdisk"):
+        if not (args.bin / name).exists():
+            parser.error(f"{args.bin / name} is missing; cargo build --release")
+    return args
+
+
+def measure(args, model, image):
+    """Boots from a disk of this model; the figures of its arms."""
+    with Containers(args.bin / "slowdisk", model, image) as disk, \
+            tempfile.TemporaryDirectory(prefix="boot-container-") as scratch:
+        folder = (args.details or Path(scratch)) / model
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        bench = Boots(args.bin / "headstart", args.options.split(), disk, folder)
+        for number in range(LEARNED):
+            bench.headstart(f"learn-{number + 1}")
+        found = {arm: [] for arm in ARMS}
+        for number in range(args.rounds):
+            order = random.sample(ARMS, len(ARMS))
+            for arm in order:
+                found[arm].append(getattr(bench, arm)(f"{arm}-{number + 1}"))
+        cell = {"model": model, "rounds": args.rounds, "learned": LEARNED,
+                "arms": {arm: figures(runs) for arm, runs in found.items()}}
+        tell(line(cell))
+        check(cell)
+        return cell
+
+
+class Boots:
+    """The arms on one disk. Each returns the seconds and what was read."""
+
+    def __init__(self, headstart, options, disk, folder):
+        self.program, self.disk, self.folder = headstart, disk, folder
+        self.options = options
+        self.env = os.environ | {"HEADSTART_PACKS": str(folder)}
+
+    def cold(self, _name):
+        """Without headstart."""
+        self.forget()
+        return self.booted()
+
+    def headstart(self, name):
+        """With headstart, which goes on learning."""
+        self.forget()
+        return self.booted([self.program, "run", "--quiet", "--for", "60s", "--json",
+                            self.folder / f"{name}.json", *self.options, "--"])
+
+    def hot(self, _name):
+        """From memory: a boot after a boot."""
+        container.boot(self.disk.mount)
+        self.disk.counted(reset=True)
+        return self.booted()
+
+    def floor(self, _name):
+        """What headstart reads ahead, and nothing else."""
+        pack = next(self.folder.glob("*.pack"))
+        self.forget()
+        began = time.monotonic()
+        run(self.program, "replay", "--quiet", "--wait", pack)
+        return self.counts(time.monotonic() - began)
+
+    def booted(self, before=()):
+        """Boots, and says how long multi-user.target took."""
+        return self.counts(container.boot(self.disk.mount, before, self.env).multi_user_us / 1e6)
+
+    def forget(self):
+        """Empties the disk's cache and its counters."""
+        run(self.disk.slowdisk, "remount", self.disk.mount)
+        self.disk.counted(reset=True)
+
+    def counts(self, seconds):
+        """The figures of a boot."""
+        reads = self.disk.counted()["reads"]
+        return {"seconds": seconds, "requests": reads["requests"], "bytes": reads["bytes"]}
+
+
+def figures(runs):
+    """What is said of the runs of an arm."""
+    return {"seconds": spread([r["seconds"] for r in runs])
+            | {"values": [round(r["seconds"], 4) for r in runs]},
+            "read_requests": spread([r["requests"] for r in runs]),
+            "read_bytes": spread([r["bytes"] for r in runs])}
+
+
+def check(cell):
+    """What must hold, or nothing was measured."""
+    arms = cell["arms"]
+    for claim, holds in (
+        ("a cold boot reads", arms["cold"]["read_requests"]["min"] > COLD_REQUESTS),
+        ("a boot with headstart reads as much",
+         arms["headstart"]["read_bytes"]["min"] > 0.8 * arms["cold"]["read_bytes"]["median"]),
+        ("a hot boot does not",
+         arms["hot"]["read_bytes"]["max"] < 0.05 * arms["cold"]["read_bytes"]["median"]),
+        ("headstart makes a boot faster",
+         arms["headstart"]["seconds"]["median"] < arms["cold"]["seconds"]["median"]),
+    ):
+        if not holds:
+            raise Trouble(f"on {cell['model']} it should hold that {claim}; it does not: {arms}")
+
+
+def line(cell):
+    """A cell in one line."""
+    parts = [f"{arm} {cell['arms'][arm]['seconds']['median']:.3f} s" for arm in ARMS]
+    cold = cell["arms"]["cold"]
+    return (f"{cell['model']:<10} n={cell['rounds']}: {', '.join(parts)}; cold reads "
+            f"{cold['read_requests']['median']:.0f} requests, "
+            f"{cold['read_bytes']['median'] / 1e6:.1f} MB")
+
+
+def chart(cells):
+    """The times in the form of other boot benchmarks."""
+    return bootperf.chart({"seconds_start_to_multi_user": {
+        f"{cell['model']}-{arm}": cell["arms"][arm]["seconds"]["values"]
+        for cell in cells for arm in ARMS if arm != "floor"}})
+
+
+def tell(text):
+    """Says how it goes."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the boot benchmarks share."""

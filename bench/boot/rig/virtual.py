@@ -1,0 +1,100 @@
+"""Boots a guest as a virtual machine in virtual time: the same boot takes the same time.
+
+QEMU counts instructions (TCG with icount) and its clock is their number, so nothing
+of this machine takes part in a time. One processor at 10^9 instructions a second,
+without caches: what computes takes other times than on any real machine.
+"""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib.run import Trouble
+
+from rig import report
+from rig.container import tail, text
+
+MEMORY = "2G"
+LIMIT_S = 900
+# Later than any file of an image, so that no clock runs backwards.
+CLOCK = "2040-01-01T00:00:00"
+
+
+# Machines that run now.
+RUNNING = set()
+
+
+@dataclass(frozen=True)
+class Booted:
+    """What a boot was."""
+
+    report: report.Report
+    wall_s: float
+    console: str
+
+
+def command(kernel, initramfs, image, numbers, append, keep):
+    """The command that boots."""
+    kept = ["quiet"] if keep else ["quiet", "boot-report=fast"]
+    line = ["console=ttyS0", "panic=-1", *kept, *append,
+            *([f"boot.slow={','.join(map(str, numbers))}"] if numbers else [])]
+    size = Path(image).stat().st_size
+    return [
+        "qemu-system-x86_64", "-accel", "tcg,thread=single,tb-size=512",
+        "-icount", "shift=0,sleep=off,align=off", "-smp", "1",
+        # No random numbers but those of the seed, no clock but the virtual one. After
+        # cmpxchg16b QEMU 7.2 has other flags than it should when an interrupt comes then,
+        # and now and then a kernel dies of that.
+        "-cpu", "max,-rdrand,-rdseed,-cx16", "-seed", "1", "-rtc", f"base={CLOCK},clock=vm",
+        "-M", "q35,nvdimm=on", "-m", f"{MEMORY},slots=2,maxmem=16G",
+        "-object", f"memory-backend-file,id=disk,share={'on' if keep else 'off'},"
+                   f"mem-path={image},size={size}",
+        "-device", "nvdimm,memdev=disk,id=nvdimm",
+        "-kernel", str(kernel), "-initrd", str(initramfs), "-append", " ".join(line),
+        "-nographic", "-no-reboot", "-nic", "none",
+    ]
+
+
+def boot(kernel, initramfs, image, numbers, append=(), keep=False):
+    """Boots an image from a disk with these numbers and waits until it is off.
+
+    Writes are lost unless they are to be kept: then the image is changed.
+    """
+    words = command(kernel, initramfs, image, numbers, append, keep)
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as console:
+        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=console,
+                                 stderr=console, start_new_session=True)
+        RUNNING.add(child)
+        try:
+            child.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise Trouble(f"the machine did not end in {LIMIT_S} s: {tail(console)}") from None
+        finally:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+            RUNNING.discard(child)
+        found = report.parse(text(console))
+        if found is None:
+            raise Trouble(f"the machine ended with status {child.returncode} and reached no "
+                          f"multi-user.target: {tail(console)}")
+        return Booted(found, time.monotonic() - began, text(console))
+
+
+@contextlib.contextmanager
+def several():
+    """Lets several machines boot at once; none of them outlives the block."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in list(RUNNING):
+                child.kill()
+            raise

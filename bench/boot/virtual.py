@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Boots of a whole Debian in virtual time; see bench/boot/README.md.
+
+    virtual.py build                            builds the guest and all that it needs
+    virtual.py boot --model hdd --arm headstart one boot of a machine that remembers
+    virtual.py bench                            all arms on four disks, a quarter of an hour
+    virtual.py --smoke                          is the same boot as long twice?
+
+Needs root for the images.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from lib.alone import alone  # noqa: E402
+from lib.run import Trouble, run  # noqa: E402
+from measured import RESULTS, about, write  # noqa: E402
+from rig import kernel, machine, matrix, models, virtual  # noqa: E402
+from rig.guest import guest  # noqa: E402
+
+SCHEMA = "headstart-bench/boot-virtual/1"
+TARGET = "x86_64-unknown-linux-gnu"
+ARMS = ("none", "headstart", "no-delay")
+CACHE = Path.home() / ".cache/headstart-bench"
+
+
+def main():
+    """Does what the command line says; the exit status."""
+    args = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if os.geteuid() != 0:
+            raise Trouble("Images are mounted; start this with sudo")
+        machine.needs()
+        alone("HEADSTART_BOOT_ALONE")
+        args.cache.mkdir(parents=True, exist_ok=True)
+        if args.smoke:
+            return smoke(args)
+        return {"build": built, "boot": boot, "bench": bench}[args.verb](args)
+    except Trouble as why:
+        print(f"virtual.py: {why}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("virtual.py: interrupted", file=sys.stderr)
+        return 130
+
+
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("verb", nargs="?", choices=("build", "boot", "bench"), help="what to do")
+    add("--smoke", action="store_true", help="boot twice and compare; keeps no results")
+    add("--model", default="hdd", choices=models.names(), help="the disk [default: hdd]")
+    add("--arm", default="none", choices=ARMS,
+        help="without headstart, with it, or without it and without a delay of the disk")
+    add("--machine", metavar="NAME",
+        help="which machine boots; it is made when there is none [default: one for each arm]")
+    add("--fresh", action="store_true", help="forget that machine first")
+    add("--discard", action="store_true", help="let the machine forget this boot")
+    add("--prepare", metavar="SH", help="a command for the root directory of a new machine")
+    add("--append", action="append", default=[], metavar="WORD",
+        help="a word more of the kernel's command line")
+    add("--headstart", type=Path, metavar="FILE",
+        help="a static headstart [default: it is built]")
+    add("--console", type=Path, metavar="FILE", help="write what the console said")
+    add("--json", action="store_true", help="print all figures as JSON")
+    add("--models", default="hdd,cloud-lazy,emmc,sata-ssd", metavar="A,B",
+        help="for bench: %(default)s")
+    add("--boots", type=int, default=3, metavar="N", help="for bench: of each arm [default: 3]")
+    add("--out", type=Path, default=RESULTS / "boot-virtual.json", metavar="FILE",
+        help="for bench")
+    add("--cache", type=Path, default=CACHE, metavar="DIR", help="for images")
+    args = parser.parse_args()
+    if not args.smoke and not args.verb:
+        parser.error("say build, boot, bench or --smoke")
+    return args
+
+
+def built(args):
+    """Builds everything a boot needs."""
+    found = guest(args.cache, tell)
+    for path in (found.image, kernel.vmlinux(found.kit), kernel.module(found.kit)):
+        print(path)
+    return 0
+
+
+def boot(args):
+    """One boot."""
+    headstart = static(args.headstart) if args.arm == "headstart" else None
+    name = args.machine or args.arm
+    one = machine.Machine(guest(args.cache, tell), args.cache, name, headstart)
+    if args.fresh:
+        one.forget()
+    one.create(args.prepare)
+    booted = one.boot(None if args.arm == "no-delay" else args.model, args.append,
+                      not args.discard)
+    if args.console:
+        args.console.write_text(booted.console)
+    if args.json:
+        json.dump({"schema": "headstart-bench/boot/1", "model": args.model, "arm": args.arm,
+                   "wall_s": round(booted.wall_s, 1)} | asdict(booted.report), sys.stdout, indent=1)
+        print()
+    else:
+        print(line(args.model, args.arm, booted))
+    return 0
+
+
+def bench(args):
+    """All arms on all disks."""
+    headstart = static(args.headstart)
+    document = about(SCHEMA, headstart) | matrix.measure(
+        guest(args.cache, tell), args.cache, headstart, args.models.split(","), args.boots, tell)
+    write(args.out, document)
+    return 0
+
+
+def smoke(args):
+    """Boots twice from a slow disk, which must take as long to the microsecond."""
+    found = guest(args.cache, tell)
+    kernel.module(found.kit)
+    kernel.vmlinux(found.kit)
+    one = machine.Machine(found, args.cache, "smoke")
+    one.image = found.image
+    with virtual.several() as pool:
+        boots = list(pool.map(lambda _: one.boot("emmc", keep=False), range(2)))
+    for booted in boots:
+        print(line("emmc", "none", booted))
+        if booted.report.failed:
+            raise Trouble(f"these units failed: {' '.join(booted.report.failed)}")
+        if booted.report.disk.get("requests", 0) < 1000:
+            raise Trouble("the boot hardly read anything from the modelled disk: "
+                          f"{booted.report.disk}")
+    first, second = (booted.report for booted in boots)
+    if first != second:
+        raise Trouble(f"the same boot was not the same twice: {first}, {second}")
+    return 0
+
+
+def line(model, arm, booted):
+    """A boot in one line."""
+    r = booted.report
+    requests = f"{r.disk.get('requests', 0)} requests, {r.disk.get('bytes', 0) / 1e6:.1f} MB"
+    return (f"{model} {arm}: multi-user {r.multi_user_us} us after the kernel's start, "
+            f"userspace at {r.userspace_us} us; {requests if r.disk.get('requests') else 'no delay'}; "
+            f"{r.state}; {booted.wall_s:.0f} s of real time")
+
+
+def static(given):
+    """A headstart that needs no C library, built from what is here."""
+    if given is None:
+        given = HERE.parents[1] / "target" / TARGET / "release/headstart"
+        run("cargo", "build", "--quiet", "--release", "--locked", "--target", TARGET,
+            "-p", "headstart-cli", cwd=HERE.parents[1],
+            env=os.environ | {"RUSTFLAGS": "-C target-feature=+crt-static"})
+    if not given.exists():
+        raise Trouble(f"{given} is missing")
+    return given.resolve()
+
+
+def tell(text):
+    """Says how it goes."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
