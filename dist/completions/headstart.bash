@@ -508,7 +508,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__run)
-            opts="-q -h --pack --no-learn --no-replay --keep --budget --hold --threads --large-folios --name --for --no-walk --quiet --json --help"
+            opts="-q -h --pack --no-learn --no-replay --always --keep --budget --hold --threads --large-folios --name --for --no-walk --quiet --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -47,6 +47,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The 
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-learn -d 'Do not learn from this start'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not read ahead'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l always -d 'Read ahead and learn even if it is not worth it here'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l large-folios -d 'When the program has ended, put the parts of its big files that are mapped densely into large folios, in the background: later starts from memory have fewer page faults'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s q -l quiet -d 'Print no summary'
