@@ -17,6 +17,7 @@ use headstart::profile::learn::{Start, pack_of_start};
 use headstart::profile::mounts::MountTable;
 use headstart::profile::resolve::WalkProgress;
 use headstart::profile::seen::{self, Seen, SeenError};
+use headstart::profile::unseen::add_unseen;
 use headstart::replay::engine::Log;
 use headstart::replay::models::Models;
 use headstart::replay::report::Report;
@@ -79,6 +80,8 @@ pub struct Learned {
     pub events: u64,
     /// Trace events that were lost.
     pub lost_events: u64,
+    /// Pages in large folios, of which no use is seen, that were taken to be used again.
+    pub unseen_pages: u64,
     /// Inodes of this start that got no place in the pack.
     pub dropped: headstart::pack::Dropped,
     /// Directory entries looked at in search of names.
@@ -198,7 +201,8 @@ pub fn learn(
         std::fs::write(path, bytes).with_context(|| format!("Can't write {}", path.display()))?;
     }
     let earlier = known.pack.map(Pack::names).unwrap_or_default();
-    let seen = find_names(capture, &mounts, &earlier, settings.walk)?;
+    let mut seen = find_names(capture, &mounts, &earlier, settings.walk)?;
+    let unseen_pages = known.pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack));
 
     let file_systems = seen.file_systems(&mounts);
     let planned = known.pack.filter(|_| known.replay.is_some()).map(planned);
@@ -226,6 +230,7 @@ pub fn learn(
         pack: settings.pack.clone(),
         events: seen.tally.events,
         lost_events: seen.tally.lost,
+        unseen_pages,
         dropped: new.origin.dropped,
         walked_entries: seen.names.walked_entries,
         resolve_us: micros(seen.names.elapsed),

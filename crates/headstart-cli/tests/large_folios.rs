@@ -118,6 +118,34 @@ fn after_a_run_it_goes_on_in_the_background() {
     });
 }
 
+#[test]
+fn what_is_in_large_folios_is_not_forgotten_though_no_use_of_it_is_seen() {
+    let Some((fs, file, pack, packs)) = learned("xfs") else { return };
+    let figures_file = packs.path().join("figures");
+    let figures_option = figures_file.to_str().unwrap();
+    let command = ["python3", "-c", TOUCH, file.to_str().unwrap()];
+    undisturbed(|| {
+        fs.remount();
+        let refilled = replay(&pack);
+        if parts(&refilled, "refused") > 0 {
+            return skipped(&format!("the kernel gave xfs no large folios: {refilled:#}"));
+        }
+        let run = ["run", "--pack", &pack, "--json", figures_option, "--always", "--"];
+        let output = headstart(&[&run[..], &command[..]].concat());
+        assert!(output.status.success(), "{output:?}");
+        let figures: Value =
+            serde_json::from_slice(&std::fs::read(&figures_file).unwrap()).unwrap();
+        assert!(figures["learned"]["unseen_pages"].as_u64() >= Some(3 * 512), "{figures:#}");
+        assert!(figures["touched"]["never_touched_pages"].as_u64() < Some(512), "{figures:#}");
+        // Each start that was learned counts, whatever the attempt.
+        let shown = json(&["show", "--json", &pack]);
+        let files = shown["files"].as_array().unwrap();
+        let big = files.iter().find(|f| f["path"] == file.to_str().unwrap()).unwrap();
+        let ranges = big["ranges"].as_array().unwrap();
+        assert!(ranges.iter().all(|r| !r["history"].as_str().unwrap().contains('.')), "{big:#}");
+    });
+}
+
 /// Whether a mapping of a file's first part has it by one entry of a page table.
 fn in_large_folios(file: &Path) -> bool {
     let file = std::fs::File::open(file).unwrap();

@@ -9,3 +9,4 @@ pub mod mounts;
 pub mod resolve;
 pub mod seen;
 pub mod spans;
+pub mod unseen;

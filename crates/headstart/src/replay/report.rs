@@ -78,7 +78,7 @@ pub(super) struct Counters {
 
 /// Why a target is not read.
 #[derive(Debug)]
-pub(super) enum NotRead {
+pub(crate) enum NotRead {
     Stale,
     Missing,
     Forbidden,

@@ -11,7 +11,7 @@ mod targets;
 
 pub use log::{Asked, Log};
 pub use targets::identity_of;
-pub(in crate::replay) use targets::open_learned;
+pub(crate) use targets::open_learned;
 
 use super::device::Portion;
 use super::places::{self, Place};

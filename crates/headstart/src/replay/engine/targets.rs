@@ -43,7 +43,7 @@ pub(super) struct Opened {
 
 /// What was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::replay) enum Kind {
+pub(crate) enum Kind {
     /// A block device, for metadata.
     Device,
     /// A file.
@@ -144,7 +144,7 @@ impl Shared {
 
 /// Opens a regular file that is still what was learned, if `identity` says what that
 /// was; `uid` is who asks. Also tells the device that it is on.
-pub(in crate::replay) fn open_learned(
+pub(crate) fn open_learned(
     path: &Path,
     identity: Option<&Identity>,
     uid: u32,

@@ -3,6 +3,7 @@
 //! that can't be dropped.
 
 use super::dense::{Part, dense_parts};
+use super::huge_page_size;
 use crate::cache::holders::{Holders, holders, identity};
 use crate::cache::residency::{page_size, resident_count};
 use crate::id::InodeId;
@@ -16,10 +17,6 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::{AddAssign, Range};
-
-/// Where the kernel tells how large a huge page is, in bytes
-/// (`Documentation/admin-guide/mm/transhuge.rst`).
-const HUGE_PAGE_SIZE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 
 /// What became of the parts of a pack that are worth a huge page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -66,8 +63,7 @@ struct Todo {
 /// # Errors
 /// When the kernel has no huge pages, or the processes that use files can't be listed.
 pub fn refill(pack: &Pack, budget: u64) -> io::Result<Refilled> {
-    let text = std::fs::read_to_string(HUGE_PAGE_SIZE)?;
-    let size: usize = text.trim().parse().map_err(io::Error::other)?;
+    let size = huge_page_size()?;
     let mut parts = dense_parts(pack, size as u64);
     let fitting = usize::try_from(budget / size as u64).unwrap_or(usize::MAX);
     let mut refilling = Refilling::new(size);

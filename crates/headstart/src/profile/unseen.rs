@@ -1,0 +1,151 @@
+//! Touches that the kernel does not report: a part of a file that is in one large folio
+//! is mapped whole by one entry of a page table, and no trace event tells of it
+//! (`filemap_map_pmd` of `mm/filemap.c`).
+//!
+//! A start that finds files so would seem not to need them, and in the end the pack would
+//! forget them. What the start before touched of such a part is therefore taken to be
+//! touched again. The driver asks the page cache; the rest is pure.
+
+use super::fold::Observation;
+use super::resolve::Resolution;
+use super::spans::{How, Spans};
+use crate::cache::residency::{page_size, resident_count};
+use crate::pack::paths::PathInterner;
+use crate::pack::{File, Pack, Range};
+use crate::replay::engine::open_learned;
+use crate::replay::folios::huge_page_size;
+use headstart_sys::huge::{Folio, bring_in};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+/// Adds to what was seen of a start what the start before it touched, by the `pack`, of
+/// parts that are in large folios now. Returns how many pages that were.
+pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack) -> u64 {
+    let Ok(size) = huge_page_size() else { return 0 };
+    let part_pages = size as u64 / page_size();
+    let mut candidates = touched_last(pack, size as u64);
+    let mut paths = PathInterner::default();
+    let nodes = paths.adopt(&pack.paths);
+    let by_node: HashMap<_, _> = (0u32..)
+        .zip(&pack.files)
+        .filter_map(|(i, file)| Some((nodes.get(file.node.0 as usize).copied().flatten()?, i)))
+        .collect();
+    let mut added = 0;
+    for (id, named) in &names.files {
+        let Some(seen) = pages.files.get_mut(id) else { continue };
+        let index = paths.find(&named.path).and_then(|node| by_node.get(&node));
+        let Some(last) = index.and_then(|index| candidates.remove(index)) else { continue };
+        let learned = pack.files[last.file as usize];
+        let parts = untouched_parts(&last.spans, &seen.touched, part_pages);
+        let large = in_large_folios(&named.path, &learned, parts.keys().copied(), size);
+        for span in large.iter().filter_map(|part| parts.get(part)).flat_map(Spans::iter) {
+            seen.touched.touch(span.first, span.end - span.first, span.at, span.how);
+            added += span.end - span.first;
+        }
+    }
+    added
+}
+
+/// What the last start touched of a file through mappings.
+struct Last {
+    file: u32,
+    spans: Spans,
+}
+
+/// What the last start touched through mappings, of files that have room for a huge
+/// page, by index of the file.
+fn touched_last(pack: &Pack, size: u64) -> HashMap<u32, Last> {
+    let mut found: HashMap<u32, Last> = HashMap::new();
+    let is_candidate = |range: &&Range| {
+        let is_large = |file: &File| file.identity.size >= size;
+        let mapped = range.how.has(How::MAPPED) || range.how.has(How::EXECUTED);
+        range.history & 1 == 1
+            && mapped
+            && pack.files.get(range.file as usize).is_some_and(is_large)
+    };
+    for range in pack.ranges.iter().filter(is_candidate) {
+        let last = found
+            .entry(range.file)
+            .or_insert_with(|| Last { file: range.file, spans: Spans::default() });
+        let at = u64::from(range.at_us) * 1000;
+        last.spans.touch(range.first, u64::from(range.pages), at, range.how);
+    }
+    found
+}
+
+/// The parts, of so many pages, of which something was touched `last` time and nothing
+/// `now`, with what that was.
+fn untouched_parts(last: &Spans, now: &Spans, part_pages: u64) -> BTreeMap<u64, Spans> {
+    let mut parts: BTreeMap<u64, Spans> = BTreeMap::new();
+    for span in last.iter() {
+        let mut first = span.first;
+        while first < span.end {
+            let part = first / part_pages;
+            let end = ((part + 1) * part_pages).min(span.end);
+            parts.entry(part).or_default().touch(first, end - first, span.at, span.how);
+            first = end;
+        }
+    }
+    for span in now.iter() {
+        for part in span.first / part_pages..=(span.end.saturating_sub(1)) / part_pages {
+            parts.remove(&part);
+        }
+    }
+    parts
+}
+
+/// Those parts of a file, of `size` bytes, that are in memory in one large folio.
+fn in_large_folios(
+    path: &Path,
+    learned: &File,
+    parts: impl Iterator<Item = u64>,
+    size: usize,
+) -> Vec<u64> {
+    let uid = rustix::process::geteuid().as_raw();
+    let mut parts = parts.peekable();
+    // Most starts have none, and their files are not opened.
+    if parts.peek().is_none() {
+        return Vec::new();
+    }
+    let Ok((file, ..)) = open_learned(path, Some(&learned.identity), uid) else {
+        return Vec::new();
+    };
+    let pages = size as u64 / page_size();
+    let is_large = |part: &u64| {
+        let all = resident_count(&file, part * pages, pages).is_ok_and(|found| found == pages);
+        // All of it is there: this only maps it.
+        all && bring_in(&file, part * size as u64, size).is_ok_and(|folio| folio == Folio::Large)
+    };
+    parts.filter(is_large).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(ranges: &[(u64, u64)]) -> Spans {
+        let mut spans = Spans::default();
+        for &(first, end) in ranges {
+            spans.touch(first, end - first, 0, How::MAPPED);
+        }
+        spans
+    }
+
+    #[test]
+    fn only_parts_without_any_touch_are_asked_about() {
+        for (name, last, now, expected) in [
+            ("nothing known", &[][..], &[(0, 3)][..], &[][..]),
+            ("none touched", &[(0, 1000)], &[], &[(0, 0, 512), (1, 512, 1000)]),
+            ("one page of the first touched", &[(0, 1000)], &[(5, 6)], &[(1, 512, 1000)]),
+            ("touched over the border", &[(0, 1000)], &[(511, 513)], &[]),
+            ("touched elsewhere", &[(600, 601)], &[(0, 512)], &[(1, 600, 601)]),
+        ] {
+            let parts = untouched_parts(&spans(last), &spans(now), 512);
+            let found: Vec<_> = parts
+                .iter()
+                .flat_map(|(part, spans)| spans.iter().map(|s| (*part, s.first, s.end)))
+                .collect();
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+}
