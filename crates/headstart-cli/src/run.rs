@@ -77,10 +77,10 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let found = known_pack(&session, args.pack.as_deref());
     let pack = session.adopt(found);
     session.learn = !args.no_learn;
+    session.hold = args.hold;
     if let Some(pack) = pack.as_ref().filter(|_| !args.no_replay) {
         session.replay(pack, args.budget, args.threads, args.always);
     }
-    session.hold = args.hold;
     session.settings.keep = args.keep;
     session.large_folios = args.large_folios;
     session.go(pack)

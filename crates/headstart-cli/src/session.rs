@@ -139,6 +139,13 @@ pub fn known_pack(session: &Session, explicit: Option<&Path>) -> Found {
     store::find(&session.settings.file_name, session.uid, variable)
 }
 
+/// Whether enough starts of a program were learned, and the last not long ago.
+fn is_known_lately(pack: &Pack) -> bool {
+    let now = u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0);
+    let age = Duration::from_secs(now.saturating_sub(pack.origin.learned_at));
+    pack.origin.starts >= WELL_KNOWN && age < LEARN_AGAIN
+}
+
 impl Session {
     /// A start as `args` describe it, in a process that `began` then. From here
     /// on signals are kept for the program, so no thread may run yet.
@@ -215,7 +222,15 @@ impl Session {
         let way = with_threads(model::way(model, pack), threads);
         let plan = Plan::of_packs(packs, limits, way);
         match read_ahead(plan, self.began, self.learn) {
-            Ok(replay) => self.replay = Some(replay),
+            Ok(replay) => {
+                let may_spare = self.learn && !always && is_known_lately(pack);
+                // Tracing would only cost then. The program would wait for the same later.
+                if may_spare && replay.finds_all_in_memory(self.hold) {
+                    self.learn = false;
+                    self.notes.push("in memory and well known, so not traced".into());
+                }
+                self.replay = Some(replay);
+            }
             Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
         }
     }
@@ -232,10 +247,7 @@ impl Session {
     /// Does not learn from a start that would be slower for it than without us, if
     /// enough others taught us.
     fn spare_learning(&mut self, pack: &Pack, expected: &Expected) {
-        let now = u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0);
-        let age = Duration::from_secs(now.saturating_sub(pack.origin.learned_at));
-        let is_known = pack.origin.starts >= WELL_KNOWN && age < LEARN_AGAIN;
-        if self.learn && is_known && !expected.is_worth_learning() {
+        if self.learn && is_known_lately(pack) && !expected.is_worth_learning() {
             self.learn = false;
             self.notes
                 .push("well known, so not traced, which would cost more than it gains".into());

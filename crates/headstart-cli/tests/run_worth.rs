@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{disk_dir, is_root, skipped};
+use common::{LoopFs, disk_dir, is_root, noise, skipped, undisturbed, write_synced};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -12,17 +12,30 @@ use std::process::Command;
 const QUICK: &str =
     r#"{"latency_us":1,"next_us":1,"bandwidth_mb_s":10000,"depth":16,"iops":999999}"#;
 
-fn run(packs: &Path, options: &[&str]) -> Value {
+/// One that takes long.
+const SLOW: &str =
+    r#"{"latency_us":20000,"next_us":20000,"bandwidth_mb_s":10,"depth":1,"iops":50}"#;
+
+fn run(packs: &Path, options: &[&str], command: &[&str]) -> Value {
     let figures = packs.join("figures.json");
     let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
         .env("HEADSTART_PACKS", packs)
         .args(["run", "--json", figures.to_str().unwrap()])
         .args(options)
-        .args(["--", "true"])
+        .arg("--")
+        .args(command)
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&std::fs::read(&figures).unwrap()).unwrap()
+}
+
+/// Replaces what was measured of devices; returns of how many.
+fn take_devices_for(model: &str, packs: &Path) -> usize {
+    let found = std::fs::read_dir(packs.join("devices")).into_iter().flatten();
+    let found = found.map(|entry| entry.unwrap().path());
+    let models = found.filter(|path| path.extension().is_some_and(|e| e == "json"));
+    models.map(|path| std::fs::write(path, model).unwrap()).count()
 }
 
 #[test]
@@ -31,14 +44,9 @@ fn where_it_is_not_worth_it_a_program_is_left_alone_unless_told_otherwise() {
         return skipped("needs root");
     }
     let packs = disk_dir();
-    run(packs.path(), &[]);
-    let models = std::fs::read_dir(packs.path().join("devices")).into_iter().flatten();
-    let models: Vec<_> = models.map(|entry| entry.unwrap().path()).collect();
-    if models.is_empty() {
+    run(packs.path(), &[], &["true"]);
+    if take_devices_for(QUICK, packs.path()) == 0 {
         return skipped("the device of this system can't be measured");
-    }
-    for model in models.iter().filter(|path| path.extension().is_some_and(|e| e == "json")) {
-        std::fs::write(model, QUICK).unwrap();
     }
     let is_left_alone = |figures: &Value| {
         let notes = figures["notes"].to_string();
@@ -46,13 +54,44 @@ fn where_it_is_not_worth_it_a_program_is_left_alone_unless_told_otherwise() {
         figures["read_ahead"].is_null()
     };
     for starts in [2, 3] {
-        let figures = run(packs.path(), &[]);
+        let figures = run(packs.path(), &[], &["true"]);
         assert!(is_left_alone(&figures), "{figures:#}");
         assert_eq!(figures["learned"]["starts"], starts, "{figures:#}");
     }
-    let figures = run(packs.path(), &[]);
+    let figures = run(packs.path(), &[], &["true"]);
     assert!(is_left_alone(&figures) && figures["learned"].is_null(), "{figures:#}");
-    let figures = run(packs.path(), &["--always"]);
+    let figures = run(packs.path(), &["--always"], &["true"]);
     assert!(!is_left_alone(&figures), "{figures:#}");
     assert_eq!(figures["learned"]["starts"], 4, "{figures:#}");
+}
+
+#[test]
+fn a_well_known_program_is_traced_from_the_disk_and_not_from_memory() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = fs.path.join("data");
+    write_synced(&file, &noise(4 << 20));
+    let packs = disk_dir();
+    let command = ["cat", file.to_str().unwrap()];
+    let start =
+        |options: &[&str]| run(packs.path(), &[&["--hold", "1s"], options].concat(), &command);
+    let starts = |figures: &Value| figures["learned"]["starts"].as_u64();
+    for number in 1..=3 {
+        fs.remount();
+        assert_eq!(starts(&start(&["--always"])), Some(number));
+    }
+    undisturbed(|| {
+        // Brings all of it in.
+        start(&["--always"]);
+        take_devices_for(SLOW, packs.path());
+        let from_memory = start(&[]);
+        assert!(from_memory["learned"].is_null(), "{from_memory:#}");
+        let notes = from_memory["notes"].to_string();
+        assert!(notes.contains("in memory and well known"), "{notes}");
+    });
+    // While the trace of the last start is being removed, it is not traced either.
+    undisturbed(|| {
+        fs.remount();
+        let from_disk = start(&[]);
+        assert!(starts(&from_disk) > Some(3), "{from_disk:#}");
+    });
 }

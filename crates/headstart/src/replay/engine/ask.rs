@@ -237,8 +237,11 @@ impl Shared {
     }
 
     fn note_first_request(&self) {
-        if self.first_request_us.load(Relaxed) == u64::MAX {
+        if !self.has_asked() {
             self.first_request_us.fetch_min(micros(self.began.elapsed()), Relaxed);
+            // Whoever waits to see whether all is in memory has waited enough.
+            drop(self.head_sent.lock());
+            self.head_news.notify_all();
         }
     }
 }

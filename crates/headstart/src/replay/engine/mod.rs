@@ -166,6 +166,18 @@ impl Replay {
         drop(self.shared.head_news.wait_timeout_while(sent, limit, |sent| !*sent));
     }
 
+    /// Waits until the plan was looked at or something of it had to be asked for, at most
+    /// for `limit`. Whether all of it was in memory.
+    pub fn finds_all_in_memory(&self, limit: Duration) -> bool {
+        let shared = &self.shared;
+        let is_through = || shared.complete.load(Relaxed);
+        let guard = shared.head_sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |_: &mut bool| !is_through() && !shared.has_asked();
+        drop(shared.head_news.wait_timeout_while(guard, limit, is_open));
+        let dropped = shared.counters.dropped_bytes.load(Relaxed);
+        is_through() && !shared.has_asked() && dropped == 0
+    }
+
     /// Makes the threads stop after the step at hand.
     pub fn stop(&self) {
         self.shared.stop.store(true, Relaxed);
@@ -297,6 +309,10 @@ impl Shared {
         if number < self.plan.head && self.done.fetch_add(1, Relaxed) + 1 == self.plan.head {
             self.release_head();
         }
+    }
+
+    fn has_asked(&self) -> bool {
+        self.first_request_us.load(Relaxed) != u64::MAX
     }
 
     fn release_head(&self) {
