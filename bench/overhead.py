@@ -55,7 +55,7 @@ def overhead():
         document = json.loads(run(headstart, "bench", "--json", "--states", "hot", "--runs",
                                   options.rounds, "--prepare", PREPARE, *against, "--", *command))
         figures = Path(packs) / "figures"
-        run(*through(["--json", str(figures)]))
+        run(*through(["--always", "--json", str(figures)]))
         learned = json.loads(figures.read_text())
     times = {arm["name"].split(" ")[0]: [one["wall_s"] for one in arm["runs"]]
              for arm in document["arms"]}
