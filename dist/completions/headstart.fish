@@ -79,12 +79,14 @@ complete -c headstart -n "__fish_headstart_using_subcommand replay" -l verify -d
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "enable" -d 'Let each boot from now on be learned and read ahead'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "disable" -d 'Undo what enable did'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "status" -d 'Show what was learned, the last boots, and what reading ahead gained'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "record" -d 'Record this boot and learn it; run by a unit'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status record replay" -f -a "replay" -d 'Read ahead what boots touch; run by a unit'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "enable" -d 'Let each boot from now on be learned and read ahead'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "disable" -d 'Undo what enable did'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "status" -d 'Show what was learned, the last boots, and what reading ahead gained'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "analyze" -d 'Draw a recorded boot: phases, units, what was read when, and idle times'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "bench" -d 'Measure how long boots take, by a command that boots a machine or from the history'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "record" -d 'Record this boot and learn it; run by a unit'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "replay" -d 'Read ahead what boots touch; run by a unit'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -l root -d 'Enable it in the image below this directory' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -l kernel-cmdline -d 'Also let the kernel record from its first page on, by its command line'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -s h -l help -d 'Print help'
@@ -94,6 +96,21 @@ complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -l root -d 'Look at the image below this directory' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l svg -d 'Write a picture to this file, as SVG' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l html -d 'Write a page with the picture and tables to this file, as HTML' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l root -d 'Look at the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l runs -d 'Rounds to measure' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l arm -d 'A command to compare with, for a shell' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l timeout -d 'How long a boot may take' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l smallest -d 'Differences below this don\'t matter' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l seed -d 'Repeat the order of an earlier benchmark' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l root -d 'Look at the history of the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l bootperf -d 'Write the figures to a file in the shape of ChromeOS\'s boot performance tests' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l history -d 'Tell of this machine\'s recorded boots instead'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l timeout -d 'End after this time at the latest' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l instance -d 'Take this trace instance over, if it is there' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l root -d 'Keep packs, history and state below this directory, for tests' -r -F

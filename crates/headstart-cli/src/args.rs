@@ -1,4 +1,4 @@
-//! Values on the command line: times, sizes, priorities.
+//! Values on the command line: times, sizes, shares.
 
 use std::time::Duration;
 
@@ -27,6 +27,15 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
+/// Parses a share: `3%`, `0.5 %`; a bare number means per cent too.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err(format!("{text:?} is no share; write it like 3%")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +61,16 @@ mod tests {
         }
         for text in ["", "K", "1.5M", "12X", "99999999999999T"] {
             assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_read_as_per_cent() {
+        for (text, share) in [("3%", 0.03), ("0.5 %", 0.005), ("10", 0.1), ("0%", 0.0)] {
+            assert_eq!(percent(text), Ok(share), "{text}");
+        }
+        for text in ["", "%", "-1%", "101%", "nan%", "three"] {
+            assert!(percent(text).is_err(), "{text}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `headstart boot`: the start of the machine, learned and read ahead.
 
+mod analyze;
+mod bench;
 mod enable;
 mod record;
 mod replay;
@@ -27,6 +29,10 @@ pub enum BootVerb {
     Disable(enable::DisableArgs),
     /// Show what was learned, the last boots, and what reading ahead gained
     Status(status::StatusArgs),
+    /// Draw a recorded boot: phases, units, what was read when, and idle times
+    Analyze(analyze::AnalyzeArgs),
+    /// Measure how long boots take, by a command that boots a machine or from the history
+    Bench(bench::BenchArgs),
     /// Record this boot and learn it; run by a unit
     Record(record::RecordArgs),
     /// Read ahead what boots touch; run by a unit
@@ -39,6 +45,8 @@ pub fn run(verb: BootVerb) -> anyhow::Result<ExitStatus> {
         BootVerb::Enable(args) => enable::enable(&args),
         BootVerb::Disable(args) => enable::disable(&args),
         BootVerb::Status(args) => status::run(&args),
+        BootVerb::Analyze(args) => analyze::run(&args),
+        BootVerb::Bench(args) => bench::run(&args),
         BootVerb::Record(args) => record::run(&args),
         BootVerb::Replay(args) => replay::run(args),
     }

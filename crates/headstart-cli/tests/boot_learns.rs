@@ -42,6 +42,7 @@ impl Boot {
         let script = format!(
             "#!/bin/sh\ncd {}\nwhile [ $# -gt 0 ] && [ \"$1\" != -- ]; do shift; done\n\
              [ $# = 0 ] && exec echo UserspaceTimestampMonotonic=$(cat user-space)\nshift\n\
+             [ \"$1\" = '*' ] && exec printf 'Id=a.service\\nActiveEnterTimestampMonotonic=%s\\n' $(cat default.target)\n\
              for unit; do echo ActiveEnterTimestampMonotonic=$(cat $unit 2>&- || echo 0); echo; done\n",
             place("told").display()
         );
@@ -137,6 +138,13 @@ fn a_boot_that_the_kernel_began_to_record_is_learned_phase_by_phase() {
     let record = &status["boots"][0];
     assert_eq!(record["lost_events"], 0, "{record}");
     assert!(record["default_target_ms"].as_f64() > record["local_fs_ms"].as_f64(), "{record}");
+    let root = boot.root.path().to_str().unwrap();
+    let analysis = json(&["boot", "analyze", "--json", "--root", root]);
+    let read = analysis["sums"]["demand_bytes"].as_u64().unwrap();
+    assert!(read >= 400_000, "both files: {analysis}");
+    let unit = &analysis["timeline"]["units"][0];
+    let at = unit["active_us"].as_u64().unwrap();
+    assert_eq!((&unit["name"], at), (&"a.service".into(), analysis["end_us"].as_u64().unwrap()));
     assert_eq!(record["phases"][0]["learned"], false, "nothing came before user space: {record}");
     await_script(&wait_until_gone(&boot.instance));
 

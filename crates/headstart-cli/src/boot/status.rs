@@ -36,12 +36,20 @@ struct Status {
     enabled: Vec<&'static str>,
     packs: Vec<PackStatus>,
     /// The boots that are kept, the last one first.
-    boots: Vec<BootRecord>,
+    boots: Vec<Boot>,
     gain: Option<Gain>,
     /// What this boot has read ahead until now.
     this_boot: Vec<replayed::Replayed>,
     problems: Vec<String>,
     hint: Option<String>,
+}
+
+/// A boot of the history.
+#[derive(Serialize)]
+struct Boot {
+    number: u64,
+    #[serde(flatten)]
+    record: BootRecord,
 }
 
 /// What the next boot reads ahead for a phase.
@@ -81,15 +89,17 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
             }
         }
     }
-    let boots = machine.records();
-    if let Some(last) = boots.first() {
+    let boots = machine.boots();
+    if let Some((_, last)) = boots.first() {
         problems.extend(last.problems.iter().cloned());
     }
+    let gain = Gain::of(boots.iter().map(|(_, record)| record));
+    let boots = boots.into_iter().map(|(number, record)| Boot { number, record }).collect();
     let mut status = Status {
         schema: "headstart/boot-status/1",
         enabled: install::enabled(machine),
         packs,
-        gain: Gain::of(&boots),
+        gain,
         boots,
         this_boot: replayed::all(machine),
         problems,
@@ -132,8 +142,8 @@ fn hint(machine: &Machine, status: &Status) -> Option<String> {
                 .into(),
         );
     }
-    let recorded_now = |boot: &BootRecord| boot.missed_ms > 0;
-    status.boots.first().filter(|boot| recorded_now(boot)).map(|boot| {
+    let last = status.boots.first().map(|boot| &boot.record);
+    last.filter(|boot| boot.missed_ms > 0).map(|boot| {
         format!(
             "the last boot's first {} ms of user space were not recorded: \
              `headstart boot enable --kernel-cmdline` lets the kernel record them",
@@ -193,8 +203,9 @@ fn write_packs(out: &mut dyn Write, packs: &[PackStatus]) -> io::Result<()> {
     table.write(out)
 }
 
-fn write_boots(out: &mut dyn Write, boots: &[BootRecord]) -> io::Result<()> {
+fn write_boots(out: &mut dyn Write, boots: &[Boot]) -> io::Result<()> {
     let mut table = Table::new([
+        ("BOOT", Align::Right),
         ("RECORDED", Align::Left),
         ("KERNEL", Align::Left),
         ("MOUNTS", Align::Right),
@@ -205,7 +216,7 @@ fn write_boots(out: &mut dyn Write, boots: &[BootRecord]) -> io::Result<()> {
         ("MISSING", Align::Right),
         ("LOST", Align::Right),
     ]);
-    for boot in boots {
+    for Boot { number, record: boot } in boots {
         let seconds = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{:.2} s", ms / 1000.0));
         let outcome = boot.outcome();
         let (read, ready, late) = match boot.replayed {
@@ -217,6 +228,7 @@ fn write_boots(out: &mut dyn Write, boots: &[BootRecord]) -> io::Result<()> {
             false => ("no".into(), "-".into(), "-".into()),
         };
         table.row([
+            number.to_string(),
             date(boot.recorded_at),
             output::harmless(boot.kernel.split(' ').next().unwrap_or_default()),
             seconds(boot.local_fs_ms),

@@ -91,6 +91,11 @@ pub fn file_name(number: u64) -> String {
     format!("{number:06}.json")
 }
 
+/// The name of the file with what is kept of that boot over time.
+pub fn timeline_name(number: u64) -> String {
+    format!("{number:06}.timeline.json")
+}
+
 /// The number of a record, by the name of its file.
 pub fn number(file_name: &str) -> Option<u64> {
     let digits = file_name.strip_suffix(".json")?;
@@ -122,12 +127,12 @@ pub struct Gain {
 
 impl Gain {
     /// The gain of these boots; `None` unless there are some of either kind.
-    pub fn of(records: &[BootRecord]) -> Option<Self> {
-        let times = |replayed| -> Vec<f64> {
-            let alike = records.iter().filter(|record| record.replayed == replayed);
-            alike.filter_map(|record| record.default_target_ms).collect()
-        };
-        let (with, without) = (times(true), times(false));
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a BootRecord>) -> Option<Self> {
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for record in records {
+            let times = if record.replayed { &mut with } else { &mut without };
+            times.extend(record.default_target_ms);
+        }
         let (with_ms, without_ms) = (summarise(&with)?.median, summarise(&without)?.median);
         Some(Self { with: with.len(), without: without.len(), with_ms, without_ms })
     }
@@ -146,6 +151,7 @@ mod tests {
             ("1.json", None),
             ("+00001.json", None),
             ("000001.json.bak", None),
+            ("000001.timeline.json", None),
             ("99999999999999999999.json", None),
         ] {
             assert_eq!(number(name), expected, "{name}");

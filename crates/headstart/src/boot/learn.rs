@@ -10,22 +10,26 @@ use super::machine::Machine;
 use super::phases::{DEFAULT_TARGET, Moments, Phase, Span, spans};
 use super::record::RecordError;
 use super::replayed::{self, Replayed, monotonic_us};
+use super::timeline::{self, Clock, Sight, Timeline};
+use super::unit_times::UnitTimes;
 use crate::error::causes;
 use crate::id::Dev;
 use crate::measure::fates::{Replayed as ReadAhead, fates};
+use crate::measure::last_run::OverTime;
 use crate::measure::outcome::Outcome;
 use crate::pack::join::join;
 use crate::pack::merge::Rule;
 use crate::pack::store::{self, StoreError};
 use crate::pack::{EarlierNames, FileSystem, HISTORY_STARTS, Pack};
 use crate::profile::code::code_of;
-use crate::profile::fold::Observation;
+use crate::profile::fold::{Observation, Rules, fold};
 use crate::profile::learn::{Start, pack_of_start};
-use crate::profile::seen::{self, Seen};
+use crate::profile::seen::{self, Seen, SeenError};
 use crate::replay::often::Often;
 use crate::trace::file::Capture;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -45,6 +49,8 @@ pub(super) struct Recorded {
     pub source: &'static str,
     pub missed_ms: u64,
     pub ended: Instant,
+    /// All units and how many had no room, if systemd told.
+    pub units: io::Result<(Vec<UnitTimes>, u64)>,
 }
 
 /// What the phases share.
@@ -57,6 +63,10 @@ struct Boot<'a> {
     /// All of it as one pack.
     whole: Pack,
     replays: Vec<Replayed>,
+    /// From the trace clock to that of the boot.
+    clock: Clock,
+    /// When the recording ended, in µs of the monotonic clock.
+    ended_us: u64,
 }
 
 /// Learns a boot.
@@ -66,11 +76,15 @@ pub(super) fn learn(
     moments: &Moments,
     recorded: Recorded,
 ) -> Result<BootRecord, RecordError> {
-    let Recorded { mut capture, clock_ahead, began, askers, source, missed_ms, ended } = recorded;
+    let Recorded { mut capture, clock_ahead, began, askers, source, missed_ms, ended, units } =
+        recorded;
+    let ended_us = monotonic_us().saturating_sub(ended.elapsed().as_micros() as u64);
     let replays = replayed::all(machine);
     let mounts = seen::complete(&mut capture)?;
     capture.description.ignored_tids.extend(askers);
-    capture.description.ignored_tids.extend(replayed::threads(&replays));
+    let readers = replayed::threads(&replays);
+    let ahead = brought_in_by(&readers, &capture)?;
+    capture.description.ignored_tids.extend(readers);
     // A walk would read all directories of a disk that has just become quiet.
     let seen = Seen::of(capture, &mounts, &earlier_names(machine, phases), false, None)?;
     let file_systems = seen.file_systems(&mounts);
@@ -83,6 +97,8 @@ pub(super) fn learn(
         whole: Pack::default(),
         seen,
         replays,
+        ended_us,
+        clock: Clock { ahead_ns: clock_ahead, began_us: moments.began },
     };
     boot.whole = boot.pack("boot", &boot.seen.pages, false);
 
@@ -110,6 +126,11 @@ pub(super) fn learn(
         problems: boot.seen.names.problems.iter().map(|p| causes(p)).collect(),
         ..BootRecord::default()
     };
+    let mut timeline = boot.timeline(&ahead, began);
+    match units {
+        Ok((units, left_out)) => (timeline.units, timeline.units_left_out) = (units, left_out),
+        Err(error) => record.problems.push(format!("the times of units are not known: {error}")),
+    }
     for ((phase, span), part) in phases.iter().zip(spans).zip(cut(&boot.seen.pages, &windows)) {
         let ms = |us: u64| us.saturating_sub(moments.began) as f64 / 1000.0;
         let mut of_phase = PhaseRecord {
@@ -120,13 +141,18 @@ pub(super) fn learn(
         };
         // What was over before is not known.
         let was_seen = span.is_some_and(|span| span.begin < span.end && span.end > began);
-        if let Err(error) = boot.learn_phase(&part, was_seen, &mut of_phase, &mut record.problems) {
-            record.problems.push(causes(&error));
+        match boot.learn_phase(&part, was_seen, &mut of_phase, &mut record.problems) {
+            Ok(over_time) => {
+                if let Some((span, run)) = span.zip(over_time) {
+                    timeline.enter_phase(span, &run, moments.began, boot.page_size());
+                }
+            }
+            Err(error) => record.problems.push(causes(&error)),
         }
         record.phases.push(of_phase);
     }
     record.learn_ms = ended.elapsed().as_secs_f64() * 1000.0;
-    machine.keep(&record)?;
+    machine.keep(&mut record, Some(&timeline))?;
     Ok(record)
 }
 
@@ -163,22 +189,23 @@ impl Boot<'_> {
         was_seen: bool,
         record: &mut PhaseRecord,
         problems: &mut Vec<String>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<OverTime>, StoreError> {
         let known = self.known(&record.name, problems);
         let replays = self.replays.iter().filter(|replayed| replayed.phase == record.name);
         let replays: Vec<&Replayed> = replays.collect();
         record.read_ahead_bytes = replays.iter().map(|r| r.report.bytes).sum();
         record.requests = replays.iter().map(|r| r.report.requests).sum();
         if !was_seen {
-            return Ok(());
+            return Ok(None);
         }
         let read = known.as_ref().filter(|_| !replays.is_empty());
         let read = read.map(|pack| chosen(pack, Often::TWO_OF_THREE, |_| true));
         let read = ReadAhead { pack: read.as_ref(), ..ReadAhead::default() };
-        (record.outcome, _) = fates(part, &self.seen.names, &self.file_systems, read);
+        let (outcome, run) = fates(part, &self.seen.names, &self.file_systems, read);
+        record.outcome = outcome;
         let nothing = part.files.is_empty() && part.metadata.is_empty();
         if nothing && known.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let metadata_read = replays.iter().map(|r| r.report.metadata_bytes).sum();
         let in_pack = known.as_ref().map_or(0, Pack::metadata_bytes);
@@ -198,7 +225,34 @@ impl Boot<'_> {
             let name = &record.name;
             problems.push(format!("events were lost, so the clean pack of {name} stays"));
         }
-        Ok(())
+        // Before anything was read ahead, all was missing.
+        Ok(Some(run.over_time).filter(|_| run.replayed))
+    }
+
+    fn page_size(&self) -> u64 {
+        self.seen.description.page_size
+    }
+
+    /// What came in when, but for what belongs to a phase. `began` is when it began to be
+    /// recorded, in µs of the monotonic clock.
+    fn timeline(&self, ahead: &Observation, began: u64) -> Timeline {
+        let since_begin = |us: u64| us.saturating_sub(self.clock.began_us);
+        let mut timeline = Timeline {
+            schema: timeline::SCHEMA.into(),
+            recorded_from_us: since_begin(began),
+            recorded_until_us: since_begin(self.ended_us),
+            ..Timeline::default()
+        };
+        timeline.enter(&Sight {
+            boot: &self.seen.pages,
+            ahead,
+            names: &self.seen.names,
+            file_systems: &self.file_systems,
+            began_ns: self.began_ns,
+            page_size: self.page_size(),
+            clock: self.clock,
+        });
+        timeline
     }
 
     /// The pack of a phase as the replay of this boot found it.
@@ -212,6 +266,15 @@ impl Boot<'_> {
         }
         None
     }
+}
+
+/// What these threads brought into memory.
+fn brought_in_by(threads: &HashSet<i32>, capture: &Capture) -> Result<Observation, SeenError> {
+    let rules = Rules {
+        block_devices: capture.description.block_devices.iter().map(|dev| Dev(*dev)).collect(),
+        ..Rules::default()
+    };
+    Ok(fold(capture.events()?.filter(|event| threads.contains(&event.tid)), &rules))
 }
 
 /// Whether all of a pack was read ahead and nearly all of the phase found.

@@ -5,6 +5,8 @@
 
 use super::history::{self, BootRecord};
 use super::phases::{ConfigError, Phase, built_in, with_config};
+use super::timeline::{self, Timeline};
+use crate::error::causes;
 use crate::pack::store::{self, StoreError};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -29,6 +31,14 @@ pub enum MachineError {
         path: PathBuf,
         /// What is wrong.
         source: ConfigError,
+    },
+    /// What is kept of a boot over time is of no use.
+    #[error("{path} is not used; each further boot has one of its own")]
+    Timeline {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: timeline::ParseError,
     },
     /// It can't be written.
     #[error("Can't write {path}")]
@@ -131,30 +141,69 @@ impl Machine {
     /// The boots that are kept, the last one first. A record that can't be read is left
     /// out.
     pub fn records(&self) -> Vec<BootRecord> {
+        self.boots().into_iter().map(|(_, record)| record).collect()
+    }
+
+    /// The same, each with its number.
+    pub fn boots(&self) -> Vec<(u64, BootRecord)> {
         let dir = self.history();
         let mut numbers = numbers(&dir);
         numbers.sort_unstable();
-        let read = |number: &u64| -> Option<BootRecord> {
+        let read = |number: &u64| -> Option<(u64, BootRecord)> {
             let bytes = fs::read(dir.join(history::file_name(*number))).ok()?;
-            serde_json::from_slice(&bytes).ok()
+            let record: BootRecord = serde_json::from_slice(&bytes).ok()?;
+            (record.schema == history::SCHEMA).then_some((*number, record))
         };
-        let known = |record: &BootRecord| record.schema == history::SCHEMA;
-        numbers.iter().rev().filter_map(read).filter(known).collect()
+        numbers.iter().rev().filter_map(read).collect()
     }
 
-    /// Keeps the record of a boot, and no more than the last eight.
+    /// What is kept of a boot over time; `None` when nothing is.
     ///
     /// # Errors
-    /// It can't be written.
-    pub fn keep(&self, record: &BootRecord) -> Result<(), MachineError> {
+    /// It is of no use.
+    pub fn timeline(&self, number: u64) -> Result<Option<Timeline>, MachineError> {
+        let path = self.history().join(history::timeline_name(number));
+        let bytes = match store::read_bytes(&path, rustix::process::geteuid().as_raw()) {
+            Ok(bytes) => bytes,
+            Err(StoreError::Missing(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let read = Timeline::parse(&bytes);
+        read.map(Some).map_err(|source| MachineError::Timeline { path, source })
+    }
+
+    /// Keeps the record of a boot and what there is of it over time, and no more than
+    /// the last eight boots. A timeline that can't be written is one of the record's
+    /// problems.
+    ///
+    /// # Errors
+    /// The record can't be written.
+    pub fn keep(
+        &self,
+        record: &mut BootRecord,
+        timeline: Option<&Timeline>,
+    ) -> Result<(), MachineError> {
         let dir = self.history();
         let locked = store::lock(&dir.join("record"))?;
         let (next, gone) = history::rotate(numbers(&dir));
+        // First: a record tells what became of it.
+        if let Some(timeline) = timeline {
+            let path = dir.join(history::timeline_name(next));
+            let write = || locked.write_beside(&path, &serde_json::to_vec(timeline)?);
+            if let Err(source) = write() {
+                record.problems.push(causes(&MachineError::Write { path, source }));
+            }
+        }
         let path = dir.join(history::file_name(next));
         let write = || -> io::Result<()> {
             locked.write_beside(&path, &serde_json::to_vec_pretty(record)?)?;
-            // A record that stays once more is gone after the next boot.
-            gone.iter().try_for_each(|n| fs::remove_file(dir.join(history::file_name(*n))))
+            for number in gone {
+                // It may have none. One that stays is of no boot that is shown.
+                let _ = fs::remove_file(dir.join(history::timeline_name(number)));
+                // A record that stays once more is gone after the next boot.
+                fs::remove_file(dir.join(history::file_name(number)))?;
+            }
+            Ok(())
         };
         write().map_err(|source| MachineError::Write { path: path.clone(), source })
     }
@@ -215,16 +264,46 @@ mod tests {
             ("/var/lib/headstart/boot/history/000005.json", "{\"schema\":\"other/9\"}"),
         ]);
         for boot in 0..9u64 {
-            let record = BootRecord {
+            let mut record = BootRecord {
                 schema: history::SCHEMA.into(),
                 recorded_at: boot,
                 ..BootRecord::default()
             };
-            machine.keep(&record).unwrap();
+            let timeline = Timeline {
+                schema: timeline::SCHEMA.into(),
+                recorded_from_us: boot,
+                ..Timeline::default()
+            };
+            machine.keep(&mut record, (boot != 6).then_some(&timeline)).unwrap();
         }
         let kept: Vec<u64> = machine.records().iter().map(|r| r.recorded_at).collect();
         assert_eq!(kept, [8, 7, 6, 5, 4, 3, 2, 1]);
         assert_eq!(numbers(&machine.history()).len(), 8);
+        let boots = machine.boots();
+        assert_eq!(
+            boots.iter().map(|(n, _)| *n).collect::<Vec<_>>(),
+            [14, 13, 12, 11, 10, 9, 8, 7]
+        );
+        for (number, record) in boots {
+            let kept = machine.timeline(number).unwrap();
+            let expected = (record.recorded_at != 6).then_some(record.recorded_at);
+            assert_eq!(kept.map(|t| t.recorded_from_us), expected, "{number}");
+        }
+        let files = fs::read_dir(machine.history()).unwrap().flatten();
+        let names = files.map(|f| f.file_name().into_string().unwrap());
+        assert_eq!(names.filter(|name| name.contains("timeline")).count(), 7, "none stays alone");
+    }
+
+    #[test]
+    fn a_timeline_that_can_not_be_written_is_told_and_the_record_is_kept() {
+        let (_dir, machine) =
+            machine(&[("/var/lib/headstart/boot/history/000001.timeline.json/x", "")]);
+        let mut record = BootRecord { schema: history::SCHEMA.into(), ..BootRecord::default() };
+        machine.keep(&mut record, Some(&Timeline::default())).unwrap();
+        let kept = &machine.records()[0];
+        assert!(kept.problems[0].contains("000001.timeline.json"), "{kept:?}");
+        let error = machine.timeline(1).unwrap_err().to_string();
+        assert!(error.contains("regular file"), "{error}");
     }
 
     #[test]

@@ -2,11 +2,14 @@
 //! ahead as a pack of its own.
 //!
 //! [`phases`] (which there are, and when each was over), [`cut`] (a trace into phases),
-//! [`choose`] (what of a pack is read) and [`history`] (what is kept of each boot) are
-//! pure. The drivers are [`record`] and [`replay`], with [`machine`] (where things are,
+//! [`choose`] (what of a pack is read), [`history`] (what is kept of each boot),
+//! [`timeline`] (what is kept of it over time, with [`bins`] and [`unit_times`]) and
+//! [`analysis`] (what is shown of that) are pure. The drivers are [`record`] and [`replay`], with [`machine`] (where things are,
 //! and whether we are wanted), [`systemd`] and [`logins`] (when phases are over) and
 //! [`install`] (the units).
 
+pub mod analysis;
+pub mod bins;
 pub mod choose;
 pub mod cut;
 pub mod history;
@@ -22,3 +25,5 @@ pub mod replay;
 pub mod replayed;
 pub mod root;
 pub mod systemd;
+pub mod timeline;
+pub mod unit_times;

@@ -9,7 +9,7 @@ use super::logins;
 use super::machine::{Machine, MachineError};
 use super::phases::{Moments, Phase, spans};
 use super::replayed::monotonic_us;
-use super::systemd::{Told, is_booted, units_of};
+use super::systemd::{Told, is_booted, unit_times, units_of};
 use crate::boot::history::BootRecord;
 use crate::pack::store::StoreError;
 use crate::profile::mounts::MountsError;
@@ -160,6 +160,8 @@ fn record_alone(
     let (capture, instance): (Capture, Instance) = recorder.finish()?;
     remove(instance);
     let (moments, told) = followed?;
+    // When nothing is recorded any more: so long an answer is no part of the boot.
+    let units = unit_times(moments.began);
     let missed_us = began.saturating_sub(moments.user_space.unwrap_or(began));
     let recorded = Recorded {
         capture,
@@ -169,6 +171,7 @@ fn record_alone(
         source: source.words(),
         missed_ms: missed_us / 1000,
         ended,
+        units,
     };
     learn(machine, &phases, &moments, recorded)
 }

@@ -4,6 +4,7 @@
 //! as systemd itself does, without a message bus; its answer is parsed here.
 
 use super::phases::{DEFAULT_TARGET, Phase, Until};
+use super::unit_times::{self, UnitTimes};
 use std::collections::HashMap;
 use std::io;
 use std::process::{Command, Stdio};
@@ -52,6 +53,16 @@ impl Told {
         self.units.extend(found.filter_map(|(unit, at)| Some(((*unit).to_owned(), at?))));
         Ok(())
     }
+}
+
+/// When all units were started, with times from `began` (µs of the monotonic clock) on,
+/// and how many there was no room for.
+///
+/// # Errors
+/// systemd can't be asked.
+pub fn unit_times(began: u64) -> io::Result<(Vec<UnitTimes>, u64)> {
+    let answer = show(&["--property", unit_times::PROPERTIES, "--", "*"], &mut Vec::new())?;
+    Ok(unit_times::parse(&answer, began))
 }
 
 /// Whether the default target, and with it the boot proper, was reached.

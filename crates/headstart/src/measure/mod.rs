@@ -1,6 +1,7 @@
 //! Did it help? The figures of one start, and the statistics of many.
 
 pub mod bench;
+pub mod boots;
 pub mod compare;
 pub mod diskstats;
 pub mod fates;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// File systems whose files are in memory anyway.
-const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"];
+pub(crate) const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"];
 
 /// What is known of the start beside its pages.
 #[derive(Clone, Debug)]

@@ -211,9 +211,8 @@ impl Table<'_> {
             .filter_map(|(arm, with)| Some((arm?, with?)))
             .filter(|(arm, with)| arm.name != with.name)
             .map(|(arm, with)| {
-                let ratio = ratio(&with.times(), &arm.times());
-                let verdict = judge(ratio.as_ref(), smallest);
-                Comparison { arm: arm.name.clone(), with: with.name.clone(), ratio, verdict }
+                let name = |runs: &ArmRuns| runs.name.clone();
+                compared((name(arm), &arm.times()), (name(with), &with.times()), smallest)
             })
             .collect()
     }
@@ -289,6 +288,18 @@ impl Table<'_> {
             )
         })
     }
+}
+
+/// The times of an arm against those of another, round by round. Differences below
+/// `smallest` (0.02 for 2 %) don't matter to whoever asks.
+pub fn compared(
+    (arm, times): (String, &[f64]),
+    (with, those): (String, &[f64]),
+    smallest: f64,
+) -> Comparison {
+    let ratio = ratio(those, times);
+    let verdict = judge(ratio.as_ref(), smallest);
+    Comparison { arm, with, ratio, verdict }
 }
 
 /// A verdict that is not given lightly: see [`CALLED_P`].

@@ -1,8 +1,8 @@
 //! What became of the last start of a program, or of anything else that is
 //! learned, page by page and over time: a small document beside its pack.
 //!
-//! [`timeline`] makes it, [`file`] keeps it. It is for people who study a start;
-//! nothing that is read ahead depends on it. Pure but for [`file`].
+//! [`timeline`] makes it, [`mod@file`] keeps it. It is for people who study a start;
+//! nothing that is read ahead depends on it. Pure but for [`mod@file`].
 
 pub mod file;
 pub mod timeline;

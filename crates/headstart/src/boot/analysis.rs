@@ -1,0 +1,126 @@
+//! A recorded boot as it is shown: its record, what is kept of it over time, and what
+//! follows from both. Pure; the pictures are in [`crate::view`].
+
+use super::bins::{Gap, Row};
+use super::history::BootRecord;
+use super::timeline::Timeline;
+use super::unit_times::UnitTimes;
+use crate::view::units::{grouped, millis};
+use serde::Serialize;
+
+/// Shorter times without reading are no gaps, in µs.
+pub const LEAST_GAP_US: u64 = 50_000;
+
+/// A boot.
+#[derive(Clone, Debug, Serialize)]
+pub struct Analysis {
+    /// Its number in the history.
+    pub number: u64,
+    /// Its record.
+    pub boot: BootRecord,
+    /// What is kept of it over time, if there is anything.
+    pub timeline: Option<Timeline>,
+    /// Until when it was followed, in µs.
+    pub end_us: u64,
+    /// Bytes in all.
+    pub sums: Sums,
+    /// The times in which nothing came into memory.
+    pub idle: Vec<Gap>,
+}
+
+/// Bytes of a boot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Sums {
+    /// Read ahead.
+    pub ahead_bytes: u64,
+    /// Of that, not touched.
+    pub wasted_bytes: u64,
+    /// Brought in by the boot itself.
+    pub demand_bytes: u64,
+    /// Touched when reading ahead had not come to it yet.
+    pub late_bytes: u64,
+    /// Touched and not in the pack.
+    pub missing_bytes: u64,
+}
+
+impl Analysis {
+    /// Of a boot of the history.
+    pub fn of(number: u64, boot: BootRecord, timeline: Option<Timeline>) -> Self {
+        let us = |ms: f64| (ms * 1000.0) as u64;
+        let phases = boot.phases.iter().filter_map(|phase| phase.end_ms);
+        let known = phases.chain(boot.default_target_ms).map(us);
+        let end = known.max().or(timeline.as_ref().map(|t| t.recorded_until_us)).unwrap_or(0);
+        // What a boot is followed for is a few minutes at most.
+        let end_us = end.min(86_400_000_000);
+        let row = |row| timeline.as_ref().map_or(0, |t| t.bins.sum(row));
+        let sums = Sums {
+            ahead_bytes: row(Row::Ahead),
+            wasted_bytes: row(Row::Wasted),
+            demand_bytes: row(Row::Demand),
+            late_bytes: row(Row::Late),
+            missing_bytes: row(Row::Missing),
+        };
+        let idle = timeline
+            .as_ref()
+            .map_or_else(Vec::new, |t| t.bins.gaps(t.recorded_from_us, end_us, LEAST_GAP_US));
+        Self { number, boot, timeline, end_us, sums, idle }
+    }
+
+    /// The time in which nothing came in, in µs.
+    pub fn idle_us(&self) -> u64 {
+        self.idle.iter().map(|gap| gap.to_us - gap.from_us).sum()
+    }
+
+    /// The units that took longest to become active, with that time in µs.
+    pub fn slowest(&self) -> Vec<(&UnitTimes, u64)> {
+        let units = self.timeline.iter().flat_map(|timeline| &timeline.units);
+        let started = units.filter(|unit| unit.began().is_some_and(|at| at <= self.end_us));
+        let mut slow: Vec<_> = started.filter_map(|unit| Some((unit, unit.took_us()?))).collect();
+        slow.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.name.cmp(&b.0.name)));
+        slow
+    }
+
+    /// One line about it.
+    pub fn title(&self) -> String {
+        let kernel = self.boot.kernel.split(' ').next().unwrap_or_default();
+        let kernel = if kernel.is_empty() { String::new() } else { format!(", Linux {kernel}") };
+        let target = self
+            .boot
+            .default_target_ms
+            .map_or_else(String::new, |ms| format!(": default target after {:.2} s", ms / 1000.0));
+        format!("Boot {}{kernel}{target}", self.number)
+    }
+
+    /// What there is to say of it, in one line.
+    pub fn summary(&self) -> String {
+        let mib = |bytes: u64| format!("{} MiB", millis(bytes as f64 / f64::from(1 << 20)));
+        let Some(timeline) = &self.timeline else {
+            return "what came into memory and the units of systemd were not kept of it".into();
+        };
+        let sums = self.sums;
+        let mut parts = vec![match self.boot.replayed {
+            true => format!(
+                "{} read ahead, {} of it never touched",
+                mib(sums.ahead_bytes),
+                mib(sums.wasted_bytes)
+            ),
+            false => "nothing was read ahead".into(),
+        }];
+        parts.push(format!("{} brought in by the boot itself", mib(sums.demand_bytes)));
+        if self.boot.replayed {
+            parts.push(format!(
+                "{} late, {} missing",
+                mib(sums.late_bytes),
+                mib(sums.missing_bytes)
+            ));
+        }
+        parts.push(format!("{:.2} s idle", self.idle_us() as f64 / 1e6));
+        if timeline.recorded_from_us > 0 {
+            parts.push(format!("recorded from {:.2} s on", timeline.recorded_from_us as f64 / 1e6));
+        }
+        if self.boot.lost_events > 0 {
+            parts.push(format!("{} events lost", grouped(self.boot.lost_events as f64, 0)));
+        }
+        parts.join("; ")
+    }
+}
