@@ -30,6 +30,7 @@ pub fn units_of(phases: &[Phase]) -> Vec<&str> {
 
 const USER_SPACE: &str = "UserspaceTimestampMonotonic";
 const ACTIVE: &str = "ActiveEnterTimestampMonotonic";
+const STARTED: &str = "ExecMainStartTimestampMonotonic";
 
 impl Told {
     /// Asks systemd for what is not known yet of these units.
@@ -52,6 +53,16 @@ impl Told {
         self.units.extend(found.filter_map(|(unit, at)| Some(((*unit).to_owned(), at?))));
         Ok(())
     }
+}
+
+/// When the main process of a service was last started, in µs of the monotonic clock;
+/// `None` when it never was.
+///
+/// # Errors
+/// systemd can't be asked.
+pub fn started(service: &str) -> io::Result<Option<u64>> {
+    let answer = show(&["--property", STARTED, "--", service], &mut Vec::new())?;
+    Ok(blocks(&answer, STARTED).next().flatten())
 }
 
 /// Whether the default target, and with it the boot proper, was reached.
