@@ -253,3 +253,69 @@ impl Session<'_> {
         self.out.cut_short.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::build::{FilePart, Parts};
+    use crate::pack::paths::PathInterner;
+    use crate::pack::pieces::Piece;
+    use crate::pack::{Identity, Origin};
+    use crate::profile::spans::How;
+    use std::fs;
+    use std::path::Path;
+
+    /// A machine without packs, and what a replay for it says within `limit`.
+    fn on(limit: Duration, prepare: impl Fn(&Machine)) -> Outcome {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::at(dir.path());
+        prepare(&machine);
+        let wanted = Wanted {
+            phases: vec!["mounts".into(), "system".into()],
+            often: Often::default(),
+            wait: true,
+            limit,
+            in_initramfs: false,
+            over_too: false,
+        };
+        replay(&machine, &wanted, Instant::now())
+    }
+
+    /// A pack of a file on a file system that is nowhere mounted.
+    fn keep_pack(machine: &Machine, phase: &str) {
+        let mut names = PathInterner::default();
+        let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
+        let mut parts = Parts { origin, ..Parts::default() };
+        let fs = FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() };
+        let file_system = parts.file_system(&fs).unwrap();
+        let pieces = vec![Piece { first: 0, end: 1, at_us: 0, how: How::READ, history: 1 }];
+        let part = FilePart { file_system, identity: Identity::default(), pieces };
+        parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
+        let path = machine.pack(phase);
+        store::lock(&path).unwrap().write(&parts.build(names.table())).unwrap();
+    }
+
+    #[test]
+    fn without_packs_it_ends_at_once_unless_they_are_to_be_mounted() {
+        const LONG: Duration = Duration::from_secs(600);
+        assert_eq!(on(LONG, |_| ()).cut_short, None);
+        let unit = "/run/systemd/generator/var-lib-headstart.mount";
+        let waits = on(Duration::from_millis(1), |machine| {
+            let path = machine.place(unit);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        });
+        assert_eq!(waits.cut_short, Some("its time was up"));
+    }
+
+    #[test]
+    fn it_waits_for_file_systems_of_a_phase_until_that_is_over() {
+        let waits = on(Duration::from_millis(1), |machine| keep_pack(machine, "mounts"));
+        assert_eq!((waits.cut_short, waits.over.len()), (Some("its time was up"), 0));
+        let ends = on(Duration::from_secs(600), |machine| {
+            keep_pack(machine, "mounts");
+            machine.mark_over("mounts").unwrap();
+        });
+        assert_eq!((ends.cut_short, ends.over), (None, vec!["mounts".to_owned()]));
+    }
+}
