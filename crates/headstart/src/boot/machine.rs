@@ -185,11 +185,9 @@ impl Machine {
         let mut numbers = numbers(&dir);
         numbers.sort_unstable();
         let read = |number: &u64| -> Option<BootRecord> {
-            let bytes = fs::read(dir.join(history::file_name(*number))).ok()?;
-            serde_json::from_slice(&bytes).ok()
+            history::parse(&fs::read(dir.join(history::file_name(*number))).ok()?)
         };
-        let known = |record: &BootRecord| record.schema == history::SCHEMA;
-        numbers.iter().rev().filter_map(read).filter(known).collect()
+        numbers.iter().rev().filter_map(read).collect()
     }
 
     /// Keeps the record of a boot, and no more than the last eight.

@@ -89,9 +89,9 @@ fn show(args: &[&str], askers: &mut Vec<i32>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The value of a property in each of the blocks, which empty lines separate; `None`
+/// The value of a property in each of the blocks of `systemctl show`'s answer, which empty lines separate; `None`
 /// where it is 0 or missing.
-fn blocks<'a>(answer: &'a str, property: &'a str) -> impl Iterator<Item = Option<u64>> + 'a {
+pub fn blocks<'a>(answer: &'a str, property: &'a str) -> impl Iterator<Item = Option<u64>> + 'a {
     let value = move |block: &str| {
         let line = block.lines().find_map(|line| line.strip_prefix(property)?.strip_prefix('='))?;
         line.trim().parse().ok().filter(|at| *at > 0)
