@@ -69,7 +69,8 @@ done
 
 # --- checks -------------------------------------------------------------------
 
-scripts=(*.sh .ci/run bench/*.sh fixtures/*/*.sh fuzz/*.sh)
+scripts=(*.sh .ci/run bench/*.sh fixtures/*/*.sh fuzz/*.sh dist/dracut/*/*.sh
+    dist/initramfs-tools/hooks/* dist/initramfs-tools/scripts/*/*)
 syntax() {
     local script
     for script in "${scripts[@]}" dist/completions/headstart.bash; do

@@ -49,6 +49,9 @@ _headstart() {
             headstart,show)
                 cmd="headstart__subcmd__show"
                 ;;
+            headstart,unit)
+                cmd="headstart__subcmd__unit"
+                ;;
             headstart__subcmd__boot,analyze)
                 cmd="headstart__subcmd__boot__subcmd__analyze"
                 ;;
@@ -86,7 +89,7 @@ _headstart() {
 
     case "${cmd}" in
         headstart)
-            opts="-h -V --help --version run record replay boot show pack doctor bench compare evict pages"
+            opts="-h -V --help --version run record replay boot unit show pack doctor bench compare evict pages"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -635,6 +638,28 @@ _headstart() {
             fi
             case "${prev}" in
                 --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        headstart__subcmd__unit)
+            opts="-h --remove --list --root --json --follow --for --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

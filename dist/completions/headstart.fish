@@ -30,6 +30,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "run" -d 'Start 
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "record" -d 'Learn which files a start touches, without reading ahead'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Read ahead what packs or lists name'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "boot" -d 'Learn the boots of this machine and read ahead what they touch'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "unit" -d 'Let a service of systemd be read ahead and learned each time it starts'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show what a pack holds'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify or compare packs'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Say what this machine can do for headstart, and how to mend what it cannot'
@@ -120,6 +121,13 @@ complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l timeout -d 'End after this time at the latest' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l wait -d 'Wait until the data is there, in the foreground'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -l root -d 'Write to the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -l for -d 'The start is over so long after the service began' -r
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -l remove -d 'Undo it; what was learned stays'
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -l list -d 'List the services that are learned and read ahead'
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -l follow -d 'Read the service\'s pack ahead and learn its start, now; run by a unit'
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l svg -d 'Write that as a picture to this file' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l dump -d 'Draw a map of each file: @ begins a range, # goes on with it, . is not in the pack'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l list -d 'Print a list that `headstart replay` reads'

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::ExitStatus;
-use crate::{bench, boot, compare, doctor, evict, pack, pages, record, replay, run, show};
+use crate::{bench, boot, compare, doctor, evict, pack, pages, record, replay, run, show, unit};
 
 /// Programs start as if their files were already in memory.
 #[derive(Parser, Debug)]
@@ -11,8 +11,9 @@ use crate::{bench, boot, compare, doctor, evict, pack, pages, record, replay, ru
 #[command(after_help = "\
 The main job is `headstart run` in front of a command. The others do parts of it \
 alone, or show what there is: record learns, replay reads ahead, boot does both for \
-the start of the machine, show and pack look at packs, pages and evict look at the page cache and clear it of files, and \
-doctor says what this machine can do.
+the start of the machine and unit for a service, show and pack look at packs, pages \
+and evict look at the page cache and clear it of files, and doctor says what this \
+machine can do.
 
 Data is printed on standard output, messages on standard error. With --json, a \
 command gives one document whose member `schema` names its form.")]
@@ -34,6 +35,8 @@ pub enum Verb {
     /// Learn the boots of this machine and read ahead what they touch
     #[command(subcommand)]
     Boot(boot::BootVerb),
+    /// Let a service of systemd be read ahead and learned each time it starts
+    Unit(unit::UnitArgs),
     /// Show what a pack holds
     Show(show::ShowArgs),
     /// Merge, verify or compare packs
@@ -59,6 +62,7 @@ impl Verb {
             Self::Record(args) => record::run(args),
             Self::Replay(args) => replay::run(args),
             Self::Boot(verb) => boot::run(verb),
+            Self::Unit(args) => unit::run(&args),
             Self::Show(args) => show::run(args),
             Self::Pack(verb) => pack::run(verb),
             Self::Doctor(args) => doctor::run(args),

@@ -9,6 +9,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use headstart::service::install as service;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,7 +124,8 @@ fn files() -> BTreeMap<PathBuf, Vec<u8>> {
         files.insert(Path::new("completions").join(name), text);
     }
     // They are in the command, and here for packages.
-    let units = headstart::boot::install::UNITS.iter();
+    let of_service = (service::TEMPLATE, service::TEMPLATE_TEXT);
+    let units = headstart::boot::install::UNITS.iter().chain([&of_service]);
     files.extend(units.map(|(name, text)| (Path::new("systemd").join(name), (*text).into())));
     files
 }

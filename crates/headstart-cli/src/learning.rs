@@ -55,6 +55,8 @@ pub struct Settings {
     pub walk: bool,
     /// Where the raw trace is kept, if it is.
     pub trace_out: Option<PathBuf>,
+    /// Threads that are recorded and whose doings are not the program's.
+    pub ignored_tids: Vec<i32>,
 }
 
 /// Figures of a learned start.
@@ -196,6 +198,7 @@ pub fn learn(
     let from = Instant::now();
     let (mut capture, instance) = recorder.finish()?;
     let mounts = seen::complete(&mut capture)?;
+    capture.description.ignored_tids.extend(&settings.ignored_tids);
     if let Some(path) = &settings.trace_out {
         let bytes = capture.to_bytes()?;
         std::fs::write(path, bytes).with_context(|| format!("Can't write {}", path.display()))?;

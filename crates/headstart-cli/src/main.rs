@@ -14,6 +14,7 @@ mod evict;
 mod exit;
 #[cfg(test)]
 mod generated;
+mod installed;
 mod launch;
 mod learning;
 mod map;
@@ -28,6 +29,7 @@ mod run;
 mod session;
 mod show;
 mod told;
+mod unit;
 
 use std::process::ExitCode;
 

@@ -163,6 +163,7 @@ impl Session {
             keep: DEFAULT_KEEP,
             walk: !args.no_walk,
             trace_out: None,
+            ignored_tids: Vec::new(),
         };
         Self {
             command: args.command,

@@ -150,7 +150,8 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
     }
 }
 
-fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, replayed: bool) {
+/// What was learned, in words.
+pub fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, replayed: bool) {
     if replayed {
         parts.push(format!(
             "{:.1} % of {} touched were ready, {} late, {} missing, {} never touched",
@@ -169,7 +170,7 @@ fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, rep
             output::size(learned.data_bytes)
         ));
         if learned.starts == 1 {
-            parts.push("the next `headstart run` reads it ahead".into());
+            parts.push("the next start is read ahead".into());
         }
     }
     if learned.lost_events > 0 {

@@ -1,12 +1,13 @@
 //! `headstart boot enable`, `disable` and `status` on an image: what they write there,
-//! and that all of it goes again.
+//! and that all of it goes again. The same for services and `unit`.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
-use common::{headstart, json};
+use common::{headstart, json, skipped};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// An image with headstart in it.
 fn image() -> (tempfile::TempDir, String) {
@@ -101,4 +102,64 @@ fn a_broken_configuration_and_an_image_without_headstart_end_in_one_sentence() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text.contains("copy headstart there"), "{text}");
+}
+
+#[test]
+fn a_service_of_an_image_is_added_listed_and_taken_away_and_its_unit_file_stays_as_it_is() {
+    let (dir, root) = image();
+    let unit = dir.path().join("usr/lib/systemd/system/web.service");
+    fs::create_dir_all(unit.parent().unwrap()).unwrap();
+    fs::write(&unit, "[Service]\nType=forking\nPIDFile=/run/web.pid\nExecStart=/bin/web\n")
+        .unwrap();
+    let before = files(dir.path());
+    let text = said(&["unit", "web", "--root", &root]);
+    assert!(text.contains("web.service.d/headstart.conf"), "{text}");
+    assert_eq!(files(dir.path()).len(), before.len() + 2);
+    assert_eq!(said(&["unit", "--list", "--root", &root]), "web.service\n");
+    let listed = json(&["unit", "--list", "--json", "--root", &root]);
+    assert_eq!(listed["schema"], "headstart/unit/1");
+    assert_eq!(listed["services"][0]["name"], "web.service");
+    assert_eq!(listed["services"][0]["starts"], 0);
+    said(&["unit", "web.service", "--remove", "--root", &root]);
+    assert_eq!(files(dir.path()), before);
+    for (args, words) in [
+        (vec!["unit", "web", "--remove"], "is not one of those"),
+        (vec!["unit", "nothing"], "There is no nothing.service"),
+        (vec!["unit", "a.timer"], "is no service"),
+    ] {
+        let output = headstart(&[&args[..], &["--root", &root]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn what_is_written_for_a_service_is_sound_to_systemd() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        return skipped("there is no systemd-analyze");
+    }
+    let (dir, root) = image();
+    let units = dir.path().join("usr/lib/systemd/system");
+    fs::create_dir_all(&units).unwrap();
+    // Its program has to be there.
+    fs::write(units.join("web.service"), "[Service]\nType=notify\nExecStart=/bin/true\n").unwrap();
+    said(&["unit", "web", "--root", &root]);
+    let system = dir.path().join("etc/systemd/system");
+    let template = system.join("headstart-unit@.service");
+    let text = fs::read_to_string(&template).unwrap();
+    fs::write(&template, text.replace("/usr/local/bin/headstart", "/bin/true")).unwrap();
+    let path = format!("{}:{}:", system.display(), units.display());
+    let output = Command::new("systemd-analyze")
+        .args([
+            "verify",
+            "--man=no",
+            "--generators=no",
+            "web.service",
+            "headstart-unit@web.service",
+        ])
+        .env("SYSTEMD_UNIT_PATH", path)
+        .output()
+        .unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }

@@ -3,8 +3,9 @@
 //! The folders are the data flow: [`trace`] (kernel events), [`profile`] (who
 //! touched what, when), [`pack`] (the file that keeps it), [`replay`] (into
 //! the page cache), [`measure`] (did it help?); beside it [`cache`] (what is in
-//! the page cache) and [`boot`] (all of it for the start of the machine). Parsers and planners take values and return values; the
-//! drivers that do I/O are named as such.
+//! the page cache), [`boot`] (all of it for the start of the machine) and [`service`] (for
+//! those of systemd). Parsers and planners take values and return values; the drivers that
+//! do I/O are named as such.
 #![forbid(unsafe_code)]
 
 pub mod boot;
@@ -17,5 +18,6 @@ pub mod pack;
 pub mod proc;
 pub mod profile;
 pub mod replay;
+pub mod service;
 pub mod trace;
 pub mod view;

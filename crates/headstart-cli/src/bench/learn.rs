@@ -51,6 +51,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
         keep: DEFAULT_KEEP,
         walk: true,
         trace_out: None,
+        ignored_tids: Vec::new(),
     };
     // While the program lives, it tells what it has open.
     let known_before = Known { pack: known.as_ref(), replay: report, ..Known::default() };

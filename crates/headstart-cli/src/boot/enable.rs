@@ -1,16 +1,12 @@
 //! `headstart boot enable` and `disable`: the units, on this machine or an image.
 
 use crate::exit::ExitStatus;
-use crate::output;
-use anyhow::bail;
+use crate::{installed, output};
 use headstart::boot::install;
 use headstart::boot::machine::Machine;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
-/// Where the program is looked for in an image.
-const IN_IMAGE: [&str; 2] = ["/usr/bin/headstart", "/usr/local/bin/headstart"];
 /// Where the program is likely to be when units start.
 const EARLY: [&str; 4] = ["/usr/", "/bin/", "/sbin/", "/opt/"];
 
@@ -45,8 +41,8 @@ pub struct DisableArgs {
 /// Enables it.
 pub fn enable(args: &EnableArgs) -> anyhow::Result<ExitStatus> {
     let machine = Machine::at(&args.root);
-    let is_here = is_here(&args.root);
-    let program = program(&machine, is_here)?;
+    let is_here = installed::is_here(&args.root);
+    let program = installed::program(&machine, is_here)?;
     let words = install::kernel_words(&kernel(&machine, is_here));
     let mut done = install::enable(&machine, &program)?;
     if done.is_empty() {
@@ -65,8 +61,8 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<ExitStatus> {
         ));
     }
     done.push("the next boot is the first that is learned, the one after it is read ahead".into());
-    reload(is_here);
-    print(&done)
+    installed::reload(is_here);
+    installed::print(&done)
 }
 
 /// Disables it.
@@ -86,30 +82,8 @@ pub fn disable(args: &DisableArgs) -> anyhow::Result<ExitStatus> {
             output::shown(&state)
         ));
     }
-    reload(is_here(&args.root));
-    print(&done)
-}
-
-fn print(done: &[String]) -> anyhow::Result<ExitStatus> {
-    output::print(|out| done.iter().try_for_each(|line| writeln!(out, "{line}")))?;
-    Ok(ExitStatus::Done)
-}
-
-fn is_here(root: &Path) -> bool {
-    std::fs::canonicalize(root).is_ok_and(|root| root == Path::new("/"))
-}
-
-/// headstart as the machine sees it.
-fn program(machine: &Machine, is_here: bool) -> anyhow::Result<PathBuf> {
-    // In a chroot without /proc it is not known who we are.
-    if let Some(here) = is_here.then(|| std::env::current_exe().ok()).flatten() {
-        return Ok(here);
-    }
-    let found = IN_IMAGE.iter().find(|path| machine.place(path).exists());
-    let Some(found) = found else {
-        bail!("There is no {} for the units to start: copy headstart there", IN_IMAGE[0]);
-    };
-    Ok(found.into())
+    installed::reload(installed::is_here(&args.root));
+    installed::print(&done)
 }
 
 /// The release of the kernel that will boot: the running one, or the latest in an image.
@@ -126,14 +100,4 @@ fn kernel(machine: &Machine, is_here: bool) -> String {
     let entries = dirs.into_iter().flatten().flatten().flatten();
     let latest = entries.map(|entry| entry.file_name()).max_by_key(numbers);
     latest.unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Lets a running systemd see its new units. Where none runs there is nothing to do.
-fn reload(is_here: bool) {
-    if is_here && Path::new("/run/systemd/system").is_dir() {
-        let mut command = Command::new("systemctl");
-        let quiet = command.arg("daemon-reload").stdin(Stdio::null()).stderr(Stdio::null());
-        // The next boot reads them anyway.
-        let _ = quiet.status();
-    }
 }

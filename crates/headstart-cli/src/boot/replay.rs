@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 It reads the packs of the phases in order, from /var/lib/headstart/boot or else \
 /usr/lib/headstart/boot, those ranges that at least two of the last three boots have \
 touched. What lies on file systems that are not mounted yet is read when they appear. \
-Nothing waits for it.
+Nothing waits for it. What is left of a phase that is over is left out, but for \
+phases that --phase names.
 
 With --root it reads for the machine whose root directory is mounted there, as in an \
 initramfs: it goes there, on in the background, and stays when the machine switches to \
@@ -72,6 +73,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
         wait: args.wait,
         limit: args.timeout,
         in_initramfs: args.root.is_some(),
+        over_too: !args.phase.is_empty(),
     };
     output::message(summary(&replay(&here, &wanted, began)));
     Ok(ExitStatus::Done)
@@ -91,7 +93,7 @@ fn survive() {
 }
 
 fn summary(outcome: &Outcome) -> String {
-    if outcome.phases.is_empty() && outcome.problems.is_empty() {
+    if outcome.phases.is_empty() && outcome.problems.is_empty() && outcome.over.is_empty() {
         return "nothing is read ahead for this boot: none was learned yet".into();
     }
     let (mut bytes, mut requests, mut stale, mut over) = (0, 0, 0, 0);
@@ -113,6 +115,9 @@ fn summary(outcome: &Outcome) -> String {
     }
     if over > 0 {
         parts.push(format!("{} over the budget", output::size(over)));
+    }
+    if !outcome.over.is_empty() {
+        parts.push(format!("left out what was over: {}", outcome.over.join(", ")));
     }
     if let Some(why) = outcome.cut_short {
         parts.push(format!("it ended early: {why}"));

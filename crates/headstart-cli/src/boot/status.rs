@@ -243,9 +243,12 @@ fn write_boots(out: &mut dyn Write, boots: &[Boot]) -> io::Result<()> {
     table.write(out)
 }
 
+/// The last second of the year 9999: later ones are those of broken records.
+const LAST_SECOND: u64 = 253_402_300_799;
+
 /// A time as `2026-01-31 12:34`, of UTC.
 fn date(unix: u64) -> String {
-    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix);
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix.min(LAST_SECOND));
     let text = humantime::format_rfc3339_seconds(time).to_string();
     text.get(..16).unwrap_or(&text).replace('T', " ")
 }
@@ -283,5 +286,6 @@ mod tests {
     #[test]
     fn dates_are_short() {
         assert_eq!(date(0), "1970-01-01 00:00");
+        assert_eq!(date(u64::MAX), "9999-12-31 23:59");
     }
 }

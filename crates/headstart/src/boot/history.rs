@@ -69,21 +69,28 @@ impl BootRecord {
     /// What became of the pages of all phases.
     pub fn outcome(&self) -> Outcome {
         let mut sum = Outcome::default();
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         for of_phase in self.phases.iter().map(|phase| phase.outcome) {
-            sum.touched_pages += of_phase.touched_pages;
-            sum.ready_pages += of_phase.ready_pages;
-            sum.late_pages += of_phase.late_pages;
-            sum.missing_pages += of_phase.missing_pages;
-            sum.never_touched_pages += of_phase.never_touched_pages;
-            sum.inserted_untouched_pages += of_phase.inserted_untouched_pages;
+            add(&mut sum.touched_pages, of_phase.touched_pages);
+            add(&mut sum.ready_pages, of_phase.ready_pages);
+            add(&mut sum.late_pages, of_phase.late_pages);
+            add(&mut sum.missing_pages, of_phase.missing_pages);
+            add(&mut sum.never_touched_pages, of_phase.never_touched_pages);
+            add(&mut sum.inserted_untouched_pages, of_phase.inserted_untouched_pages);
         }
         sum
     }
 
     /// Bytes that were read ahead.
     pub fn read_ahead_bytes(&self) -> u64 {
-        self.phases.iter().map(|phase| phase.read_ahead_bytes).sum()
+        self.phases.iter().fold(0, |sum, phase| sum.saturating_add(phase.read_ahead_bytes))
     }
+}
+
+/// A record from its document; `None` when it is no such document.
+pub fn parse(document: &[u8]) -> Option<BootRecord> {
+    let record: BootRecord = serde_json::from_slice(document).ok()?;
+    (record.schema == SCHEMA).then_some(record)
 }
 
 /// The name of a record's file. Numbers and not times: at boot the clock may be wrong.

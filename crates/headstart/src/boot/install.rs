@@ -21,10 +21,10 @@ pub const UNITS: [(&str, &str); 2] = [
 ];
 
 /// The program in the units, where packages install it.
-const PACKAGED: &str = "/usr/bin/headstart";
+pub(crate) const PACKAGED: &str = "/usr/bin/headstart";
 /// Where units of this machine are, and those of packages.
-const LOCAL_UNITS: &str = "/etc/systemd/system";
-const PACKAGED_UNITS: &str = "/usr/lib/systemd/system";
+pub(crate) const LOCAL_UNITS: &str = "/etc/systemd/system";
+pub(crate) const PACKAGED_UNITS: &str = "/usr/lib/systemd/system";
 /// What wants them.
 const WANTS: &str = "sysinit.target.wants";
 /// How a unit that we wrote begins.
@@ -217,24 +217,24 @@ fn wanted(unit: &str) -> PathBuf {
     Path::new(LOCAL_UNITS).join(WANTS).join(unit)
 }
 
-fn place(machine: &Machine, path: &Path) -> PathBuf {
+pub(crate) fn place(machine: &Machine, path: &Path) -> PathBuf {
     machine.place(&path.to_string_lossy())
 }
 
 /// Whether a unit takes this path as it is (systemd.service(5), "COMMAND LINES").
-fn is_plain(path: &str) -> bool {
+pub(crate) fn is_plain(path: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     path.starts_with('/') && path.chars().all(plain)
 }
 
-fn write(path: &Path, text: &str) -> Result<(), InstallError> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), InstallError> {
     let locked = store::lock(path).map_err(MachineError::from)?;
     let written = locked.write_bytes(text.as_bytes());
     written.map_err(|source| InstallError::File { path: path.into(), source })
 }
 
 /// Removes a file; whether there was one.
-fn remove(path: &Path) -> Result<bool, InstallError> {
+pub(crate) fn remove(path: &Path) -> Result<bool, InstallError> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
         Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => Ok(false),

@@ -12,8 +12,9 @@ pub fn first(sessions: &Path) -> Option<u64> {
     entries.filter_map(|entry| login(&fs::read_to_string(entry.path()).ok()?)).min()
 }
 
-/// When the session of a user began.
-fn login(session: &str) -> Option<u64> {
+/// When the session of a user began, in µs of the monotonic clock, by its file; `None` for
+/// any other session.
+pub fn login(session: &str) -> Option<u64> {
     let value = |key: &str| {
         let line = session.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
         Some(line.trim_matches('"'))

@@ -63,6 +63,22 @@ pub struct Machine {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unwanted(pub &'static str);
 
+/// Where packs and history are kept.
+const STATE: &str = "/var/lib/headstart/boot";
+
+/// Where units may be, the stronger first (systemd.unit(5), "UNIT FILE LOAD PATH").
+pub(crate) const UNIT_DIRS: [&str; 9] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/run/systemd/transient",
+    "/run/systemd/generator.early",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+    "/run/systemd/generator",
+    "/run/systemd/generator.late",
+];
+
 /// What switches headstart off on the kernel's command line.
 pub const OFF: &str = "headstart=off";
 
@@ -79,7 +95,7 @@ impl Machine {
 
     /// Where packs and history are kept.
     pub fn state(&self) -> PathBuf {
-        self.place("/var/lib/headstart/boot")
+        self.place(STATE)
     }
 
     /// Where packs are that came with an image.
@@ -138,6 +154,40 @@ impl Machine {
         self.run().join("cancel").exists()
     }
 
+    /// Notes that a phase of this boot is over.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn mark_over(&self, phase: &str) -> Result<(), MachineError> {
+        let path = self.over(phase);
+        let write = || {
+            fs::create_dir_all(self.run().join("over"))?;
+            fs::write(&path, "")
+        };
+        write().map_err(|source| MachineError::Write { path: path.clone(), source })
+    }
+
+    /// Whether a phase of this boot is known to be over.
+    pub fn is_over(&self, phase: &str) -> bool {
+        self.over(phase).exists()
+    }
+
+    fn over(&self, phase: &str) -> PathBuf {
+        self.run().join("over").join(phase)
+    }
+
+    /// The places on which something is to be mounted yet, as units say, before packs can
+    /// be looked for. Generators have made these units before any of them starts.
+    pub fn mounts_of_state(&self) -> Vec<PathBuf> {
+        let above = |dir: &Path| dir.ancestors().map(Path::to_path_buf).collect::<Vec<_>>();
+        let is_to_be_mounted = |dir: &PathBuf| {
+            let name = dir.to_string_lossy().trim_matches('/').replace('/', "-");
+            let unit = format!("{name}.mount");
+            UNIT_DIRS.iter().any(|at| self.place(at).join(&unit).exists())
+        };
+        above(Path::new(STATE)).into_iter().filter(is_to_be_mounted).collect()
+    }
+
     /// The boots that are kept, the last one first. A record that can't be read is left
     /// out.
     pub fn records(&self) -> Vec<BootRecord> {
@@ -151,8 +201,7 @@ impl Machine {
         numbers.sort_unstable();
         let read = |number: &u64| -> Option<(u64, BootRecord)> {
             let bytes = fs::read(dir.join(history::file_name(*number))).ok()?;
-            let record: BootRecord = serde_json::from_slice(&bytes).ok()?;
-            (record.schema == history::SCHEMA).then_some((*number, record))
+            Some((*number, history::parse(&bytes)?))
         };
         numbers.iter().rev().filter_map(read).collect()
     }
@@ -254,6 +303,28 @@ mod tests {
             let (_dir, machine) = machine(&files);
             assert_eq!(machine.is_off().is_some(), off, "{files:?}");
             assert_eq!(machine.keeps_from_replay().is_some(), no_replay, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_phase_is_over_when_it_was_noted() {
+        let (_dir, machine) = machine(&[]);
+        machine.mark_over("mounts").unwrap();
+        assert!(machine.is_over("mounts") && !machine.is_over("system"));
+    }
+
+    #[test]
+    fn packs_may_be_on_a_file_system_that_units_are_to_mount() {
+        for (unit, expected) in [
+            ("/run/systemd/generator/var.mount", Some("/var")),
+            ("/etc/systemd/system/var-lib.mount", Some("/var/lib")),
+            ("/run/systemd/generator/home.mount", None),
+            // It is mounted before anything of ours can be.
+            ("/run/systemd/generator/-.mount", None),
+        ] {
+            let (_dir, machine) = machine(&[(unit, "")]);
+            let expected: Vec<_> = expected.iter().map(PathBuf::from).collect();
+            assert_eq!(machine.mounts_of_state(), expected, "{unit}");
         }
     }
 

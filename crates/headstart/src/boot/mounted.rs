@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// Types whose mount points are not looked into: their servers may not answer, or the
@@ -31,6 +32,11 @@ impl Mounted {
     pub fn look(&mut self) -> Result<(), MountsError> {
         self.mounts = MountTable::read()?.mounts().to_vec();
         Ok(())
+    }
+
+    /// Whether something is mounted at this place.
+    pub fn at(&self, place: &Path) -> bool {
+        self.mounts.iter().any(|mount| mount.mount_point == place)
     }
 
     /// Whether this file system is mounted: by its UUID, or by type and source if it has

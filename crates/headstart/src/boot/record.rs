@@ -262,7 +262,14 @@ fn follow(
             let idle = u64::try_from(recorder.idle_for().as_micros()).unwrap_or(0);
             moments.session = Some(monotonic_us().saturating_sub(idle)).max(login);
         }
-        if out_of_time || spans(phases, &moments).iter().all(Option::is_some) {
+        let spans = spans(phases, &moments);
+        for (phase, _) in phases.iter().zip(&spans).filter(|(_, span)| span.is_some()) {
+            if !machine.is_over(&phase.name) {
+                // Else its replay goes on for a while, which does little harm.
+                let _ = machine.mark_over(&phase.name);
+            }
+        }
+        if out_of_time || spans.iter().all(Option::is_some) {
             return Ok((moments, told));
         }
     }

@@ -2,7 +2,8 @@
 //! system as these appear.
 //!
 //! The driver. It never waits for a phase and nothing waits for it: it ends with its
-//! packs, with its time, or when told.
+//! packs, with its time, or when told. What is left of a phase when that is over, as the
+//! recorder notes, is left out.
 
 use super::choose::{chosen, file_systems};
 use super::machine::Machine;
@@ -40,6 +41,8 @@ pub struct Wanted {
     pub limit: Duration,
     /// Whether this is the initramfs, where no more file systems will appear.
     pub in_initramfs: bool,
+    /// Whether what is left of a phase that is over is still read.
+    pub over_too: bool,
 }
 
 /// What became of it.
@@ -49,6 +52,8 @@ pub struct Outcome {
     pub phases: Vec<Replayed>,
     /// What could not be used.
     pub problems: Vec<String>,
+    /// Phases of which a part was left out, for they were over.
+    pub over: Vec<String>,
     /// Why it ended before its packs did.
     pub cut_short: Option<&'static str>,
 }
@@ -110,11 +115,12 @@ impl Session<'_> {
                     mounted.look().map_err(io::Error::other)?;
                 }
             }
-            if self.wanted.in_initramfs || !self.expects_more() {
+            if self.wanted.in_initramfs || !self.expects_more(&mounted) {
                 return Ok(());
             }
             while !changes.wait(WAITING)? {
-                if self.is_over() {
+                self.leave_out();
+                if self.is_over() || !self.expects_more(&mounted) {
                     return Ok(());
                 }
             }
@@ -152,6 +158,7 @@ impl Session<'_> {
 
     /// The next pack with something to read now, and what.
     fn next(&mut self, mounted: &mut Mounted) -> Option<(usize, Vec<FileSystem>)> {
+        self.leave_out();
         self.known.iter_mut().enumerate().find_map(|(number, known)| {
             let all = std::mem::take(&mut known.left);
             let (now, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|fs| mounted.has(fs));
@@ -161,9 +168,38 @@ impl Session<'_> {
     }
 
     /// Whether file systems or packs may still appear.
-    fn expects_more(&self) -> bool {
-        let no_packs = self.known.is_empty() && !self.machine.state().exists();
-        no_packs || self.known.iter().any(|known| !known.left.is_empty())
+    fn expects_more(&self, mounted: &Mounted) -> bool {
+        let mut of_packs = self.machine.mounts_of_state().into_iter();
+        self.known.iter().any(|known| !known.left.is_empty())
+            || (!self.all_over() && of_packs.any(|place| !mounted.at(&place)))
+    }
+
+    /// Whether a phase is over: what it touches was read by the programs themselves, and
+    /// reading it now would only hold up what comes next.
+    fn is_past(&self, phase: usize) -> bool {
+        !self.wanted.over_too && self.machine.is_over(&self.wanted.phases[phase])
+    }
+
+    fn all_over(&self) -> bool {
+        (0..self.wanted.phases.len()).all(|phase| self.is_past(phase))
+    }
+
+    /// Leaves out what is left of phases that are over.
+    fn leave_out(&mut self) {
+        for number in 0..self.known.len() {
+            let phase = self.known[number].phase;
+            if !self.known[number].left.is_empty() && self.is_past(phase) {
+                self.known[number].left.clear();
+                self.note_over(phase);
+            }
+        }
+    }
+
+    fn note_over(&mut self, phase: usize) {
+        let name = &self.wanted.phases[phase];
+        if !self.out.over.contains(name) {
+            self.out.over.push(name.clone());
+        }
     }
 
     /// Reads what a pack has on these file systems.
@@ -183,8 +219,10 @@ impl Session<'_> {
         let options =
             Options { wait: self.wanted.wait, timeout: Some(left), exact: true, log: false };
         let replay = Replay::start(plan, options, metadata::devices, self.began)?;
+        let mut past = false;
         while !replay.is_finished() {
-            if self.machine.is_cancelled() {
+            past = past || (!self.wanted.over_too && self.machine.is_over(name));
+            if past || self.machine.is_cancelled() {
                 replay.stop();
             }
             thread::sleep(TICK);
@@ -192,11 +230,15 @@ impl Session<'_> {
         let threads = replay.threads();
         let report: Report = replay.finish();
         replayed.add(&report, &threads);
+        let cut = past && !report.complete;
         let kept = kept.and_then(|()| replayed.keep(self.machine));
         if let Some(problem) = kept.err().map(|error| causes(&error))
             && !self.out.problems.contains(&problem)
         {
             self.out.problems.push(problem);
+        }
+        if cut {
+            self.note_over(phase);
         }
         Ok(())
     }
@@ -211,5 +253,71 @@ impl Session<'_> {
             None
         };
         self.out.cut_short.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::build::{FilePart, Parts};
+    use crate::pack::paths::PathInterner;
+    use crate::pack::pieces::Piece;
+    use crate::pack::{Identity, Origin};
+    use crate::profile::spans::How;
+    use std::fs;
+    use std::path::Path;
+
+    /// A machine without packs, and what a replay for it says within `limit`.
+    fn on(limit: Duration, prepare: impl Fn(&Machine)) -> Outcome {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::at(dir.path());
+        prepare(&machine);
+        let wanted = Wanted {
+            phases: vec!["mounts".into(), "system".into()],
+            often: Often::TWO_OF_THREE,
+            wait: true,
+            limit,
+            in_initramfs: false,
+            over_too: false,
+        };
+        replay(&machine, &wanted, Instant::now())
+    }
+
+    /// A pack of a file on a file system that is nowhere mounted.
+    fn keep_pack(machine: &Machine, phase: &str) {
+        let mut names = PathInterner::default();
+        let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
+        let mut parts = Parts { origin, ..Parts::default() };
+        let fs = FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() };
+        let file_system = parts.file_system(&fs).unwrap();
+        let pieces = vec![Piece { first: 0, end: 1, at_us: 0, how: How::READ, history: 1 }];
+        let part = FilePart { file_system, identity: Identity::default(), pieces };
+        parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
+        let path = machine.pack(phase);
+        store::lock(&path).unwrap().write(&parts.build(names.table())).unwrap();
+    }
+
+    #[test]
+    fn without_packs_it_ends_at_once_unless_they_are_to_be_mounted() {
+        const LONG: Duration = Duration::from_secs(600);
+        assert_eq!(on(LONG, |_| ()).cut_short, None);
+        let unit = "/run/systemd/generator/var-lib-headstart.mount";
+        let waits = on(Duration::from_millis(1), |machine| {
+            let path = machine.place(unit);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        });
+        assert_eq!(waits.cut_short, Some("its time was up"));
+    }
+
+    #[test]
+    fn it_waits_for_file_systems_of_a_phase_until_that_is_over() {
+        let waits = on(Duration::from_millis(1), |machine| keep_pack(machine, "mounts"));
+        assert_eq!((waits.cut_short, waits.over.len()), (Some("its time was up"), 0));
+        let ends = on(Duration::from_secs(600), |machine| {
+            keep_pack(machine, "mounts");
+            machine.mark_over("mounts").unwrap();
+        });
+        assert_eq!((ends.cut_short, ends.over), (None, vec!["mounts".to_owned()]));
     }
 }

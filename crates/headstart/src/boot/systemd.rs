@@ -31,6 +31,7 @@ pub fn units_of(phases: &[Phase]) -> Vec<&str> {
 
 const USER_SPACE: &str = "UserspaceTimestampMonotonic";
 const ACTIVE: &str = "ActiveEnterTimestampMonotonic";
+const STARTED: &str = "ExecMainStartTimestampMonotonic";
 
 impl Told {
     /// Asks systemd for what is not known yet of these units.
@@ -65,6 +66,16 @@ pub fn unit_times(began: u64) -> io::Result<(Vec<UnitTimes>, u64)> {
     Ok(unit_times::parse(&answer, began))
 }
 
+/// When the main process of a service was last started, in µs of the monotonic clock;
+/// `None` when it never was.
+///
+/// # Errors
+/// systemd can't be asked.
+pub fn started(service: &str) -> io::Result<Option<u64>> {
+    let answer = show(&["--property", STARTED, "--", service], &mut Vec::new())?;
+    Ok(blocks(&answer, STARTED).next().flatten())
+}
+
 /// Whether the default target, and with it the boot proper, was reached.
 pub fn is_booted(told: &Told) -> bool {
     told.units.contains_key(DEFAULT_TARGET)
@@ -89,9 +100,9 @@ fn show(args: &[&str], askers: &mut Vec<i32>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The value of a property in each of the blocks, which empty lines separate; `None`
+/// The value of a property in each of the blocks of `systemctl show`'s answer, which empty lines separate; `None`
 /// where it is 0 or missing.
-fn blocks<'a>(answer: &'a str, property: &'a str) -> impl Iterator<Item = Option<u64>> + 'a {
+pub fn blocks<'a>(answer: &'a str, property: &'a str) -> impl Iterator<Item = Option<u64>> + 'a {
     let value = move |block: &str| {
         let line = block.lines().find_map(|line| line.strip_prefix(property)?.strip_prefix('='))?;
         line.trim().parse().ok().filter(|at| *at > 0)

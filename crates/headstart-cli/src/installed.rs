@@ -1,0 +1,45 @@
+//! What verbs share that write units: where headstart is, and that systemd sees them.
+
+use crate::exit::ExitStatus;
+use crate::output;
+use anyhow::bail;
+use headstart::boot::machine::Machine;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where the program is looked for in an image.
+const IN_IMAGE: [&str; 2] = ["/usr/bin/headstart", "/usr/local/bin/headstart"];
+
+/// Tells what was done.
+pub fn print(done: &[String]) -> anyhow::Result<ExitStatus> {
+    output::print(|out| done.iter().try_for_each(|line| writeln!(out, "{line}")))?;
+    Ok(ExitStatus::Done)
+}
+
+/// Whether a root directory is that of the running machine.
+pub fn is_here(root: &Path) -> bool {
+    std::fs::canonicalize(root).is_ok_and(|root| root == Path::new("/"))
+}
+
+/// headstart as the machine sees it.
+pub fn program(machine: &Machine, is_here: bool) -> anyhow::Result<PathBuf> {
+    // In a chroot without /proc it is not known who we are.
+    if let Some(here) = is_here.then(|| std::env::current_exe().ok()).flatten() {
+        return Ok(here);
+    }
+    let found = IN_IMAGE.iter().find(|path| machine.place(path).exists());
+    let Some(found) = found else {
+        bail!("There is no {} for the units to start: copy headstart there", IN_IMAGE[0]);
+    };
+    Ok(found.into())
+}
+
+/// Lets a running systemd see its new units. Where none runs there is nothing to do.
+pub fn reload(is_here: bool) {
+    if is_here && Path::new("/run/systemd/system").is_dir() {
+        let mut command = Command::new("systemctl");
+        let quiet = command.arg("daemon-reload").stdin(Stdio::null()).stderr(Stdio::null());
+        // The next boot reads them anyway.
+        let _ = quiet.status();
+    }
+}

@@ -1,0 +1,126 @@
+//! `headstart unit`: services of systemd, read ahead and learned.
+
+mod follow;
+mod notify;
+
+use crate::exit::ExitStatus;
+use crate::{args, installed, output};
+use anyhow::bail;
+use headstart::boot::machine::Machine;
+use headstart::pack::key::Key;
+use headstart::pack::store;
+use headstart::service::install;
+use output::JsonPath;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The arguments of `headstart unit`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+The service itself stays as it is. A drop-in pulls in a unit, headstart-unit@NAME, \
+which reads the service's pack ahead from right before its start, records what systemd \
+starts in the service's control group, and learns it 10 s later. The service waits until \
+it can be recorded, 5 ms as a rule, and starts whatever becomes of that unit.
+
+`journalctl -u headstart-unit@NAME` shows what a start gained. Without NAME the services \
+are listed.")]
+pub struct UnitArgs {
+    /// The service, as nginx, nginx.service or getty@tty1
+    #[arg(value_name = "NAME", required_unless_present_any = ["list"])]
+    name: Option<String>,
+
+    /// Undo it; what was learned stays
+    #[arg(long)]
+    remove: bool,
+
+    /// List the services that are learned and read ahead
+    #[arg(long, conflicts_with_all = ["name", "remove", "follow"])]
+    list: bool,
+
+    /// Write to the image below this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+
+    /// Read the service's pack ahead and learn its start, now; run by a unit
+    #[arg(long, hide = true, conflicts_with_all = ["remove", "json", "root"])]
+    follow: bool,
+
+    /// The start is over so long after the service began
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", hide = true,
+          value_parser = args::duration, requires = "follow")]
+    duration: Duration,
+}
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Done<'a> {
+    schema: &'static str,
+    /// The services that are learned and read ahead.
+    services: Vec<Service>,
+    /// What was done.
+    done: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Service {
+    name: String,
+    /// Where it is or will be learned.
+    pack: JsonPath,
+    /// Starts that were learned.
+    starts: u32,
+}
+
+/// Adds a service, takes it away, lists them, or follows a start.
+pub fn run(args: &UnitArgs) -> anyhow::Result<ExitStatus> {
+    let machine = Machine::at(&args.root);
+    let service = args.name.as_deref().map(install::full_name).transpose()?;
+    if args.follow {
+        return Ok(follow::follow(&machine, &service.unwrap_or_default(), args.duration));
+    }
+    let mut done = Vec::new();
+    if let Some(service) = &service {
+        let is_here = installed::is_here(&args.root);
+        if args.remove {
+            done = install::take_away(&machine, service)?;
+            if done.is_empty() {
+                bail!("{service} is not one of those that `headstart unit --list` shows");
+            }
+        } else {
+            done = install::add(&machine, service, &installed::program(&machine, is_here)?)?;
+            done.push(match done.is_empty() {
+                true => format!("{service} had it already"),
+                false => {
+                    format!("the next start of {service} is learned, each later one read ahead")
+                }
+            });
+        }
+        installed::reload(is_here);
+    }
+    if args.json {
+        let services = install::added(&machine).into_iter().map(|s| known(&machine, s));
+        let services = services.collect();
+        output::print_json(&Done { schema: "headstart/unit/1", services, done: &done })?;
+    } else if args.list {
+        let lines = install::added(&machine);
+        output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
+    } else {
+        return installed::print(&done);
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// The file name of a service's pack.
+fn pack_name(service: &str) -> String {
+    Key::of_name(service).file_name
+}
+
+fn known(machine: &Machine, name: String) -> Service {
+    let path = machine.place(store::LOCAL_DIR).join(pack_name(&name));
+    let starts = store::read(&path, 0).map_or(0, |pack| pack.origin.starts);
+    Service { name, pack: path.as_path().into(), starts }
+}

@@ -1,0 +1,228 @@
+//! One start of a service: read ahead, recorded and learned beside it.
+//!
+//! systemd starts the service when it is told that we are ready, or when we have ended.
+//! Whatever fails here is one line in the journal and no failure of anything.
+
+use super::{notify, pack_name};
+use crate::ahead::{limits, read_ahead};
+use crate::exit::ExitStatus;
+use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
+use crate::output;
+use crate::told::{Lesson, add_lesson, add_report};
+use anyhow::{Context, bail};
+use headstart::boot::install;
+use headstart::boot::machine::{Machine, Unwanted};
+use headstart::boot::replayed::monotonic_us;
+use headstart::boot::systemd;
+use headstart::pack::Pack;
+use headstart::pack::store;
+use headstart::proc;
+use headstart::profile::seen;
+use headstart::replay::engine::Replay;
+use headstart::replay::model;
+use headstart::replay::models::Models;
+use headstart::replay::plan::Plan;
+use headstart::service::members::Members;
+use headstart::trace::capture::{BufferSize, Recorder, Scope};
+use headstart_sys::interrupt::Interrupt;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long the service may wait until it can be recorded: 5 ms are usual; more it takes
+/// when the kernel is busy with other recordings, as when several services start at boot.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The same for a service that has learned this many starts.
+const WELL_KNOWN: (u32, Duration) = (3, Duration::from_millis(100));
+/// How long it may wait until the pages that it needs first have been asked for.
+const HOLD: Duration = Duration::from_millis(5);
+/// How often it is looked whose the new processes are.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often systemd is asked whether the service has started, if no process tells.
+const ASK: Duration = Duration::from_secs(2);
+/// How long a service may take to come, as at boot when it waits for others.
+const LONGEST: Duration = Duration::from_secs(120);
+/// The process that starts services.
+const SYSTEMD: i32 = 1;
+
+/// Follows the start of a service, by its full name.
+pub fn follow(machine: &Machine, service: &str, limit: Duration) -> ExitStatus {
+    let began = Instant::now();
+    let mut parts = Vec::new();
+    let start = Start { service, began, limit };
+    if let Err(error) = start.follow(machine, &mut parts) {
+        parts.push(format!("this start is not learned: {error:#}"));
+    }
+    output::message(parts.join("; "));
+    ExitStatus::Done
+}
+
+struct Start<'a> {
+    service: &'a str,
+    began: Instant,
+    limit: Duration,
+}
+
+/// Whose processes are recorded, and since when.
+struct Recorded {
+    members: Members,
+    since_us: u64,
+    since_ns: i64,
+}
+
+impl Recorded {
+    fn begin(service: &str) -> Self {
+        let (since_us, since_ns) = (monotonic_us(), seen::now_ns());
+        Self { members: Members::of(service), since_us, since_ns }
+    }
+}
+
+impl Start<'_> {
+    fn follow(&self, machine: &Machine, parts: &mut Vec<String>) -> anyhow::Result<()> {
+        if is_of_learned_boot(machine) {
+            parts.push("this start is a part of the boot, which is learned as a whole".into());
+            return ready();
+        }
+        let name = pack_name(self.service);
+        let (path, pack) = match store::find(&name, 0, |_| None) {
+            Ok(found) => found,
+            Err(failure) => {
+                let (path, error) = *failure;
+                parts.push(output::causes(&error));
+                (path, None)
+            }
+        };
+        let mut replay = None;
+        match (machine.keeps_from_replay(), &pack) {
+            (Some(Unwanted(why)), _) => parts.push(format!("nothing is read ahead: {why}")),
+            (None, Some(pack)) => match self.replay(pack) {
+                Ok(begun) => replay = Some(begun),
+                Err(error) => parts.push(format!("nothing was read ahead: {error}")),
+            },
+            (None, None) => {}
+        }
+        let mut recorded = Recorded::begin(self.service);
+        let armed = arm(pack.as_ref());
+        if let Some(replay) = &replay {
+            replay.wait_for_head(HOLD);
+        }
+        ready()?;
+        learning::remove_orphans();
+        let waited = match armed {
+            Ok(Armed::Recorder(_)) => self.wait(&mut recorded),
+            _ => Ok(()),
+        };
+        let report = replay.map(Replay::finish);
+        if let Some(report) = &report {
+            add_report(parts, report);
+        }
+        let recorder = match armed? {
+            Armed::Recorder(recorder) => recorder,
+            Armed::Late(thread) => {
+                // It clears away what came too late.
+                let _ = thread.join();
+                bail!("tracing was busy");
+            }
+        };
+        let known = Known { pack: pack.as_ref(), replay: report, ..Known::default() };
+        let lesson = self.learn((recorder, &recorded), path, known)?;
+        waited?;
+        add_lesson(parts, &lesson, report.is_some());
+        Ok(())
+    }
+
+    fn replay(&self, pack: &Pack) -> io::Result<Replay> {
+        let way = model::way(Models::here().of_pack(pack), pack);
+        read_ahead(Plan::of_packs(std::slice::from_ref(pack), limits(None), way), self.began, false)
+    }
+
+    /// Waits for the start, until it is over or nobody wants to wait, and looks who is
+    /// who.
+    fn wait(&self, recorded: &mut Recorded) -> anyhow::Result<()> {
+        let interrupt = Interrupt::catch().context("Can't catch signals")?;
+        let mut asked = self.began;
+        let mut started = None;
+        loop {
+            recorded.members.look();
+            if started.is_none() && asked.elapsed() >= ASK {
+                // Its processes may be short-lived. An answer may come next time.
+                let known = self.has_started(recorded).unwrap_or(false);
+                started = known.then(Instant::now);
+                asked = Instant::now();
+            }
+            started = started.or_else(|| recorded.members.seen().then(Instant::now));
+            let left = match started {
+                Some(at) => self.limit.saturating_sub(at.elapsed()),
+                None => LONGEST.saturating_sub(self.began.elapsed()),
+            };
+            if left.is_zero() || interrupt.wait(left.min(LOOK)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether systemd has started the service since the recording began.
+    fn has_started(&self, recorded: &Recorded) -> io::Result<bool> {
+        Ok(systemd::started(self.service)?.is_some_and(|at| at >= recorded.since_us))
+    }
+
+    fn learn(
+        &self,
+        (recorder, recorded): (Recorder, &Recorded),
+        pack: PathBuf,
+        known: Known<'_>,
+    ) -> anyhow::Result<Lesson> {
+        let started = self.has_started(recorded);
+        if !matches!(started, Ok(true)) {
+            learning::give_up(recorder);
+            started.context("Can't ask systemd about the service")?;
+            bail!("{} did not start", self.service);
+        }
+        let settings = Settings {
+            name: self.service.into(),
+            file_name: pack_name(self.service),
+            command: Vec::new(),
+            pack,
+            keep: DEFAULT_KEEP,
+            walk: false,
+            trace_out: None,
+            ignored_tids: recorded.members.others(),
+        };
+        let (learned, outcome, instance) =
+            learning::learn(recorder, recorded.since_ns, &settings, known, 0)?;
+        learning::remove(instance);
+        if learned.written {
+            learning::know_device(&settings.pack, &Models::here());
+        }
+        Ok(Lesson { learned, outcome })
+    }
+}
+
+/// Lets the service start; without it, it does when our time is up.
+fn ready() -> anyhow::Result<()> {
+    let socket = std::env::var_os("NOTIFY_SOCKET");
+    notify::ready(socket.as_deref()).context("Can't tell systemd that the service may start")
+}
+
+/// Whether the machine is in a boot that others of us read ahead and learn.
+fn is_of_learned_boot(machine: &Machine) -> bool {
+    const LAST: &str = "system";
+    let is_learned = install::enabled(machine).len() == install::UNITS.len();
+    // The recorder ends after that time, whether it has noted the end of the boot or not.
+    let is_boot = Duration::from_micros(monotonic_us()) < LONGEST && !machine.is_over(LAST);
+    is_learned && is_boot
+}
+
+/// Begins to record what systemd forks, if that is soon possible.
+fn arm(pack: Option<&Pack>) -> anyhow::Result<Armed> {
+    if !proc::in_first_pid_namespace() {
+        bail!("in a container the kernel does not tell which process systemd is");
+    }
+    let buffer = match pack.map_or(0, |pack| pack.origin.buffer_kb) {
+        0 => BufferSize::Default,
+        needed => BufferSize::From(needed),
+    };
+    let starts = pack.map_or(0, |pack| pack.origin.starts);
+    let patience = if starts >= WELL_KNOWN.0 { WELL_KNOWN.1 } else { PATIENCE };
+    learning::arm(Scope::Tree(SYSTEMD), buffer, false, patience)
+}

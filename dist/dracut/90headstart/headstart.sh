@@ -1,0 +1,16 @@
+#!/bin/sh
+# Reads ahead, in the background, what the machine in $NEWROOT is about to touch. Run by
+# dracut as a pre-pivot hook, in its shell: nothing here may fail or wait.
+
+if ! getargbool 1 headstart; then
+    info "headstart: off"
+elif [ -d "${NEWROOT:-/sysroot}/var/lib/headstart/boot" ] \
+    || [ -d "${NEWROOT:-/sysroot}/usr/lib/headstart/boot" ]; then
+    # It goes into the background by itself when it is in the root directory; what does
+    # not come so far in a second is left alone.
+    if command -v timeout > /dev/null; then
+        timeout 1 headstart boot replay --root "${NEWROOT:-/sysroot}" || :
+    else
+        headstart boot replay --root "${NEWROOT:-/sysroot}" || :
+    fi
+fi
