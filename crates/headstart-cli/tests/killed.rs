@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{LoopFs, disk_dir, headstart, is_root, noise, skipped, write_synced};
+use common::{LoopFs, disk_dir, headstart, instances, is_root, noise, skipped, write_synced};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,8 +20,7 @@ fn instances_of(pids: &[u32]) -> Vec<String> {
         let pid = name.strip_prefix("headstart-").and_then(|rest| rest.split('-').next());
         pid.and_then(|pid| pid.parse().ok()).is_some_and(|pid: u32| pids.contains(&pid))
     };
-    let entries = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten();
-    entries.map(|e| e.unwrap().file_name().into_string().unwrap()).filter(|n| is_ours(n)).collect()
+    instances().into_iter().filter(|name| is_ours(name)).collect()
 }
 
 fn temporary_files(dir: &Path) -> usize {

@@ -60,6 +60,12 @@ pub fn undisturbed(check: impl Fn()) {
     }
 }
 
+/// The names of the trace instances that there are.
+pub fn instances() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
 /// A directory on disk: `/tmp` may be in memory.
 pub fn disk_dir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
