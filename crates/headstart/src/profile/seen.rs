@@ -137,18 +137,42 @@ impl Seen {
     }
 
     /// Whether the start read the metadata that these `pages` needed by itself, so that
-    /// what it did not look at was not needed: at least half of the `in_pack` bytes. Of
-    /// metadata in memory the kernel reports only what is looked at again soon, so a
-    /// start that had it read ahead, `by_replay`, says nothing of the rest.
+    /// what it did not look at was not needed; see `was_cold`.
     pub fn metadata_was_cold(&self, pages: &Observation, in_pack: u64, by_replay: u64) -> bool {
         let by_start: u64 = pages.metadata.values().map(|pages| pages.inserted.pages()).sum();
-        let by_start = by_start * self.description.page_size;
-        by_replay == 0 && in_pack > 0 && by_start * 2 >= in_pack
+        was_cold(by_start * self.description.page_size, in_pack, by_replay)
     }
+}
+
+/// Whether a start brought in, of the metadata in its pack, at least half, and nothing
+/// was read ahead; all in bytes. Of metadata in memory the kernel reports only what is
+/// looked at again soon, so a start that had it read ahead says nothing of the rest.
+fn was_cold(by_start: u64, in_pack: u64, by_replay: u64) -> bool {
+    by_replay == 0 && in_pack > 0 && by_start.saturating_mul(2) >= in_pack
 }
 
 /// Now, in nanoseconds of Unix time.
 pub fn now_ns() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_that_was_read_ahead_says_nothing_of_what_is_needed() {
+        for (name, by_start, in_pack, by_replay, expected) in [
+            ("all by the start", 100, 100, 0, true),
+            ("half by the start", 50, 100, 0, true),
+            ("less than half", 49, 100, 0, false),
+            ("all read ahead", 0, 100, 100, false),
+            ("half read ahead", 50, 100, 50, false),
+            ("nothing in the pack", 50, 0, 0, false),
+            ("a hostile pack", u64::MAX, u64::MAX, 0, true),
+        ] {
+            assert_eq!(was_cold(by_start, in_pack, by_replay), expected, "{name}");
+        }
+    }
 }
