@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 /// What was read ahead of a start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replayed<'a> {
-    /// The pack, if one was read ahead.
+    /// What of a pack was read ahead, if any was.
     pub pack: Option<&'a Pack>,
     /// What was asked for, if that was kept.
     pub log: Option<&'a Log>,
@@ -36,11 +36,6 @@ pub fn fates(
     let mut paths = PathInterner::default();
     let Replayed { pack, log, released_us } = replayed;
     let mut planned = pack.map(|pack| Parts::of(pack, &mut paths)).unwrap_or_default();
-    if let Some(pack) = pack {
-        for part in planned.files.values_mut() {
-            part.pieces.retain(|piece| pack.expects(piece.how, piece.history));
-        }
-    }
     let page = rustix::param::page_size() as u64;
     let mut asked = log.map(|log| asked(log, released_us, page, &paths));
     let mut asked_of = |node: NodeId| asked.as_mut()?.remove(&node);

@@ -33,6 +33,18 @@ pub fn first_seen(history: u8) -> u32 {
     HISTORY_STARTS - history.leading_zeros()
 }
 
+/// Whether the next start is expected to touch what past ones, so many, touched like
+/// this.
+///
+/// A fault maps up to 15 neighbours of its page, which ones depends on where the file
+/// lies in memory this time. What was only mapped, in one of the last four starts, and
+/// not in the last, was such a neighbour as a rule.
+pub fn expects(starts: u32, how: How, history: u8) -> bool {
+    let recent = history & RECENT;
+    let only_mapped = !how.has(How::READ) && how.has(How::MAPPED);
+    !only_mapped || starts < 3 || recent & 1 == 1 || recent.count_ones() >= 2
+}
+
 /// What was learned of the starts of one program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Pack {
@@ -209,6 +221,13 @@ pub struct MetadataRange {
 /// The paths that inode numbers had.
 pub type EarlierNames = HashMap<u64, Vec<PathBuf>>;
 
+impl Range {
+    /// Whether it was touched through a mapping.
+    pub fn is_mapped(&self) -> bool {
+        self.how.has(How::MAPPED) || self.how.has(How::EXECUTED)
+    }
+}
+
 impl Pack {
     /// The names of its files.
     pub fn names(&self) -> EarlierNames {
@@ -224,20 +243,9 @@ impl Pack {
         1 << self.origin.page_shift
     }
 
-    /// Whether the next start is expected to touch what past ones touched like this.
-    ///
-    /// A fault maps up to 15 neighbours of its page, which ones depends on where the
-    /// file lies in memory this time. What was only mapped, in one of the last four
-    /// starts, and not in the last, was such a neighbour as a rule.
-    pub fn expects(&self, how: How, history: u8) -> bool {
-        let recent = history & RECENT;
-        let only_mapped = !how.has(How::READ) && how.has(How::MAPPED);
-        !only_mapped || self.origin.starts < 3 || recent & 1 == 1 || recent.count_ones() >= 2
-    }
-
     /// Bytes of the ranges of files that the next start is expected to touch.
     pub fn expected_bytes(&self) -> u64 {
-        let expected = self.ranges.iter().filter(|r| self.expects(r.how, r.history));
+        let expected = self.ranges.iter().filter(|r| expects(self.origin.starts, r.how, r.history));
         self.bytes(expected.map(|r| r.pages))
     }
 
@@ -301,7 +309,11 @@ mod tests {
         ] {
             let mut pack = Pack::default();
             pack.origin.starts = starts;
-            assert_eq!(pack.expects(how, history), expected, "{starts} {how:?} {history:b}");
+            assert_eq!(
+                expects(pack.origin.starts, how, history),
+                expected,
+                "{starts} {how:?} {history:b}"
+            );
         }
     }
 }

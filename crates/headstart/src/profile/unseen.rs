@@ -8,7 +8,7 @@
 
 use super::fold::Observation;
 use super::resolve::Resolution;
-use super::spans::{How, Spans};
+use super::spans::Spans;
 use crate::cache::residency::{page_size, resident_count};
 use crate::pack::paths::PathInterner;
 use crate::pack::{File, Pack, Range};
@@ -58,9 +58,8 @@ fn touched_last(pack: &Pack, size: u64) -> HashMap<u32, Last> {
     let mut found: HashMap<u32, Last> = HashMap::new();
     let is_candidate = |range: &&Range| {
         let is_large = |file: &File| file.identity.size >= size;
-        let mapped = range.how.has(How::MAPPED) || range.how.has(How::EXECUTED);
         range.history & 1 == 1
-            && mapped
+            && range.is_mapped()
             && pack.files.get(range.file as usize).is_some_and(is_large)
     };
     for range in pack.ranges.iter().filter(is_candidate) {
@@ -122,6 +121,7 @@ fn in_large_folios(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::spans::How;
 
     fn spans(ranges: &[(u64, u64)]) -> Spans {
         let mut spans = Spans::default();

@@ -1,6 +1,6 @@
 //! Which ranges of a pack are worth reading, by how many starts touched them. Pure.
 
-use crate::pack::{HISTORY_STARTS, MetadataRange, Pack, Range, first_seen};
+use crate::pack::{HISTORY_STARTS, MetadataRange, Pack, Range, expects, first_seen};
 
 /// How often the last starts must have touched a range for it to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +75,8 @@ pub struct Choice {
 impl Choice {
     /// Whether a range of a file is read.
     pub fn has(&self, range: &Range) -> bool {
-        self.reads(range.history, self.files.get(range.file as usize))
+        let expected = self.often == Often::EVER || expects(self.starts, range.how, range.history);
+        expected && self.reads(range.history, self.files.get(range.file as usize))
     }
 
     /// Whether a range of metadata is read.

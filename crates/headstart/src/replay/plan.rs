@@ -172,7 +172,7 @@ impl Plan {
             data.extend(
                 pack.ranges
                     .iter()
-                    .filter(|r| is_chosen(choice.has(r) && pack.expects(r.how, r.history), r.pages))
+                    .filter(|r| is_chosen(choice.has(r), r.pages))
                     .map(|r| range(base + r.file, r.first, r.pages, r.at_us)),
             );
             plan.seldom = plan.seldom.saturating_add(page.saturating_mul(left_out));

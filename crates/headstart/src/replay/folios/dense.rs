@@ -1,7 +1,6 @@
 //! Which parts of a pack's files are worth a huge page. Pure.
 
-use crate::pack::{Pack, Range};
-use crate::profile::spans::How;
+use crate::pack::Pack;
 use std::collections::BTreeMap;
 
 /// A part of a file, as large as a huge page and aligned to it.
@@ -18,7 +17,7 @@ pub struct Part {
 /// folio is larger than its file.
 pub fn dense_parts(pack: &Pack, size: u64) -> Vec<Part> {
     let mut touched = BTreeMap::new();
-    for range in pack.ranges.iter().filter(|range| is_mapped(range)) {
+    for range in pack.ranges.iter().filter(|range| range.is_mapped()) {
         let mut at = range.first.saturating_mul(pack.page_size());
         let end = at.saturating_add(u64::from(range.pages) * pack.page_size());
         while at < end {
@@ -39,14 +38,11 @@ pub fn dense_parts(pack: &Pack, size: u64) -> Vec<Part> {
         .collect()
 }
 
-fn is_mapped(range: &Range) -> bool {
-    range.how.has(How::MAPPED) || range.how.has(How::EXECUTED)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::{File, Identity, Origin};
+    use crate::pack::{File, Identity, Origin, Range};
+    use crate::profile::spans::How;
 
     const SIZE: u64 = 2 << 20;
 
