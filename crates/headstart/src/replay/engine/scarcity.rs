@@ -16,8 +16,10 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Steps that are looked at again. Their files stay open.
 const SAMPLES: usize = 16;
-/// So many of them must have lost pages. A page alone may be gone for another reason.
-const LOST: usize = 2;
+/// So many of them must have lost most of their pages. Where memory is scarce the oldest
+/// go, all of them; a kernel that takes pages it believes idle (DAMON's proactive
+/// reclaim) takes some here and there, also new ones.
+const LOST: usize = SAMPLES / 4;
 /// Tasks wait for memory when some did for this part of the time,
 const STALLED_PART: u32 = 5;
 /// seen over at least this time.
@@ -52,8 +54,8 @@ impl Scarcity {
             return None;
         }
         state.looked = Some(now);
-        if state.samples.kept.iter().filter(|(target, step)| is_lost(target, step)).count() >= LOST
-        {
+        let lost = state.samples.kept.iter().filter(|(target, step)| is_lost(target, step));
+        if lost.count() >= LOST {
             return Some(Stopped::Reclaimed);
         }
         let stalled = budget::stalled_us()?;
@@ -67,10 +69,11 @@ impl Scarcity {
     }
 }
 
-/// Whether pages of a step were reclaimed. Those that never came, or were dropped with
-/// their file, leave no trace in the page cache.
+/// Whether most pages of a step were reclaimed. Those that never came, or were dropped
+/// with their file, leave no trace in the page cache.
 fn is_lost(target: &Opened, step: &Step) -> bool {
-    cachestat(&target.file, step.offset, step.length).is_ok_and(|stat| stat.evicted > 0)
+    cachestat(&target.file, step.offset, step.length)
+        .is_ok_and(|stat| stat.evicted > 0 && stat.evicted >= stat.cache)
 }
 
 /// Some of what was added, spread over all of it.
