@@ -6,7 +6,7 @@ use crate::learning::Learned;
 use crate::output;
 use anyhow::Context;
 use headstart::measure::outcome::Outcome;
-use headstart::replay::report::{Report, Stopped};
+use headstart::replay::report::Report;
 use headstart_sys::process::Change;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -133,10 +133,6 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
         ));
     }
     if let Some(why) = report.stopped {
-        let why = match why {
-            Stopped::Reclaimed => "memory is being reclaimed",
-            Stopped::Pressure => "tasks wait for memory",
-        };
         parts.push(format!("stopped {} before its end: {why}", output::size(report.stopped_bytes)));
     }
     if report.seldom_bytes > 0 {

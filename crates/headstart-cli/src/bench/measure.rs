@@ -196,8 +196,11 @@ impl Bench {
         let counting = self.disks.count()?;
         let (report, seconds) = floor.read()?;
         let read = counting.read()?;
-        let failure = (!report.complete || report.failed > 0).then(|| {
-            format!("{} of the requests failed; see headstart replay --verify", report.failed)
+        let failure = (!report.complete || report.failed > 0).then(|| match report.stopped {
+            Some(why) => format!("reading the pack ended early: {why}"),
+            None => {
+                format!("{} of the requests failed; see headstart replay --verify", report.failed)
+            }
         });
         Ok(Some(Run {
             wall_s: failure.is_none().then_some(seconds),

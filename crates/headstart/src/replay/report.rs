@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::atomic::AtomicU64;
 
 /// What became of a replay.
@@ -57,6 +58,15 @@ pub enum Stopped {
     Reclaimed,
     /// Tasks had to wait for memory.
     Pressure,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reclaimed => "memory is being reclaimed",
+            Self::Pressure => "tasks wait for memory",
+        })
+    }
 }
 
 /// Counters that the threads share.

@@ -268,6 +268,7 @@ impl Table<'_> {
                 warm_runs(arm).into_iter().for_each(&mut warn);
             }
             incomplete(arm).into_iter().for_each(&mut warn);
+            cut_short(arm).into_iter().for_each(&mut warn);
             left_behind(arm).into_iter().for_each(warn);
         }
         let said = found.into_iter().map(|(names, text)| format!("{}: {text}", names.join(", ")));
@@ -350,6 +351,18 @@ fn incomplete(arm: &ArmRuns) -> Option<String> {
     Some(format!(
         "{most} of the pack's files were not read ahead: they changed, are gone or may not be \
          read. Learn the program again."
+    ))
+}
+
+/// Replays that ended for want of memory.
+fn cut_short(arm: &ArmRuns) -> Option<String> {
+    let reasons: Vec<_> =
+        arm.runs.iter().filter_map(|run| run.read_ahead.and_then(|a| a.stopped)).collect();
+    let why = reasons.first()?;
+    Some(format!(
+        "{} of {} replays ended early: {why}. Free memory, or give its control group more.",
+        reasons.len(),
+        arm.runs.len()
     ))
 }
 

@@ -3,6 +3,7 @@
 use super::super::arm::arms;
 use super::super::run::{ReadAhead, Run};
 use super::*;
+use crate::replay::report::Stopped;
 
 /// Ten values round `centre` that differ by a few per cent.
 fn around(centre: f64, seed: u32) -> Vec<f64> {
@@ -112,12 +113,16 @@ fn a_difference_that_may_be_chance_is_not_called() {
 }
 
 #[test]
-fn runs_that_failed_were_warm_or_left_files_out_are_told() {
+fn runs_that_failed_were_warm_left_files_out_or_ended_early_are_told() {
     let (arms, mut runs) = usual();
     runs[0].runs[3].read_bytes = Some(MIB);
     runs[0].runs[5].wall_s = None;
     runs[0].runs[5].failure = Some("it ended with status 1".into());
-    runs[1].runs[0].read_ahead = Some(ReadAhead { files_left_out: 3, ..ReadAhead::default() });
+    runs[1].runs[0].read_ahead = Some(ReadAhead {
+        files_left_out: 3,
+        stopped: Some(Stopped::Reclaimed),
+        ..ReadAhead::default()
+    });
     runs[2].runs.iter_mut().for_each(|run| run.read_bytes = Some(2 * MIB));
     let warnings = report(&arms, &[], &runs, &[], 0.02).warnings;
     for (warning, expected) in warnings.iter().zip([
@@ -125,11 +130,12 @@ fn runs_that_failed_were_warm_or_left_files_out_are_told() {
         "cold: 1 of 10 runs gave no usable value",
         "cold: One run was not cold: round 4 read less than half of the usual 16.0 MiB",
         "readahead: 3 of the pack's files were not read ahead",
+        "readahead: 1 of 10 replays ended early: memory is being reclaimed. Free memory",
         "hot: Hot starts read 2048 KiB, where cold ones read 16384",
     ]) {
         assert!(warning.starts_with(expected), "{warning}");
     }
-    assert_eq!(warnings.len(), 5, "{warnings:#?}");
+    assert_eq!(warnings.len(), 6, "{warnings:#?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::replay::report::Report;
+use crate::replay::report::{Report, Stopped};
 
 /// What was measured of one start, or of one reading of the floor. A value that
 /// is `None` was not to be had.
@@ -57,6 +57,8 @@ pub struct ReadAhead {
     pub complete: bool,
     /// Files that are no longer what was learned, are gone, or may not be read.
     pub files_left_out: u64,
+    /// Why it was stopped, if for want of memory.
+    pub stopped: Option<Stopped>,
 }
 
 impl From<&Report> for ReadAhead {
@@ -71,6 +73,7 @@ impl From<&Report> for ReadAhead {
                 + report.missing_files
                 + report.forbidden_files
                 + report.failed,
+            stopped: report.stopped,
         }
     }
 }
