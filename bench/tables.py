@@ -109,16 +109,23 @@ def standing_starts():
     names = titles(found)
 
     def table(cells):
-        head = ["start", "n", "cold", "headstart", "hot", "floor", "× limit", "÷ cold"]
+        head = ["start", "n", "cold", "headstart", "hot", "floor", "× limit", "× in order",
+                "÷ cold"]
         return markdown(head, [
             [names[c["workload"]], c["rounds"], times(c["arms"].get("cold")),
              times(c["arms"].get("readahead")), seconds(median(c, "hot")),
              seconds(median(c, "floor")),
              f"{c['limit']['ratio']:.2f} ({c['limit']['bound']})" if c["limit"] else "–",
-             ratio(against(c, "cold"))]
+             in_order(c["limit"]), ratio(against(c, "cold"))]
             for c in cells
         ])
     return by_model(found, table)
+
+
+def in_order(limit):
+    """How many times the least possible in the order of use headstart took."""
+    found = limit and limit.get("in_order")
+    return f"{found['ratio']:.2f}" if found else "–"
 
 
 def median(cell, arm, counter="median_s"):
