@@ -79,6 +79,9 @@ _headstart() {
             headstart__subcmd__pack,merge)
                 cmd="headstart__subcmd__pack__subcmd__merge"
                 ;;
+            headstart__subcmd__pack,renew)
+                cmd="headstart__subcmd__pack__subcmd__renew"
+                ;;
             headstart__subcmd__pack,verify)
                 cmd="headstart__subcmd__pack__subcmd__verify"
                 ;;
@@ -427,7 +430,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__pack)
-            opts="-h --help merge verify diff"
+            opts="-h --help merge verify renew diff"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -466,6 +469,24 @@ _headstart() {
                     return 0
                     ;;
                 -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        headstart__subcmd__pack__subcmd__renew)
+            opts="-h --timeout --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -44,6 +44,7 @@ fn main() {
     for (name, rule) in [("next", 0x14), ("union", 0)] {
         seed("pack_merge", name, &[&[rule, 128], body, body].concat());
     }
+    seed("pack_renew", "alike", &[&[128, 0, 1, 120, 140, 255, 2, 100], body].concat());
 }
 
 fn seed(target: &str, name: &str, bytes: &[u8]) {

@@ -1,4 +1,6 @@
-//! `headstart pack`: merge, verify and compare packs.
+//! `headstart pack`: merge, verify, compare and renew packs.
+
+mod renew;
 
 use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted};
@@ -34,6 +36,8 @@ pub enum PackVerb {
         #[arg(long)]
         json: bool,
     },
+    /// After an upgrade: let packs read the files that replaced what was learned
+    Renew(renew::RenewArgs),
     /// Tell in which files and pages two packs differ; exit status 3 when they do
     Diff {
         /// The first pack
@@ -51,6 +55,7 @@ pub fn run(verb: PackVerb) -> anyhow::Result<ExitStatus> {
     match verb {
         PackVerb::Merge { output, packs } => merge_all(&output, &packs),
         PackVerb::Verify { pack, json } => verify(&pack, json),
+        PackVerb::Renew(args) => renew::run(&args),
         PackVerb::Diff { before, after, json } => compare(&before, &after, json),
     }
 }

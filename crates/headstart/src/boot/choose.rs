@@ -1,10 +1,11 @@
 //! Which ranges of a pack a boot reads ahead, and how a pack follows boots that are not
 //! all alike. Pure.
 
-use crate::pack::build::Parts;
+use crate::pack::build::{FilePart, Parts};
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::{Piece, overlay};
 use crate::pack::{FileSystem, Pack};
+use crate::profile::spans::How;
 use crate::replay::often::Often;
 use std::collections::{HashMap, HashSet};
 
@@ -56,11 +57,13 @@ pub fn settle(merged: &mut Pack, before: Option<&Pack>, whole: &Pack) {
         })
     };
     for (node, file) in &mut parts.files {
-        let same = |other: &&crate::pack::build::FilePart| other.identity == file.identity;
-        if let Some(seen) = whole.files.get(node).filter(same) {
+        let identity = file.identity;
+        if let Some(seen) = whole.files.get(node).filter(|seen| seen.identity == identity) {
             file.pieces = touched(std::mem::take(&mut file.pieces), &seen.pieces);
         }
-        if let Some(old) = before.files.get(node).filter(|old| !same(old)) {
+        let is_learned = !file.pieces.iter().any(|piece| piece.how.has(How::PRESUMED));
+        let replaced = |old: &&FilePart| is_learned && !old.is_learned_of(&identity);
+        if let Some(old) = before.files.get(node).filter(replaced) {
             let inherited = old.pieces.iter().fold(0, |all, piece| all | piece.history) << 1;
             file.pieces.iter_mut().for_each(|piece| piece.history |= inherited);
         }
@@ -82,7 +85,6 @@ pub fn settle(merged: &mut Pack, before: Option<&Pack>, whole: &Pack) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::build::FilePart;
     use crate::pack::merge::{Rule, merge};
     use crate::pack::{Identity, Origin};
     use crate::profile::spans::How;
@@ -133,6 +135,25 @@ mod tests {
         settle(&mut merged, Some(&before), &whole);
         assert_eq!(histories(&merged), [(0, 0b11), (8, 0b11)]);
         assert!(merged.metadata.iter().all(|r| r.history == 0b11));
+    }
+
+    #[test]
+    fn a_file_that_was_only_presumed_is_read_as_often_as_the_one_before_it_was() {
+        let old = boot(1, &[(0, 4)]);
+        let known = merge(&old, &old, NEXT);
+        let mut before = known.clone();
+        before.files[0].identity.ino = 2;
+        before.ranges[0].how |= How::PRESUMED;
+        let new = boot(2, &[(2, 6)]);
+        let mut merged = merge(&before, &new, NEXT);
+        settle(&mut merged, Some(&before), &new);
+        assert_eq!(histories(&merged), [(2, 0b111)]);
+        // As long as no boot touches it, it stays presumed and grows older.
+        let other = Pack { ranges: Vec::new(), files: Vec::new(), ..boot(3, &[]) };
+        let mut merged = merge(&before, &other, NEXT);
+        settle(&mut merged, Some(&before), &other);
+        assert_eq!(histories(&merged), [(0, 0b110)]);
+        assert!(merged.ranges[0].how.has(How::PRESUMED));
     }
 
     #[test]

@@ -35,15 +35,18 @@ pub struct FilePart {
     pub pieces: Vec<Piece>,
 }
 
+impl FilePart {
+    /// Whether this was learned of the file with this identity, and not presumed.
+    pub fn is_learned_of(&self, identity: &Identity) -> bool {
+        self.identity == *identity && !self.pieces.iter().any(|p| p.how.has(How::PRESUMED))
+    }
+}
+
 impl Parts {
     /// The index of a file system, which is added when it is new; `None` when
     /// there are too many.
     pub fn file_system(&mut self, wanted: &FileSystem) -> Option<u16> {
-        let same = |fs: &FileSystem| match (fs.uuid, wanted.uuid) {
-            (Some(a), Some(b)) => a == b,
-            _ => fs == wanted,
-        };
-        let known = self.file_systems.iter().position(same);
+        let known = self.file_systems.iter().position(|fs| fs.is(wanted));
         let at = known.or_else(|| {
             let new = self.file_systems.len();
             (new < MAX_FILE_SYSTEMS).then(|| self.file_systems.push(wanted.clone()))?;

@@ -30,8 +30,9 @@ pub fn accepts(old: &Pack, lost: u64) -> bool {
     lost == 0 || old.origin.lost_events > 0
 }
 
-/// Joins `new` into `old`. A file whose identity differs is replaced, and so is
-/// all of a pack that was learned with another page size.
+/// Joins `new` into `old`. A file whose identity differs is replaced, so is one of which
+/// the old pack only presumes something, and all of a pack that was learned with another
+/// page size.
 pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     let mut names = PathInterner::default();
     let mut new = Parts::of(new, &mut names);
@@ -60,7 +61,7 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     let data = |was, is| overlay(was, is, |a, b| data(rule, a, b));
     let mut old_files = old.files;
     for (node, is) in new.files {
-        let was = old_files.remove(&node).filter(|was| was.identity == is.identity);
+        let was = old_files.remove(&node).filter(|was| was.is_learned_of(&is.identity));
         let pieces = match was {
             Some(was) => {
                 let (was, is) = comparable(rule, was.pieces, is.pieces);

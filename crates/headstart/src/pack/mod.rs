@@ -1,18 +1,20 @@
 //! The pack: what is kept of a program's starts, as a value.
 //!
 //! [`codec`] is its file form (`doc/pack-format.md`), [`merge`] joins a start
-//! into it, [`paths`] keeps its names, [`store`] finds, trusts and writes the
+//! into it, [`renew`] and [`follow`] go with files that were replaced, [`paths`] keeps its names, [`store`] finds, trusts and writes the
 //! files, [`key`] names a program.
 
 pub mod build;
 pub mod codec;
 pub mod diff;
+pub mod follow;
 pub mod join;
 pub mod key;
 mod launcher;
 pub mod merge;
 pub mod paths;
 pub mod pieces;
+pub mod renew;
 pub mod store;
 mod varint;
 
@@ -160,6 +162,16 @@ pub struct FileSystem {
     /// The device it was mounted from.
     #[serde(serialize_with = "lossy_string")]
     pub source: Vec<u8>,
+}
+
+impl FileSystem {
+    /// Whether it is the same: by UUID, or by all that is known of those that have none.
+    pub fn is(&self, other: &Self) -> bool {
+        match (self.uuid, other.uuid) {
+            (Some(a), Some(b)) => a == b,
+            _ => self == other,
+        }
+    }
 }
 
 /// What tells whether a path still leads to the file that was learned.

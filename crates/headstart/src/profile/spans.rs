@@ -24,11 +24,14 @@ impl How {
     /// Brought in by the program and not seen used: its own read-ahead, or a
     /// kernel without access events.
     pub const INSERTED: Self = Self(8);
-    const ALL: [(Self, &'static str); 4] = [
+    /// By an earlier file at the same path: of this one nothing is known yet.
+    pub const PRESUMED: Self = Self(16);
+    const ALL: [(Self, &'static str); 5] = [
         (Self::READ, "read"),
         (Self::MAPPED, "mapped"),
         (Self::EXECUTED, "executed"),
         (Self::INSERTED, "inserted"),
+        (Self::PRESUMED, "presumed"),
     ];
 
     /// Whether all of `other` is in it.

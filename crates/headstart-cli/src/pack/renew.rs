@@ -1,0 +1,97 @@
+//! `headstart pack renew`: after an upgrade packs read the files that are there now. Run by
+//! package managers.
+
+use crate::args;
+use crate::exit::ExitStatus;
+use crate::output::{self, counted};
+use headstart::boot::machine::Machine;
+use headstart::pack::follow::{Outcome, follow};
+use headstart::pack::store;
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The arguments of `headstart pack renew`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+A file that was replaced is not read ahead until it is learned. With this the next start \
+reads the same places of the file that is there now, if it has about the same size, and \
+learns what is true of it. Without PACK these are all packs that this machine learned of \
+boots and programs. The hooks in dist/ let dpkg, rpm and pacman run it.")]
+pub struct RenewArgs {
+    /// Only these packs
+    #[arg(value_name = "PACK")]
+    packs: Vec<PathBuf>,
+
+    /// Look at files for this time at most
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = args::duration)]
+    timeout: Duration,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Renewed<'a> {
+    schema: &'static str,
+    packs: u64,
+    #[serde(flatten)]
+    files: headstart::pack::renew::Renewal,
+    not_looked_at: u64,
+    problems: &'a [String],
+}
+
+/// Renews.
+pub fn run(args: &RenewArgs) -> anyhow::Result<ExitStatus> {
+    let uid = rustix::process::geteuid().as_raw();
+    let packs = if args.packs.is_empty() { learned(uid) } else { args.packs.clone() };
+    let outcome = follow(packs, uid, args.timeout)?;
+    if args.json {
+        output::print_json(&Renewed {
+            schema: "headstart/pack-renew/1",
+            packs: outcome.packs,
+            files: outcome.renewal,
+            not_looked_at: outcome.not_looked_at,
+            problems: &outcome.problems,
+        })?;
+    } else {
+        output::message(summary(&outcome));
+    }
+    Ok(if outcome.problems.is_empty() { ExitStatus::Done } else { ExitStatus::Failed })
+}
+
+/// The packs that were learned here: of programs, and of boots.
+fn learned(uid: u32) -> Vec<PathBuf> {
+    let of_programs =
+        store::search_path(uid == 0, |name| std::env::var_os(name).map(PathBuf::from));
+    let of_boots = (uid == 0).then(|| Machine::at("/").state());
+    let dirs = of_boots.into_iter().chain(of_programs.into_iter().take(1));
+    let mut packs: Vec<PathBuf> = dirs.flat_map(|dir| packs_in(&dir)).collect();
+    packs.sort();
+    packs
+}
+
+fn packs_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.extension().is_some_and(|ending| ending == "pack")).collect()
+}
+
+fn summary(outcome: &Outcome) -> String {
+    let Outcome { renewal, packs, not_looked_at, problems } = outcome;
+    let mut parts = vec![match packs {
+        0 => "no pack had to be renewed".to_owned(),
+        _ => format!("renewed {}", counted(*packs, "pack")),
+    }];
+    for (count, what) in [
+        (renewal.followed, "replaced and read ahead like before"),
+        (renewal.stale, "replaced by something else"),
+        (renewal.gone, "gone"),
+        (*not_looked_at, "not looked at, for the time was up"),
+    ] {
+        parts.extend((count > 0).then(|| format!("{} {what}", counted(count, "file"))));
+    }
+    parts.extend(problems.iter().cloned());
+    parts.join("; ")
+}

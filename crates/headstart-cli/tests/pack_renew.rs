@@ -1,0 +1,157 @@
+//! `headstart pack renew`: a file that was learned is replaced, as package managers do it,
+//! and read ahead all the same. And what package managers run never fails.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{LoopFs, disk_dir, headstart, json, noise, undisturbed, write_synced};
+use headstart::pack::build::{FilePart, Parts};
+use headstart::pack::paths::PathInterner;
+use headstart::pack::pieces::Piece;
+use headstart::pack::{FileSystem, Origin, store};
+use headstart::profile::fsid;
+use headstart::profile::mounts::MountTable;
+use headstart::profile::spans::How;
+use headstart::replay::engine::identity_of;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PAGE: usize = 4096;
+
+/// A pack of files on `fs`, with the first 100 pages of each.
+fn pack_of(fs: &LoopFs, dir: &Path, files: &[&Path]) -> PathBuf {
+    let mounts = MountTable::read().unwrap();
+    let uuid = fsid::uuid(mounts.at(&fs.path.join("x")).unwrap()).unwrap().unwrap();
+    let on = FileSystem { uuid: Some(uuid.0), kind: "ext4".into(), source: vec![] };
+    let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
+    let (mut parts, mut names) = (Parts { origin, ..Parts::default() }, PathInterner::default());
+    let file_system = parts.file_system(&on).unwrap();
+    for file in files {
+        let identity = identity_of(&rustix::fs::stat(*file).unwrap());
+        let piece = Piece { first: 0, end: 100, at_us: 0, how: How::READ, history: 1 };
+        let part = FilePart { file_system, identity, pieces: vec![piece] };
+        parts.files.insert(names.intern(file).unwrap(), part);
+    }
+    let pack = dir.join("a.pack");
+    store::lock(&pack).unwrap().write(&parts.build(names.table())).unwrap();
+    pack
+}
+
+fn replace(path: &Path, pages: usize) {
+    let new = path.with_extension("new");
+    write_synced(&new, &noise(pages * PAGE));
+    fs::rename(new, path).unwrap();
+}
+
+#[test]
+fn a_file_that_was_replaced_is_read_ahead_before_it_is_learned() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let dir = disk_dir();
+    let files = ["same", "replaced", "grown", "gone"].map(|name| fs.path.join(name));
+    files.iter().for_each(|file| write_synced(file, &noise(200 * PAGE)));
+    let [_, replaced, grown, gone] = &files;
+    let pack = pack_of(&fs, dir.path(), &files.each_ref().map(PathBuf::as_path));
+    replace(replaced, 210);
+    replace(grown, 400);
+    fs::remove_file(gone).unwrap();
+    let pack = pack.to_str().unwrap();
+    let read = || {
+        fs.remount();
+        let report = &json(&["replay", "--wait", "--json", pack])["report"];
+        (report["bytes"].as_u64().unwrap() / PAGE as u64, report["stale_files"].as_u64().unwrap())
+    };
+    undisturbed(|| assert_eq!(read(), (100, 2)));
+    let told = json(&["pack", "renew", "--json", pack]);
+    let count = |what: &str| told[what].as_u64().unwrap();
+    assert_eq!(told["schema"], "headstart/pack-renew/1");
+    let counts = ["packs", "followed", "stale", "gone"].map(count);
+    assert_eq!(counts, [1, 1, 1, 1], "{told:#}");
+    undisturbed(|| assert_eq!(read(), (200, 1)));
+    let shown = json(&["show", "--json", pack]);
+    assert_eq!(shown.to_string().matches("presumed").count(), 1, "{shown:#}");
+    let again = headstart(&["pack", "renew", pack]);
+    let said = String::from_utf8(again.stderr).unwrap();
+    assert!(again.status.success() && said.contains("no pack had to be renewed"), "{said}");
+}
+
+#[test]
+fn what_is_below_a_missing_mount_is_not_taken_for_gone() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let dir = disk_dir();
+    let file = fs.path.join("file");
+    write_synced(&file, &noise(200 * PAGE));
+    let pack = pack_of(&fs, dir.path(), &[&file]);
+    let before = fs::read(&pack).unwrap();
+    drop(fs);
+    let told = json(&["pack", "renew", "--json", pack.to_str().unwrap()]);
+    assert_eq!((&told["packs"], &told["gone"]), (&0.into(), &0.into()));
+    assert_eq!(fs::read(&pack).unwrap(), before);
+}
+
+#[test]
+fn files_for_which_there_is_no_time_stay_as_they_were() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let dir = disk_dir();
+    let file = fs.path.join("file");
+    write_synced(&file, &noise(200 * PAGE));
+    let pack = pack_of(&fs, dir.path(), &[&file]);
+    replace(&file, 200);
+    let told = json(&["pack", "renew", "--timeout", "0s", "--json", pack.to_str().unwrap()]);
+    assert_eq!((&told["packs"], &told["not_looked_at"]), (&0.into(), &1.into()), "{told:#}");
+}
+
+#[test]
+fn a_broken_pack_is_told_and_the_others_are_renewed() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let dir = disk_dir();
+    let file = fs.path.join("file");
+    write_synced(&file, &noise(200 * PAGE));
+    let pack = pack_of(&fs, dir.path(), &[&file]);
+    replace(&file, 200);
+    let broken = dir.path().join("broken.pack");
+    fs::write(&broken, "HEADSTRT").unwrap();
+    let paths = [broken.to_str().unwrap(), pack.to_str().unwrap()];
+    let output = headstart(&["pack", "renew", paths[0], paths[1]]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("renewed 1 pack") && said.contains("broken.pack is not used"), "{said}");
+}
+
+/// What a file of `dist` has behind this word at the begin of a line.
+fn commands(path: &str, word: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist").join(path);
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().filter_map(|line| Some(line.strip_prefix(word)?.to_owned())).collect()
+}
+
+#[test]
+fn what_package_managers_run_never_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("headstart");
+    fs::write(&program, "#!/bin/sh\necho \"called $*\"\nexit 1\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let hooks = [
+        (commands("dpkg/headstart", "post-invoke="), 1),
+        (commands("rpm/headstart.spec.inc", "if "), 2),
+        (commands("pacman/headstart.hook", "Exec = /bin/sh -c "), 1),
+    ];
+    for (found, count) in hooks {
+        assert_eq!(found.len(), count, "{found:?}");
+        for command in found {
+            let command = match command.strip_prefix('\'') {
+                Some(quoted) => quoted.trim_end_matches('\'').to_owned(),
+                None if command.starts_with("command") => format!("if {command}"),
+                None => command,
+            };
+            for (path, expected) in [(dir.path(), "called pack renew\n"), (Path::new("/none"), "")]
+            {
+                let sh = Command::new("/bin/sh").args(["-c", &command]).env("PATH", path).output();
+                let output = sh.unwrap();
+                assert!(output.status.success(), "{command}: {output:?}");
+                assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{command}");
+            }
+        }
+    }
+}
