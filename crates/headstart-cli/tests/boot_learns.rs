@@ -170,6 +170,27 @@ fn a_recorder_that_comes_when_the_boot_is_over_learns_nothing() {
 }
 
 #[test]
+fn nothing_is_learned_where_another_file_system_is_to_be_mounted_and_is_not() {
+    let Some(boot) = Boot::new("state") else { return };
+    let unit = boot.root.path().join("run/systemd/generator/var-lib-headstart.mount");
+    fs::create_dir_all(unit.parent().unwrap()).unwrap();
+    fs::write(unit, "").unwrap();
+    boot.happens("user-space");
+    boot.trace();
+    boot.happens("local-fs.target");
+    let child = boot.recorder().spawn().unwrap();
+    boot.happens("default.target");
+    await_script(&wait_for(&boot.root.path().join("run/headstart/recorded")));
+    must("kill", &["-TERM", &child.id().to_string()]);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("/var/lib/headstart is not mounted, so this boot is not"), "{said}");
+    assert!(!boot.root.path().join("var").exists());
+    await_script(&wait_until_gone(&boot.instance));
+}
+
+#[test]
 fn the_command_line_keeps_a_boot_from_being_recorded() {
     let Some(boot) = Boot::new("off") else { return };
     fs::create_dir(boot.root.path().join("proc")).unwrap();
@@ -197,33 +218,86 @@ fn wait_until_gone(path: &Path) -> String {
     format!("until [ ! -e {} ]; do :; done", path.display())
 }
 
-/// Puts a pack of one phase into the file system that is to become the root, which names
-/// `/data` as it is seen from there.
-fn put_pack(fs: &LoopFs) {
+/// What a pack of the file system that is to become the root is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Of {
+    /// The files that are there.
+    This,
+    /// Those of another file system.
+    Another,
+    /// Those that were there before.
+    Earlier,
+}
+
+const LEARNED: &str = "var/lib/headstart/boot";
+const SHIPPED: &str = "usr/lib/headstart/boot";
+
+/// Makes the file system that is to become the root ready for packs, and `/data` on it.
+fn prepare(fs: &LoopFs) {
+    fs::write(fs.path.join("data"), vec![7; 4 << 20]).unwrap();
+    for dir in ["proc", "sys", "dev", "run"] {
+        fs::create_dir(fs.path.join(dir)).unwrap();
+    }
+}
+
+/// Puts a pack of one phase there, which names so many pages of `/data` as it is seen
+/// there.
+fn put_pack(fs: &LoopFs, dir: &str, of: Of, pages: u64) {
     let data = fs.path.join("data");
-    fs::write(&data, vec![7; 4 << 20]).unwrap();
     let mounts = MountTable::read().unwrap();
-    let uuid = fsid::uuid(mounts.at(&data).unwrap()).unwrap().unwrap();
+    let mut uuid = fsid::uuid(mounts.at(&data).unwrap()).unwrap().unwrap().0;
+    uuid[0] ^= u8::from(of == Of::Another);
     let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
     let mut parts = Parts { origin, ..Parts::default() };
-    let on = FileSystem { uuid: Some(uuid.0), kind: "ext4".into(), source: vec![] };
+    let on = FileSystem { uuid: Some(uuid), kind: "ext4".into(), source: vec![] };
     let file_system = parts.file_system(&on).unwrap();
-    let identity = identity_of(&rustix::fs::stat(&data).unwrap());
-    let piece = Piece { first: 0, end: 1024, at_us: 0, how: How::READ, history: 1 };
+    let mut identity = identity_of(&rustix::fs::stat(&data).unwrap());
+    identity.ino += u64::from(of == Of::Earlier);
+    let piece = Piece { first: 0, end: pages, at_us: 0, how: How::READ, history: 1 };
     let mut names = PathInterner::default();
     let node = names.intern(Path::new("/data")).unwrap();
     parts.files.insert(node, FilePart { file_system, identity, pieces: vec![piece] });
-    let pack = fs.path.join("var/lib/headstart/boot/mounts.pack");
+    let pack = fs.path.join(dir).join("mounts.pack");
     store::lock(&pack).unwrap().write(&parts.build(names.table())).unwrap();
-    for dir in ["proc", "sys", "dev", "run"] {
-        fs::create_dir(fs.path.join(dir)).unwrap();
+}
+
+#[test]
+fn of_what_was_learned_here_and_what_came_with_the_image_that_is_read_whose_files_are_there() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    prepare(&fs);
+    for (learned, shipped, expected) in [
+        (Of::This, Of::This, 100),
+        (Of::Another, Of::This, 200),
+        (Of::Earlier, Of::This, 200),
+        (Of::This, Of::Earlier, 100),
+        (Of::This, Of::Another, 100),
+        (Of::Another, Of::Another, 0),
+    ] {
+        put_pack(&fs, LEARNED, learned, 100);
+        put_pack(&fs, SHIPPED, shipped, 200);
+        undisturbed(|| {
+            fs.remount();
+            let script = "set -e
+                mount -t tmpfs none /run
+                mkdir /run/new
+                mount --bind \"$1\" /run/new
+                \"$2\" boot replay --root /run/new --wait
+                cat /run/headstart/replay/mounts.initramfs.json || echo '{}'";
+            let program = env!("CARGO_BIN_EXE_headstart");
+            let inside = ["-m", "--propagation", "private", "sh", "-c", script, "sh"];
+            let inside = [&inside[..], &[fs.path.to_str().unwrap(), program]].concat();
+            let told: serde_json::Value = serde_json::from_str(&must("unshare", &inside)).unwrap();
+            let bytes = told["report"]["bytes"].as_u64().unwrap_or(0);
+            assert_eq!(bytes / 4096, expected, "{learned:?} {shipped:?} {told:#}");
+        });
     }
 }
 
 #[test]
 fn the_initramfs_reads_ahead_for_a_root_directory_that_moves_and_lets_go_of_it() {
     let Some(fs) = LoopFs::new("ext4") else { return };
-    put_pack(&fs);
+    prepare(&fs);
+    put_pack(&fs, LEARNED, Of::This, 1024);
     undisturbed(|| {
         // A name space of its own, with a /run of its own, is the initramfs.
         let script = "set -e

@@ -75,7 +75,9 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
         in_initramfs: args.root.is_some(),
         over_too: !args.phase.is_empty(),
     };
-    output::message(summary(&replay(&here, &wanted, began)));
+    if let Some(text) = summary(&replay(&here, &wanted, began), wanted.in_initramfs) {
+        output::message(text);
+    }
     Ok(ExitStatus::Done)
 }
 
@@ -92,9 +94,16 @@ fn survive() {
     }
 }
 
-fn summary(outcome: &Outcome) -> String {
-    if outcome.phases.is_empty() && outcome.problems.is_empty() && outcome.over.is_empty() {
-        return "nothing is read ahead for this boot: none was learned yet".into();
+/// What became of it in one line; none where the unit that comes later will tell.
+fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
+    if outcome.phases.is_empty() && outcome.problems.is_empty() {
+        let why = match &outcome.elsewhere[..] {
+            _ if in_initramfs => return None,
+            [] if outcome.over.is_empty() => "there are no packs yet",
+            [] => "all was over",
+            _ => "the file systems of what was learned are not mounted; is it of another machine?",
+        };
+        return Some(format!("nothing is read ahead for this boot: {why}"));
     }
     let (mut bytes, mut requests, mut stale, mut over) = (0, 0, 0, 0);
     for report in outcome.phases.iter().map(|phase| &phase.report) {
@@ -123,5 +132,5 @@ fn summary(outcome: &Outcome) -> String {
         parts.push(format!("it ended early: {why}"));
     }
     parts.extend(outcome.problems.iter().cloned());
-    parts.join("; ")
+    Some(parts.join("; "))
 }

@@ -18,7 +18,7 @@ use crate::measure::fates::{Replayed as ReadAhead, fates};
 use crate::measure::last_run::OverTime;
 use crate::measure::outcome::Outcome;
 use crate::pack::join::join;
-use crate::pack::merge::Rule;
+use crate::pack::merge::{Rule, merge};
 use crate::pack::store::{self, StoreError};
 use crate::pack::{EarlierNames, FileSystem, HISTORY_STARTS, Pack};
 use crate::profile::code::code_of;
@@ -31,6 +31,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// A replay counts as complete when this share of what was touched was ready.
@@ -159,10 +160,10 @@ pub(super) fn learn(
 /// The names in the packs of all phases.
 fn earlier_names(machine: &Machine, phases: &[Phase]) -> EarlierNames {
     // What can't be read is told when the phase is learned.
-    let pack =
-        |phase: &Phase| machine.packs(&phase.name).iter().find_map(|p| store::read(p, 0).ok());
+    let packs = phases.iter().flat_map(|phase| machine.packs(&phase.name));
+    let packs = packs.filter_map(|path| store::read(&path, 0).ok());
     let mut names = EarlierNames::new();
-    for (ino, paths) in phases.iter().filter_map(pack).flat_map(|pack| pack.names()) {
+    for (ino, paths) in packs.flat_map(|pack| pack.names()) {
         names.entry(ino).or_default().extend(paths);
     }
     names
@@ -198,8 +199,7 @@ impl Boot<'_> {
         if !was_seen {
             return Ok(None);
         }
-        let read = known.as_ref().filter(|_| !replays.is_empty());
-        let read = read.map(|pack| chosen(pack, Often::TWO_OF_THREE, |_| true));
+        let read = read_ahead(&replays, known.as_ref());
         let read = ReadAhead { pack: read.as_ref(), ..ReadAhead::default() };
         let (outcome, run) = fates(part, &self.seen.names, &self.file_systems, read);
         record.outcome = outcome;
@@ -266,6 +266,18 @@ impl Boot<'_> {
         }
         None
     }
+}
+
+/// What these replays read: of the packs that they name, or of the one that is `known`.
+fn read_ahead(replays: &[&Replayed], known: Option<&Pack>) -> Option<Pack> {
+    let mut paths: Vec<&PathBuf> = replays.iter().flat_map(|replayed| &replayed.packs).collect();
+    paths.sort();
+    paths.dedup();
+    let packs = paths.iter().filter_map(|path| store::read(path, 0).ok());
+    // A headstart in the initramfs that is older than this one names none.
+    let unnamed = known.filter(|_| !replays.is_empty() && paths.is_empty()).cloned();
+    let read = packs.chain(unnamed).map(|pack| chosen(&pack, Often::TWO_OF_THREE, |_| true));
+    read.reduce(|one, other| merge(&one, &other, Rule::Union))
 }
 
 /// What these threads brought into memory.

@@ -7,6 +7,7 @@
 use super::learn::{Recorded, learn};
 use super::logins;
 use super::machine::{Machine, MachineError};
+use super::mounted::Mounted;
 use super::phases::{Moments, Phase, spans};
 use super::replayed::monotonic_us;
 use super::systemd::{Told, is_booted, unit_times, units_of};
@@ -62,6 +63,9 @@ pub enum RecordError {
     /// A pack.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What is learned has no place.
+    #[error("{0} is not mounted, so this boot is not learned")]
+    NoState(std::path::PathBuf),
     /// Nobody told when the phases were over.
     #[error("systemd did not tell how far the boot is, so it is not learned")]
     Systemd(#[source] io::Error),
@@ -160,6 +164,12 @@ fn record_alone(
     let (capture, instance): (Capture, Instance) = recorder.finish()?;
     remove(instance);
     let (moments, told) = followed?;
+    // Below the mount point it would be in the way of what is learned later.
+    let mut mounted = Mounted::default();
+    mounted.look()?;
+    if let Some(place) = machine.mounts_of_state().into_iter().find(|place| !mounted.at(place)) {
+        return Err(RecordError::NoState(place));
+    }
     // When nothing is recorded any more: so long an answer is no part of the boot.
     let units = unit_times(moments.began);
     let missed_us = began.saturating_sub(moments.user_space.unwrap_or(began));

@@ -8,18 +8,20 @@
 use super::choose::{chosen, file_systems};
 use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
+use super::origin::Match;
 use super::replayed::Replayed;
 use crate::error::causes;
 use crate::pack::store::{self, StoreError};
-use crate::pack::{FileSystem, Pack};
-use crate::replay::engine::{Options, Replay};
+use crate::pack::{File, FileSystem, Pack};
+use crate::replay::engine::{Options, Replay, identity_of};
 use crate::replay::models::Models;
 use crate::replay::often::Often;
 use crate::replay::plan::{Limits, Plan};
 use crate::replay::report::Report;
 use crate::replay::{budget, metadata, model};
+use rustix::fs::{AtFlags, CWD};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,6 +56,8 @@ pub struct Outcome {
     pub problems: Vec<String>,
     /// Phases of which a part was left out, for they were over.
     pub over: Vec<String>,
+    /// Phases of which nothing was read, because no file system of their packs is mounted.
+    pub elsewhere: Vec<String>,
     /// Why it ended before its packs did.
     pub cut_short: Option<&'static str>,
 }
@@ -62,9 +66,13 @@ pub struct Outcome {
 struct Known {
     phase: usize,
     path: PathBuf,
+    /// Whether it was learned here, and did not come with the image.
+    is_own: bool,
     pack: Pack,
     /// File systems that are still to be read.
     left: Vec<FileSystem>,
+    /// Whether it has file systems and none of them was mounted yet.
+    never_there: bool,
 }
 
 struct Session<'a> {
@@ -94,6 +102,7 @@ pub fn replay(machine: &Machine, wanted: &Wanted, began: Instant) -> Outcome {
     if let Err(error) = session.go() {
         session.out.problems.push(error.to_string());
     }
+    session.note_elsewhere();
     session.out.phases = session.replayed.into_iter().flatten().collect();
     session.out
 }
@@ -128,22 +137,22 @@ impl Session<'_> {
     }
 
     /// Looks for packs that were not there before: they may be on a file system of their
-    /// own. One that was learned here comes before one that came with the image.
+    /// own.
     fn find_packs(&mut self) {
         for (phase, name) in self.wanted.phases.iter().enumerate() {
             for path in self.machine.packs(name) {
-                if self.refused.contains(&path) {
+                let is_known = self.known.iter().any(|known| known.path == path);
+                if is_known || self.refused.contains(&path) {
                     continue;
-                }
-                if self.known.iter().any(|known| known.path == path) {
-                    break;
                 }
                 match store::read(&path, 0) {
                     Ok(pack) => {
                         let read = chosen(&pack, self.wanted.often, |_| true);
-                        let left = file_systems(&read).into_iter().cloned().collect();
-                        self.known.push(Known { phase, path, pack: read, left });
-                        break;
+                        let left: Vec<_> = file_systems(&read).into_iter().cloned().collect();
+                        let never_there = !left.is_empty();
+                        let is_own = path == self.machine.pack(name);
+                        let pack = read;
+                        self.known.push(Known { phase, path, is_own, pack, left, never_there });
                     }
                     Err(StoreError::Missing(_)) => {}
                     Err(error) => {
@@ -153,18 +162,35 @@ impl Session<'_> {
                 }
             }
         }
-        self.known.sort_by_key(|known| known.phase);
+        self.known.sort_by_key(|known| (known.phase, !known.is_own));
     }
 
     /// The next pack with something to read now, and what.
     fn next(&mut self, mounted: &mut Mounted) -> Option<(usize, Vec<FileSystem>)> {
         self.leave_out();
-        self.known.iter_mut().enumerate().find_map(|(number, known)| {
-            let all = std::mem::take(&mut known.left);
-            let (now, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|fs| mounted.has(fs));
-            known.left = later;
+        (0..self.known.len()).find_map(|number| {
+            let all = std::mem::take(&mut self.known[number].left);
+            let (mut now, later): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|fs| mounted.has(fs));
+            self.known[number].left = later;
+            self.known[number].never_there &= now.is_empty();
+            now.retain(|fs| !self.is_left_to_another(number, fs));
             (!now.is_empty()).then_some((number, now))
         })
+    }
+
+    /// Whether another pack of the phase is read for this file system: of one that was
+    /// learned here and one of the image, that whose files are still there.
+    fn is_left_to_another(&self, number: usize, on: &FileSystem) -> bool {
+        let this = &self.known[number];
+        let knows_it = |known: &&Known| {
+            let is_other = known.phase == this.phase && known.is_own != this.is_own;
+            is_other && file_systems(&known.pack).iter().any(|fs| fs.is(on))
+        };
+        let Some(other) = self.known.iter().find(knows_it) else { return false };
+        let (own, shipped) = if this.is_own { (this, other) } else { (other, this) };
+        let matches = |known: &Known| Match::of(&known.pack, on, is_unchanged);
+        matches(own).is_better(matches(shipped)) != this.is_own
     }
 
     /// Whether file systems or packs may still appear.
@@ -202,6 +228,16 @@ impl Session<'_> {
         }
     }
 
+    /// Notes the phases of which no file system was ever there.
+    fn note_elsewhere(&mut self) {
+        let Self { known, replayed, wanted, .. } = self;
+        let unread = known.iter().filter(|known| known.never_there);
+        let mut phases: Vec<usize> = unread.map(|known| known.phase).collect();
+        phases.dedup();
+        phases.retain(|phase| replayed[*phase].is_none());
+        self.out.elsewhere = phases.iter().map(|phase| wanted.phases[*phase].clone()).collect();
+    }
+
     /// Reads what a pack has on these file systems.
     fn read(&mut self, number: usize, now: &[FileSystem]) -> io::Result<()> {
         let Known { phase, pack, .. } = &self.known[number];
@@ -213,6 +249,7 @@ impl Session<'_> {
         let plan = Plan::of_packs(std::slice::from_ref(&part), limits, way);
         let replayed =
             self.replayed[phase].get_or_insert_with(|| Replayed::new(name, in_initramfs));
+        replayed.packs.push(self.known[number].path.clone());
         // The recorder then counts these threads to the boot.
         let kept = replayed.keep(self.machine);
         let left = self.wanted.limit.saturating_sub(self.began.elapsed());
@@ -256,6 +293,12 @@ impl Session<'_> {
     }
 }
 
+/// Whether a file is what was learned.
+fn is_unchanged(path: &Path, learned: &File) -> bool {
+    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| identity_of(&stat) == learned.identity)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,7 +308,6 @@ mod tests {
     use crate::pack::{Identity, Origin};
     use crate::profile::spans::How;
     use std::fs;
-    use std::path::Path;
 
     /// A machine without packs, and what a replay for it says within `limit`.
     fn on(limit: Duration, prepare: impl Fn(&Machine)) -> Outcome {
@@ -318,6 +360,7 @@ mod tests {
             keep_pack(machine, "mounts");
             machine.mark_over("mounts").unwrap();
         });
-        assert_eq!((ends.cut_short, ends.over), (None, vec!["mounts".to_owned()]));
+        let mounts = vec!["mounts".to_owned()];
+        assert_eq!((ends.cut_short, &ends.over, &ends.elsewhere), (None, &mounts, &mounts));
     }
 }

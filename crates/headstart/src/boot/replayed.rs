@@ -30,6 +30,9 @@ pub struct Replayed {
     pub began_us: u64,
     /// When it ended, in µs of the monotonic clock; `None` as long as it goes on.
     pub ended_us: Option<u64>,
+    /// The packs that were read.
+    #[serde(default)]
+    pub packs: Vec<PathBuf>,
     /// What became of it. What several file systems brought is summed up.
     pub report: Report,
 }
