@@ -4,6 +4,7 @@
     virtual.py build                            builds the guest and all that it needs
     virtual.py boot --model hdd --arm headstart one boot of a machine that remembers
     virtual.py bench                            all arms on four disks, a quarter of an hour
+    virtual.py hardship                         upgrades, power cuts, broken machines
     virtual.py --smoke                          is the same boot as long twice?
 
 Needs root for the images.
@@ -23,7 +24,7 @@ sys.path.insert(0, str(HERE.parent))
 from lib.alone import alone  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
 from measured import RESULTS, about, write  # noqa: E402
-from rig import kernel, machine, matrix, models, virtual  # noqa: E402
+from rig import hardship, kernel, machine, matrix, models, virtual  # noqa: E402
 from rig.guest import guest  # noqa: E402
 
 SCHEMA = "headstart-bench/boot-virtual/1"
@@ -44,7 +45,8 @@ def main():
         args.cache.mkdir(parents=True, exist_ok=True)
         if args.smoke:
             return smoke(args)
-        return {"build": built, "boot": boot, "bench": bench}[args.verb](args)
+        return {"build": built, "boot": boot, "bench": bench,
+                "hardship": endure}[args.verb](args)
     except Trouble as why:
         print(f"virtual.py: {why}", file=sys.stderr)
         return 1
@@ -58,13 +60,14 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("verb", nargs="?", choices=("build", "boot", "bench"), help="what to do")
+    add("verb", nargs="?", choices=("build", "boot", "bench", "hardship"), help="what to do")
     add("--smoke", action="store_true", help="boot twice and compare; keeps no results")
     add("--model", default="hdd", choices=models.names(), help="the disk [default: hdd]")
     add("--arm", default="none", choices=ARMS,
         help="without headstart, with it, or without it and without a delay of the disk")
     add("--machine", metavar="NAME",
-        help="which machine boots; it is made when there is none [default: one for each arm]")
+        help="which machine boots; it is made when there is none [default: one for each arm, "
+             "for hardship one that is forgotten]")
     add("--fresh", action="store_true", help="forget that machine first")
     add("--discard", action="store_true", help="let the machine forget this boot")
     add("--prepare", metavar="SH", help="a command for the root directory of a new machine")
@@ -77,8 +80,10 @@ def arguments():
     add("--models", default="hdd,cloud-lazy,emmc,sata-ssd", metavar="A,B",
         help="for bench: %(default)s")
     add("--boots", type=int, default=3, metavar="N", help="for bench: of each arm [default: 3]")
-    add("--out", type=Path, default=RESULTS / "boot-virtual.json", metavar="FILE",
-        help="for bench")
+    add("--only", default=",".join(hardship.PARTS), metavar="A,B",
+        help="for hardship: %(default)s")
+    add("--out", type=Path, metavar="FILE",
+        help="for bench and hardship [default: in bench/results]")
     add("--cache", type=Path, default=CACHE, metavar="DIR", help="for images")
     args = parser.parse_args()
     if not args.smoke and not args.verb:
@@ -120,8 +125,24 @@ def bench(args):
     headstart = static(args.headstart)
     document = about(SCHEMA, headstart) | matrix.measure(
         guest(args.cache, tell), args.cache, headstart, args.models.split(","), args.boots, tell)
-    write(args.out, document)
+    write(args.out or RESULTS / "boot-virtual.json", document)
     return 0
+
+
+def endure(args):
+    """Lets everything go wrong; 3 when something is not as it must be."""
+    only = args.only.split(",")
+    if unknown := set(only) - set(hardship.PARTS):
+        raise Trouble(f"there is no {unknown.pop()}; there are {', '.join(hardship.PARTS)}")
+    headstart = static(args.headstart)
+    found = hardship.measure(guest(args.cache, tell), args.cache, headstart, args.model, only,
+                              args.machine, tell)
+    write(args.out or RESULTS / "boot-hardship.json",
+          about("headstart-bench/boot-hardship/1", headstart) | found)
+    wrong = list(hardship.wrong(found))
+    for what in wrong:
+        tell(f"virtual.py: {what}")
+    return 3 if wrong else 0
 
 
 def smoke(args):

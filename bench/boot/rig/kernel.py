@@ -17,6 +17,7 @@ from lib.run import Trouble, run
 
 HERE = Path(__file__).resolve().parent.parent
 MODULE = HERE / "dm-slow"
+NO_TRACEFS = HERE / "no-tracefs"
 # In the order in which they are loaded.
 DRIVERS = ("libnvdimm", "nfit", "nd_btt", "nd_pmem", "dm-mod")
 # How compressed kernels begin, and what decompresses them.
@@ -51,11 +52,12 @@ def release(kit):
     return (kit / "release").read_text().strip()
 
 
-def module(kit):
-    """The module of the modelled disk, built for the kit's kernel."""
-    sources = sorted(path for path in MODULE.iterdir() if path.name in ("Kbuild", "dm-slow.c"))
+def module(kit, folder=MODULE):
+    """A module of ours, that of the modelled disk, built for the kit's kernel."""
+    name = folder.name
+    sources = sorted(path for path in folder.iterdir() if path.name in ("Kbuild", f"{name}.c"))
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    path = kit / f"dm-slow-{digest}.ko"
+    path = kit / f"{name}-{digest}.ko"
     if path.exists():
         return path
     headers = kit / "usr/src" / f"linux-headers-{release(kit)}"
@@ -67,12 +69,12 @@ def module(kit):
     makefile.write_text(re.sub(r"/\S*/usr/src/|/usr/src/", f"{kit}/usr/src/",
                                makefile.read_text()))
     (headers / "vmlinux").unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as work:
         for source in sources:
-            shutil.copy(source, folder)
-        run("make", "-C", headers, f"M={folder}", "CC=gcc", "modules")
+            shutil.copy(source, work)
+        run("make", "-C", headers, f"M={work}", "CC=gcc", "modules")
         draft = path.with_suffix(".draft")
-        shutil.copy(Path(folder) / "dm-slow.ko", draft)
+        shutil.copy(Path(work) / f"{name}.ko", draft)
         draft.rename(path)
     return path
 

@@ -24,7 +24,7 @@ class Machine:
     """
 
     def __init__(self, guest, cache, name, headstart=None):
-        self.guest, self.headstart = guest, headstart
+        self.guest, self.name, self.headstart = guest, name, headstart
         self.image = cache / f"machine-{name}-{guest.image.stem.removeprefix('boot-')}.img"
         # What headstart wants on the kernel's command line.
         self.words = self.image.with_suffix(".words")
@@ -49,16 +49,41 @@ class Machine:
         finally:
             draft.unlink(missing_ok=True)
 
-    def boot(self, model, append=(), keep=True):
-        """Boots it from a disk of that model; None is one that delays nothing."""
+    def twin(self, name, headstart=True):
+        """Another machine with all that this one has, or the same without headstart."""
+        other = Machine(self.guest, self.image.parent, name, self.headstart if headstart else None)
+        other.forget()
+        try:
+            run("cp", "--sparse=always", self.image, other.image)
+            if headstart:
+                shutil.copy(self.words, other.words)
+            elif self.headstart is not None:
+                with mounted(other.image) as root:
+                    run(self.headstart, "boot", "disable", "--root", root)
+        except BaseException:
+            other.forget()
+            raise
+        return other
+
+    @contextlib.contextmanager
+    def booting(self, model, append=(), extra=()):
+        """What `virtual.boot` takes of it first; None is a disk that delays nothing.
+
+        `extra` are more files of the initramfs, as of `kernel.initramfs`.
+        """
         numbers = [] if model is None else models.table(model)
         kit = self.guest.kit
         line = list(append)
         if self.headstart is not None:
             line += self.words.read_text().split()
         with tempfile.TemporaryDirectory(prefix="boot-virtual-") as folder:
-            initramfs = kernel.initramfs(kit, Path(folder) / "initramfs", self.headstart)
-            return virtual.boot(kernel.vmlinux(kit), initramfs, self.image, numbers, line, keep)
+            initramfs = kernel.initramfs(kit, Path(folder) / "initramfs", self.headstart, extra)
+            yield kernel.vmlinux(kit), initramfs, self.image, numbers, line
+
+    def boot(self, model, append=(), keep=True, extra=()):
+        """Boots it from a disk of that model; None is one that delays nothing."""
+        with self.booting(model, append, extra) as words:
+            return virtual.boot(*words, keep)
 
     def forget(self):
         """Removes it with all that it learned."""
