@@ -2,8 +2,9 @@
 #![no_main]
 
 use headstart::cache::list;
+use headstart::replay::list::parse_list;
 use headstart::replay::often::Often;
-use headstart::replay::plan::{Limits, Plan, parse_list};
+use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::way::Way;
 use libfuzzer_sys::fuzz_target;
 use std::os::unix::ffi::OsStrExt;

@@ -5,13 +5,15 @@
 //! and which way suits it; [`probe`] measures that and [`models`] keeps it. [`worth`]
 //! says what is to be gained, [`often`] which ranges are worth it. [`places`] knows
 //! where files lie, [`device`] what one request may ask for, [`budget`] and [`groups`]
-//! how much memory may be filled, and [`metadata`] finds block devices.
+//! how much memory may be filled, and [`metadata`] finds block devices. [`list`] parses
+//! lists of files, which may stand for a pack.
 
 pub mod budget;
 pub mod device;
 pub mod engine;
 pub mod folios;
 pub mod groups;
+pub mod list;
 pub mod metadata;
 pub mod model;
 pub mod models;

@@ -1,61 +1,17 @@
 //! What is read, in which order and in which portions. Pure.
 
-use crate::cache::list::{self, LineError};
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
 use crate::pack::{FileSystem, Identity, Pack};
+use crate::replay::list::Entry;
 use crate::replay::model::Ranges;
-use crate::replay::often::Often;
+use crate::replay::often::{Choice, Often};
 use crate::replay::way::{Order, Way};
 use serde::Serialize;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use thiserror::Error;
+use std::slice;
 
 /// What a start touches this early belongs to the head of its plan, in µs.
 pub const HEAD_US: u32 = 5000;
-
-/// One file of a list.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// The file.
-    pub path: PathBuf,
-    /// Its ranges in bytes; none means the whole file.
-    pub ranges: Vec<std::ops::Range<u64>>,
-}
-
-/// A line of a list that can't be read.
-#[derive(Debug, Error, PartialEq, Eq)]
-#[error("Line {line} of the list")]
-pub struct ListError {
-    /// Its number, from 1.
-    pub line: usize,
-    /// What is wrong with it.
-    source: LineError,
-}
-
-/// Parses a list as [`crate::cache::list`] writes it. A line with a name only
-/// is a whole file; empty lines and those that begin with `#` are passed over.
-pub fn parse_list(text: &[u8]) -> Result<Vec<Entry>, ListError> {
-    text.split(|b| *b == b'\n')
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
-        .map(|(i, line)| {
-            let (name, ranges) = match list::parse(line) {
-                // No name has a NUL byte: it is some binary file.
-                _ if line.contains(&0) => {
-                    return Err(ListError { line: i + 1, source: LineError::NoName });
-                }
-                Ok(parsed) => parsed,
-                Err(LineError::NoParts) => (line.to_vec(), Vec::new()),
-                // The last word of a name with blanks.
-                Err(LineError::BadPart(word)) if !word.contains(':') => (line.to_vec(), Vec::new()),
-                Err(source) => return Err(ListError { line: i + 1, source }),
-            };
-            Ok(Entry { path: OsString::from_vec(name).into(), ranges })
-        })
-        .collect()
-}
 
 /// What a step reads from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,16 +87,25 @@ impl Plan {
     /// The replay of packs: metadata first, then data, in the order in which
     /// starts touch them; in a sweep metadata in the order of the device.
     pub fn of_packs(packs: &[Pack], limits: Limits, way: Way) -> Self {
+        let choices: Vec<_> = packs.iter().map(|pack| limits.often.choice(pack)).collect();
+        Self::of_chosen(packs, &choices, limits, way)
+    }
+
+    /// The same of one pack, of which it is known what is read.
+    pub fn of_pack(pack: &Pack, choice: &Choice, limits: Limits, way: Way) -> Self {
+        Self::of_chosen(slice::from_ref(pack), slice::from_ref(choice), limits, way)
+    }
+
+    fn of_chosen(packs: &[Pack], choices: &[Choice], limits: Limits, way: Way) -> Self {
         let mut plan = Self { way, ..Self::default() };
         let (mut metadata, mut data) = (Vec::new(), Vec::new());
         let mut names = PathInterner::default();
-        for pack in packs {
+        for (pack, choice) in packs.iter().zip(choices) {
             let page = pack.page_size();
             let range = |target, first: u64, pages: u32, order| {
                 let offset = first * page;
                 Wanted::new(target, offset, offset + u64::from(pages) * page, order)
             };
-            let choice = limits.often.choice(pack);
             let mut left_out = 0;
             let mut is_chosen = |chosen: bool, pages: u32| {
                 left_out += if chosen { 0 } else { u64::from(pages) };
@@ -492,22 +457,6 @@ mod tests {
         let together =
             |length| Plan::of_list(&list(length), |_| 0, limits, Way::default()).way.together;
         assert!(together(4 * KIB) && !together(64 * KIB));
-    }
-
-    #[test]
-    fn a_list_may_name_ranges_or_whole_files() {
-        let entry =
-            |path: &str, ranges: Vec<std::ops::Range<u64>>| Entry { path: path.into(), ranges };
-        assert_eq!(
-            parse_list(b"# made by hand\n/a 0:4096,8192:1\n\n/whole\n/my file\n").unwrap(),
-            [
-                entry("/a", vec![0..4096, 8192..8193]),
-                entry("/whole", vec![]),
-                entry("/my file", vec![])
-            ]
-        );
-        assert_eq!(parse_list(b"\n/a x:1").unwrap_err().line, 2);
-        assert_eq!(parse_list(b"\x7fELF\0\n").unwrap_err().line, 1);
     }
 
     proptest! {
