@@ -1,11 +1,12 @@
 //! How packs are read ahead here: in which way, within which bounds.
 
 use crate::output;
+use headstart::profile::mounts::Mounts;
+use headstart::replay::budget;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::way::Way;
-use headstart::replay::{budget, metadata};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -23,9 +24,14 @@ pub fn limits(budget: Option<u64>) -> Limits {
 
 /// Begins to read ahead beside a program; with `log`, to tell later what was asked
 /// for when.
-pub fn read_ahead(plan: Plan, began: Instant, log: bool) -> std::io::Result<Replay> {
+pub fn read_ahead(
+    plan: Plan,
+    mounts: Mounts,
+    began: Instant,
+    log: bool,
+) -> std::io::Result<Replay> {
     let options = Options { wait: false, timeout: None, exact: false, log };
-    Replay::start(plan, options, metadata::devices, began)
+    Replay::start(plan, options, mounts, began)
 }
 
 /// Puts a pack's big files into large folios, in a process of its own that nobody waits

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
 use headstart::measure::diskstats::{self, DiskStats};
 use headstart::pack::{Pack, store};
+use headstart::profile::mounts::Mounts;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::folios::refill::{Refilled, refill};
 use headstart::replay::list::{Entry, parse_list};
@@ -141,9 +142,10 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let source = Source::read(&args.files)?;
     let limits = ahead::limits(args.budget);
-    let plan = source.plan(limits, args.threads);
+    let mounts = Mounts::default();
+    let plan = source.plan(limits, args.threads, &mounts);
     if args.dry_run {
-        print_plan(&plan, args.json)?;
+        print_plan(&plan, &mounts, args.json)?;
         return Ok(ExitStatus::Done);
     }
     priority::apply(args.nice, args.ioprio)?;
@@ -154,14 +156,14 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let options = Options { wait, timeout: args.timeout, exact: true, log: false };
     let before = args.diskstats.then(disk_stats).transpose()?;
     let large_folios = args.large_folios.then(|| refill_all(&source, limits)).transpose()?;
-    let report = Replay::start(plan.clone(), options, metadata::devices, began)
+    let report = Replay::start(plan.clone(), options, mounts.clone(), began)
         .context("Can't start to read ahead")?
         .finish();
     let disks = match before {
         Some(before) => Some(diskstats::between(&before, &disk_stats()?)),
         None => None,
     };
-    let verified = args.verify.then(|| verify(&plan));
+    let verified = args.verify.then(|| verify(&plan, &mounts));
     if args.json {
         let figures = Figures {
             schema: "headstart/replay/1",
@@ -215,10 +217,10 @@ impl Source {
         Ok(Self::Packs(packs))
     }
 
-    fn plan(&self, limits: Limits, threads: Option<usize>) -> Plan {
+    fn plan(&self, limits: Limits, threads: Option<usize>, mounts: &Mounts) -> Plan {
         match self {
             Self::Packs(packs) => {
-                let of_pack = |pack| model::way(Models::here().of_pack(pack), pack);
+                let of_pack = |pack| model::way(Models::here().of_pack(pack, mounts), pack);
                 let way = packs.first().map(of_pack).unwrap_or_default();
                 Plan::of_packs(packs, limits, ahead::with_threads(way, threads))
             }
@@ -262,8 +264,8 @@ fn target_path(
     }
 }
 
-fn verify(plan: &Plan) -> Verified {
-    let devices = metadata::devices(plan);
+fn verify(plan: &Plan, mounts: &Mounts) -> Verified {
+    let devices = metadata::devices(plan, mounts);
     let page = rustix::param::page_size() as u64;
     let mut open: HashMap<u32, Option<File>> = HashMap::new();
     let mut out = Verified::default();
@@ -281,8 +283,8 @@ fn verify(plan: &Plan) -> Verified {
     out
 }
 
-fn print_plan(plan: &Plan, json: bool) -> anyhow::Result<()> {
-    let devices = metadata::devices(plan);
+fn print_plan(plan: &Plan, mounts: &Mounts, json: bool) -> anyhow::Result<()> {
+    let devices = metadata::devices(plan, mounts);
     let steps = plan.steps.iter().filter_map(|step| {
         let target = &plan.targets[step.target as usize];
         let path = target_path(plan, target, &devices)?;

@@ -13,6 +13,7 @@ use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::proc;
+use headstart::profile::mounts::Mounts;
 use headstart::profile::seen;
 use headstart::replay::engine::Replay;
 use headstart::replay::model;
@@ -209,7 +210,8 @@ impl Session {
         threads: Option<usize>,
         always: bool,
     ) {
-        let model = Models::here().of_pack(pack);
+        let mounts = Mounts::default();
+        let model = Models::here().of_pack(pack, &mounts);
         self.device_known = model.is_some();
         let limits = limits(budget);
         let expected = model.map(|model| Expected::of(pack, &limits.often.choice(pack), &model));
@@ -222,7 +224,7 @@ impl Session {
         let packs = std::slice::from_ref(pack);
         let way = with_threads(model::way(model, pack), threads);
         let plan = Plan::of_packs(packs, limits, way);
-        match read_ahead(plan, self.began, self.learn) {
+        match read_ahead(plan, mounts, self.began, self.learn) {
             Ok(replay) => {
                 let may_spare = self.learn && !always && is_known_lately(pack);
                 // Tracing would only cost then. The program would wait for the same later.

@@ -62,7 +62,7 @@ fn inner_replay() {
     let whole = Entry { path: file.into(), ranges: Vec::new() };
     let plan = Plan::of_list(&[whole], |_| SIZE, limits, Way::default());
     let options = Options { wait: false, timeout: None, exact: true, log: false };
-    let replay = Replay::start(plan, options, |_| Default::default(), Instant::now()).unwrap();
+    let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     let report = replay.finish();
     println!("{report:?}");
     if is_bounded {

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 use headstart::measure::bench::floor::{Search, Trial};
+use headstart::profile::mounts::Mounts;
 use headstart::replay::engine::{Options, Replay};
-use headstart::replay::metadata;
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
 use headstart::replay::way::Way;
@@ -27,7 +27,7 @@ impl Floor {
         let options = Options { wait: true, timeout: None, exact: true, log: false };
         let plan = self.plan.clone();
         let began = Instant::now();
-        let report = Replay::start(plan, options, metadata::devices, began)
+        let report = Replay::start(plan, options, Mounts::default(), began)
             .context("Can't start to read")?
             .finish();
         Ok((report, began.elapsed().as_secs_f64()))

@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use headstart::measure::bench::arm::{Arm, How, Peer, State};
 use headstart::measure::bench::run::{ReadAhead, Run};
 use headstart::pack::{Pack, store};
+use headstart::profile::mounts::Mounts;
 use headstart::replay::engine::Replay;
 use headstart::replay::model;
 use headstart::replay::models::Models;
@@ -224,9 +225,11 @@ enum Cache {
 /// Begins to read a pack ahead, as `run` does, and returns when the program may
 /// start.
 pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
-    let way = model::way(Models::here().of_pack(pack), pack);
+    let mounts = Mounts::default();
+    let way = model::way(Models::here().of_pack(pack, &mounts), pack);
     let plan = Plan::of_packs(std::slice::from_ref(pack), ahead::limits(None), way);
-    let replay = ahead::read_ahead(plan, began, false).context("Can't start to read ahead")?;
+    let replay =
+        ahead::read_ahead(plan, mounts, began, false).context("Can't start to read ahead")?;
     replay.wait_for_head(args::duration(DEFAULT_HOLD).unwrap_or_default());
     Ok(replay)
 }

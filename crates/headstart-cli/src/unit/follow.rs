@@ -17,6 +17,7 @@ use headstart::boot::systemd;
 use headstart::pack::Pack;
 use headstart::pack::store;
 use headstart::proc;
+use headstart::profile::mounts::Mounts;
 use headstart::profile::seen;
 use headstart::replay::engine::Replay;
 use headstart::replay::model;
@@ -132,8 +133,10 @@ impl Start<'_> {
     }
 
     fn replay(&self, pack: &Pack) -> io::Result<Replay> {
-        let way = model::way(Models::here().of_pack(pack), pack);
-        read_ahead(Plan::of_packs(std::slice::from_ref(pack), limits(None), way), self.began, false)
+        let mounts = Mounts::default();
+        let way = model::way(Models::here().of_pack(pack, &mounts), pack);
+        let plan = Plan::of_packs(std::slice::from_ref(pack), limits(None), way);
+        read_ahead(plan, mounts, self.began, false)
     }
 
     /// Waits for the start, until it is over or nobody wants to wait, and looks who is

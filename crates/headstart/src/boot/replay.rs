@@ -13,12 +13,13 @@ use super::replayed::Replayed;
 use crate::error::causes;
 use crate::pack::store::{self, StoreError};
 use crate::pack::{File, FileSystem, Pack};
+use crate::profile::mounts::Mounts;
 use crate::replay::engine::{Options, Replay, identity_of};
 use crate::replay::models::Models;
 use crate::replay::often::Often;
 use crate::replay::plan::{Limits, Plan};
 use crate::replay::report::Report;
-use crate::replay::{budget, metadata, model};
+use crate::replay::{budget, model};
 use rustix::fs::{AtFlags, CWD};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -244,7 +245,8 @@ impl Session<'_> {
         let (phase, in_initramfs) = (*phase, self.wanted.in_initramfs);
         let name = &self.wanted.phases[phase];
         let part = chosen(pack, Often::EVER, |fs| now.contains(fs));
-        let way = model::way(self.models.of_pack(&part), &part);
+        let mounts = Mounts::default();
+        let way = model::way(self.models.of_pack(&part, &mounts), &part);
         let limits = Limits { budget: budget::available(), metadata: true, often: Often::EVER };
         let plan = Plan::of_packs(std::slice::from_ref(&part), limits, way);
         let replayed =
@@ -255,7 +257,7 @@ impl Session<'_> {
         let left = self.wanted.limit.saturating_sub(self.began.elapsed());
         let options =
             Options { wait: self.wanted.wait, timeout: Some(left), exact: true, log: false };
-        let replay = Replay::start(plan, options, metadata::devices, self.began)?;
+        let replay = Replay::start(plan, options, mounts, self.began)?;
         let mut past = false;
         while !replay.is_finished() {
             past = past || (!self.wanted.over_too && self.machine.is_over(name));

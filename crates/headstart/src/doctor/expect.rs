@@ -1,6 +1,7 @@
 //! What is to be expected of the packs that were learned. The driver: it reads them.
 
 use crate::pack::store;
+use crate::profile::mounts::Mounts;
 use crate::replay::models::{Models, device_of};
 use crate::replay::often::Often;
 use crate::replay::worth::Expected;
@@ -42,7 +43,7 @@ pub(super) fn learned_packs(dirs: &[PathBuf], models: &Models, uid: u32) -> Vec<
 
 fn look_at(path: &Path, models: &Models, uid: u32) -> Option<LearnedPack> {
     let pack = store::read(path, uid).ok()?;
-    let device = device_of(&pack).map(|device| device.rdev);
+    let device = device_of(&pack, &Mounts::default()).map(|device| device.rdev);
     let model = device.and_then(|dev| models.of_device(dev));
     let expected = model.map(|model| Expected::of(&pack, &Often::HALF.choice(&pack), &model));
     Some(LearnedPack {

@@ -156,6 +156,19 @@ pub fn block_device(mount: &Mount) -> Result<Option<BlockDevice>, FsIdError> {
     Ok(path.filter(|path| device_number(path) == Some(rdev)).map(|path| BlockDevice { path, rdev }))
 }
 
+/// A block device that tells how fast the file system is: the one under it, or for
+/// btrfs, which may spread over several alike, the one that it was mounted by.
+///
+/// # Errors
+/// As [`block_device`].
+pub fn speed_device(mount: &Mount) -> Result<Option<BlockDevice>, FsIdError> {
+    if mount.fstype != "btrfs" {
+        return block_device(mount);
+    }
+    let path = PathBuf::from(&mount.source);
+    Ok(device_number(&path).map(|rdev| BlockDevice { path, rdev }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

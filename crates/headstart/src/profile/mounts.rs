@@ -9,9 +9,11 @@ use std::path::PathBuf;
 
 use crate::id::Dev;
 
+mod once;
 mod read;
 mod table;
 
+pub use once::Mounts;
 pub use read::MountsError;
 pub use table::MountTable;
 pub(crate) use table::join;

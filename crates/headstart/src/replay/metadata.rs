@@ -3,16 +3,22 @@
 
 use super::plan::{Plan, Target};
 use crate::profile::fsid;
-use crate::profile::mounts::{Mount, MountTable};
+use crate::profile::mounts::{Mount, Mounts};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+/// So many files of a plan are asked for the mount that they are on.
+const SAMPLES: usize = 32;
+
 /// The block devices that a plan reads metadata from, by UUID. Those of file
 /// systems that are not mounted are left out, and so are all when the mounts
 /// can't be read: then the program meets its metadata itself.
-pub fn devices(plan: &Plan) -> HashMap<[u8; 16], PathBuf> {
+///
+/// A copy of a file system has the same UUID: the device that files of the plan are on
+/// goes before others.
+pub fn devices(plan: &Plan, mounts: &Mounts) -> HashMap<[u8; 16], PathBuf> {
     let uuid = |target: &Target| match target {
         Target::Device(fs) => fs.uuid,
         Target::File { .. } => None,
@@ -22,11 +28,17 @@ pub fn devices(plan: &Plan) -> HashMap<[u8; 16], PathBuf> {
     if wanted.is_empty() {
         return found;
     }
-    let Ok(mounts) = MountTable::read() else { return found };
+    let Some(mounts) = mounts.table() else { return found };
     let mut seen = HashSet::new();
     // Only these keep their metadata in the block device's page cache.
     let is_ext = |m: &&Mount| ["ext2", "ext3", "ext4"].iter().any(|kind| m.fstype == *kind);
-    for mount in mounts.mounts().iter().filter(is_ext) {
+    let mut candidates: Vec<_> = mounts.mounts().iter().filter(is_ext).collect();
+    let files: Vec<_> = plan.targets.iter().filter_map(Target::node).collect();
+    let samples = files.iter().step_by(files.len().div_ceil(SAMPLES).max(1));
+    let own: HashSet<_> =
+        samples.filter_map(|node| Some(mounts.at(&plan.paths.path(*node))?.dev)).collect();
+    candidates.sort_by_key(|mount| !own.contains(&mount.dev));
+    for mount in candidates {
         if found.len() == wanted.len() {
             break;
         }

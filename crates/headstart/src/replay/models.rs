@@ -8,8 +8,8 @@ use super::model::Model;
 use super::probe::probe;
 use crate::id::Dev;
 use crate::pack::{Pack, store};
-use crate::profile::fsid::{BlockDevice, block_device};
-use crate::profile::mounts::MountTable;
+use crate::profile::fsid::{BlockDevice, speed_device};
+use crate::profile::mounts::Mounts;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,13 +59,14 @@ impl Models {
     }
 
     /// The model of the device of a pack, if that was measured.
-    pub fn of_pack(&self, pack: &Pack) -> Option<Model> {
-        self.of_device(device_of(pack)?.rdev)
+    pub fn of_pack(&self, pack: &Pack, mounts: &Mounts) -> Option<Model> {
+        self.of_device(device_of(pack, mounts)?.rdev)
     }
 
     /// Measures the device of a pack unless it was; this takes [`super::probe::LIMIT`].
     pub fn measure_new(&self, pack: &Pack) {
-        if let Some(device) = device_of(pack).filter(|d| self.of_device(d.rdev).is_none()) {
+        let device = device_of(pack, &Mounts::default());
+        if let Some(device) = device.filter(|device| self.of_device(device.rdev).is_none()) {
             // Without the right to read the device, its kind is not known.
             let _ = self.measure(&device);
         }
@@ -73,7 +74,7 @@ impl Models {
 }
 
 /// The device that most bytes of a pack lie on.
-pub fn device_of(pack: &Pack) -> Option<BlockDevice> {
+pub fn device_of(pack: &Pack, mounts: &Mounts) -> Option<BlockDevice> {
     let mut pages = vec![0; pack.file_systems.len()];
     for range in &pack.ranges {
         let file = pack.files.get(range.file as usize)?;
@@ -81,8 +82,7 @@ pub fn device_of(pack: &Pack) -> Option<BlockDevice> {
     }
     let most = (0..pages.len()).max_by_key(|&at| pages[at])?;
     let file = pack.files.iter().find(|file| usize::from(file.file_system) == most)?;
-    let mounts = MountTable::read().ok()?;
-    block_device(mounts.at(&pack.paths.path(file.node))?).ok()?
+    speed_device(mounts.table()?.at(&pack.paths.path(file.node))?).ok()?
 }
 
 /// The name of a device's model: its own identity, or one that holds until it

@@ -27,6 +27,16 @@ pub enum Target {
     Device(FileSystem),
 }
 
+impl Target {
+    /// The name, if it is a file.
+    pub fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::File { node, .. } => Some(*node),
+            Self::Device(_) => None,
+        }
+    }
+}
+
 /// One portion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Step {

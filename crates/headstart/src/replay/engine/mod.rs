@@ -19,6 +19,7 @@ use super::plan::{Plan, Step};
 use super::report::{Counters, Report, Stopped};
 use super::way::Order;
 use crate::cache::residency::resident_count;
+use crate::profile::mounts::Mounts;
 use ask::Gathering;
 use scarcity::Scarcity;
 use std::collections::{HashMap, HashSet};
@@ -50,17 +51,14 @@ pub struct Options {
     pub log: bool,
 }
 
-/// Leads from the UUIDs of file systems to their block devices.
-pub type FindDevices = fn(&Plan) -> HashMap<[u8; 16], PathBuf>;
-
 /// What the threads of a replay share.
 #[derive(Debug)]
 struct Shared {
     plan: Plan,
     options: Options,
-    /// Finds the block device of each file system by UUID; asked once, by the
-    /// first step that needs it, so that no other step waits.
-    find_devices: FindDevices,
+    mounts: Mounts,
+    /// The block device of each file system by UUID; looked for once, by the first
+    /// step that needs it, so that no other step waits.
     devices: OnceLock<HashMap<[u8; 16], PathBuf>>,
     slots: Vec<Mutex<Slot>>,
     /// Steps left for each target, so that it is closed after its last.
@@ -110,12 +108,7 @@ impl Replay {
     ///
     /// # Errors
     /// When not a single thread can be started.
-    pub fn start(
-        plan: Plan,
-        options: Options,
-        find_devices: FindDevices,
-        began: Instant,
-    ) -> io::Result<Self> {
+    pub fn start(plan: Plan, options: Options, mounts: Mounts, began: Instant) -> io::Result<Self> {
         let left: Vec<AtomicU32> = plan.targets.iter().map(|_| AtomicU32::new(0)).collect();
         for step in &plan.steps {
             left[step.target as usize].fetch_add(1 + u32::from(options.wait), Relaxed);
@@ -145,7 +138,7 @@ impl Replay {
             ended_us: AtomicU64::new(0),
             plan,
             options,
-            find_devices,
+            mounts,
             devices: OnceLock::new(),
         });
         let lead = shared.clone();
@@ -386,8 +379,7 @@ mod tests {
     fn a_replay_ends_when_its_threads_do_and_not_when_it_is_asked_about() {
         let options = Options { wait: false, timeout: None, exact: true, log: false };
         let began = Instant::now();
-        let replay =
-            Replay::start(Plan::default(), options, |_| Default::default(), began).unwrap();
+        let replay = Replay::start(Plan::default(), options, Mounts::default(), began).unwrap();
         while !replay.lead.is_finished() {
             thread::yield_now();
         }

@@ -5,6 +5,7 @@ use super::Shared;
 use crate::id::Dev;
 use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};
+use crate::replay::metadata;
 use crate::replay::plan::{Step, Target};
 use crate::replay::report::NotRead;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -128,7 +129,7 @@ impl Shared {
     }
 
     fn open_device(&self, fs: &FileSystem) -> Result<Opened, NotRead> {
-        let devices = self.devices.get_or_init(|| (self.find_devices)(&self.plan));
+        let devices = self.devices.get_or_init(|| metadata::devices(&self.plan, &self.mounts));
         let path = fs.uuid.and_then(|uuid| devices.get(&uuid)).ok_or(NotRead::Missing)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
