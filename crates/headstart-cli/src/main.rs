@@ -21,6 +21,7 @@ mod map;
 mod output;
 mod pack;
 mod pages;
+mod prepare;
 mod priority;
 mod record;
 mod relay;

@@ -1,7 +1,8 @@
 //! `headstart record`: learns a start without reading ahead.
 
 use crate::exit::ExitStatus;
-use crate::session::{Session, StartArgs, Until, known_pack};
+use crate::prepare::Preparation;
+use crate::session::{Session, StartArgs, Until};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -42,11 +43,10 @@ pub struct RecordArgs {
 /// Records a start.
 pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     let mut session = Session::new(args.start, Instant::now());
-    let found = known_pack(&session, args.output.as_deref());
-    let pack = session.adopt(found);
+    let preparation = Preparation::now(&session.wanted(args.output, None));
     session.until = args.until;
     session.system = args.system;
     session.buffer_kb = args.buffer_kb;
     session.settings.trace_out = args.trace_out;
-    session.go(pack)
+    session.go(preparation)
 }

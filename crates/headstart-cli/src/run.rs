@@ -7,7 +7,8 @@
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::learning::DEFAULT_KEEP;
-use crate::session::{Session, StartArgs, known_pack};
+use crate::prepare::{Ahead, Preparation};
+use crate::session::{Session, StartArgs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -73,15 +74,15 @@ pub struct RunArgs {
 
 /// Runs the program.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
-    let mut session = Session::new(args.start, Instant::now());
-    let found = known_pack(&session, args.pack.as_deref());
-    let pack = session.adopt(found);
+    let began = Instant::now();
+    let mut session = Session::new(args.start, began);
     session.learn = !args.no_learn;
     session.hold = args.hold;
-    if let Some(pack) = pack.as_ref().filter(|_| !args.no_replay) {
-        session.replay(pack, args.budget, args.threads, args.always);
-    }
+    let RunArgs { budget, threads, always, hold, .. } = args;
+    let learn = session.learn;
+    let replay = (!args.no_replay).then_some(Ahead { budget, threads, always, learn, began, hold });
+    let preparation = Preparation::beside(session.wanted(args.pack, replay));
     session.settings.keep = args.keep;
     session.large_folios = args.large_folios;
-    session.go(pack)
+    session.go(preparation)
 }

@@ -3,27 +3,22 @@
 //! The program starts whatever happens here; what could not be done is said
 //! in the one line at the end.
 
-use crate::ahead::{large_folios_later, limits, read_ahead, with_threads};
+use crate::ahead::large_folios_later;
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended, NotStarted};
 use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
+use crate::prepare::{Ahead, Preparation, Prepared, WELL_KNOWN, Wanted};
 use crate::told::{Lesson, Told};
 use crate::{args, output};
-use headstart::pack::Pack;
 use headstart::pack::key::Key;
-use headstart::pack::store::{self, StoreError};
 use headstart::proc;
-use headstart::profile::mounts::Mounts;
 use headstart::profile::seen;
 use headstart::replay::engine::Replay;
-use headstart::replay::model;
 use headstart::replay::models::Models;
-use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
-use headstart::replay::worth::Expected;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -33,16 +28,10 @@ const IDLE: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
 
-/// From this many learned starts on, a program does not wait longer than
-/// [`PATIENCE`] to be traced: one start more teaches little.
-const WELL_KNOWN: u32 = 3;
+/// How long a program of which [`WELL_KNOWN`] starts were learned waits to be traced.
 /// Arming takes 5 ms; it takes up to 100 ms while the kernel removes the
 /// instance of an earlier start.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Where tracing costs more than there is to gain, a well known program is traced once
-/// in this time, should it have become another.
-const LEARN_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// When a start is over, at the latest after its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Until {
@@ -95,12 +84,9 @@ pub struct Session {
     began: Instant,
     uid: u32,
     notes: Vec<String>,
-    replay: Option<Replay>,
     /// What came too late to record, until it has been cleared away.
     late: Option<JoinHandle<()>>,
     exec_after_us: u64,
-    /// Whether it was measured how the device of the pack behaves.
-    device_known: bool,
     /// What the learner is told.
     pub settings: Settings,
     /// When the start is over.
@@ -122,29 +108,6 @@ pub struct Session {
     quiet: bool,
     /// Where all figures go.
     json: Option<PathBuf>,
-}
-
-/// A pack, if there is one, and the path where it is learned.
-type Found = Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>>;
-
-/// The pack of a session's program: `explicit`, or the one of its key.
-pub fn known_pack(session: &Session, explicit: Option<&Path>) -> Found {
-    if let Some(path) = explicit {
-        return match store::read(path, session.uid) {
-            Ok(pack) => Ok((path.into(), Some(pack))),
-            Err(StoreError::Missing(_)) => Ok((path.into(), None)),
-            Err(error) => Err(Box::new((path.into(), error))),
-        };
-    }
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    store::find(&session.settings.file_name, session.uid, variable)
-}
-
-/// Whether enough starts of a program were learned, and the last not long ago.
-fn is_known_lately(pack: &Pack) -> bool {
-    let now = u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0);
-    let age = Duration::from_secs(now.saturating_sub(pack.origin.learned_at));
-    pack.origin.starts >= WELL_KNOWN && age < LEARN_AGAIN
 }
 
 impl Session {
@@ -171,10 +134,8 @@ impl Session {
             began,
             uid: rustix::process::geteuid().as_raw(),
             notes: Vec::new(),
-            replay: None,
             late: None,
             exec_after_us: 0,
-            device_known: false,
             settings,
             until: Until::Exit,
             limit: args.duration,
@@ -188,82 +149,24 @@ impl Session {
         }
     }
 
-    /// Takes over what [`known_pack`] found.
-    pub fn adopt(&mut self, found: Found) -> Option<Pack> {
-        let (path, pack) = match found {
-            Ok(found) => found,
-            Err(failure) => {
-                let (path, error) = *failure;
-                self.notes.push(output::causes(&error));
-                (path, None)
-            }
-        };
-        self.settings.pack = path;
-        pack
+    /// What is to be got ready for it.
+    pub fn wanted(&self, explicit: Option<PathBuf>, replay: Option<Ahead>) -> Wanted {
+        Wanted { explicit, file_name: self.settings.file_name.clone(), replay }
     }
 
-    /// Begins to read a pack ahead, if that is worth it or is wanted `always`.
-    pub fn replay(
-        &mut self,
-        pack: &Pack,
-        budget: Option<u64>,
-        threads: Option<usize>,
-        always: bool,
-    ) {
-        let mounts = Mounts::default();
-        let model = Models::here().of_pack(pack, &mounts);
-        self.device_known = model.is_some();
-        let limits = limits(budget);
-        let expected = model.map(|model| Expected::of(pack, &limits.often.choice(pack), &model));
-        if let Some(expected) = expected.filter(|_| !always) {
-            self.spare_learning(pack, &expected);
-            if !expected.is_worth_it() {
-                return self.leave_alone(&expected);
-            }
-        }
-        let packs = std::slice::from_ref(pack);
-        let way = with_threads(model::way(model, pack), threads);
-        let plan = Plan::of_packs(packs, limits, way);
-        match read_ahead(plan, mounts, self.began, self.learn) {
-            Ok(replay) => {
-                let may_spare = self.learn && !always && is_known_lately(pack);
-                // Tracing would only cost then. The program would wait for the same later.
-                if may_spare && replay.finds_all_in_memory(self.hold) {
-                    self.learn = false;
-                    self.notes.push("in memory and well known, so not traced".into());
-                }
-                self.replay = Some(replay);
-            }
-            Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
-        }
-    }
-
-    /// Leaves a program alone that gains less than a replay costs.
-    fn leave_alone(&mut self, expected: &Expected) {
-        let ms = |us: u64| us as f64 / 1e3;
-        let (gain, cost) = (ms(expected.gain_us().1), ms(expected.cost_us));
-        self.notes.push(format!(
-            "not worth it here: reading ahead gains at most {gain:.1} ms and costs {cost:.1} ms"
-        ));
-    }
-
-    /// Does not learn from a start that would be slower for it than without us, if
-    /// enough others taught us.
-    fn spare_learning(&mut self, pack: &Pack, expected: &Expected) {
-        if self.learn && is_known_lately(pack) && !expected.is_worth_learning() {
-            self.learn = false;
-            self.notes
-                .push("well known, so not traced, which would cost more than it gains".into());
-        }
-    }
-
-    /// Starts the program, waits for its end, and learns beside it. `pack` is
-    /// what was known of it.
-    pub fn go(mut self, pack: Option<Pack>) -> anyhow::Result<ExitStatus> {
+    /// Starts the program, waits for its end, and learns beside it. What is not ready
+    /// in time comes later.
+    pub fn go(mut self, mut preparation: Preparation) -> anyhow::Result<ExitStatus> {
+        let hold_from = Instant::now();
+        let prepared = preparation.within(self.hold);
+        let held = hold_from.elapsed();
+        self.learn &= !prepared.as_ref().is_some_and(|prepared| prepared.spare_learning);
+        let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
+        let known = pack.map(|pack| (pack.origin.starts, pack.origin.buffer_kb));
         // In a PID namespace the kernel knows the program by another number
         // than we do; it follows what is forked after arming.
         let early = self.learn && !self.system && !proc::in_first_pid_namespace();
-        let armed = early.then(|| self.arm(Scope::Descendants, pack.as_ref()));
+        let armed = early.then(|| self.arm(Scope::Descendants, known));
         let program = match launch::hold(&self.command) {
             Ok(program) => program,
             Err(error) => {
@@ -280,22 +183,19 @@ impl Session {
         }
         let recorder = armed.unwrap_or_else(|| {
             let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
-            if self.learn { self.arm(scope, pack.as_ref()) } else { None }
+            if self.learn { self.arm(scope, known) } else { None }
         });
-        if let Some(replay) = &self.replay {
-            replay.wait_for_head(self.hold);
-        }
+        self.wait_for_head(&mut preparation, self.hold.saturating_sub(held));
         let began_ns = seen::now_ns();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = launch::release(program);
         let learner = Learner {
             learn: self.learn,
             recorder,
-            replay: self.replay.take(),
+            preparation,
             began_ns,
             released_us: self.exec_after_us,
             settings: self.settings.clone(),
-            pack,
             uid: self.uid,
             until: self.until,
             limit: self.limit,
@@ -317,17 +217,18 @@ impl Session {
         let _ = tell.send(News::Ended);
         end.obey_signals(move || drop(tell.send(News::Enough)));
         let outcome = learner.map(|thread| thread.join().unwrap_or_default());
-        let Followed { report, lesson } = outcome.unwrap_or_default();
+        let Followed { report, lesson, notes, device_known, path } = outcome.unwrap_or_default();
+        self.notes.splice(0..0, notes);
         let lesson = lesson.and_then(|lesson| {
             lesson.map_err(|e| self.notes.push(format!("this start is not learned: {e:#}"))).ok()
         });
         self.tell(&end, report.as_ref(), lesson.as_ref());
         self.clear_away();
-        if lesson.is_some_and(|lesson| lesson.learned.written) && !self.device_known {
-            learning::know_device(&self.settings.pack, &Models::here());
+        if lesson.is_some_and(|lesson| lesson.learned.written) && !device_known {
+            learning::know_device(&path, &Models::here());
         }
         if self.large_folios {
-            large_folios_later(&self.settings.pack);
+            large_folios_later(&path);
         }
         Ok(end.status())
     }
@@ -344,13 +245,21 @@ impl Session {
         failure.status()
     }
 
-    /// A recorder, or a note why there is none.
-    fn arm(&mut self, scope: Scope, pack: Option<&Pack>) -> Option<Recorder> {
-        let patience = match pack {
-            Some(pack) if pack.origin.starts >= WELL_KNOWN => PATIENCE,
-            _ => Duration::MAX,
-        };
-        let buffer = match (self.buffer_kb, pack.map_or(0, |p| p.origin.buffer_kb)) {
+    /// Waits until the first pages were asked for, at most for `limit`.
+    fn wait_for_head(&self, preparation: &mut Preparation, limit: Duration) {
+        let from = Instant::now();
+        let prepared = preparation.within(limit);
+        if let Some(replay) = prepared.and_then(|prepared| prepared.replay.as_ref()) {
+            replay.wait_for_head(limit.saturating_sub(from.elapsed()));
+        }
+    }
+
+    /// A recorder, or a note why there is none. Of what is `known`, how many starts
+    /// were learned and which buffer the last one needed.
+    fn arm(&mut self, scope: Scope, known: Option<(u32, u32)>) -> Option<Recorder> {
+        let (starts, buffer_kb) = known.unwrap_or_default();
+        let patience = if starts >= WELL_KNOWN { PATIENCE } else { Duration::MAX };
+        let buffer = match (self.buffer_kb, buffer_kb) {
             (Some(fixed), _) => BufferSize::Fixed(fixed),
             (None, 0) => BufferSize::Default,
             (None, needed) => BufferSize::From(needed),
@@ -397,12 +306,11 @@ impl Session {
 struct Learner {
     learn: bool,
     recorder: Option<Recorder>,
-    replay: Option<Replay>,
+    preparation: Preparation,
     began_ns: i64,
     /// When the program was let go, since the process began, in µs.
     released_us: u64,
     settings: Settings,
-    pack: Option<Pack>,
     uid: u32,
     until: Until,
     limit: Duration,
@@ -413,6 +321,11 @@ struct Learner {
 struct Followed {
     report: Option<Report>,
     lesson: Option<anyhow::Result<Lesson>>,
+    notes: Vec<String>,
+    /// Whether it was measured how the device of the pack behaves.
+    device_known: bool,
+    /// Where the program is learned.
+    path: PathBuf,
 }
 
 impl Learner {
@@ -422,9 +335,10 @@ impl Learner {
             learning::remove_orphans();
         }
         let over = self.wait(told);
+        let Prepared { pack, path, notes, replay, device_known, .. } = self.preparation.finish();
         if over != Over::Early {
             // Nobody is left to profit from the rest.
-            self.replay.iter().for_each(Replay::stop);
+            replay.iter().for_each(Replay::stop);
         }
         if over == Over::NotStarted {
             if let Some(recorder) = self.recorder {
@@ -432,20 +346,21 @@ impl Learner {
             }
             return Followed::default();
         }
-        let (report, log) = self.replay.map(Replay::finish_with_log).unzip();
+        let (report, log) = replay.map(Replay::finish_with_log).unzip();
         let known = Known {
-            pack: self.pack.as_ref(),
+            pack: pack.as_ref(),
             replay: report,
             log: log.as_ref(),
             released_us: self.released_us,
         };
+        let settings = Settings { pack: path.clone(), ..self.settings };
         let lesson = self.recorder.map(|recorder| {
             let (learned, outcome, instance) =
-                learning::learn(recorder, self.began_ns, &self.settings, known, self.uid)?;
+                learning::learn(recorder, self.began_ns, &settings, known, self.uid)?;
             learning::remove(instance);
             Ok(Lesson { learned, outcome })
         });
-        Followed { report, lesson }
+        Followed { report, lesson, notes, device_known, path }
     }
 
     /// Returns at the end of the start.

@@ -1,0 +1,259 @@
+//! Getting a start's pack ready: it is found, decoded, judged, planned, and its replay
+//! begun. With a large pack that happens beside the start, which does not wait for it
+//! longer than it was told to: a pack of 100,000 files takes 30 ms.
+
+use crate::ahead::{limits, read_ahead, with_threads};
+use crate::output;
+use headstart::pack::Pack;
+use headstart::pack::store::{self, StoreError};
+use headstart::profile::mounts::Mounts;
+use headstart::profile::seen;
+use headstart::replay::engine::Replay;
+use headstart::replay::model;
+use headstart::replay::models::Models;
+use headstart::replay::plan::Plan;
+use headstart::replay::worth::Expected;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// From this many learned starts on, one start more teaches little.
+pub const WELL_KNOWN: u32 = 3;
+/// Where tracing costs more than there is to gain, a well known program is traced once
+/// in this time, should it have become another.
+const LEARN_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
+/// A pack up to this size, which holds some 10,000 files, is ready sooner than another
+/// thread would be worth, in bytes.
+const SMALL: u64 = 256 << 10;
+
+/// What is to be got ready.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The pack, if it is not the program's own.
+    pub explicit: Option<PathBuf>,
+    /// The name of the program's own.
+    pub file_name: String,
+    /// How it is read ahead, if it is.
+    pub replay: Option<Ahead>,
+}
+
+impl Wanted {
+    /// Whether the pack is so large that it takes a while to be ready.
+    fn is_large(&self) -> bool {
+        let dirs = || store::search_path(is_root(), variable).into_iter();
+        let own = dirs().map(|dir| dir.join(&self.file_name));
+        let mut paths = self.explicit.clone().into_iter().chain(own);
+        paths.find_map(|path| path.metadata().ok()).is_some_and(|meta| meta.len() > SMALL)
+    }
+}
+
+/// How a pack is read ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    /// Bytes at most, if told.
+    pub budget: Option<u64>,
+    /// How many threads, if told.
+    pub threads: Option<usize>,
+    /// Whether that is done even if it is not worth it.
+    pub always: bool,
+    /// Whether the start is learned.
+    pub learn: bool,
+    /// When the process began.
+    pub began: Instant,
+    /// How long the program waits for us.
+    pub hold: Duration,
+}
+
+/// What is ready.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    /// The pack, if there is one.
+    pub pack: Option<Pack>,
+    /// Where it is learned.
+    pub path: PathBuf,
+    /// What the user is told.
+    pub notes: Vec<String>,
+    /// What reads ahead.
+    pub replay: Option<Replay>,
+    /// Whether it was measured how the device of the pack behaves.
+    pub device_known: bool,
+    /// Whether learning from this start is not worth it.
+    pub spare_learning: bool,
+}
+
+/// Something that gets ready, or is.
+#[derive(Debug)]
+pub struct Preparation {
+    ready: Option<Box<Prepared>>,
+    coming: Option<Receiver<Box<Prepared>>>,
+}
+
+impl Preparation {
+    /// Does it at once.
+    pub fn now(wanted: &Wanted) -> Self {
+        Self { ready: Some(Box::new(Prepared::of(wanted))), coming: None }
+    }
+
+    /// Does it in a thread, if that is worth it.
+    pub fn beside(wanted: Wanted) -> Self {
+        if !wanted.is_large() {
+            return Self::now(&wanted);
+        }
+        let (tell, coming) = channel();
+        let theirs = wanted.clone();
+        let work = move || drop(tell.send(Box::new(Prepared::of(&theirs))));
+        match thread::Builder::new().name("prepare".into()).spawn(work) {
+            Ok(_) => Self { ready: None, coming: Some(coming) },
+            Err(_) => Self::now(&wanted),
+        }
+    }
+
+    /// What is ready within this time.
+    pub fn within(&mut self, limit: Duration) -> Option<&mut Prepared> {
+        if self.ready.is_none() {
+            self.ready = self.coming.as_ref()?.recv_timeout(limit).ok();
+        }
+        self.ready.as_deref_mut()
+    }
+
+    /// What is ready at last; nothing, if that failed.
+    pub fn finish(self) -> Prepared {
+        let come = || self.coming.and_then(|coming| coming.recv().ok());
+        *self.ready.or_else(come).unwrap_or_default()
+    }
+}
+
+impl Prepared {
+    fn of(wanted: &Wanted) -> Self {
+        let from = Instant::now();
+        let mut prepared = Self::default();
+        let found = known_pack(wanted.explicit.as_deref(), &wanted.file_name);
+        (prepared.path, prepared.pack) = found.unwrap_or_else(|failure| {
+            let (path, error) = *failure;
+            prepared.notes.push(output::causes(&error));
+            (path, None)
+        });
+        if let (Some(ahead), Some(pack)) = (&wanted.replay, prepared.pack.take()) {
+            prepared.replay(&pack, ahead, from);
+            prepared.pack = Some(pack);
+        }
+        prepared
+    }
+
+    /// Begins to read a pack ahead, if that is worth it or is wanted always.
+    fn replay(&mut self, pack: &Pack, ahead: &Ahead, from: Instant) {
+        let mounts = Mounts::default();
+        let model = Models::here().of_pack(pack, &mounts);
+        self.device_known = model.is_some();
+        let limits = limits(ahead.budget);
+        let choice = limits.often.choice(pack);
+        let expected = model.map(|model| Expected::of(pack, &choice, &model));
+        if let Some(expected) = expected.filter(|_| !ahead.always) {
+            self.spare_learning(pack, ahead, &expected);
+            if !expected.is_worth_it() {
+                return self.leave_alone(&expected);
+            }
+        }
+        let way = with_threads(model::way(model, pack), ahead.threads);
+        let plan = Plan::of_pack(pack, &choice, limits, way);
+        match read_ahead(plan, mounts, ahead.began, ahead.learn) {
+            Ok(replay) => {
+                let may_spare = ahead.learn && !ahead.always && is_known_lately(pack);
+                let left = ahead.hold.saturating_sub(from.elapsed());
+                // Tracing would only cost then. The program would wait for the same later.
+                if may_spare && replay.finds_all_in_memory(left) {
+                    self.spare_learning = true;
+                    self.notes.push("in memory and well known, so not traced".into());
+                }
+                self.replay = Some(replay);
+            }
+            Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
+        }
+    }
+
+    /// Leaves a program alone that gains less than a replay costs.
+    fn leave_alone(&mut self, expected: &Expected) {
+        let ms = |us: u64| us as f64 / 1e3;
+        let (gain, cost) = (ms(expected.gain_us().1), ms(expected.cost_us));
+        self.notes.push(format!(
+            "not worth it here: reading ahead gains at most {gain:.1} ms and costs {cost:.1} ms"
+        ));
+    }
+
+    /// Does not learn from a start that would be slower for it than without us, if
+    /// enough others taught us.
+    fn spare_learning(&mut self, pack: &Pack, ahead: &Ahead, expected: &Expected) {
+        if ahead.learn && is_known_lately(pack) && !expected.is_worth_learning() {
+            self.spare_learning = true;
+            self.notes
+                .push("well known, so not traced, which would cost more than it gains".into());
+        }
+    }
+}
+
+/// A pack, if there is one, and the path where it is learned.
+type Found = Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>>;
+
+/// The pack `explicit`, or the program's own.
+fn known_pack(explicit: Option<&Path>, file_name: &str) -> Found {
+    let uid = rustix::process::geteuid().as_raw();
+    if let Some(path) = explicit {
+        return match store::read(path, uid) {
+            Ok(pack) => Ok((path.into(), Some(pack))),
+            Err(StoreError::Missing(_)) => Ok((path.into(), None)),
+            Err(error) => Err(Box::new((path.into(), error))),
+        };
+    }
+    store::find(file_name, uid, variable)
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether enough starts of a program were learned, and the last not long ago.
+fn is_known_lately(pack: &Pack) -> bool {
+    let now = u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0);
+    let age = Duration::from_secs(now.saturating_sub(pack.origin.learned_at));
+    pack.origin.starts >= WELL_KNOWN && age < LEARN_AGAIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_goes_on_without_a_pack_that_is_not_ready_in_time_and_has_it_later() {
+        let (tell, coming) = channel();
+        let mut preparation = Preparation { ready: None, coming: Some(coming) };
+        assert!(preparation.within(Duration::from_millis(1)).is_none());
+        let spare_learning = true;
+        tell.send(Box::new(Prepared { spare_learning, ..Prepared::default() })).unwrap();
+        assert!(preparation.within(Duration::ZERO).is_some_and(|p| p.spare_learning));
+        assert!(preparation.finish().spare_learning);
+    }
+
+    #[test]
+    fn a_preparation_that_failed_leaves_a_start_without_a_pack() {
+        let (tell, coming) = channel();
+        drop(tell);
+        let mut preparation = Preparation { ready: None, coming: Some(coming) };
+        assert!(preparation.within(Duration::MAX).is_none());
+        assert!(preparation.finish().pack.is_none());
+    }
+
+    #[test]
+    fn only_a_large_pack_is_got_ready_beside_the_start() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let wanted = Wanted { explicit: Some(file.path().into()), ..Wanted::default() };
+        for (bytes, is_large) in [(SMALL, false), (SMALL + 1, true)] {
+            file.as_file().set_len(bytes).unwrap();
+            assert_eq!(wanted.is_large(), is_large, "{bytes}");
+        }
+    }
+}
