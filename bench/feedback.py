@@ -21,11 +21,12 @@ import time
 from pathlib import Path
 
 from lib import image
+from lib.alone import alone
 from lib.disk import Disk
 from lib.run import run
 from lib.workloads import WORKLOADS
 from measured import RESULTS, Trouble, about, main, write
-from standing import MODELS, alone, binaries, listed
+from standing import MODELS, binaries, listed
 
 LEARNED = 3
 # How long a server runs before it is told to end.

@@ -34,10 +34,12 @@ import time
 from pathlib import Path
 
 from lib import image
+from lib.alone import alone
 from lib.disk import Disk
 from lib.run import Trouble, run
 from lib.workloads import WORKLOADS
-from standing import about, alone, binaries, commit, keep, listed
+from measured import main, needs_root
+from standing import about, binaries, commit, keep, listed
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = "headstart-bench/harm/1"
@@ -68,21 +70,12 @@ print("reads", flush=True)
 """
 
 
-def main():
+def benchmark():
     """Runs the benchmark; the exit status."""
     args = arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        if os.geteuid() != 0:
-            raise Trouble("Modelled disks and cold caches need root; start this with sudo")
-        alone()
-        cells = harm(args)
-    except Trouble as why:
-        print(f"harm.py: {why}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("harm.py: interrupted; the cells that were measured are kept", file=sys.stderr)
-        return 130
+    needs_root("Modelled disks and cold caches need root")
+    alone()
+    cells = harm(args)
     return 3 if any(cell["verdict"] == "slower" for cell in cells) else 0
 
 
@@ -375,4 +368,4 @@ def tell(text):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(benchmark, "; the cells that were measured are kept")

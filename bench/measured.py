@@ -22,19 +22,30 @@ RESULTS = REPOSITORY / "bench" / "results"
 HOG = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(1000000))"
 
 
-def main(function):
-    """Runs a script: a termination unwinds as Ctrl-C does, trouble is one line."""
+def main(function, after_interrupt=""):
+    """Runs a script: a termination unwinds as Ctrl-C does, trouble is one line.
+
+    `after_interrupt` says what is left then.
+    """
     def stop(number, _frame):
         raise SystemExit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
+    name = Path(sys.argv[0]).name
     try:
         sys.exit(function())
     except KeyboardInterrupt:
-        sys.exit("interrupted")
+        print(f"{name}: interrupted{after_interrupt}", file=sys.stderr)
+        sys.exit(130)
     except (Trouble, OSError) as trouble:
-        sys.exit(f"{Path(sys.argv[0]).name}: {trouble}")
+        sys.exit(f"{name}: {trouble}")
+
+
+def needs_root(why):
+    """Trouble for others than root."""
+    if os.geteuid() != 0:
+        raise Trouble(f"{why}; start this with sudo")
 
 
 def tool(path, build):

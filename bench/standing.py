@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from lib.cell import Bench, measure
 from lib.disk import Programs
 from lib.run import Trouble, run
 from lib.workloads import WORKLOADS
+from measured import main, needs_root
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = "headstart-bench/standing/1"
@@ -35,27 +35,17 @@ MODELS = {"nvme": 0.4, "hdd": 1.5, "cloud-lazy": 1.6, "cloud": 1, "emmc": 0.8, "
 SMOKE_MODELS = ("emmc", "cloud-lazy")
 
 
-def main():
-    """Runs the benchmark; the exit status."""
+def benchmark():
+    """Runs the benchmark."""
     args = arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        if os.geteuid() != 0:
-            raise Trouble("Modelled disks and cold caches need root; start this with sudo")
-        alone("HEADSTART_STANDING_ALONE")
-        with tempfile.TemporaryDirectory(prefix="headstart-smoke-") as scratch:
-            if args.smoke:
-                args.results = Path(scratch) / "standing.json"
-            document = standing(args)
-            if args.smoke:
-                check_sanity(document)
-    except Trouble as why:
-        print(f"standing.py: {why}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("standing.py: interrupted; --resume goes on from here", file=sys.stderr)
-        return 130
-    return 0
+    needs_root("Modelled disks and cold caches need root")
+    alone()
+    with tempfile.TemporaryDirectory(prefix="headstart-smoke-") as scratch:
+        if args.smoke:
+            args.results = Path(scratch) / "standing.json"
+        document = standing(args)
+        if args.smoke:
+            check_sanity(document)
 
 
 def arguments():
@@ -239,4 +229,4 @@ def tell(text):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(benchmark, "; --resume goes on from here")

@@ -10,7 +10,6 @@ import argparse
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 from lib.alone import alone  # noqa: E402
 from lib.disk import Disk  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
-from measured import BUILT, RESULTS, about, spread, write  # noqa: E402
+from measured import BUILT, RESULTS, about, main, needs_root, spread, write  # noqa: E402
 from rig import bootperf, container  # noqa: E402
 from rig.guest import guest  # noqa: E402
 
@@ -41,28 +40,18 @@ class Containers(Disk):
     name = "headstart-containers"
 
 
-def main():
-    """Runs the benchmark; the exit status."""
+def containers():
+    """Runs the benchmark."""
     args = arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        if os.geteuid() != 0:
-            raise Trouble("Modelled disks and containers need root; start this with sudo")
-        alone("HEADSTART_BOOT_ALONE")
-        document = about(SCHEMA, args.bin / "headstart") | {"cells": []}
-        image = guest(args.cache, tell).image
-        for model in args.models:
-            document["cells"].append(measure(args, model, image))
-            document["bootperf"] = chart(document["cells"])
-            if not args.smoke:
-                write(args.out, document)
-    except Trouble as why:
-        print(f"container.py: {why}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("container.py: interrupted", file=sys.stderr)
-        return 130
-    return 0
+    needs_root("Modelled disks and containers need root")
+    alone()
+    document = about(SCHEMA, args.bin / "headstart") | {"cells": []}
+    image = guest(args.cache, tell).image
+    for model in args.models:
+        document["cells"].append(measure(args, model, image))
+        document["bootperf"] = chart(document["cells"])
+        if not args.smoke:
+            write(args.out, document)
 
 
 def arguments():
@@ -206,4 +195,4 @@ def tell(text):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(containers)

@@ -13,7 +13,6 @@ Needs root for the images.
 import argparse
 import json
 import os
-import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +22,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from lib.alone import alone  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
-from measured import RESULTS, about, write  # noqa: E402
+from measured import RESULTS, about, main, needs_root, write  # noqa: E402
 from rig import hardship, kernel, machine, matrix, models, virtual  # noqa: E402
 from rig.guest import guest  # noqa: E402
 
@@ -33,26 +32,17 @@ ARMS = ("none", "headstart", "no-delay")
 CACHE = Path.home() / ".cache/headstart-bench"
 
 
-def main():
+def boots():
     """Does what the command line says; the exit status."""
     args = arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        if os.geteuid() != 0:
-            raise Trouble("Images are mounted; start this with sudo")
-        machine.needs()
-        alone("HEADSTART_BOOT_ALONE")
-        args.cache.mkdir(parents=True, exist_ok=True)
-        if args.smoke:
-            return smoke(args)
-        return {"build": built, "boot": boot, "bench": bench,
-                "hardship": endure}[args.verb](args)
-    except Trouble as why:
-        print(f"virtual.py: {why}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("virtual.py: interrupted", file=sys.stderr)
-        return 130
+    needs_root("Images are mounted")
+    machine.needs()
+    alone()
+    args.cache.mkdir(parents=True, exist_ok=True)
+    if args.smoke:
+        return smoke(args)
+    return {"build": built, "boot": boot, "bench": bench,
+            "hardship": endure}[args.verb](args)
 
 
 def arguments():
@@ -194,4 +184,4 @@ def tell(text):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(boots)

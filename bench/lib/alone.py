@@ -4,13 +4,17 @@ import os
 import sys
 
 
-def alone(marker):
-    """Goes on in a mount namespace of its own; `marker` is a variable for that.
+# Says that this process is in one already.
+MARKER = "HEADSTART_BENCH_ALONE"
+
+
+def alone():
+    """Goes on in a mount namespace of its own.
 
     A namespace that somebody else makes meanwhile, for a container or a service,
     would have a copy of our mounts, and keep a disk that we unmount in memory.
     """
-    if os.environ.pop(marker, None) != str(os.getpid()):
-        os.environ[marker] = str(os.getpid())
+    if os.environ.pop(MARKER, None) != str(os.getpid()):
+        os.environ[MARKER] = str(os.getpid())
         os.execvp("unshare", ["unshare", "--mount", "--propagation", "private",
                               sys.executable, *sys.argv])
