@@ -22,7 +22,7 @@ from pathlib import Path
 
 from lib import image
 from lib.alone import alone
-from lib.disk import Disk
+from lib.disk import Programs
 from lib.run import run
 from lib.workloads import WORKLOADS
 from measured import RESULTS, Trouble, about, main, write
@@ -61,7 +61,7 @@ def feedback():
     result |= {"learned": LEARNED, "starts": options.starts, "cells": []}
     for model in options.models:
         with tempfile.TemporaryDirectory() as packs, \
-                Disk(programs / "slowdisk", model, root) as disk:
+                Programs(programs / "slowdisk", model, root) as disk:
             os.environ["HEADSTART_PACKS"] = packs
             for workload in (w for w in WORKLOADS if w.name in options.workloads):
                 result["cells"].append(measure(programs, disk, workload, options.starts, packs))

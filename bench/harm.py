@@ -35,7 +35,7 @@ from pathlib import Path
 
 from lib import image
 from lib.alone import alone
-from lib.disk import Disk
+from lib.disk import Programs
 from lib.run import Trouble, run
 from lib.workloads import WORKLOADS
 from measured import main, needs_root
@@ -118,7 +118,7 @@ def harm(args):
     measured = []
     for model, workloads, conditions in ([("nvme", missing, [])] if missing else []) + [
             part for model in args.models for part in parts(model, chosen, args.conditions)]:
-        with Disk(programs / "slowdisk", model, root) as disk:
+        with Programs(programs / "slowdisk", model, root) as disk:
             starts = Starts(programs / "headstart", folder, disk, args.run.split())
             if not conditions:
                 for workload in workloads:
