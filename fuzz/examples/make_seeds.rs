@@ -88,7 +88,7 @@ fn small_pack() -> Pack {
         let path: PathBuf =
             format!("/usr/lib/python3.11/dir-{}/file-{}", id.ino % 3, id.ino).into();
         let node = names.intern(&path).expect("a path");
-        parts.files.insert(node, FilePart { file_system, identity, pieces });
+        parts.files.insert(node, FilePart { file_system, identity, changes: (id.ino % 4) as u8, pieces });
     }
     let metadata = &seen.metadata[&Dev::new(7, 4)];
     parts.metadata.insert(file_system, pieces_of_start(&metadata.inserted));

@@ -6,6 +6,7 @@ use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted};
 use crate::replay::named_pack;
 use anyhow::Context;
+use headstart::pack::changing::changes_often;
 use headstart::pack::diff::diff;
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::store;
@@ -87,6 +88,8 @@ fn merge_all(target: &std::path::Path, packs: &[PathBuf]) -> anyhow::Result<Exit
 enum State {
     Same,
     Changed,
+    /// As at each start, and read nevertheless.
+    Changing,
     Missing,
     Unreadable,
 }
@@ -112,6 +115,7 @@ fn verify(path: &std::path::Path, json: bool) -> anyhow::Result<ExitStatus> {
         let path = pack.paths.path(file.node);
         let state = match rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if identity_of(&stat) == file.identity => State::Same,
+            Ok(_) if changes_often(file.changes) => State::Changing,
             Ok(_) => State::Changed,
             Err(Errno::NOENT | Errno::NOTDIR) => State::Missing,
             Err(_) => State::Unreadable,
@@ -136,6 +140,7 @@ fn verify(path: &std::path::Path, json: bool) -> anyhow::Result<ExitStatus> {
             let word = match state {
                 State::Same => "same",
                 State::Changed => "changed",
+                State::Changing => "changing",
                 State::Missing => "missing",
                 State::Unreadable => "unreadable",
             };

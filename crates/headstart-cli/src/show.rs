@@ -8,6 +8,7 @@ use crate::exit::ExitStatus;
 use crate::output::{self, Align, Table, counted, size};
 use crate::replay::named_pack;
 use headstart::cache::list;
+use headstart::pack::changing::changes_often;
 use headstart::pack::store;
 use headstart::pack::{HISTORY_STARTS, Pack, format_uuid};
 use headstart::profile::spans::How;
@@ -20,7 +21,8 @@ use std::time::{Duration, UNIX_EPOCH};
 #[command(after_help = "\
 The table has a line for each file in the order of first touches: when that was, \
 how many ranges and bytes of it are in the pack, how they were touched, and in \
-which of the last eight starts (1 touched, . not, the last start first).
+which of the last eight starts (1 touched, . not, the last start first). \
+Changing files are other ones at each start and read nevertheless, as journals.
 
 --last-run has bars over the time of the start: pages that it found in memory or \
 on their way (ready), that it asked for before they were read ahead (late), and \
@@ -152,13 +154,14 @@ fn print_table(args: &ShowArgs, view: &View<'_>, out: &mut dyn Write) -> io::Res
     for (i, file) in view.pack.files.iter().enumerate() {
         let first = view.ranges_of(i).map(|r| r.at_us).min().unwrap_or(0);
         let how = view.ranges_of(i).fold(How::default(), |how, r| how | r.how);
+        let changing = changes_often(file.changes).then_some("changing");
         let bits = view.ranges_of(i).fold(0, |bits, r| bits | r.history);
         table.row([
             format!("{:.1}", f64::from(first) / 1000.0),
             view.ranges[i].len().to_string(),
             size(view.bytes_of(i)),
             size(file.identity.size),
-            how.words().join(","),
+            how.words().into_iter().chain(changing).collect::<Vec<_>>().join(","),
             history(bits, view.pack.origin.starts),
             file.identity.ino.to_string(),
             output::shown(&view.path(i)),
@@ -203,6 +206,10 @@ fn print_head(args: &ShowArgs, pack: &Pack, out: &mut dyn Write) -> io::Result<(
         counted(pack.ranges.len() as u64, "range"),
         size(pack.data_bytes())
     )?;
+    let changing = pack.files.iter().filter(|file| changes_often(file.changes)).count();
+    if changing > 0 {
+        writeln!(out, "changing  {} at each start", counted(changing as u64, "file"))?;
+    }
     writeln!(
         out,
         "metadata  {}, {}",

@@ -115,6 +115,7 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
     ));
     for (count, words) in [
         (report.stale_files, "changed since it was learned"),
+        (report.changing_files, "changing at each start"),
         (report.missing_files, "gone"),
         (report.forbidden_files, "not permitted"),
         (report.failed, "failed"),

@@ -256,7 +256,7 @@ fn put_pack(fs: &LoopFs, dir: &str, of: Of, pages: u64) {
     let piece = Piece { first: 0, end: pages, at_us: 0, how: How::READ, history: 1 };
     let mut names = PathInterner::default();
     let node = names.intern(Path::new("/data")).unwrap();
-    parts.files.insert(node, FilePart { file_system, identity, pieces: vec![piece] });
+    parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces: vec![piece] });
     let pack = fs.path.join(dir).join("mounts.pack");
     store::lock(&pack).unwrap().write(&parts.build(names.table())).unwrap();
 }

@@ -31,7 +31,7 @@ fn pack_of(fs: &LoopFs, dir: &Path, files: &[&Path]) -> PathBuf {
     for file in files {
         let identity = identity_of(&rustix::fs::stat(*file).unwrap());
         let piece = Piece { first: 0, end: 100, at_us: 0, how: How::READ, history: 1 };
-        let part = FilePart { file_system, identity, pieces: vec![piece] };
+        let part = FilePart { file_system, identity, changes: 0, pieces: vec![piece] };
         parts.files.insert(names.intern(file).unwrap(), part);
     }
     let pack = dir.join("a.pack");

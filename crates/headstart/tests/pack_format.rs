@@ -14,10 +14,11 @@ fn example() -> Pack {
     let mut names = PathInterner::default();
     let [a, b] = ["/srv/a", "/srv/b"].map(|path| names.intern(Path::new(path)).unwrap());
     let time = 1_790_000_000_000_000_000;
-    let file = |node, ino, size, mtime_ns, ctime_ns| File {
+    let file = |node, ino, size, mtime_ns, ctime_ns, changes| File {
         file_system: 0,
         node,
         identity: Identity { ino, size, mtime_ns, ctime_ns },
+        changes,
     };
     Pack {
         origin: Origin {
@@ -40,8 +41,8 @@ fn example() -> Pack {
         }],
         paths: names.finish(),
         files: vec![
-            file(a, 131, 20_000, time, time + 1000),
-            file(b, 130, 4096, time - 1, time - 1),
+            file(a, 131, 20_000, time, time + 1000, 0),
+            file(b, 130, 4096, time - 1, time - 1, 0b01),
         ],
         ranges: vec![
             Range { file: 0, first: 0, pages: 5, at_us: 700, how: How::READ, history: 0b11 },

@@ -62,8 +62,8 @@ fn check(name: &str, body: &[u8]) -> Result<Pack, PackError> {
 }
 
 const FS: [u8; 19] = [0; 19];
-/// File system 0, the node of the file before, inode, size and times 0.
-const FILE: [u8; 6] = [0; 6];
+/// File system 0, the node of the file before, inode, size, times and changes 0.
+const FILE: [u8; 7] = [0; 7];
 /// The first file, page 0, 1 page.
 const RANGE: [u8; 6] = [0, 0, 1, 0, 0, 0];
 const METADATA: [u8; 5] = [0, 0, 1, 0, 0];
@@ -146,7 +146,12 @@ fn small() -> Pack {
     let mut names = PathInterner::default();
     let mut file = |path, ino| {
         let identity = Identity { ino, size: 9000, mtime_ns: -5, ctime_ns: 1 << 60 };
-        File { file_system: 0, node: names.intern(Path::new(path)).unwrap(), identity }
+        File {
+            file_system: 0,
+            node: names.intern(Path::new(path)).unwrap(),
+            identity,
+            changes: 0b11,
+        }
     };
     let files = vec![file("/usr/lib/a", 7), file("/usr/b", 1 << 40)];
     let (how, history) = (How::READ, 3);

@@ -30,7 +30,7 @@ fn plan_of(path: &Path, id: [u8; 16]) -> Plan {
     let pack = Pack {
         file_systems: vec![FileSystem { uuid: Some(id), ..FileSystem::default() }],
         paths: names.finish(),
-        files: vec![File { file_system: 0, node, identity: Identity::default() }],
+        files: vec![File { file_system: 0, node, identity: Identity::default(), changes: 0 }],
         ..Pack::default()
     };
     let limits = Limits { budget: u64::MAX, metadata: true, often: Often::EVER };

@@ -105,11 +105,12 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
         };
         return Some(format!("nothing is read ahead for this boot: {why}"));
     }
-    let (mut bytes, mut requests, mut stale, mut over) = (0, 0, 0, 0);
+    let (mut bytes, mut requests, mut stale, mut over, mut changing) = (0, 0, 0, 0, 0);
     for report in outcome.phases.iter().map(|phase| &phase.report) {
         bytes += report.bytes;
         requests += report.requests;
         stale += report.stale_files;
+        changing += report.changing_files;
         over += report.over_budget_bytes;
     }
     let names: Vec<&str> = outcome.phases.iter().map(|phase| phase.phase.as_str()).collect();
@@ -121,6 +122,9 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
     )];
     if stale > 0 {
         parts.push(format!("{} changed since they were learned", output::counted(stale, "file")));
+    }
+    if changing > 0 {
+        parts.push(format!("{} changing at each boot", output::counted(changing, "file")));
     }
     if over > 0 {
         parts.push(format!("{} over the budget", output::size(over)));

@@ -2,6 +2,7 @@
 
 use super::{View, history};
 use crate::output::{self, JsonPath};
+use headstart::pack::changing::changes_often;
 use headstart::pack::{FileSystem, Identity, Origin};
 use headstart::profile::spans::How;
 use serde::Serialize;
@@ -25,6 +26,9 @@ struct JsonFile {
     file_system: u16,
     #[serde(flatten)]
     identity: Identity,
+    /// In which of the last starts it changed, the last first.
+    changes: String,
+    changing: bool,
     ranges: Vec<JsonRange>,
 }
 
@@ -58,6 +62,8 @@ pub fn print(path: &Path, view: &View<'_>) -> anyhow::Result<()> {
         path: view.path(i).as_path().into(),
         file_system: pack.files[i].file_system,
         identity: pack.files[i].identity,
+        changes: history(pack.files[i].changes, starts),
+        changing: changes_often(pack.files[i].changes),
         ranges: view
             .ranges_of(i)
             .map(|r| JsonRange { how: Some(r.how), ..range(r.first, r.pages, r.at_us, r.history) })

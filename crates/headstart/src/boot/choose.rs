@@ -2,10 +2,10 @@
 //! all alike. Pure.
 
 use crate::pack::build::{FilePart, Parts};
+use crate::pack::changing::carries_on;
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::{Piece, overlay};
 use crate::pack::{FileSystem, Pack};
-use crate::profile::spans::How;
 use crate::replay::often::Often;
 use std::collections::{HashMap, HashSet};
 
@@ -44,7 +44,7 @@ pub fn file_systems(pack: &Pack) -> Vec<&FileSystem> {
 ///   at about the end of a phase comes now before it, now after it, and would else be
 ///   forgotten by both.
 /// - A file that was replaced inherits the history of the one before it, else each
-///   upgrade would cost two boots.
+///   upgrade would cost two boots. Those that change at each start have theirs already.
 pub fn settle(merged: &mut Pack, before: Option<&Pack>, whole: &Pack) {
     let mut names = PathInterner::default();
     let whole = Parts::of(whole, &mut names);
@@ -57,13 +57,16 @@ pub fn settle(merged: &mut Pack, before: Option<&Pack>, whole: &Pack) {
         })
     };
     for (node, file) in &mut parts.files {
-        let identity = file.identity;
-        if let Some(seen) = whole.files.get(node).filter(|seen| seen.identity == identity) {
+        let same = |other: &&FilePart| other.identity == file.identity;
+        let seen = whole.files.get(node).filter(same);
+        if let Some(seen) = seen {
             file.pieces = touched(std::mem::take(&mut file.pieces), &seen.pieces);
         }
-        let is_learned = !file.pieces.iter().any(|piece| piece.how.has(How::PRESUMED));
-        let replaced = |old: &&FilePart| is_learned && !old.is_learned_of(&identity);
-        if let Some(old) = before.files.get(node).filter(replaced) {
+        let is_new = |old: &&FilePart| {
+            let carried_on = !old.is_presumed() && carries_on(old, seen.unwrap_or(file));
+            !file.is_presumed() && !carried_on
+        };
+        if let Some(old) = before.files.get(node).filter(is_new) {
             let inherited = old.pieces.iter().fold(0, |all, piece| all | piece.history) << 1;
             file.pieces.iter_mut().for_each(|piece| piece.history |= inherited);
         }
@@ -104,7 +107,7 @@ mod tests {
         let pieces: Vec<Piece> = ranges.iter().map(piece).collect();
         parts.metadata.insert(file_system, pieces.clone());
         let identity = Identity { ino, ..Identity::default() };
-        let part = FilePart { file_system, identity, pieces };
+        let part = FilePart { file_system, identity, changes: 0, pieces };
         parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
         parts.build(names.table())
     }

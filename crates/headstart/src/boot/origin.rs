@@ -71,7 +71,7 @@ mod tests {
             let file_system = if ino == files { other } else { one };
             let name = format!("/{ino}");
             let node = names.intern(Path::new(&name)).unwrap();
-            parts.files.insert(node, FilePart { file_system, identity, pieces });
+            parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces });
         }
         parts.build(names.table())
     }

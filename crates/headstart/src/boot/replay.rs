@@ -335,7 +335,7 @@ mod tests {
         let fs = FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() };
         let file_system = parts.file_system(&fs).unwrap();
         let pieces = vec![Piece { first: 0, end: 1, at_us: 0, how: How::READ, history: 1 }];
-        let part = FilePart { file_system, identity: Identity::default(), pieces };
+        let part = FilePart { file_system, identity: Identity::default(), changes: 0, pieces };
         parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
         let path = machine.pack(phase);
         store::lock(&path).unwrap().write(&parts.build(names.table())).unwrap();

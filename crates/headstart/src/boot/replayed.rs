@@ -61,6 +61,7 @@ impl Replayed {
         sum.presumed_bytes += report.presumed_bytes;
         sum.files += report.files;
         sum.stale_files += report.stale_files;
+        sum.changing_files += report.changing_files;
         sum.missing_files += report.missing_files;
         sum.forbidden_files += report.forbidden_files;
         sum.failed += report.failed;

@@ -181,7 +181,18 @@ mod tests {
     fn named(id: InodeId, mtime_ns: i64) -> (InodeId, ResolvedFile) {
         let path = PathBuf::from(format!("/{}", id.ino));
         let kind = FileKind::Regular;
-        (id, ResolvedFile { path, size: 1 << 20, mtime_ns, ctime_ns: 0, kind, mode: 0 })
+        (
+            id,
+            ResolvedFile {
+                path,
+                size: 1 << 20,
+                mtime_ns,
+                ctime_ns: 0,
+                born_ns: None,
+                kind,
+                mode: 0,
+            },
+        )
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::last_run::timeline::{AskedSpan, Timeline};
 use super::outcome::{Fates, Outcome};
 use crate::id::Dev;
 use crate::pack::build::Parts;
+use crate::pack::changing::changes_often;
 use crate::pack::paths::{NodeId, PathInterner};
 use crate::pack::pieces::Piece;
 use crate::pack::{FileSystem, Pack};
@@ -42,12 +43,15 @@ pub fn fates(
     let (mut outcome, mut timeline) = (Outcome::default(), Timeline::new(seen.duration));
     let none = Spans::default();
     let mut named = HashSet::new();
-    for (id, file) in &names.files {
+    // What was read before it was replaced comes first: that is what was planned.
+    let replaced = names.replaced.iter().map(|replaced| (&replaced.was, &replaced.file));
+    for (id, file) in replaced.chain(names.files.iter().map(|(id, file)| (id, file))) {
         let Some(pages) = seen.files.get(id) else { continue };
         named.insert(*id);
         let node = paths.find(&file.path);
-        let part =
-            node.and_then(|node| planned.files.remove(&node)).filter(|p| p.identity.ino == id.ino);
+        let part = node
+            .and_then(|node| planned.files.remove(&node))
+            .filter(|p| p.identity.ino == id.ino || changes_often(p.changes));
         let spans = part.map(|p| spans_of(&p.pieces)).unwrap_or_default();
         // Reads ask for whole buffers, beyond the end of the file.
         let mut touched = pages.touched.clone();

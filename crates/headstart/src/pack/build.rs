@@ -31,14 +31,16 @@ pub struct FilePart {
     pub file_system: u16,
     /// What it was when it was learned.
     pub identity: Identity,
+    /// Which of the starts wrote it, or found it changed: bit 0 is the last.
+    pub changes: u8,
     /// Its ranges.
     pub pieces: Vec<Piece>,
 }
 
 impl FilePart {
-    /// Whether this was learned of the file with this identity, and not presumed.
-    pub fn is_learned_of(&self, identity: &Identity) -> bool {
-        self.identity == *identity && !self.pieces.iter().any(|p| p.how.has(How::PRESUMED))
+    /// Whether all that is known of it was learned of an earlier file at its path.
+    pub fn is_presumed(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.how.has(How::PRESUMED))
     }
 }
 
@@ -70,8 +72,8 @@ impl Parts {
         for ((_, _, part), node) in files.into_iter().zip(nodes) {
             let Some(node) = node else { continue };
             let Ok(file) = u32::try_from(pack.files.len()) else { break };
-            let FilePart { file_system, identity, pieces } = part;
-            pack.files.push(File { file_system, node, identity });
+            let FilePart { file_system, identity, changes, pieces } = part;
+            pack.files.push(File { file_system, node, identity, changes });
             pack.ranges.extend(pieces.iter().flat_map(limited).map(|p| Range {
                 file,
                 first: p.first,
@@ -110,9 +112,9 @@ impl Parts {
             ..Self::default()
         };
         for (file, pieces) in pack.files.iter().zip(pieces) {
-            let File { file_system, identity, node } = *file;
+            let File { file_system, identity, node, changes } = *file;
             let Some(node) = nodes.get(node.0 as usize).copied().flatten() else { continue };
-            out.files.insert(node, FilePart { file_system, identity, pieces });
+            out.files.insert(node, FilePart { file_system, identity, changes, pieces });
         }
         for r in &pack.metadata {
             let MetadataRange { file_system, first, at_us, history, .. } = *r;

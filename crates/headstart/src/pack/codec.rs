@@ -14,9 +14,16 @@ use thiserror::Error;
 /// The first bytes of every pack.
 pub const MAGIC: &[u8; 8] = b"HEADSTRT";
 /// The version that this program reads and writes.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 32;
+/// What the first file of a pack is told by its difference from.
+const FIRST: File = File {
+    file_system: 0,
+    node: NodeId::ROOT,
+    identity: Identity { ino: 0, size: 0, mtime_ns: 0, ctime_ns: 0 },
+    changes: 0,
+};
 /// The page sizes of Linux, from 4 KiB to 64 KiB.
 const PAGE_SHIFTS: std::ops::RangeInclusive<u8> = 12..=16;
 
@@ -62,7 +69,7 @@ pub fn encode(pack: &Pack) -> Vec<u8> {
         put_bytes(&mut body, name);
     }
     put(&mut body, pack.files.len() as u64);
-    let mut last = File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() };
+    let mut last = FIRST;
     for file in &pack.files {
         let (now, before) = (&file.identity, &last.identity);
         put(&mut body, u64::from(file.file_system));
@@ -71,6 +78,7 @@ pub fn encode(pack: &Pack) -> Vec<u8> {
         put(&mut body, now.size);
         put_signed(&mut body, now.mtime_ns.wrapping_sub(before.mtime_ns));
         put_signed(&mut body, now.ctime_ns.wrapping_sub(now.mtime_ns));
+        body.push(file.changes);
         last = *file;
     }
     put(&mut body, pack.ranges.len() as u64);
@@ -241,9 +249,9 @@ fn get_files(
     file_systems: usize,
     paths: &PathTable,
 ) -> Result<Vec<File>, PackError> {
-    let count = c.count(6)?;
+    let count = c.count(7)?;
     let mut files = Vec::with_capacity(count);
-    let mut last = File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() };
+    let mut last = FIRST;
     for _ in 0..count {
         let file_system = c.narrow()?;
         let node = i64::from(last.node.0).checked_add(c.signed()?);
@@ -256,7 +264,8 @@ fn get_files(
         let size = c.number()?;
         let mtime_ns = last.identity.mtime_ns.wrapping_add(c.signed()?);
         let ctime_ns = mtime_ns.wrapping_add(c.signed()?);
-        last = File { file_system, node, identity: Identity { ino, size, mtime_ns, ctime_ns } };
+        let identity = Identity { ino, size, mtime_ns, ctime_ns };
+        last = File { file_system, node, identity, changes: c.byte()? };
         files.push(last);
     }
     Ok(files)

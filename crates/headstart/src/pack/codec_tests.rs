@@ -8,7 +8,7 @@ use std::path::Path;
 /// Any pack that the library could have built.
 pub fn packs() -> impl Strategy<Value = Pack> {
     let names = proptest::collection::vec("[^/\0.][^/\0]{0,6}(/[^/\0.][^/\0]{0,6}){0,3}", 0..12);
-    let ids = proptest::collection::vec(any::<(u64, u64, i64, i64)>(), 12);
+    let ids = proptest::collection::vec(any::<(u64, u64, i64, i64, u8)>(), 12);
     let ranges = proptest::collection::vec(
         (any::<u32>(), 0u64..1 << 40, 1u32..1 << 30, any::<u32>(), any::<(u8, u8)>()),
         0..30,
@@ -19,10 +19,10 @@ pub fn packs() -> impl Strategy<Value = Pack> {
             let files: Vec<File> = names
                 .iter()
                 .zip(ids)
-                .filter_map(|(name, (ino, size, mtime_ns, ctime_ns))| {
+                .filter_map(|(name, (ino, size, mtime_ns, ctime_ns, changes))| {
                     let node = interner.intern(Path::new(&format!("/{name}")))?;
                     let identity = Identity { ino, size, mtime_ns, ctime_ns };
-                    Some(File { file_system: 0, node, identity })
+                    Some(File { file_system: 0, node, identity, changes })
                 })
                 .collect();
             let count = files.len() as u32;
@@ -127,7 +127,7 @@ fn each_kind_of_damage_has_its_own_sentence() {
         (b"ELF".to_vec(), PackError::Magic),
         (vec![], PackError::Magic),
         (with(0, b'X'), PackError::Magic),
-        (with(8, 2), PackError::Version(2)),
+        (with(8, 1), PackError::Version(1)),
         (good[..20].to_vec(), PackError::Length { expected: 32, actual: 20 }),
         (
             good[..good.len() - 1].to_vec(),
@@ -188,6 +188,7 @@ fn a_hundred_thousand_small_files_take_under_six_megabytes_and_sixty_millisecond
                 mtime_ns: 1_790_000_000_123_456_789 + i64::from(i) * 31_417,
                 ctime_ns: 1_790_000_000_123_456_789 + i64::from(i) * 31_417,
             },
+            changes: 0,
         });
         let (at_us, how) = (i * 40, How::READ);
         pack.ranges.push(Range { file: i, first: 0, pages: 2, at_us, how, history: 1 });

@@ -110,7 +110,7 @@ mod tests {
             let identity = Identity { ino, ..Identity::default() };
             let pieces = vec![Piece { first, end, at_us: 0, how: How::READ, history: 1 }];
             let node = names.intern(Path::new(path)).unwrap();
-            parts.files.insert(node, FilePart { file_system, identity, pieces });
+            parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces });
         }
         parts.build(names.table())
     }

@@ -2,6 +2,7 @@
 //! Pure.
 
 use super::build::{FilePart, Parts};
+use super::changing::{carries_on, changes_after};
 use super::paths::PathInterner;
 use super::pieces::{Piece, overlay};
 use super::{HISTORY_STARTS, Pack, first_seen};
@@ -30,9 +31,9 @@ pub fn accepts(old: &Pack, lost: u64) -> bool {
     lost == 0 || old.origin.lost_events > 0
 }
 
-/// Joins `new` into `old`. A file whose identity differs is replaced, so is one of which
-/// the old pack only presumes something, and all of a pack that was learned with another
-/// page size.
+/// Joins `new` into `old`. A file whose identity differs is replaced, unless it changes
+/// at each start ([`super::changing`]); so is one of which the old pack only presumes
+/// something, and all of a pack that was learned with another page size.
 pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     let mut names = PathInterner::default();
     let mut new = Parts::of(new, &mut names);
@@ -61,20 +62,29 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     let data = |was, is| overlay(was, is, |a, b| data(rule, a, b));
     let mut old_files = old.files;
     for (node, is) in new.files {
-        let was = old_files.remove(&node).filter(|was| was.is_learned_of(&is.identity));
-        let pieces = match was {
+        let was = old_files.remove(&node);
+        let changes = match (&was, rule) {
+            (Some(was), Rule::NextStart { .. }) => changes_after(was, &is),
+            (Some(was), Rule::Union) => was.changes | is.changes,
+            (None, _) => is.changes,
+        };
+        let pieces = match was.filter(|was| !was.is_presumed() && carries_on(was, &is)) {
             Some(was) => {
                 let (was, is) = comparable(rule, was.pieces, is.pieces);
                 data(was, is)
             }
             None => data(Vec::new(), is.pieces),
         };
-        out.files.insert(node, FilePart { pieces, ..is });
+        out.files.insert(node, FilePart { changes, pieces, ..is });
     }
     for (node, was) in old_files {
         let Some(file_system) = fs_of_old(was.file_system) else { continue };
+        let changes = match rule {
+            Rule::NextStart { .. } => was.changes << 1,
+            Rule::Union => was.changes,
+        };
         let pieces = data(was.pieces, Vec::new());
-        out.files.insert(node, FilePart { file_system, pieces, ..was });
+        out.files.insert(node, FilePart { file_system, changes, pieces, ..was });
     }
 
     let mut old_metadata: HashMap<u16, Vec<Piece>> = HashMap::new();
@@ -203,7 +213,8 @@ mod tests {
         let file_system = parts.file_system(&fs).unwrap();
         for &(path, ino, (first, end)) in files {
             let identity = Identity { ino, ..Identity::default() };
-            let part = FilePart { file_system, identity, pieces: vec![piece(first, end)] };
+            let pieces = vec![piece(first, end)];
+            let part = FilePart { file_system, identity, changes: 0, pieces };
             parts.files.insert(names.intern(Path::new(path)).unwrap(), part);
         }
         if !metadata.is_empty() {

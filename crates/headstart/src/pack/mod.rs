@@ -5,6 +5,7 @@
 //! files, [`key`] names a program.
 
 pub mod build;
+pub mod changing;
 pub mod codec;
 pub mod diff;
 pub mod follow;
@@ -110,7 +111,7 @@ pub struct Dropped {
     pub no_permission: u32,
     /// Renamed or replaced meanwhile.
     pub changed: u32,
-    /// Written to during the start, so stale by the next.
+    /// Written to during the start, and nothing of them read.
     pub written: u32,
     /// In memory anyway (tmpfs), or of the file system itself.
     pub in_memory: u32,
@@ -143,7 +144,7 @@ impl Dropped {
             "not looked for",
             "not permitted",
             "changed meanwhile",
-            "written during the start",
+            "only written during the start",
             "in memory anyway",
             "no regular files",
         ];
@@ -196,6 +197,8 @@ pub struct File {
     pub node: NodeId,
     /// What it was when it was learned.
     pub identity: Identity,
+    /// Which of the starts wrote it, or found it changed: bit 0 is the last.
+    pub changes: u8,
 }
 
 /// A range of pages of a file.

@@ -5,6 +5,7 @@
 //! these are learned, their ranges are presumed to be those of the files before.
 
 use super::build::{FilePart, Parts};
+use super::changing::changes_often;
 use super::paths::PathInterner;
 use super::pieces::Piece;
 use super::{FileSystem, Identity, Pack};
@@ -56,6 +57,10 @@ pub fn renew(
     let mut renewal = Renewal::default();
     let file_systems = std::mem::take(&mut parts.file_systems);
     parts.files.retain(|node, file| {
+        // These are read whatever is at their path.
+        if changes_often(file.changes) {
+            return true;
+        }
         let Some(on) = file_systems.get(usize::from(file.file_system)) else { return true };
         match now(&names.table().path(*node), on, &file.identity) {
             Now::Same => {}
@@ -122,7 +127,7 @@ mod tests {
         let piece =
             |&(first, end): &(u64, u64)| Piece { first, end, at_us: 0, how: How::READ, history: 1 };
         let pieces = ranges.iter().map(piece).collect();
-        let part = FilePart { file_system, identity, pieces };
+        let part = FilePart { file_system, identity, changes: 0, pieces };
         parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
         parts.build(names.table())
     }

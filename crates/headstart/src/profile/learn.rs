@@ -2,11 +2,12 @@
 //! Pure.
 
 use super::fold::Observation;
-use super::resolve::{FileKind, Resolution, Unnamed};
+use super::resolve::{FileKind, Resolution, ResolvedFile, Unnamed};
 use super::spans::{How, Spans};
-use crate::id::Dev;
+use crate::id::{Dev, InodeId};
 use crate::pack::build::{FilePart, Parts, pieces_of_start};
 use crate::pack::paths::PathInterner;
+use crate::pack::pieces::Piece;
 use crate::pack::{Dropped, FileSystem, Identity, Origin, Pack};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,6 +15,11 @@ use std::path::Path;
 
 /// File systems whose files are in memory anyway.
 pub(crate) const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"];
+
+/// Files that a start made are remembered up to this size and so many, in case that they
+/// are state that the next start reads: more are results.
+const LARGEST_STATE: u64 = 1 << 20;
+const MOST_STATES: usize = 64;
 
 /// What is known of the start beside its pages.
 #[derive(Clone, Debug)]
@@ -42,7 +48,12 @@ pub fn pack_of_start(
     let mut parts = Parts { origin, ..Parts::default() };
     let mut paths = PathInterner::default();
     let mut dropped = count_unnamed(names);
-    for (id, file) in &names.files {
+    let mut made = Vec::new();
+    // What took the place of a file that was read comes last, and stands for that.
+    let named = names.files.iter().map(|(id, file)| (id, id, file));
+    let replaced =
+        names.replaced.iter().map(|replaced| (&replaced.was, &replaced.is, &replaced.file));
+    for (id, is, file) in named.chain(replaced) {
         let Some(pages) = seen.files.get(id) else { continue };
         let Some(fs) = file_systems.get(&id.dev) else {
             dropped.unreachable += 1;
@@ -56,32 +67,50 @@ pub fn pack_of_start(
             dropped.in_memory += 1;
             continue;
         }
-        if file.mtime_ns >= began_ns {
-            dropped.written += 1;
+        let is_new = file.born_ns.is_some_and(|born| born >= began_ns);
+        let is_written = is_new || file.mtime_ns >= began_ns;
+        if id != is && !is_written {
+            // Another version, which somebody else put there.
+            dropped.deleted += 1;
             continue;
         }
-        let mut spans = pages.touched.clone();
-        if keep_untouched {
+        // Of a file that it made it reads what it wrote.
+        let has_read = !is_new || id != is;
+        let mut spans = if has_read { pages.touched.clone() } else { Spans::default() };
+        if keep_untouched && !is_written {
             for span in pages.inserted.without(&pages.touched).iter() {
                 spans.touch(span.first, span.end - span.first, span.at, How::INSERTED);
             }
         }
         // Reads ask for whole buffers, beyond the end of the file.
         spans.cut(file.size.div_ceil(page_size));
+        let Some(file_system) = parts.file_system(fs) else { continue };
+        let part = FilePart {
+            file_system,
+            identity: identity(*is, file),
+            changes: u8::from(is_written),
+            pieces: Vec::new(),
+        };
         if spans.is_empty() {
+            match paths.intern(&file.path) {
+                Some(node) if !has_read && (1..=LARGEST_STATE).contains(&file.size) => {
+                    made.push((node, part));
+                }
+                _ => dropped.written += u32::from(is_written),
+            }
             continue;
         }
         mark_code(&mut spans, || code(&file.path));
-        let Some(file_system) = parts.file_system(fs) else { continue };
-        let identity = Identity {
-            ino: id.ino,
-            size: file.size,
-            mtime_ns: file.mtime_ns,
-            ctime_ns: file.ctime_ns,
-        };
-        let pieces = pieces_of_start(&spans);
         let Some(node) = paths.intern(&file.path) else { continue };
-        parts.files.insert(node, FilePart { file_system, identity, pieces });
+        parts.files.insert(node, FilePart { pieces: pieces_of_start(&spans), ..part });
+    }
+    made.retain(|(node, _)| !parts.files.contains_key(node));
+    if made.len() > MOST_STATES {
+        dropped.written += made.len() as u32;
+        made.clear();
+    }
+    for (node, part) in made {
+        parts.files.insert(node, FilePart { pieces: vec![ONLY_WRITTEN], ..part });
     }
     for (device, pages) in &seen.metadata {
         // Without a UUID the device would not be found again.
@@ -96,6 +125,14 @@ pub fn pack_of_start(
     }
     parts.origin.dropped = dropped;
     parts.build(paths.table())
+}
+
+/// What says that a file is known, and nothing of it is to be read.
+const ONLY_WRITTEN: Piece = Piece { first: 0, end: 1, at_us: 0, how: How::WRITTEN, history: 1 };
+
+fn identity(id: InodeId, file: &ResolvedFile) -> Identity {
+    let ResolvedFile { size, mtime_ns, ctime_ns, .. } = *file;
+    Identity { ino: id.ino, size, mtime_ns, ctime_ns }
 }
 
 fn count_unnamed(names: &Resolution) -> Dropped {

@@ -26,12 +26,15 @@ impl How {
     pub const INSERTED: Self = Self(8);
     /// By an earlier file at the same path: of this one nothing is known yet.
     pub const PRESUMED: Self = Self(16);
-    const ALL: [(Self, &'static str); 5] = [
+    /// By the start that wrote it, and no more: nothing to read, but the file is known.
+    pub const WRITTEN: Self = Self(32);
+    const ALL: [(Self, &'static str); 6] = [
         (Self::READ, "read"),
         (Self::MAPPED, "mapped"),
         (Self::EXECUTED, "executed"),
         (Self::INSERTED, "inserted"),
         (Self::PRESUMED, "presumed"),
+        (Self::WRITTEN, "written"),
     ];
 
     /// Whether all of `other` is in it.

@@ -1,5 +1,6 @@
 //! Which ranges of a pack are worth reading, by how many starts touched them. Pure.
 
+use crate::pack::changing::{Habit, habits};
 use crate::pack::{HISTORY_STARTS, MetadataRange, Pack, Range, expects, first_seen};
 
 /// How often the last starts must have touched a range for it to be read.
@@ -50,6 +51,7 @@ impl Often {
             starts: pack.origin.starts.min(HISTORY_STARTS),
             files: Vec::new(),
             file_systems: Vec::new(),
+            habits: habits(pack),
         };
         if self.since == Since::FileSeen {
             let data = pack.ranges.iter().map(|r| (r.file as usize, r.history));
@@ -70,23 +72,32 @@ pub struct Choice {
     /// where that doesn't matter.
     files: Vec<u8>,
     file_systems: Vec<u8>,
+    /// How each file is read; empty where all stay what they are.
+    habits: Vec<Habit>,
 }
 
 impl Choice {
     /// Whether a range of a file is read.
     pub fn has(&self, range: &Range) -> bool {
+        let file = range.file as usize;
+        let habit = self.habits.get(file).copied().unwrap_or_default();
         let expected = self.often == Often::EVER || expects(self.starts, range.how, range.history);
-        expected && self.reads(range.history, self.files.get(range.file as usize))
+        expected
+            && habit.allows(range.how, range.history)
+            && self
+                .often
+                .reads(range.history, habit.known(self.known(self.files.get(file)), range.history))
     }
 
     /// Whether a range of metadata is read.
     pub fn has_metadata(&self, range: &MetadataRange) -> bool {
-        self.reads(range.history, self.file_systems.get(usize::from(range.file_system)))
+        let known = self.known(self.file_systems.get(usize::from(range.file_system)));
+        self.often.reads(range.history, known)
     }
 
-    fn reads(&self, history: u8, seen: Option<&u8>) -> bool {
-        let known = seen.map_or(self.starts, |bits| self.starts.min(first_seen(*bits)));
-        self.often.reads(history, known)
+    /// How many starts are known of something that was `seen` in these.
+    fn known(&self, seen: Option<&u8>) -> u32 {
+        seen.map_or(self.starts, |bits| self.starts.min(first_seen(*bits)))
     }
 }
 
@@ -139,7 +150,8 @@ mod tests {
             how: How::READ,
             history,
         };
-        let file = File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() };
+        let file =
+            File { file_system: 0, node: NodeId::ROOT, identity: Identity::default(), changes: 0 };
         Pack {
             origin: Origin { starts, page_shift: 12, ..Origin::default() },
             files: vec![file; 3],

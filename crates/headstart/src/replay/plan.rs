@@ -1,5 +1,6 @@
 //! What is read, in which order and in which portions. Pure.
 
+use crate::pack::changing::changes_often;
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
 use crate::pack::{FileSystem, Identity, Pack};
 use crate::replay::list::Entry;
@@ -22,6 +23,8 @@ pub enum Target {
         node: NodeId,
         /// What it was when it was learned.
         identity: Option<Identity>,
+        /// Whether it changes at each start, and is read whatever it is.
+        changing: bool,
     },
     /// The block device of a file system, for its metadata.
     Device(FileSystem),
@@ -138,12 +141,11 @@ impl Plan {
                 Some(nodes) => nodes.get(of.0 as usize).copied().flatten().unwrap_or_default(),
                 None => of,
             };
-            plan.targets.extend(
-                pack.files.iter().map(|file| Target::File {
-                    node: node(file.node),
-                    identity: Some(file.identity),
-                }),
-            );
+            plan.targets.extend(pack.files.iter().map(|file| Target::File {
+                node: node(file.node),
+                identity: Some(file.identity),
+                changing: changes_often(file.changes),
+            }));
             data.extend(
                 pack.ranges
                     .iter()
@@ -179,7 +181,7 @@ impl Plan {
         for entry in entries {
             let Some(node) = names.intern(&entry.path) else { continue };
             let target = plan.targets.len() as u32;
-            plan.targets.push(Target::File { node, identity: None });
+            plan.targets.push(Target::File { node, identity: None, changing: false });
             let whole = 0..if entry.ranges.is_empty() { size(&entry.path) } else { 0 };
             wanted.extend(
                 entry
@@ -361,7 +363,12 @@ mod tests {
             origin: Origin { page_shift: 16, ..Origin::default() },
             file_systems: vec![FileSystem::default()],
             files: vec![
-                File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() };
+                File {
+                    file_system: 0,
+                    node: NodeId::ROOT,
+                    identity: Identity::default(),
+                    changes: 0
+                };
                 FILES as usize
             ],
             ranges: (0..FILES)
@@ -435,7 +442,12 @@ mod tests {
         let pack = Pack {
             origin: Origin { page_shift: 12, starts: 8, ..Origin::default() },
             file_systems: vec![FileSystem::default()],
-            files: vec![File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() }],
+            files: vec![File {
+                file_system: 0,
+                node: NodeId::ROOT,
+                identity: Identity::default(),
+                changes: 0,
+            }],
             ranges: vec![range(0, 4, 0xff), range(90, 2, 0b111), range(200, 1, 0b1111)],
             metadata: vec![metadata(0, 0xff), metadata(90, 1)],
             ..Pack::default()

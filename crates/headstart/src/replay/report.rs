@@ -23,6 +23,9 @@ pub struct Report {
     pub files: u64,
     /// Files that are no longer what was learned.
     pub stale_files: u64,
+    /// Files that are no longer what was learned and were read, since each start changes
+    /// them.
+    pub changing_files: u64,
     /// Files that are gone.
     pub missing_files: u64,
     /// Files that this user may not read.
@@ -79,6 +82,7 @@ pub(super) struct Counters {
     pub(super) presumed_bytes: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) stale_files: AtomicU64,
+    pub(super) changing_files: AtomicU64,
     pub(super) missing_files: AtomicU64,
     pub(super) forbidden_files: AtomicU64,
     pub(super) failed: AtomicU64,

@@ -164,7 +164,8 @@ mod tests {
     /// As many ranges of a page, each of a file of its own, and one of metadata.
     fn pack(files: u32, duration_us: u64) -> Pack {
         let range = |file| Range { file, first: 0, pages: 1, at_us: 0, how: How::READ, history: 1 };
-        let file = File { file_system: 0, node: NodeId::ROOT, identity: Identity::default() };
+        let file =
+            File { file_system: 0, node: NodeId::ROOT, identity: Identity::default(), changes: 0 };
         Pack {
             origin: Origin { page_shift: 12, starts: 1, duration_us, ..Origin::default() },
             files: vec![file; files as usize],

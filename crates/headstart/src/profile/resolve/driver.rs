@@ -11,10 +11,10 @@ use super::btrfs::Btrfs;
 use super::handle::{ByInode, Handles, Outcome, Wildcard, first_match};
 use super::open::{Opened, open_mounts};
 use super::overlay;
-use super::verify::{Check, check, resident_pages};
+use super::verify::{Check, check, resident_pages, successor};
 use super::walk::{Walker, Wanted};
 use super::xfs::Xfs;
-use super::{Method, Problem, Resolution, ResolveOptions, ResolvedFile, Unnamed};
+use super::{Method, Problem, Replaced, Resolution, ResolveOptions, ResolvedFile, Unnamed};
 use crate::id::{Dev, InodeId};
 
 /// Finds a path for each inode. Duplicates are looked for once.
@@ -32,6 +32,7 @@ pub fn resolve(ids: &[InodeId], options: &ResolveOptions<'_>) -> Resolution {
     let mut out = run.out;
     out.files.sort_by_key(|(id, _)| *id);
     out.unnamed.sort();
+    out.replaced.sort_by_key(|replaced| replaced.was);
     out.walked_entries = walker.entries;
     out.elapsed = started.elapsed();
     out
@@ -74,9 +75,19 @@ impl<'a> Run<'a> {
 
     fn give_up(&mut self, ids: &[InodeId], reason: Unnamed) {
         let deleted = |id| self.options.live.is_some_and(|live| live.saw_deleted(id));
-        let reasons =
-            ids.iter().map(|id| (*id, if deleted(*id) { Unnamed::Deleted } else { reason }));
-        self.out.unnamed.extend(reasons);
+        for id in ids {
+            match self.successor(*id) {
+                Some(replaced) => self.out.replaced.push(replaced),
+                None if deleted(*id) => self.out.unnamed.push((*id, Unnamed::Deleted)),
+                None => self.out.unnamed.push((*id, reason)),
+            }
+        }
+    }
+
+    /// What is now at one of the earlier names of an inode that has none any more.
+    fn successor(&self, id: InodeId) -> Option<Replaced> {
+        let paths = self.options.earlier?.get(&id.ino)?;
+        paths.iter().find_map(|path| successor(self.options.mounts, id, path))
     }
 
     fn by_live_name(&mut self, id: InodeId) -> bool {

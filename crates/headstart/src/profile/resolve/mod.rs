@@ -54,10 +54,24 @@ pub struct ResolvedFile {
     pub mtime_ns: i64,
     /// Time of the inode's last change, in nanoseconds since 1970.
     pub ctime_ns: i64,
+    /// When it was made, where the file system tells.
+    pub born_ns: Option<i64>,
     /// Its kind.
     pub kind: FileKind,
     /// Type and permission bits, as in `st_mode`.
     pub mode: u32,
+}
+
+/// An inode that is gone, and the file that is now where an earlier start knew it: a
+/// program that saves its state puts a new file in the place of the old one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// What was there.
+    pub was: InodeId,
+    /// What is there.
+    pub is: InodeId,
+    /// The same as a file.
+    pub file: ResolvedFile,
 }
 
 /// How a path was found.
@@ -208,6 +222,8 @@ pub struct Resolution {
     pub files: Vec<(InodeId, ResolvedFile)>,
     /// Inodes without a path, in the same order.
     pub unnamed: Vec<(InodeId, Unnamed)>,
+    /// Inodes that are gone, with what took their places.
+    pub replaced: Vec<Replaced>,
     /// Number of files by method.
     pub how: BTreeMap<Method, u64>,
     /// Files of btrfs where several subvolumes have the inode number and the

@@ -8,9 +8,13 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use super::super::mounts::MountTable;
-use super::{FileKind, ResolvedFile};
+use super::{FileKind, Replaced, ResolvedFile};
 use crate::cache::residency::{page_size, resident_count};
 use crate::id::{Dev, InodeId};
+
+/// What is asked of a file.
+const WANTED: StatxFlags =
+    StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
 
 /// What a path leads to.
 pub(super) enum Check {
@@ -37,16 +41,26 @@ pub(super) fn check_by(path: &Path, is_it: impl FnOnce(&Statx) -> bool) -> Check
     }
 }
 
+/// The regular file that took the place of inode `id` at `path`, on its file system.
+pub(super) fn successor(table: &MountTable, id: InodeId, path: &Path) -> Option<Replaced> {
+    let stat = stat_path(path).ok()?;
+    let is_it = stat.stx_ino != id.ino
+        && kind_of(&stat) == FileKind::Regular
+        && device_of(table, path, &stat) == Some(id.dev);
+    let is = InodeId { ino: stat.stx_ino, ..id };
+    is_it.then(|| Replaced { was: id, is, file: describe(path, &stat) })
+}
+
 /// statx(2) of a path, without waking a remote file system.
 pub(super) fn stat_path(path: &Path) -> rustix::io::Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
-    rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
+    rustix::fs::statx(CWD, path, flags, WANTED)
 }
 
 /// statx(2) of an open file.
 pub(super) fn stat_fd(fd: impl AsFd) -> rustix::io::Result<Statx> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    rustix::fs::statx(fd, c"", flags, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)
+    rustix::fs::statx(fd, c"", flags, WANTED)
 }
 
 /// The device that statx(2) tells, which for btrfs belongs to the subvolume.
@@ -83,6 +97,8 @@ pub(super) fn describe(path: &Path, stat: &Statx) -> ResolvedFile {
         size: stat.stx_size,
         mtime_ns: nanoseconds(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
         ctime_ns: nanoseconds(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
+        born_ns: (stat.stx_mask & StatxFlags::BTIME.bits() != 0)
+            .then(|| nanoseconds(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)),
         kind: kind_of(stat),
         mode: stat.stx_mode.into(),
     }

@@ -351,6 +351,7 @@ impl Shared {
             presumed_bytes: get(&c.presumed_bytes),
             files: get(&c.files),
             stale_files: get(&c.stale_files),
+            changing_files: get(&c.changing_files),
             missing_files: get(&c.missing_files),
             forbidden_files: get(&c.forbidden_files),
             failed: get(&c.failed),

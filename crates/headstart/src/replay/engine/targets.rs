@@ -76,8 +76,9 @@ impl Shared {
             Slot::New | Slot::Closed => {}
         }
         let opened = match &self.plan.targets[target] {
-            Target::File { node, identity } => {
-                self.open_file(&self.plan.paths.path(*node), identity.as_ref())
+            Target::File { node, identity, changing } => {
+                let path = self.plan.paths.path(*node);
+                self.open_file(&path, identity.as_ref(), *changing, first_time)
             }
             Target::Device(fs) => self.open_device(fs),
         };
@@ -114,8 +115,19 @@ impl Shared {
         }
     }
 
-    fn open_file(&self, path: &Path, identity: Option<&Identity>) -> Result<Opened, NotRead> {
-        let (file, kind, dev) = open_learned(path, identity, self.uid)?;
+    fn open_file(
+        &self,
+        path: &Path,
+        identity: Option<&Identity>,
+        changing: bool,
+        first_time: bool,
+    ) -> Result<Opened, NotRead> {
+        let must_be = identity.filter(|_| !changing);
+        let (file, kind, dev) = open_learned(path, must_be, self.uid)?;
+        if changing && first_time {
+            let is_learned = Some(identity_of(&rustix::fs::fstat(&file)?)).as_ref() == identity;
+            self.counters.changing_files.fetch_add(u64::from(!is_learned), Relaxed);
+        }
         Ok(self.new_opened(file, dev, kind))
     }
 

@@ -59,7 +59,7 @@ mod tests {
         let identity = Identity { size: pages * 4096, ..Identity::default() };
         Pack {
             origin: Origin { page_shift: 12, ..Origin::default() },
-            files: vec![File { file_system: 0, node: Default::default(), identity }],
+            files: vec![File { file_system: 0, node: Default::default(), identity, changes: 0 }],
             ranges: ranges.iter().map(range).collect(),
             ..Pack::default()
         }
