@@ -30,7 +30,7 @@ pub fn read_ahead(
     began: Instant,
     log: bool,
 ) -> std::io::Result<Replay> {
-    let options = Options { wait: false, timeout: None, exact: false, log };
+    let options = Options { log, ..Options::default() };
     Replay::start(plan, options, mounts, began)
 }
 

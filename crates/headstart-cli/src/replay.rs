@@ -153,7 +153,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
         headstart_sys::process::detach().context("Can't go on in the background")?;
     }
     let wait = args.wait || args.diskstats || args.verify;
-    let options = Options { wait, timeout: args.timeout, exact: true, log: false };
+    let options = Options { wait, timeout: args.timeout, exact: true, ..Options::default() };
     let before = args.diskstats.then(disk_stats).transpose()?;
     let large_folios = args.large_folios.then(|| refill_all(&source, limits)).transpose()?;
     let report = Replay::start(plan.clone(), options, mounts.clone(), began)

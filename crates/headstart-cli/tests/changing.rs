@@ -35,27 +35,29 @@ fn prepare(root: &Path) {
     must("sync", &["-f", root.to_str().unwrap()]);
 }
 
-/// One cold start that is learned; its figures.
-fn start(fs: &LoopFs, packs: &Path) -> Value {
+/// A cold start that is learned into `pack` after something else changed the journal.
+fn learn(fs: &LoopFs, pack: &Path) {
     fs.remount();
-    // Each time another one also when nothing of it is learned meanwhile.
     let journal = std::fs::File::options().append(true).open(fs.path.join("journal")).unwrap();
     journal.set_modified(std::time::SystemTime::now()).unwrap();
-    let (pack, figures) = (packs.join("a.pack"), packs.join("figures"));
-    let run = ["run", "-q", "--always", "--json", figures.to_str().unwrap(), "--pack"];
-    let program = [pack.to_str().unwrap(), "--", "python3", "-I", "-S", "-c", PROGRAM];
-    let output = headstart(&[&run[..], &program, &[fs.path.to_str().unwrap()]].concat());
+    let record = ["record", "-q", "-o", pack.to_str().unwrap(), "--"];
+    let program = ["python3", "-I", "-S", "-c", PROGRAM, fs.path.to_str().unwrap()];
+    let output = headstart(&[&record[..], &program].concat());
     assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&std::fs::read(figures).unwrap()).unwrap()
 }
 
-/// The pages of a file that the last start missed.
-fn missing(packs: &Path, name: &str) -> u64 {
-    let pack = packs.join("a.pack");
+/// The pages of a file that a start still read itself, of which `pack` says.
+fn missing(pack: &Path, name: &str) -> u64 {
     let seen = json(&["show", "--last-run", "--json", pack.to_str().unwrap()]);
     let files = seen["files"].as_array().unwrap().iter();
     let of = |file: &&Value| file["path"].as_str().is_some_and(|path| path.ends_with(name));
     files.filter(of).map(|file| file["missing"].as_u64().unwrap()).sum()
+}
+
+/// Reads a pack ahead into an empty cache; what became of it.
+fn replay(fs: &LoopFs, pack: &Path) -> Value {
+    fs.remount();
+    json(&["replay", "--wait", "--json", pack.to_str().unwrap()])["report"].clone()
 }
 
 #[test]
@@ -66,20 +68,22 @@ fn files_that_each_start_changes_are_read_ahead_from_the_third_start_on() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     undisturbed(|| {
         let packs = disk_dir();
-        let packs = packs.path();
+        let (pack, look) = (packs.path().join("a.pack"), packs.path().join("look.pack"));
         prepare(&fs.path);
-        for _ in 0..2 {
-            assert_eq!(start(&fs, packs)["read_ahead"]["changing_files"].as_u64().unwrap_or(0), 0);
-        }
-        for _ in 0..3 {
-            let figures = start(&fs, packs);
-            assert_eq!(figures["read_ahead"]["changing_files"], 1, "{figures:#}");
-            assert_eq!(figures["read_ahead"]["stale_files"], 0, "{figures:#}");
-            // What is new in each start, and neighbours that the kernel maps with it.
-            assert!(missing(packs, "/journal") < 40, "{}", missing(packs, "/journal"));
-            assert_eq!(missing(packs, "/state"), 0);
-        }
-        let shown = json(&["show", "--json", packs.join("a.pack").to_str().unwrap()]);
+        (0..3).for_each(|_| learn(&fs, &pack));
+        let journal = std::fs::File::options().append(true).open(fs.path.join("journal")).unwrap();
+        journal.set_modified(std::time::SystemTime::now()).unwrap();
+        drop(journal);
+        let replayed = replay(&fs, &pack);
+        assert_eq!(replayed["changing_files"], 1, "{replayed:#}");
+        assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
+        let record = ["record", "-q", "-o", look.to_str().unwrap(), "--"];
+        let program = ["python3", "-I", "-S", "-c", PROGRAM, fs.path.to_str().unwrap()];
+        assert!(headstart(&[&record[..], &program].concat()).status.success());
+        // What is new in each start, and neighbours that the kernel maps with it.
+        assert!(missing(&look, "/journal") < 40, "{}", missing(&look, "/journal"));
+        assert_eq!(missing(&look, "/state"), 0);
+        let shown = json(&["show", "--json", pack.to_str().unwrap()]);
         let files = shown["files"].as_array().unwrap().iter();
         let changing = files.filter(|file| file["changing"] == true).count();
         assert_eq!(changing, 2, "{shown:#}");
@@ -99,18 +103,17 @@ fn a_file_that_was_replaced_once_is_left_out_and_learned_anew() {
         let file = format!("{root}/upgraded");
         let start = || {
             fs.remount();
-            let run = ["run", "-q", "--always", "--pack", pack.to_str().unwrap(), "--"];
-            assert!(headstart(&[&run[..], &["cat", &file]].concat()).status.success());
+            let record = ["record", "-q", "-o", pack.to_str().unwrap(), "--", "cat", &file];
+            assert!(headstart(&record).status.success());
         };
         (0..3).for_each(|_| start());
         std::fs::write(format!("{root}/new"), noise(70 << 10)).unwrap();
         std::fs::rename(format!("{root}/new"), &file).unwrap();
-        fs.remount();
-        let replayed = json(&["replay", "--wait", "--json", pack.to_str().unwrap()]);
-        assert_eq!((&replayed["stale_files"], &replayed["changing_files"]), (&1.into(), &0.into()));
+        let replayed = replay(&fs, &pack);
+        assert_eq!(replayed["stale_files"], 1, "{replayed:#}");
+        assert_eq!(replayed["changing_files"], 0, "{replayed:#}");
         start();
-        fs.remount();
-        let replayed = json(&["replay", "--wait", "--json", pack.to_str().unwrap()]);
+        let replayed = replay(&fs, &pack);
         assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
     });
 }

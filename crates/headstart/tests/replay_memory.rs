@@ -61,7 +61,7 @@ fn inner_replay() {
     let limits = Limits { budget, metadata: false, often: Often::EVER };
     let whole = Entry { path: file.into(), ranges: Vec::new() };
     let plan = Plan::of_list(&[whole], |_| SIZE, limits, Way::default());
-    let options = Options { wait: false, timeout: None, exact: true, log: false };
+    let options = Options { exact: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     let report = replay.finish();
     println!("{report:?}");

@@ -24,7 +24,7 @@ pub struct Floor {
 impl Floor {
     /// Reads everything and waits for it; how long that took, in seconds.
     pub fn read(&self) -> anyhow::Result<(Report, f64)> {
-        let options = Options { wait: true, timeout: None, exact: true, log: false };
+        let options = Options { wait: true, exact: true, ..Options::default() };
         let plan = self.plan.clone();
         let began = Instant::now();
         let report = Replay::start(plan, options, Mounts::default(), began)

@@ -21,6 +21,7 @@ use crate::pack::join::join;
 use crate::pack::merge::{Rule, merge};
 use crate::pack::store::{self, StoreError};
 use crate::pack::{EarlierNames, FileSystem, HISTORY_STARTS, Pack};
+use crate::proc::in_first_pid_namespace;
 use crate::profile::code::code_of;
 use crate::profile::fold::{Observation, Rules, fold};
 use crate::profile::learn::{Start, pack_of_start};
@@ -82,7 +83,9 @@ pub(super) fn learn(
     let ended_us = monotonic_us().saturating_sub(ended.elapsed().as_micros() as u64);
     let replays = replayed::all(machine);
     let mounts = seen::complete(&mut capture)?;
-    capture.description.ignored_tids.extend(askers);
+    if in_first_pid_namespace() {
+        capture.description.ignored_tids.extend(askers);
+    }
     let readers = replayed::threads(&replays);
     let ahead = brought_in_by(&readers, &capture)?;
     capture.description.ignored_tids.extend(readers);

@@ -13,6 +13,7 @@ use super::replayed::monotonic_us;
 use super::systemd::{Told, is_booted, unit_times, units_of};
 use crate::boot::history::BootRecord;
 use crate::pack::store::StoreError;
+use crate::proc::in_first_pid_namespace;
 use crate::profile::mounts::MountsError;
 use crate::profile::seen::SeenError;
 use crate::replay::budget;
@@ -214,6 +215,8 @@ fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
     let most = budget::memory().unwrap_or(0) / RAW_SHARE;
     let most = usize::try_from(most.clamp(*RAW_BYTES.start(), *RAW_BYTES.end()));
     let most = most.unwrap_or(usize::MAX);
+    // What this thread does is no part of the boot, whatever number it has here.
+    let mut own = Vec::new();
     let (instance, source, earlier, buffer) = match tracefs.adopt(&wanted.instance)? {
         Some(instance) => {
             // As large as the command line made it.
@@ -222,6 +225,9 @@ fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
         }
         None => {
             let instance = Instance::create(&tracefs, None)?;
+            if !in_first_pid_namespace() {
+                own.extend(instance.own_tid());
+            }
             instance.enable_events()?;
             let earlier = Earlier::of_global(&tracefs)?;
             let source = if earlier.is_some() { Source::Global } else { Source::Own };
@@ -232,7 +238,7 @@ fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
     let clock_ahead = i128::from(instance.now_ns()?) - i128::from(now) * 1000;
     let began = if source == Source::Own { now } else { 0 };
     let bounds = Bounds { buffer, most };
-    let recorder = Recorder::of(&tracefs, instance, Vec::new(), earlier, bounds, true)?;
+    let recorder = Recorder::of(&tracefs, instance, own, earlier, bounds, true)?;
     Ok(Recording { recorder, source, clock_ahead, began })
 }
 
@@ -287,7 +293,7 @@ fn follow(
 
 /// Removes an instance that has served its purpose, beside us where that can be.
 fn remove(instance: Instance) {
-    if crate::proc::in_first_pid_namespace() {
+    if in_first_pid_namespace() {
         instance.remove_in_background();
     }
 }

@@ -20,6 +20,7 @@ use crate::replay::often::Often;
 use crate::replay::plan::{Limits, Plan};
 use crate::replay::report::Report;
 use crate::replay::{budget, model};
+use crate::trace::kernel_tids::KernelTids;
 use rustix::fs::{AtFlags, CWD};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -80,6 +81,7 @@ struct Session<'a> {
     machine: &'a Machine,
     wanted: &'a Wanted,
     models: Models,
+    tids: KernelTids,
     began: Instant,
     known: Vec<Known>,
     /// Packs that are no good.
@@ -94,6 +96,7 @@ pub fn replay(machine: &Machine, wanted: &Wanted, began: Instant) -> Outcome {
         machine,
         wanted,
         models: Models::here(),
+        tids: KernelTids::here(),
         began,
         known: Vec::new(),
         refused: Vec::new(),
@@ -255,8 +258,13 @@ impl Session<'_> {
         // The recorder then counts these threads to the boot.
         let kept = replayed.keep(self.machine);
         let left = self.wanted.limit.saturating_sub(self.began.elapsed());
-        let options =
-            Options { wait: self.wanted.wait, timeout: Some(left), exact: true, log: false };
+        let options = Options {
+            wait: self.wanted.wait,
+            timeout: Some(left),
+            exact: true,
+            log: false,
+            tids: self.tids.clone(),
+        };
         let replay = Replay::start(plan, options, mounts, self.began)?;
         let mut past = false;
         while !replay.is_finished() {

@@ -55,7 +55,10 @@ pub fn complete(capture: &mut Capture) -> Result<MountTable, MountsError> {
     let devices: HashSet<Dev> =
         mounts.mounts().iter().map(|m| m.dev).filter(|dev| dev.major() != 0).collect();
     capture.description.block_devices = devices.iter().map(|dev| dev.0).collect();
-    capture.description.ignored_tids.extend(crate::proc::own_threads());
+    // Elsewhere these are the numbers of others.
+    if crate::proc::in_first_pid_namespace() {
+        capture.description.ignored_tids.extend(crate::proc::own_threads());
+    }
     Ok(mounts)
 }
 

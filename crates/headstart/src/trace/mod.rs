@@ -2,14 +2,15 @@
 //!
 //! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a
 //! trace file and a fixture take the same path: [`decode`] and [`events`]. The
-//! drivers are [`tracefs`] (the private instance) and [`capture`] (emptying its
-//! buffers while a program starts).
+//! drivers are [`tracefs`] (the private instance), [`capture`] (emptying its
+//! buffers while a program starts) and [`kernel_tids`] (which threads are ours).
 
 pub mod capture;
 pub mod decode;
 pub mod events;
 pub mod file;
 pub mod format;
+pub mod kernel_tids;
 pub mod page;
 pub mod tracefs;
 

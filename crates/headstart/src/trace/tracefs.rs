@@ -19,8 +19,8 @@ const PREFIX: &str = "headstart-";
 /// Where tracefs is expected (`Documentation/trace/ftrace.rst`).
 const MOUNT_POINT: &str = "/sys/kernel/tracing";
 const ROOTS: [&str; 2] = [MOUNT_POINT, "/sys/kernel/debug/tracing"];
-/// What [`Instance::own_tid`] writes.
-const OWN_MARK: &str = "headstart: whose thread is this?";
+/// What [`Instance::own_tid`] writes before the number that the thread goes by here.
+const OWN_MARK: &str = "headstart: whose thread is this, here";
 /// Bytes asked for at once; descriptions are shorter.
 const READ_BYTES: usize = 16 << 10;
 /// Share of a buffer that wakes the reader, in percent: the rest is room for
@@ -267,9 +267,10 @@ impl Instance {
     /// The number of the calling thread as the kernel itself counts, which a
     /// PID namespace hides: it writes a marker and looks who it is from.
     pub fn own_tid(&self) -> Result<i32, TraceError> {
-        self.write("trace_marker", OWN_MARK)?;
+        let mark = format!("{OWN_MARK} {}?", rustix::thread::gettid().as_raw_nonzero());
+        self.write("trace_marker", &mark)?;
         let trace = read(&self.dir.join("trace"))?;
-        parse_marker(&trace).ok_or_else(|| TraceError::File {
+        parse_marker(&trace, &mark).ok_or_else(|| TraceError::File {
             path: self.dir.join("trace"),
             source: io::ErrorKind::InvalidData.into(),
         })
@@ -359,9 +360,9 @@ impl Drop for Instance {
     }
 }
 
-/// Finds the writer of our mark: `  headstart-4711  [001] ..... 1.2: …: MARK`.
-fn parse_marker(trace: &str) -> Option<i32> {
-    let line = trace.lines().find(|line| line.ends_with(OWN_MARK))?;
+/// Finds the writer of a mark: `  headstart-4711  [001] ..... 1.2: …: MARK`.
+fn parse_marker(trace: &str, mark: &str) -> Option<i32> {
+    let line = trace.lines().find(|line| line.ends_with(mark))?;
     let (task, _) = line.split_once('[')?;
     task.trim_end().rsplit('-').next()?.parse().ok()
 }
@@ -456,8 +457,9 @@ mod tests {
             "# tracer: nop\n     a [x]-7     [000] ..... 1.0: tracing_mark_write: other\n\
              head-start-4711    [001] ..... 12.345678: tracing_mark_write: {OWN_MARK}\n"
         );
-        assert_eq!(parse_marker(&trace), Some(4711));
-        assert_eq!(parse_marker("# tracer: nop\n"), None);
+        assert_eq!(parse_marker(&trace, OWN_MARK), Some(4711));
+        assert_eq!(parse_marker(&trace, "of another"), None);
+        assert_eq!(parse_marker("# tracer: nop\n", OWN_MARK), None);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::report::{Counters, Report, Stopped};
 use super::way::Order;
 use crate::cache::residency::resident_count;
 use crate::profile::mounts::Mounts;
+use crate::trace::kernel_tids::KernelTids;
 use ask::Gathering;
 use scarcity::Scarcity;
 use std::collections::{HashMap, HashSet};
@@ -38,7 +39,7 @@ const LOOKING_UP: usize = 4;
 const STACK: usize = 128 << 10;
 
 /// How a plan is carried out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Options {
     /// Whether to wait until the data is there, not only asked for.
     pub wait: bool,
@@ -49,6 +50,8 @@ pub struct Options {
     pub exact: bool,
     /// Whether it is kept what was asked for, and when.
     pub log: bool,
+    /// Tells the threads their numbers.
+    pub tids: KernelTids,
 }
 
 /// What the threads of a replay share.
@@ -181,7 +184,8 @@ impl Replay {
         self.lead.is_finished()
     }
 
-    /// The threads that have worked on it until now.
+    /// The threads that have worked on it, when it is finished; those whose numbers can't
+    /// be known are left out.
     pub fn threads(&self) -> Vec<i32> {
         let threads = self.shared.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.iter().copied().collect()
@@ -249,16 +253,21 @@ impl Shared {
     /// is one of them, and the only one if no other can be had.
     fn each(&self, threads: usize, count: usize, act: impl Fn(usize) + Sync) -> bool {
         let next = AtomicUsize::new(0);
+        let note_thread = || {
+            if let Some(own) = self.options.tids.own() {
+                self.threads.lock().unwrap_or_else(PoisonError::into_inner).insert(own);
+            }
+        };
         let work = || {
-            let own = rustix::thread::gettid().as_raw_nonzero().get();
-            self.threads.lock().unwrap_or_else(PoisonError::into_inner).insert(own);
             while !self.stop.load(Relaxed) && !self.timed_out() {
                 let number = next.fetch_add(1, Relaxed);
                 if number >= count {
-                    return;
+                    break;
                 }
                 act(number);
             }
+            // At the end, for it may take a moment.
+            note_thread();
         };
         thread::scope(|scope| {
             for _ in 1..threads.clamp(1, 256).min(count.max(1)) {
@@ -378,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_replay_ends_when_its_threads_do_and_not_when_it_is_asked_about() {
-        let options = Options { wait: false, timeout: None, exact: true, log: false };
+        let options = Options { exact: true, ..Options::default() };
         let began = Instant::now();
         let replay = Replay::start(Plan::default(), options, Mounts::default(), began).unwrap();
         while !replay.lead.is_finished() {
