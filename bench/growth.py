@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from measured import BUILT, RESULTS, Trouble, about, main, run, spread, tool, write
+from measured import BUILT, RESULTS, Trouble, about, main, needs_root, run, spread, tool, write
 
 BLOCK = 4096
 SMALL = 8192
@@ -318,8 +318,7 @@ def slope(line):
 
 def growth():
     options = arguments()
-    if os.geteuid() != 0:
-        raise Trouble("recording and mounting need root")
+    needs_root("Recording and mounting need root")
     headstart = tool(options.bin / "headstart", "cargo build --release, or --bin DIR")
     tool("time", "apt-get install time")
     if not os.environ.get(OWN_MOUNTS):
