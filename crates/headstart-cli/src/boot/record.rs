@@ -1,12 +1,12 @@
 //! `headstart boot record`: learns the boot under way.
 
 use crate::exit::ExitStatus;
-use crate::learning::know_device;
 use crate::{args, output};
 use anyhow::Context;
 use headstart::boot::history::BootRecord;
 use headstart::boot::machine::{Machine, Unwanted};
 use headstart::boot::record::{INSTANCE, Wanted, discard, record};
+use headstart::pack::store;
 use headstart::replay::models::Models;
 use headstart_sys::interrupt::Interrupt;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,9 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     let record = record(&machine, &wanted, &|limit| interrupt.wait(limit))?;
     if args.root == Path::new("/") {
         for phase in record.phases.iter().filter(|phase| phase.learned) {
-            know_device(&machine.pack(&phase.name), &Models::here());
+            if let Ok(pack) = store::read(&machine.pack(&phase.name), 0) {
+                Models::here().measure_for_boots(&pack);
+            }
         }
     }
     output::message(summary(&record));

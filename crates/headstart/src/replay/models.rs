@@ -36,9 +36,12 @@ impl Models {
 
     /// The model of a device, if it was measured.
     pub fn of_device(&self, dev: Dev) -> Option<Model> {
-        let name = file_name(dev)?;
+        self.read(&file_name(dev)?)
+    }
+
+    fn read(&self, name: &str) -> Option<Model> {
         let read = |dir: &PathBuf| {
-            let bytes = store::read_bytes(&dir.join(&name), self.uid).ok()?;
+            let bytes = store::read_bytes(&dir.join(name), self.uid).ok()?;
             serde_json::from_slice(&bytes).ok()
         };
         self.dirs.iter().find_map(read)
@@ -49,8 +52,12 @@ impl Models {
     /// # Errors
     /// What [`probe`] or the directory said.
     pub fn measure(&self, device: &BlockDevice) -> io::Result<Model> {
+        self.measure_as(device, file_name(device.rdev))
+    }
+
+    fn measure_as(&self, device: &BlockDevice, name: Option<String>) -> io::Result<Model> {
         let model = probe(&device.path)?;
-        if let (Some(dir), Some(name)) = (self.dirs.first(), file_name(device.rdev)) {
+        if let (Some(dir), Some(name)) = (self.dirs.first(), name) {
             let locked = store::lock(&dir.join(name)).map_err(io::Error::other)?;
             remove_those_of_other_boots(dir);
             locked.write_bytes(&serde_json::to_vec(&model)?)?;
@@ -71,42 +78,91 @@ impl Models {
             let _ = self.measure(&device);
         }
     }
+
+    /// The model of the device of a boot's pack, if that was measured in an earlier boot.
+    pub fn of_boot(&self, pack: &Pack, mounts: &Mounts) -> Option<Model> {
+        self.read(&lasting_name(device_of(pack, mounts)?.rdev, pack)?)
+    }
+
+    /// As [`Self::measure_new`], for the next boot: many virtual disks have no identity of
+    /// their own, and what is kept of those for programs does not last so long.
+    pub fn measure_for_boots(&self, pack: &Pack) {
+        let mounts = Mounts::default();
+        let device = device_of(pack, &mounts).filter(|_| self.of_boot(pack, &mounts).is_none());
+        if let Some(device) = device {
+            // As above.
+            let _ = self.measure_as(&device, lasting_name(device.rdev, pack));
+        }
+    }
 }
 
 /// The device that most bytes of a pack lie on.
 pub fn device_of(pack: &Pack, mounts: &Mounts) -> Option<BlockDevice> {
+    let most = main_file_system(pack)?;
+    let file = pack.files.iter().find(|file| usize::from(file.file_system) == most)?;
+    speed_device(mounts.table()?.at(&pack.paths.path(file.node))?).ok()?
+}
+
+/// The file system that most bytes of a pack lie on.
+fn main_file_system(pack: &Pack) -> Option<usize> {
     let mut pages = vec![0; pack.file_systems.len()];
     for range in &pack.ranges {
         let file = pack.files.get(range.file as usize)?;
         *pages.get_mut(usize::from(file.file_system))? += u64::from(range.pages);
     }
-    let most = (0..pages.len()).max_by_key(|&at| pages[at])?;
-    let file = pack.files.iter().find(|file| usize::from(file.file_system) == most)?;
-    speed_device(mounts.table()?.at(&pack.paths.path(file.node))?).ok()?
+    (0..pages.len()).max_by_key(|&at| pages[at])
+}
+
+/// The directory in sysfs of a device, of a partition that of its disk.
+fn disk_of(dev: Dev) -> PathBuf {
+    let partition = PathBuf::from(format!("/sys/dev/block/{dev}"));
+    match partition.join("partition").exists() {
+        true => partition.join(".."),
+        false => partition,
+    }
+}
+
+/// What a file of a disk says, if that is anything.
+fn text(disk: &Path, name: &str) -> Option<String> {
+    let text = fs::read_to_string(disk.join(name)).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The identity of a disk itself, by which it is known again in whatever machine.
+fn own_name(disk: &Path) -> Option<String> {
+    let own =
+        ["wwid", "device/wwid", "device/serial", "device/cid", "serial", "dm/uuid", "md/uuid"];
+    own.into_iter().find_map(|name| text(disk, name))
 }
 
 /// The name of a device's model: its own identity, or one that holds until it
 /// is taken away, at the latest until the next boot.
 fn file_name(dev: Dev) -> Option<String> {
-    let partition = PathBuf::from(format!("/sys/dev/block/{dev}"));
-    let disk = match partition.join("partition").exists() {
-        true => partition.join(".."),
-        false => partition,
-    };
-    let text = |name: &str| {
-        let text = fs::read_to_string(disk.join(name)).ok()?;
-        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-    };
-    let own = ["wwid", "device/wwid", "device/serial", "device/cid", "dm/uuid", "md/uuid"];
-    let name = match own.into_iter().find_map(text) {
+    let disk = disk_of(dev);
+    let name = match own_name(&disk) {
         Some(id) => id,
         None => {
             let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
             // Counts what was attached; a loop device may be another file next.
-            let seq = text("diskseq").or_else(|| text("dev"))?;
+            let seq = text(&disk, "diskseq").or_else(|| text(&disk, "dev"))?;
             format!("{VOLATILE}{}-{seq}", boot.trim())
         }
     };
+    Some(format!("{}.json", plain(&name)))
+}
+
+/// The same for a disk that machines boot from: without an identity of its own it is known
+/// by the file system that the pack lies on, and by what the kernel calls it, which tells
+/// most copies of an image on other kinds of disks apart.
+fn lasting_name(dev: Dev, pack: &Pack) -> Option<String> {
+    let disk = disk_of(dev);
+    let by_file_system = || {
+        let uuid = pack.file_systems.get(main_file_system(pack)?)?.uuid?;
+        let called = fs::canonicalize(&disk).ok()?;
+        let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        Some(format!("fs-{hex}-{}", called.file_name()?.to_str()?))
+    };
+    let name = own_name(&disk).or_else(by_file_system)?;
     Some(format!("{}.json", plain(&name)))
 }
 
@@ -132,6 +188,9 @@ fn remove_those_of_other_boots(dir: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::paths::NodeId;
+    use crate::pack::{File, FileSystem, Identity, Range};
+    use crate::profile::spans::How;
 
     #[test]
     fn names_of_devices_are_safe_as_those_of_files() {
@@ -142,6 +201,42 @@ mod tests {
         ] {
             assert_eq!(plain(name), expected);
         }
+    }
+
+    #[test]
+    fn for_boots_each_disk_has_a_name_that_lasts() {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let range = Range { file: 0, first: 0, pages: 1, at_us: 0, how: How::READ, history: 1 };
+        let mut pack = Pack {
+            file_systems: vec![FileSystem { uuid: Some([0xab; 16]), ..FileSystem::default() }],
+            files: vec![File {
+                file_system: 0,
+                node: NodeId::ROOT,
+                identity: Identity::default(),
+                changes: 0,
+            }],
+            ranges: vec![range],
+            ..Pack::default()
+        };
+        let mut seen = 0;
+        for disk in fs::read_dir("/sys/block").unwrap().flatten() {
+            let dev: Dev =
+                fs::read_to_string(disk.path().join("dev")).unwrap().trim().parse().unwrap();
+            let called = disk.file_name().into_string().unwrap();
+            pack.file_systems[0].uuid = Some([0xab; 16]);
+            let name = lasting_name(dev, &pack).unwrap();
+            assert!(!name.contains(boot.trim()), "{name}");
+            if own_name(&disk.path()).is_none() {
+                assert_eq!(
+                    name,
+                    format!("{}.json", plain(&format!("fs-{}-{called}", "ab".repeat(16))))
+                );
+                pack.file_systems[0].uuid = None;
+                assert_eq!(lasting_name(dev, &pack), None, "nothing tells it from others");
+            }
+            seen += 1;
+        }
+        assert!(seen > 0);
     }
 
     #[test]
