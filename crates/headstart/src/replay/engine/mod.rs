@@ -13,6 +13,7 @@ pub use log::{Asked, Log};
 pub use targets::identity_of;
 pub(crate) use targets::open_learned;
 
+use super::budget;
 use super::device::Portion;
 use super::places::{self, Place};
 use super::plan::{Plan, Step};
@@ -299,7 +300,8 @@ impl Shared {
 
     /// Stops the replay when memory has become scarce.
     fn look_after_memory(&self) {
-        if let Some(why) = self.scarcity.look() {
+        let is_plenty = || budget::available() > self.plan.bytes();
+        if let Some(why) = self.scarcity.look(is_plenty) {
             // Only the first reason counts.
             let _ = self.stopped.set(why);
             self.stop.store(true, Relaxed);

@@ -45,8 +45,9 @@ impl Scarcity {
         }
     }
 
-    /// Why to stop, if it is time to look and memory is scarce.
-    pub(super) fn look(&self) -> Option<Stopped> {
+    /// Why to stop, if it is time to look and memory is scarce. Tasks also wait for memory
+    /// when there is plenty, as for a short while in each boot: then it is not our doing.
+    pub(super) fn look(&self, is_plenty: impl Fn() -> bool) -> Option<Stopped> {
         let mut state = self.0.try_lock().ok()?;
         let now = Instant::now();
         let looked = *state.looked.get_or_insert(now);
@@ -65,7 +66,8 @@ impl Scarcity {
         }
         state.stalled = Some((now, stalled));
         let waited = Duration::from_micros(stalled.saturating_sub(before));
-        (waited * STALLED_PART >= now - since).then_some(Stopped::Pressure)
+        let is_stalled = waited * STALLED_PART >= now - since;
+        (is_stalled && !is_plenty()).then_some(Stopped::Pressure)
     }
 }
 
