@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use super::btrfs::Btrfs;
 use super::handle::{ByInode, Handles, Outcome, Wildcard, first_match};
 use super::open::{Opened, open_mounts};
-use super::overlay;
 use super::verify::{Check, check, resident_pages, successor};
 use super::walk::{Walker, Wanted};
 use super::xfs::Xfs;
 use super::{Method, Problem, Replaced, Resolution, ResolveOptions, ResolvedFile, Unnamed};
+use super::{near, overlay};
 use crate::id::{Dev, InodeId};
 
 /// Finds a path for each inode. Duplicates are looked for once.
@@ -62,6 +62,7 @@ impl<'a> Run<'a> {
             return;
         }
         if !self.options.walk {
+            let left = self.by_neighbours(dev, left);
             self.give_up(&left, Unnamed::WalkSkipped);
             return;
         }
@@ -101,6 +102,18 @@ impl<'a> Run<'a> {
         let paths = self.options.earlier.and_then(|earlier| earlier.get(&id.ino));
         let file = first_match(self.options.mounts, id, paths.into_iter().flatten().cloned());
         file.map(|file| self.found(id, file, Method::EarlierName)).is_some()
+    }
+
+    /// Returns those that do not lie beside files that were found.
+    fn by_neighbours(&mut self, dev: Dev, mut left: Vec<InodeId>) -> Vec<InodeId> {
+        let of_device = self.out.files.iter().filter(|(id, _)| id.dev == dev);
+        let paths = of_device.map(|(_, file)| file.path.as_path());
+        let mut found = near::beside(self.options.mounts, dev, &left, paths, near::LIMIT);
+        left.retain(|id| !found.contains_key(id));
+        for (id, file) in found.drain() {
+            self.found(id, file, Method::Neighbour);
+        }
+        left
     }
 
     /// Returns those that only a walk can find, or an earlier start knows.

@@ -19,6 +19,7 @@ mod driver;
 mod handle;
 mod live;
 pub mod maps;
+mod near;
 mod open;
 mod overlay;
 pub mod subvol;
@@ -85,6 +86,8 @@ pub enum Method {
     InodeLookup,
     /// A name that it had at an earlier start, and still has.
     EarlierName,
+    /// It lies beside a file that was found, or in a directory there.
+    Neighbour,
     /// A walk over the directories of the file system.
     Walk,
     /// A match among the files of an overlay whose layers are not visible.
