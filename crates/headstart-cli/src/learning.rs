@@ -198,6 +198,10 @@ pub fn learn(
     let from = Instant::now();
     let (mut capture, instance) = recorder.finish()?;
     let mounts = seen::complete(&mut capture)?;
+    // Elsewhere these are the numbers of others.
+    if proc::in_first_pid_namespace() {
+        capture.description.ignored_tids.extend(proc::own_threads());
+    }
     capture.description.ignored_tids.extend(&settings.ignored_tids);
     if let Some(path) = &settings.trace_out {
         let bytes = capture.to_bytes()?;

@@ -46,7 +46,7 @@ pub struct Seen {
 }
 
 /// Completes what a capture says of itself by what it takes this machine to know: its
-/// block devices, and which threads are ours.
+/// block devices.
 ///
 /// # Errors
 /// The mounts can't be read.
@@ -55,10 +55,6 @@ pub fn complete(capture: &mut Capture) -> Result<MountTable, MountsError> {
     let devices: HashSet<Dev> =
         mounts.mounts().iter().map(|m| m.dev).filter(|dev| dev.major() != 0).collect();
     capture.description.block_devices = devices.iter().map(|dev| dev.0).collect();
-    // Elsewhere these are the numbers of others.
-    if crate::proc::in_first_pid_namespace() {
-        capture.description.ignored_tids.extend(crate::proc::own_threads());
-    }
     Ok(mounts)
 }
 
