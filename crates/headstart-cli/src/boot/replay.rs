@@ -97,21 +97,26 @@ fn survive() {
 /// What became of it in one line; none where the unit that comes later will tell.
 fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
     if outcome.phases.is_empty() && outcome.problems.is_empty() {
-        let why = match &outcome.elsewhere[..] {
+        let why = match (&outcome.elsewhere[..], &outcome.over[..]) {
             _ if in_initramfs => return None,
-            [] if outcome.over.is_empty() => "there are no packs yet",
-            [] => "all was over",
-            _ => "the file systems of what was learned are not mounted; is it of another machine?",
+            ([_, ..], _) => {
+                "the file systems of what was learned are not mounted; is it of another machine?"
+            }
+            _ if outcome.known.is_empty() => "there are no packs yet",
+            ([], [_, ..]) => "all was over",
+            ([], []) => return Some("the initramfs has read ahead all that was learned".into()),
         };
         return Some(format!("nothing is read ahead for this boot: {why}"));
     }
-    let (mut bytes, mut requests, mut stale, mut over, mut changing) = (0, 0, 0, 0, 0);
+    let (mut bytes, mut requests, mut stale, mut over) = (0, 0, 0, 0);
+    let (mut changing, mut stopped) = (0, 0);
     for report in outcome.phases.iter().map(|phase| &phase.report) {
         bytes += report.bytes;
         requests += report.requests;
         stale += report.stale_files;
         changing += report.changing_files;
         over += report.over_budget_bytes;
+        stopped += report.stopped_bytes;
     }
     let names: Vec<&str> = outcome.phases.iter().map(|phase| phase.phase.as_str()).collect();
     let mut parts = vec![format!(
@@ -128,6 +133,9 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
     }
     if over > 0 {
         parts.push(format!("{} over the budget", output::size(over)));
+    }
+    if stopped > 0 {
+        parts.push(format!("{} left out, for memory became scarce", output::size(stopped)));
     }
     if !outcome.over.is_empty() {
         parts.push(format!("left out what was over: {}", outcome.over.join(", ")));

@@ -9,7 +9,7 @@ use super::choose::{chosen, file_systems};
 use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
 use super::origin::Match;
-use super::replayed::Replayed;
+use super::replayed::{self, Replayed};
 use crate::error::causes;
 use crate::pack::store::{self, StoreError};
 use crate::pack::{File, FileSystem, Pack};
@@ -19,6 +19,7 @@ use crate::replay::models::Models;
 use crate::replay::often::Often;
 use crate::replay::plan::{Limits, Plan};
 use crate::replay::report::Report;
+use crate::replay::way::{Order, Way};
 use crate::replay::{budget, model};
 use crate::trace::kernel_tids::KernelTids;
 use rustix::fs::{AtFlags, CWD};
@@ -52,8 +53,10 @@ pub struct Wanted {
 /// What became of it.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Each phase of which there is a pack.
+    /// Each phase that was read ahead.
     pub phases: Vec<Replayed>,
+    /// Phases of which a pack was found.
+    pub known: Vec<String>,
     /// What could not be used.
     pub problems: Vec<String>,
     /// Phases of which a part was left out, for they were over.
@@ -75,6 +78,13 @@ struct Known {
     left: Vec<FileSystem>,
     /// Whether it has file systems and none of them was mounted yet.
     never_there: bool,
+}
+
+/// What of a pack is read at once.
+struct Part {
+    phase: usize,
+    path: PathBuf,
+    pack: Pack,
 }
 
 struct Session<'a> {
@@ -107,6 +117,8 @@ pub fn replay(machine: &Machine, wanted: &Wanted, began: Instant) -> Outcome {
         session.out.problems.push(error.to_string());
     }
     session.note_elsewhere();
+    let known = session.known.iter().map(|known| wanted.phases[known.phase].clone());
+    session.out.known = known.collect();
     session.out.phases = session.replayed.into_iter().flatten().collect();
     session.out
 }
@@ -118,8 +130,8 @@ impl Session<'_> {
         loop {
             self.find_packs();
             mounted.look().map_err(io::Error::other)?;
-            while let Some((number, now)) = self.next(&mut mounted) {
-                self.read(number, &now)?;
+            while let Some(parts) = self.next(&mut mounted) {
+                self.read(&parts)?;
                 if self.is_over() {
                     return Ok(());
                 }
@@ -152,7 +164,7 @@ impl Session<'_> {
                 match store::read(&path, 0) {
                     Ok(pack) => {
                         let read = chosen(&pack, self.wanted.often, |_| true);
-                        let left: Vec<_> = file_systems(&read).into_iter().cloned().collect();
+                        let left = self.left_of(name, &read);
                         let never_there = !left.is_empty();
                         let is_own = path == self.machine.pack(name);
                         let pack = read;
@@ -169,9 +181,30 @@ impl Session<'_> {
         self.known.sort_by_key(|known| (known.phase, !known.is_own));
     }
 
-    /// The next pack with something to read now, and what.
-    fn next(&mut self, mounted: &mut Mounted) -> Option<(usize, Vec<FileSystem>)> {
+    /// The file systems of a pack that the initramfs has not read.
+    fn left_of(&self, phase: &str, pack: &Pack) -> Vec<FileSystem> {
+        let before = replayed::read_before(self.machine, phase);
+        let was_read = |fs: &&FileSystem| fs.uuid.is_some_and(|uuid| before.contains(&uuid));
+        file_systems(pack).into_iter().filter(|fs| !was_read(fs)).cloned().collect()
+    }
+
+    /// What of the next packs is to be read now, together. Where an arm moves that is all
+    /// there is: a sweep for each phase moves it more often, and programs that miss
+    /// something of a later phase wait for all of them.
+    fn next(&mut self, mounted: &mut Mounted) -> Option<Vec<Part>> {
         self.leave_out();
+        let mut parts = Vec::new();
+        while let Some(part) = self.next_part(mounted) {
+            parts.push(part);
+            if parts.len() == 1 && self.way(&parts, &Mounts::default()).order != Order::Disk {
+                break;
+            }
+        }
+        (!parts.is_empty()).then_some(parts)
+    }
+
+    /// The next pack with something to read now, and that.
+    fn next_part(&mut self, mounted: &mut Mounted) -> Option<Part> {
         (0..self.known.len()).find_map(|number| {
             let all = std::mem::take(&mut self.known[number].left);
             let (mut now, later): (Vec<_>, Vec<_>) =
@@ -179,7 +212,13 @@ impl Session<'_> {
             self.known[number].left = later;
             self.known[number].never_there &= now.is_empty();
             now.retain(|fs| !self.is_left_to_another(number, fs));
-            (!now.is_empty()).then_some((number, now))
+            let Known { phase, path, pack, .. } = &self.known[number];
+            let part = || Part {
+                phase: *phase,
+                path: path.clone(),
+                pack: chosen(pack, Often::EVER, |fs| now.contains(fs)),
+            };
+            (!now.is_empty()).then(part)
         })
     }
 
@@ -195,6 +234,11 @@ impl Session<'_> {
         let (own, shipped) = if this.is_own { (this, other) } else { (other, this) };
         let matches = |known: &Known| Match::of(&known.pack, on, is_unchanged);
         matches(own).is_better(matches(shipped)) != this.is_own
+    }
+
+    /// How these are read, by the device of the first.
+    fn way(&self, parts: &[Part], mounts: &Mounts) -> Way {
+        model::way(self.models.of_boot(&parts[0].pack, mounts), &parts[0].pack)
     }
 
     /// Whether file systems or packs may still appear.
@@ -242,33 +286,27 @@ impl Session<'_> {
         self.out.elsewhere = phases.iter().map(|phase| wanted.phases[*phase].clone()).collect();
     }
 
-    /// Reads what a pack has on these file systems.
-    fn read(&mut self, number: usize, now: &[FileSystem]) -> io::Result<()> {
-        let Known { phase, pack, .. } = &self.known[number];
-        let (phase, in_initramfs) = (*phase, self.wanted.in_initramfs);
-        let name = &self.wanted.phases[phase];
-        let part = chosen(pack, Often::EVER, |fs| now.contains(fs));
-        let mounts = Mounts::default();
-        let way = model::way(self.models.of_pack(&part, &mounts), &part);
+    /// Reads parts of packs.
+    fn read(&mut self, parts: &[Part]) -> io::Result<()> {
+        let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
         let limits = Limits { budget: budget::available(), metadata: true, often: Often::EVER };
-        let plan = Plan::of_packs(std::slice::from_ref(&part), limits, way);
-        let replayed =
-            self.replayed[phase].get_or_insert_with(|| Replayed::new(name, in_initramfs));
-        replayed.packs.push(self.known[number].path.clone());
-        // The recorder then counts these threads to the boot.
-        let kept = replayed.keep(self.machine);
+        let packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
+        let mounts = Mounts::default();
+        let plan = Plan::of_packs(&packs, limits, self.way(parts, &mounts));
+        // Without it the recorder counts these threads to the boot.
+        self.keep(parts, None);
         let left = self.wanted.limit.saturating_sub(self.began.elapsed());
         let options = Options {
             wait: self.wanted.wait,
             timeout: Some(left),
             exact: true,
-            log: false,
             tids: self.tids.clone(),
+            ..Options::default()
         };
         let replay = Replay::start(plan, options, mounts, self.began)?;
         let mut past = false;
         while !replay.is_finished() {
-            past = past || (!self.wanted.over_too && self.machine.is_over(name));
+            past = past || self.is_past(last);
             if past || self.machine.is_cancelled() {
                 replay.stop();
             }
@@ -276,18 +314,38 @@ impl Session<'_> {
         }
         let threads = replay.threads();
         let report: Report = replay.finish();
-        replayed.add(&report, &threads);
         let cut = past && !report.complete;
-        let kept = kept.and_then(|()| replayed.keep(self.machine));
-        if let Some(problem) = kept.err().map(|error| causes(&error))
-            && !self.out.problems.contains(&problem)
-        {
-            self.out.problems.push(problem);
-        }
+        self.keep(parts, Some((report.divided(&packs), threads)));
         if cut {
-            self.note_over(phase);
+            self.note_over(last);
         }
         Ok(())
+    }
+
+    /// Tells the recorder that these are read, or what became of each and which threads
+    /// did it.
+    fn keep(&mut self, parts: &[Part], done: Option<(Vec<Report>, Vec<i32>)>) {
+        for (number, part) in parts.iter().enumerate() {
+            let name = &self.wanted.phases[part.phase];
+            let new = || Replayed::new(name, self.wanted.in_initramfs);
+            let replayed = self.replayed[part.phase].get_or_insert_with(new);
+            if !replayed.packs.contains(&part.path) {
+                replayed.packs.push(part.path.clone());
+            }
+            if let Some((reports, threads)) = &done {
+                replayed.add(&reports[number], threads);
+                if reports[number].complete {
+                    let uuids = file_systems(&part.pack).into_iter().filter_map(|fs| fs.uuid);
+                    replayed.file_systems.extend(uuids);
+                }
+            }
+            if let Err(error) = replayed.keep(self.machine) {
+                let problem = causes(&error);
+                if !self.out.problems.contains(&problem) {
+                    self.out.problems.push(problem);
+                }
+            }
+        }
     }
 
     /// Whether it has to end here.

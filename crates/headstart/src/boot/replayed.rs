@@ -33,6 +33,9 @@ pub struct Replayed {
     /// The packs that were read.
     #[serde(default)]
     pub packs: Vec<PathBuf>,
+    /// File systems that were read to the end, by UUID.
+    #[serde(default)]
+    pub file_systems: Vec<[u8; 16]>,
     /// What became of it. What several file systems brought is summed up.
     pub report: Report,
 }
@@ -68,6 +71,8 @@ impl Replayed {
         sum.closed_devices += report.closed_devices;
         sum.dropped_bytes += report.dropped_bytes;
         sum.over_budget_bytes += report.over_budget_bytes;
+        sum.stopped = sum.stopped.or(report.stopped);
+        sum.stopped_bytes += report.stopped_bytes;
         sum.complete = report.complete && (first || sum.complete);
         sum.first_request_us = sum.first_request_us.or(report.first_request_us);
         sum.elapsed_us += report.elapsed_us;
@@ -96,6 +101,17 @@ pub fn all(machine: &Machine) -> Vec<Replayed> {
         (replayed.schema == SCHEMA).then_some(replayed)
     };
     entries.filter_map(|entry| read(entry.path())).collect()
+}
+
+/// Whether something of this boot is being read ahead.
+pub fn is_going_on(machine: &Machine) -> bool {
+    all(machine).iter().any(|replayed| replayed.ended_us.is_none())
+}
+
+/// File systems of which the initramfs has read all of a phase, by UUID.
+pub fn read_before(machine: &Machine, phase: &str) -> HashSet<[u8; 16]> {
+    let of_phase = |replayed: &Replayed| replayed.in_initramfs && replayed.phase == phase;
+    all(machine).into_iter().filter(of_phase).flat_map(|replayed| replayed.file_systems).collect()
 }
 
 /// The threads of these replays: what they do is not a part of the boot.
@@ -132,18 +148,24 @@ mod tests {
         let report = |bytes, complete| Report { bytes, complete, ..Report::default() };
         let mut one = Replayed::new("mounts", true);
         one.keep(&machine).unwrap();
+        assert!(is_going_on(&machine));
         one.add(&report(5, false), &[71]);
         one.add(&report(6, true), &[72]);
+        one.file_systems.push([9; 16]);
         one.keep(&machine).unwrap();
         let mut two = Replayed::new("mounts", false);
         two.add(&report(1, true), &[]);
+        two.file_systems.push([8; 16]);
         two.keep(&machine).unwrap();
+        assert!(!is_going_on(&machine));
         fs::write(super::dir(&machine).join("broken.json"), "{").unwrap();
         let mut found = all(&machine);
         found.sort_by_key(|r| r.in_initramfs);
         assert_eq!(found.len(), 2);
         assert!(found[0].report.complete && !found[1].report.complete);
         assert_eq!((found[1].report.bytes, found[1].ended_us.is_some()), (11, true));
+        assert_eq!(read_before(&machine, "mounts"), HashSet::from([[9; 16]]));
+        assert_eq!(read_before(&machine, "system"), HashSet::new());
         let own = std::process::id() as i32;
         assert_eq!(threads(&found), HashSet::from([71, 72, own]));
     }

@@ -1,5 +1,6 @@
 //! What became of a replay, counted while it goes on.
 
+use crate::pack::Pack;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -51,6 +52,41 @@ pub struct Report {
     pub first_request_us: Option<u64>,
     /// From the start of the replay to its end, in µs.
     pub elapsed_us: u64,
+}
+
+impl Report {
+    /// What became of each of these packs that were read by one plan. What was asked for
+    /// is divided by what each has, and all else is told of the first.
+    pub fn divided(&self, packs: &[Pack]) -> Vec<Self> {
+        let metadata: Vec<u64> = packs.iter().map(Pack::metadata_bytes).collect();
+        let data: Vec<u64> = packs.iter().map(Pack::data_bytes).collect();
+        let of_metadata = shares(self.metadata_bytes, &metadata);
+        let of_data = shares(self.bytes.saturating_sub(self.metadata_bytes), &data);
+        let of_requests = shares(self.requests, &data);
+        let of_pack = |number: usize| {
+            let complete = self.complete && self.over_budget_bytes == 0;
+            let rest = Self { complete, ..Self::default() };
+            Self {
+                bytes: of_data[number] + of_metadata[number],
+                metadata_bytes: of_metadata[number],
+                requests: of_requests[number],
+                ..if number == 0 { *self } else { rest }
+            }
+        };
+        (0..packs.len()).map(of_pack).collect()
+    }
+}
+
+/// A number, divided as these weights are; what is left over belongs to the first.
+fn shares(all: u64, weights: &[u64]) -> Vec<u64> {
+    let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    let share = |weight: &u64| (u128::from(all) * u128::from(*weight)).checked_div(sum);
+    let mut out: Vec<u64> = weights.iter().map(|w| share(w).unwrap_or(0) as u64).collect();
+    let given: u64 = out.iter().sum();
+    if let Some(first) = out.first_mut() {
+        *first += all.saturating_sub(given);
+    }
+    out
 }
 
 /// Why a replay was stopped: memory had become scarce.
@@ -119,5 +155,40 @@ impl From<Errno> for NotRead {
             Errno::ACCESS | Errno::PERM => Self::Forbidden,
             _ => Self::Failed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::{MetadataRange, Origin};
+
+    #[test]
+    fn what_several_packs_brought_is_divided_and_nothing_of_it_lost() {
+        let range = |pages| MetadataRange { file_system: 0, first: 0, pages, at_us: 0, history: 1 };
+        let pack = |pages| Pack {
+            origin: Origin { page_shift: 12, ..Origin::default() },
+            metadata: vec![range(pages)],
+            ..Pack::default()
+        };
+        let whole = Report {
+            requests: 7,
+            bytes: 1000,
+            metadata_bytes: 1000,
+            files: 3,
+            complete: true,
+            ..Report::default()
+        };
+        let parts = whole.divided(&[pack(1), pack(2)]);
+        let metadata: Vec<u64> = parts.iter().map(|part| part.metadata_bytes).collect();
+        assert_eq!(metadata, [334, 666]);
+        assert_eq!(parts.iter().map(|part| part.requests).sum::<u64>(), 7);
+        assert_eq!((parts[0].files, parts[1].files), (3, 0));
+        assert!(parts.iter().all(|part| part.complete));
+        let over = Report { over_budget_bytes: 1, ..whole };
+        let over = over.divided(&[pack(1), pack(2)]);
+        assert_eq!((over[0].over_budget_bytes, over[1].over_budget_bytes), (1, 0));
+        assert!(!over[1].complete, "what was over the budget may have been of any");
+        assert_eq!(whole.divided(&[Pack::default()]), [whole]);
     }
 }
