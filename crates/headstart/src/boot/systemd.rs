@@ -30,6 +30,7 @@ pub fn units_of(phases: &[Phase]) -> Vec<&str> {
 }
 
 const USER_SPACE: &str = "UserspaceTimestampMonotonic";
+const FINISHED: &str = "FinishTimestampMonotonic";
 const ACTIVE: &str = "ActiveEnterTimestampMonotonic";
 const STARTED: &str = "ExecMainStartTimestampMonotonic";
 
@@ -54,6 +55,17 @@ impl Told {
         self.units.extend(found.filter_map(|(unit, at)| Some(((*unit).to_owned(), at?))));
         Ok(())
     }
+}
+
+/// When systemd had started all that it was to start, in µs of the monotonic clock: at or
+/// just after the default target. It still knows when that target is stopped and forgotten,
+/// as when the machine is being switched off.
+///
+/// # Errors
+/// systemd can't be asked.
+pub fn finished() -> io::Result<Option<u64>> {
+    let answer = show(&["--property", FINISHED], &mut Vec::new())?;
+    Ok(blocks(&answer, FINISHED).next().flatten())
 }
 
 /// When all units were started, with times from `began` (µs of the monotonic clock) on,
