@@ -4,9 +4,10 @@
 //! out beside the program and [`report`]s. [`model`] says how a device behaves
 //! and which way suits it; [`probe`] measures that and [`models`] keeps it. [`worth`]
 //! says what is to be gained, [`often`] which ranges are worth it. [`places`] knows
-//! where files lie, [`device`] what one request may ask for, [`budget`] and [`groups`]
-//! how much memory may be filled, and [`metadata`] finds block devices. [`list`] parses
-//! lists of files, which may stand for a pack.
+//! where files lie, [`sweep`] in which order an arm reads them, [`device`] what one
+//! request may ask for, [`budget`] and [`groups`] how much memory may be filled, and
+//! [`metadata`] finds block devices. [`list`] parses lists of files, which may stand for a
+//! pack.
 
 pub mod budget;
 pub mod device;
@@ -22,5 +23,6 @@ pub mod places;
 pub mod plan;
 pub mod probe;
 pub mod report;
+pub mod sweep;
 pub mod way;
 pub mod worth;

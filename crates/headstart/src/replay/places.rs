@@ -1,6 +1,5 @@
-//! Where the targets of a plan lie on their devices, for a sweep in disk order.
+//! Where the targets of a plan lie on their devices.
 
-use super::plan::Step;
 use headstart_sys::fiemap::{Extent, extents, first_extent};
 use std::fs::File;
 
@@ -49,16 +48,6 @@ pub fn stretch(file: &File, dev: u64, offset: u64, length: u64) -> Option<Stretc
     Some(Stretch { dev, begin, end: begin.checked_add(length)? })
 }
 
-/// Steps in the order of their places; those without one come last and keep
-/// their order.
-pub fn sorted<'a>(steps: &[Step], place: impl Fn(u32) -> Option<&'a Place>) -> Vec<Step> {
-    let mut steps = steps.to_vec();
-    steps.sort_by_cached_key(|step| {
-        place(step.target).and_then(|place| place.find(step.offset)).unwrap_or((u64::MAX, u64::MAX))
-    });
-    steps
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,15 +65,5 @@ mod tests {
         {
             assert_eq!(file.find(offset), expected, "{offset}");
         }
-    }
-
-    #[test]
-    fn steps_go_up_each_device_and_those_without_a_place_come_last() {
-        let places =
-            [Some(place(1, &[(0, 9000), (100, 10)])), None, Some(place(0, &[(0, 70_000)]))];
-        let step = |target, offset| Step { target, offset, length: 8 };
-        let steps = [step(1, 8), step(0, 0), step(1, 0), step(0, 104), step(2, 0)];
-        let sorted = sorted(&steps, |target| places[target as usize].as_ref());
-        assert_eq!(sorted, [step(2, 0), step(0, 104), step(0, 0), step(1, 8), step(1, 0)]);
     }
 }

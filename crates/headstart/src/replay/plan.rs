@@ -49,6 +49,9 @@ pub struct Step {
     pub offset: u64,
     /// How long it is, in bytes.
     pub length: u64,
+    /// When something of it is first touched, since the start began, in µs. Of a list
+    /// only the order counts.
+    pub touched_us: u32,
 }
 
 /// A whole replay.
@@ -216,7 +219,7 @@ impl Plan {
             let mut from = offset;
             while from < end && left > 0 {
                 let length = step.min(end - from).min(left);
-                self.steps.push(Step { target, offset: from, length });
+                self.steps.push(Step { target, offset: from, length, touched_us: order });
                 from += length;
                 left -= length;
                 if order <= head {

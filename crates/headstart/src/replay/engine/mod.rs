@@ -15,9 +15,10 @@ pub(crate) use targets::open_learned;
 
 use super::budget;
 use super::device::Portion;
-use super::places::{self, Place};
+use super::places::Place;
 use super::plan::{Plan, Step};
 use super::report::{Counters, Report, Stopped};
+use super::sweep;
 use super::way::Order;
 use crate::cache::residency::resident_count;
 use crate::profile::mounts::Mounts;
@@ -295,7 +296,8 @@ impl Shared {
             // Each target is there once.
             let _ = places[target].set(place);
         });
-        places::sorted(steps, |target| places[target as usize].get()?.as_ref())
+        let place = |step: &Step| places[step.target as usize].get()?.as_ref()?.find(step.offset);
+        sweep::order(steps, place, self.plan.way.arm)
     }
 
     /// Stops the replay when memory has become scarce.
