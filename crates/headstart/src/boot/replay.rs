@@ -5,7 +5,7 @@
 //! packs, with its time, or when told. What is left of a phase when that is over, as the
 //! recorder notes, is left out.
 
-use super::choose::{chosen, file_systems};
+use super::choose::{chosen, file_systems, in_one_time};
 use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
 use super::origin::Match;
@@ -290,7 +290,7 @@ impl Session<'_> {
     fn read(&mut self, parts: &[Part]) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
         let limits = Limits { budget: budget::available(), metadata: true, often: Often::EVER };
-        let packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
+        let packs = in_one_time(parts.iter().map(|part| (part.phase, &part.pack)));
         let mounts = Mounts::default();
         let plan = Plan::of_packs(&packs, limits, self.way(parts, &mounts));
         // Without it the recorder counts these threads to the boot.
