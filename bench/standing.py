@@ -3,12 +3,14 @@
 
 Measures each workload on each disk cold, with headstart, hot and at the floor, and
 with every peer that can be had, all in the same rounds; see bench/README.md. Needs
-root. Condensed results go to bench/results/standing.json after each cell, and
+root. Condensed results go to bench/results/standing.json after each cell, where each
+replaces that of an earlier run on this machine, so that it can be run in pieces;
 bench/tables.py makes the tables of doc/performance.md from them.
 """
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import platform
@@ -28,11 +30,13 @@ from lib.workloads import WORKLOADS
 from measured import main, needs_root
 
 HERE = Path(__file__).resolve().parent
-SCHEMA = "headstart-bench/standing/1"
+SCHEMA = "headstart-bench/standing/2"
 # The disks and their shares of the time. Programs are learned on the fastest. Then the
 # slowest come first: what they take beyond that is known while there is time left.
 MODELS = {"nvme": 0.4, "hdd": 1.5, "cloud-lazy": 1.6, "cloud": 1, "emmc": 0.8, "sata-ssd": 0.5}
 SMOKE_MODELS = ("emmc", "cloud-lazy")
+# Cells of machines that differ in these can't stand in one table.
+MACHINE = ("schema", "kernel", "cpu", "cpus", "memory_bytes")
 
 
 def benchmark():
@@ -63,7 +67,8 @@ def arguments():
     add("--no-peers", action="store_true", help="headstart alone")
     add("--against", action="append", default=[], type=peers.named, metavar="NAME=CMD",
         help="one more peer; NAME&=CMD runs beside the program; {list} {list0} {mount} {pack}")
-    add("--resume", action="store_true", help="keep the cells of this commit that are there")
+    add("--resume", action="store_true",
+        help="do not measure again what was at this commit")
     add("--smoke", action="store_true",
         help="python on two disks, to see that it works; keeps no results")
     add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR",
@@ -99,16 +104,15 @@ def standing(args):
     if args.smoke:
         rivals = [peer for peer in rivals if peer.how == "before"]
     document = about(chosen, args.models, rivals)
-    if args.resume and args.results.exists():
-        old = json.loads(args.results.read_text())
-        if old.get("commit") == document["commit"]:
-            resume(document, old)
-    if not document["cells"]:
+    if args.results.exists():
+        take_over(document, json.loads(args.results.read_text()))
+    done = {key(cell) for cell in document["cells"]
+            if args.resume and cell["commit"] == commit()}
+    if not done:
         for old in folder.glob("*.pack"):
             old.unlink()
     root = image.image(args.cache, chosen, tell)
     bench = Bench(programs / "headstart", folder, rivals, args.rounds)
-    done = {(cell["model"], cell["workload"]) for cell in document["cells"]}
     todo = [(m, w) for m in args.models for w in chosen if (m, w.name) not in done]
     for model in args.models:
         mine = [w for m, w in todo if m == model]
@@ -120,7 +124,8 @@ def standing(args):
                 shares = sum(MODELS[m] for m, _ in todo)
                 cell = measure(bench, disk, workload, left * MODELS[model] / shares)
                 todo.remove((model, workload))
-                document["cells"].append(cell)
+                cell |= {"commit": commit(), "date": today()}
+                document["cells"] = [c for c in document["cells"] if key(c) != key(cell)] + [cell]
                 keep(document, args.results)
                 tell(line(cell))
     tell(f"{len(document['cells'])} cells, {(time.monotonic() - began) / 60:.0f} minutes: "
@@ -128,13 +133,22 @@ def standing(args):
     return document
 
 
-def resume(document, old):
-    """Takes over the cells of an earlier run, and what they are about."""
+def take_over(document, old):
+    """Takes over the cells of an earlier run on this machine, and what they are about."""
+    if any(old.get(what) != document[what] for what in MACHINE):
+        return
     document["cells"] = old["cells"]
     for what, order in (("workloads", [w.name for w in WORKLOADS]), ("models", list(MODELS))):
         name = (lambda entry: entry["name"]) if what == "workloads" else str
         known = {name(entry): entry for entry in old[what] + document[what]}
         document[what] = [known[n] for n in order if n in known]
+    peers = {peer["name"]: peer for peer in old["peers"] + document["peers"]}
+    document["peers"] = list(peers.values())
+
+
+def key(cell):
+    """What there is one cell of."""
+    return cell["model"], cell["workload"]
 
 
 def binaries(given):
@@ -156,8 +170,6 @@ def about(chosen, models, rivals):
            if line.startswith("model name")]
     return {
         "schema": SCHEMA,
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         "kernel": platform.release(),
         "cpu": cpu[0] if cpu else platform.machine(),
         "cpus": os.cpu_count(),
@@ -169,6 +181,12 @@ def about(chosen, models, rivals):
     }
 
 
+def today():
+    """The date."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+
+
+@functools.cache
 def commit():
     """The commit that is measured; ends with -dirty when what it builds from differs."""
     def git(*words):

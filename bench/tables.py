@@ -93,12 +93,26 @@ def standing_setup():
         return MISSING
     rounds = sorted(c["rounds"] for c in found["cells"])
     busy = max((c["others_busy"] or 0 for c in found["cells"]), default=0)
+    of_commit = {}
+    for cell in found["cells"]:
+        disks = of_commit.setdefault((cell["date"], cell["commit"]), {})
+        disks.setdefault(cell["model"], []).append(cell["workload"])
+    when = "; ".join(f"{on_disks(found, disks)} on {date} at commit `{commit}`"
+                     for (date, commit), disks in sorted(of_commit.items()))
     return (
-        f"Measured on {found['date']} at commit `{found['commit']}`: Linux {found['kernel']}, "
+        f"Measured: {when}. Linux {found['kernel']}, "
         f"{found['cpus']} × {found['cpu']}, {found['memory_bytes'] / 2**30:.0f} GiB of memory; "
         f"{len(found['cells'])} cells of {rounds[0]} to {rounds[-1]} rounds. "
         f"Other work, the modelled disk's included, took at most {busy:.1f} processors."
     )
+
+
+def on_disks(found, disks):
+    """What was measured on which disks, in words."""
+    every = len(found["workloads"])
+    parts = [f"`{model}`" + (f" ({', '.join(names)})" if len(names) < every else "")
+             for model, names in sorted(disks.items(), key=lambda d: FASTEST_FIRST.index(d[0]))]
+    return ", ".join(parts)
 
 
 def standing_starts():
