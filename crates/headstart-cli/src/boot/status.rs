@@ -58,6 +58,9 @@ struct PackStatus {
     phase: String,
     #[serde(flatten)]
     path: JsonPath,
+    /// Whether it came with the image. For each file system the replay takes that or the
+    /// one that was learned here.
+    shipped: bool,
     boots_learned: u32,
     files: usize,
     bytes: u64,
@@ -79,11 +82,9 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
     let (mut packs, mut problems) = (Vec::new(), Vec::new());
     for phase in machine.phases()? {
         for path in machine.packs(&phase.name) {
-            match pack_status(&phase.name, &path) {
-                Ok(status) => {
-                    packs.push(status);
-                    break;
-                }
+            let is_shipped = path != machine.pack(&phase.name);
+            match pack_status(&phase.name, &path, is_shipped) {
+                Ok(status) => packs.push(status),
                 Err(StoreError::Missing(_)) => {}
                 Err(error) => problems.push(causes(&error)),
             }
@@ -109,13 +110,14 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
     Ok(status)
 }
 
-fn pack_status(phase: &str, path: &Path) -> Result<PackStatus, StoreError> {
+fn pack_status(phase: &str, path: &Path, shipped: bool) -> Result<PackStatus, StoreError> {
     let pack = store::read(path, 0)?;
     let read = chosen(&pack, Often::TWO_OF_THREE, |_| true);
     let files: HashSet<u32> = read.ranges.iter().map(|range| range.file).collect();
     Ok(PackStatus {
         phase: phase.into(),
         path: path.into(),
+        shipped,
         boots_learned: pack.origin.starts,
         files: files.len(),
         bytes: read.data_bytes(),
@@ -186,6 +188,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
 fn write_packs(out: &mut dyn Write, packs: &[PackStatus]) -> io::Result<()> {
     let mut table = Table::new([
         ("PHASE", Align::Left),
+        ("FROM", Align::Left),
         ("BOOTS", Align::Right),
         ("FILES", Align::Right),
         ("DATA", Align::Right),
@@ -194,6 +197,7 @@ fn write_packs(out: &mut dyn Write, packs: &[PackStatus]) -> io::Result<()> {
     for pack in packs {
         table.row([
             pack.phase.clone(),
+            if pack.shipped { "the image" } else { "here" }.into(),
             pack.boots_learned.to_string(),
             pack.files.to_string(),
             output::size(pack.bytes),
