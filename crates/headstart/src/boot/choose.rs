@@ -37,24 +37,6 @@ pub fn file_systems(pack: &Pack) -> Vec<&FileSystem> {
         .collect()
 }
 
-/// Packs of phases that are read together, given with the number of their phase in the
-/// order of these: their times count from the begin of the first phase.
-pub fn in_one_time<'a>(parts: impl IntoIterator<Item = (usize, &'a Pack)>) -> Vec<Pack> {
-    let (mut begin, mut phase, mut longest) = (0u32, None, 0u32);
-    let shifted = |(of, pack): (usize, &Pack)| {
-        if phase.replace(of).is_some_and(|phase| phase != of) {
-            (begin, longest) = (begin.saturating_add(longest), 0);
-        }
-        longest = longest.max(u32::try_from(pack.origin.duration_us).unwrap_or(u32::MAX));
-        let mut pack = pack.clone();
-        for range in &mut pack.ranges {
-            range.at_us = range.at_us.saturating_add(begin);
-        }
-        pack
-    };
-    parts.into_iter().map(shifted).collect()
-}
-
 /// Corrects the pack of a phase after a boot was joined into it, knowing the `whole`
 /// boot and the pack as it was `before`:
 ///
@@ -132,20 +114,6 @@ mod tests {
 
     fn histories(pack: &Pack) -> Vec<(u64, u8)> {
         pack.ranges.iter().map(|r| (r.first, r.history)).collect()
-    }
-
-    #[test]
-    fn times_of_phases_that_are_read_together_follow_each_other() {
-        use crate::pack::{Origin, Range};
-        let pack = |duration_us, at_us| Pack {
-            origin: Origin { duration_us, ..Origin::default() },
-            ranges: vec![Range { file: 0, first: 0, pages: 1, at_us, how: How::READ, history: 1 }],
-            ..Pack::default()
-        };
-        let packs = [(0, pack(100, 7)), (0, pack(80, 8)), (2, pack(50, 9)), (3, pack(1, 0))];
-        let joined = in_one_time(packs.iter().map(|(phase, pack)| (*phase, pack)));
-        let times: Vec<u32> = joined.iter().map(|pack| pack.ranges[0].at_us).collect();
-        assert_eq!(times, [7, 8, 109, 150]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! packs, with its time, or when told. What is left of a phase when that is over, as the
 //! recorder notes, is left out.
 
-use super::choose::{chosen, file_systems, in_one_time};
+use super::choose::{chosen, file_systems};
 use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
 use super::origin::Match;
@@ -236,9 +236,11 @@ impl Session<'_> {
         matches(own).is_better(matches(shipped)) != this.is_own
     }
 
-    /// How these are read, by the device of the first.
+    /// How these are read, by the device of the first. A boot computes little before the
+    /// sweep is over: a second one for what is touched late made it longer.
     fn way(&self, parts: &[Part], mounts: &Mounts) -> Way {
-        model::way(self.models.of_boot(&parts[0].pack, mounts), &parts[0].pack)
+        let way = model::way(self.models.of_boot(&parts[0].pack, mounts), &parts[0].pack);
+        Way { arm: None, ..way }
     }
 
     /// Whether file systems or packs may still appear.
@@ -290,7 +292,7 @@ impl Session<'_> {
     fn read(&mut self, parts: &[Part]) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
         let limits = Limits { budget: budget::available(), metadata: true, often: Often::EVER };
-        let packs = in_one_time(parts.iter().map(|part| (part.phase, &part.pack)));
+        let packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
         let mounts = Mounts::default();
         let plan = Plan::of_packs(&packs, limits, self.way(parts, &mounts));
         // Without it the recorder counts these threads to the boot.
