@@ -50,15 +50,8 @@ def fill(root):
 
 
 def without_var(root):
-    """/var is to be a file system that is not there."""
-    shutil.rmtree(root / "var")
-    (root / "var").mkdir()
-    with open(root / "etc/fstab", "a", encoding="ascii") as fstab:
-        fstab.write("/dev/disk/by-label/absent /var ext4 nofail,x-systemd.device-timeout=90s 0 2\n")
-
-
-def empty_var(root):
-    """/var is as after a factory reset."""
+    """There is no /var, as after a factory reset. One that fstab names and that can't be
+    mounted keeps systemd from basic.target, whatever else is installed."""
     shutil.rmtree(root / "var")
 
 
@@ -77,8 +70,7 @@ def damage(root):
 
 STATES = (
     State("disk-full", r"No space left on device", in_root=fill),
-    State("var-missing", r"/var is not mounted", in_root=without_var),
-    State("var-empty", r"there are no packs yet", in_root=empty_var, packs_stay=False),
+    State("var-missing", r"there are no packs yet", in_root=without_var, packs_stay=False),
     State("no-tracefs", r"tracefs", words=("boot.no-tracefs",),
           extra=lambda kit: [(kernel.module(kit, kernel.NO_TRACEFS), "modules/no-tracefs.ko")]),
     State("other-machine", r"not mounted", packs_stay=False,
