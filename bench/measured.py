@@ -106,6 +106,19 @@ def about(schema, headstart):
     }
 
 
+def joined(path, document, key):
+    """A result with the cells that an earlier run on this machine left there and this one
+    has none of, so that a benchmark can be run in pieces. Each tells its commit."""
+    cells = [cell | {"commit": document["commit"]} for cell in document["cells"]]
+    mine = {key(cell) for cell in cells}
+    with contextlib.suppress(OSError):
+        old = json.loads(Path(path).read_text())
+        if all(old.get(what) == document[what] for what in ("schema", "kernel", "cpu", "cpus")):
+            cells = [{"commit": old["commit"]} | cell
+                     for cell in old["cells"] if key(cell) not in mine] + cells
+    return document | {"cells": cells}
+
+
 def commit():
     """The commit of the checkout, -dirty when it differs; None without git."""
     try:

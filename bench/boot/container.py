@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 from lib.alone import alone  # noqa: E402
 from lib.disk import Disk  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
-from measured import BUILT, RESULTS, about, main, needs_root, spread, write  # noqa: E402
+from measured import BUILT, RESULTS, about, joined, main, needs_root, spread, write  # noqa: E402
 from rig import bootperf, container  # noqa: E402
 from rig.guest import guest  # noqa: E402
 
@@ -49,9 +49,9 @@ def containers():
     image = guest(args.cache, tell).image
     for model in args.models:
         document["cells"].append(measure(args, model, image))
-        document["bootperf"] = chart(document["cells"])
         if not args.smoke:
-            write(args.out, document)
+            found = joined(args.out, document, lambda cell: cell["model"])
+            write(args.out, found | {"bootperf": chart(found["cells"])})
 
 
 def arguments():

@@ -22,7 +22,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from lib.alone import alone  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
-from measured import RESULTS, about, main, needs_root, write  # noqa: E402
+from measured import RESULTS, about, joined, main, needs_root, write  # noqa: E402
 from rig import hardship, kernel, machine, matrix, models, virtual  # noqa: E402
 from rig.guest import guest  # noqa: E402
 
@@ -113,9 +113,11 @@ def boot(args):
 def bench(args):
     """All arms on all disks."""
     headstart = static(args.headstart)
-    document = about(SCHEMA, headstart) | matrix.measure(
+    found = matrix.measure(
         guest(args.cache, tell), args.cache, headstart, args.models.split(","), args.boots, tell)
-    write(args.out or RESULTS / "boot-virtual.json", document)
+    out = args.out or RESULTS / "boot-virtual.json"
+    document = joined(out, about(SCHEMA, headstart) | found, lambda cell: cell["model"])
+    write(out, document | {"bootperf": matrix.chart(document["cells"])})
     return 0
 
 

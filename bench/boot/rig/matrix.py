@@ -34,7 +34,7 @@ def measure(guest, cache, headstart, models, boots, tell):
                 "headstart": figures(learned), "no-delay": no_delay},
                 "floor_us": floor.report.replay_us})
             tell(line(cells[-1]))
-    return {"cells": cells, "boots": boots, "learned": BEFORE, "bootperf": chart(cells)}
+    return {"cells": cells, "boots": boots, "learned": BEFORE}
 
 
 def chain(guest, cache, headstart, model, boots):
