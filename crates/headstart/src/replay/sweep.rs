@@ -25,8 +25,9 @@ pub type Place = (u64, u64);
 /// Longer between two touches a program does not compute but wait, in µs, as far as
 /// that can be told: it was seen in starts that waited for an arm.
 const WAITS_US: u32 = 20_000;
-/// Moments that are tried as the border between early and late.
-const BORDERS: usize = 16;
+/// Touches are divided into so many parts; the begin of each but the first is tried as the
+/// border between early and late.
+const PARTS: usize = 16;
 /// Half moves that leaving a stretch for later has to save, as tried.
 const WORTH: [u32; 3] = [0, 1, 2];
 /// Steps that may be gone through for all trials: some 10 ms. With more the order stays
@@ -109,10 +110,10 @@ impl Disk {
         if one.is_empty() {
             return None;
         }
-        let borders = BORDERS.min(EFFORT / (one.len() * WORTH.len()));
+        let parts = PARTS.min(EFFORT / (one.len() * WORTH.len()));
         let mut best = (self.through_at(&one) * (1.0 - CLEARLY), None);
-        for border in 1..borders {
-            let late = self.spots[self.touched[one.len() * border / borders]].computed;
+        for part in 1..parts {
+            let late = self.spots[self.touched[one.len() * part / parts]].computed;
             for worth in WORTH {
                 let order = self.split(late, f64::from(worth) * self.half_move);
                 let through = self.through_at(&order);
