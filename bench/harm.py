@@ -114,7 +114,7 @@ def harm(args):
     document = {name: head[name] for name in ("schema", "kernel", "cpu", "cpus",
                                               "memory_bytes")} | {"cells": document["cells"]}
     root = image.image(args.cache, chosen, tell)
-    missing = [w for w in chosen if not (folder / f"{w.name}.pack").exists()]
+    missing = [w for w in chosen if not is_known(programs / "headstart", w, folder)]
     measured = []
     for model, workloads, conditions in ([("nvme", missing, [])] if missing else []) + [
             part for model in args.models for part in parts(model, chosen, args.conditions)]:
@@ -132,6 +132,16 @@ def harm(args):
                 keep(document, args.results)
                 tell(line(cell))
     return measured
+
+
+def is_known(headstart, workload, folder):
+    """Whether there is a pack that this headstart reads; one that it does not is removed."""
+    pack = folder / f"{workload.name}.pack"
+    with contextlib.suppress(Trouble):
+        run(headstart, "show", "--json", pack)
+        return True
+    pack.unlink(missing_ok=True)
+    return False
 
 
 def parts(model, workloads, conditions):
