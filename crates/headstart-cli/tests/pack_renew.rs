@@ -39,6 +39,14 @@ fn pack_of(fs: &LoopFs, dir: &Path, files: &[&Path]) -> PathBuf {
     pack
 }
 
+/// A file of 200 pages, and a pack that knows the first half of it.
+fn learned_file(fs: &LoopFs, dir: &Path) -> (PathBuf, PathBuf) {
+    let file = fs.path.join("file");
+    write_synced(&file, &noise(200 * PAGE));
+    let pack = pack_of(fs, dir, &[&file]);
+    (file, pack)
+}
+
 fn replace(path: &Path, pages: usize) {
     let new = path.with_extension("new");
     write_synced(&new, &noise(pages * PAGE));
@@ -80,9 +88,7 @@ fn a_file_that_was_replaced_is_read_ahead_before_it_is_learned() {
 fn what_is_below_a_missing_mount_is_not_taken_for_gone() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let dir = disk_dir();
-    let file = fs.path.join("file");
-    write_synced(&file, &noise(200 * PAGE));
-    let pack = pack_of(&fs, dir.path(), &[&file]);
+    let (_, pack) = learned_file(&fs, dir.path());
     let before = fs::read(&pack).unwrap();
     drop(fs);
     let told = json(&["pack", "renew", "--json", pack.to_str().unwrap()]);
@@ -94,9 +100,7 @@ fn what_is_below_a_missing_mount_is_not_taken_for_gone() {
 fn files_for_which_there_is_no_time_stay_as_they_were() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let dir = disk_dir();
-    let file = fs.path.join("file");
-    write_synced(&file, &noise(200 * PAGE));
-    let pack = pack_of(&fs, dir.path(), &[&file]);
+    let (file, pack) = learned_file(&fs, dir.path());
     replace(&file, 200);
     let told = json(&["pack", "renew", "--timeout", "0s", "--json", pack.to_str().unwrap()]);
     assert_eq!((&told["packs"], &told["not_looked_at"]), (&0.into(), &1.into()), "{told:#}");
@@ -106,9 +110,7 @@ fn files_for_which_there_is_no_time_stay_as_they_were() {
 fn a_broken_pack_is_told_and_the_others_are_renewed() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let dir = disk_dir();
-    let file = fs.path.join("file");
-    write_synced(&file, &noise(200 * PAGE));
-    let pack = pack_of(&fs, dir.path(), &[&file]);
+    let (file, pack) = learned_file(&fs, dir.path());
     replace(&file, 200);
     let broken = dir.path().join("broken.pack");
     fs::write(&broken, "HEADSTRT").unwrap();

@@ -2,10 +2,10 @@
 //! ahead as a pack of its own.
 //!
 //! [`phases`] (which there are, and when each was over), [`cut`] (a trace into phases),
-//! [`choose`] (what of a pack is read), [`origin`] (of which pack), [`history`] (what is kept of each boot),
-//! [`timeline`] (what is kept of it over time, with [`bins`] and [`unit_times`]) and
-//! [`analysis`] (what is shown of that) are pure. The drivers are [`record`] and [`replay`], with [`machine`] (where things are,
-//! and whether we are wanted), [`systemd`] and [`logins`] (when phases are over) and
+//! [`choose`] (what of a pack is read), [`origin`] (of which pack), [`history`] (what is
+//! kept of each boot), [`timeline`] (what is kept of it over time, with [`bins`] and
+//! [`unit_times`]) and [`analysis`] (what is shown of that) are pure. The drivers are
+//! [`record`] and [`replay`], with [`machine`] (where things are, and whether we are wanted), [`systemd`] and [`logins`] (when phases are over) and
 //! [`install`] (the units).
 
 pub mod analysis;

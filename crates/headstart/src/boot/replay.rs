@@ -130,8 +130,10 @@ impl Session<'_> {
         loop {
             self.find_packs();
             mounted.look().map_err(io::Error::other)?;
-            while let Some(parts) = self.next(&mut mounted) {
-                self.read(&parts)?;
+            loop {
+                let mounts = Mounts::default();
+                let Some((parts, way)) = self.next(&mut mounted, &mounts) else { break };
+                self.read(&parts, way, mounts)?;
                 if self.is_over() {
                     return Ok(());
                 }
@@ -191,16 +193,15 @@ impl Session<'_> {
     /// What of the next packs is to be read now, together. Where an arm moves that is all
     /// there is: a sweep for each phase moves it more often, and programs that miss
     /// something of a later phase wait for all of them.
-    fn next(&mut self, mounted: &mut Mounted) -> Option<Vec<Part>> {
+    fn next(&mut self, mounted: &mut Mounted, mounts: &Mounts) -> Option<(Vec<Part>, Way)> {
         self.leave_out();
-        let mut parts = Vec::new();
-        while let Some(part) = self.next_part(mounted) {
-            parts.push(part);
-            if parts.len() == 1 && self.way(&parts, &Mounts::default()).order != Order::Disk {
-                break;
-            }
+        let first = self.next_part(mounted)?;
+        let way = self.way(&first, mounts);
+        let mut parts = vec![first];
+        if way.order == Order::Disk {
+            parts.extend(std::iter::from_fn(|| self.next_part(mounted)));
         }
-        (!parts.is_empty()).then_some(parts)
+        Some((parts, way))
     }
 
     /// The next pack with something to read now, and that.
@@ -236,10 +237,10 @@ impl Session<'_> {
         matches(own).is_better(matches(shipped)) != this.is_own
     }
 
-    /// How these are read, by the device of the first. A boot computes little before the
+    /// How a part is read, and those with it. A boot computes little before the
     /// sweep is over: a second one for what is touched late made it longer.
-    fn way(&self, parts: &[Part], mounts: &Mounts) -> Way {
-        let way = model::way(self.models.of_boot(&parts[0].pack, mounts), &parts[0].pack);
+    fn way(&self, part: &Part, mounts: &Mounts) -> Way {
+        let way = model::way(self.models.of_boot(&part.pack, mounts), &part.pack);
         Way { arm: None, ..way }
     }
 
@@ -289,12 +290,11 @@ impl Session<'_> {
     }
 
     /// Reads parts of packs.
-    fn read(&mut self, parts: &[Part]) -> io::Result<()> {
+    fn read(&mut self, parts: &[Part], way: Way, mounts: Mounts) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
         let limits = Limits { budget: budget::available(), metadata: true, often: Often::EVER };
         let packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
-        let mounts = Mounts::default();
-        let plan = Plan::of_packs(&packs, limits, self.way(parts, &mounts));
+        let plan = Plan::of_packs(&packs, limits, way);
         // Without it the recorder counts these threads to the boot.
         self.keep(parts, None);
         let left = self.wanted.limit.saturating_sub(self.began.elapsed());

@@ -59,14 +59,16 @@ pub fn order(
             None => rest.push(step),
         }
     }
-    let disk = Disk::new(spots, arm);
-    let order = arm.and_then(|_| disk.two_sweeps());
-    let spots = &disk.spots;
-    let ordered: Vec<Step> = match order {
-        Some(order) => order.into_iter().map(|at| spots[at].step).collect(),
-        None => spots.iter().map(|spot| spot.step).collect(),
-    };
-    [ordered, rest].concat()
+    spots.sort_by_key(|spot| spot.place);
+    if let Some(arm) = arm {
+        let disk = Disk::new(spots, arm);
+        let order = disk.two_sweeps();
+        spots = match order {
+            Some(order) => order.into_iter().map(|at| disk.spots[at]).collect(),
+            None => disk.spots,
+        };
+    }
+    spots.into_iter().map(|spot| spot.step).chain(rest).collect()
 }
 
 /// Steps as they lie on the disk.
@@ -82,8 +84,8 @@ struct Disk {
 }
 
 impl Disk {
-    fn new(mut spots: Vec<Spot>, arm: Option<Arm>) -> Self {
-        spots.sort_by_key(|spot| spot.place);
+    /// Of steps in the order of their places.
+    fn new(mut spots: Vec<Spot>, arm: Arm) -> Self {
         let mut touched: Vec<usize> = (0..spots.len()).collect();
         touched.sort_by_key(|&at| spots[at].step.touched_us);
         let (mut last, mut computed) = (0, 0.0);
@@ -92,7 +94,6 @@ impl Disk {
             computed += f64::from((now - last).min(WAITS_US));
             (last, spots[at].computed) = (now, computed);
         }
-        let arm = arm.unwrap_or(Arm { move_us: 0, mb_s: 1 });
         let end = spots.iter().map(|spot| spot.end().1).max().unwrap_or(0);
         let begin = spots.iter().map(|spot| spot.place.1).min().unwrap_or(0);
         Self {
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ARM: Option<Arm> = Some(Arm { move_us: 8000, mb_s: 100 });
+    const ARM: Arm = Arm { move_us: 8000, mb_s: 100 };
     const MIB: u64 = 1 << 20;
 
     /// Steps of so many bytes, touched at these times, that lie at `place` MiB; the index of
@@ -231,7 +232,9 @@ mod tests {
     fn disk(steps: &[Step], places: &[Option<Place>]) -> Disk {
         let spot =
             |&step: &Step| Some(Spot { step, place: places[step.target as usize]?, computed: 0.0 });
-        Disk::new(steps.iter().filter_map(spot).collect(), ARM)
+        let mut spots: Vec<Spot> = steps.iter().filter_map(spot).collect();
+        spots.sort_by_key(|spot| spot.place);
+        Disk::new(spots, ARM)
     }
 
     #[test]
@@ -264,7 +267,7 @@ mod tests {
             let computing = (0..20).map(|i| (51, 0, i * 20_000));
             let list: Vec<_> = list.iter().copied().chain(computing).collect();
             let (steps, places) = steps(&list);
-            let mut read = targets(&steps, &places, ARM);
+            let mut read = targets(&steps, &places, Some(ARM));
             read.retain(|&target| steps[target as usize].length > 0);
             assert_eq!(read, expected, "{name}");
         }
@@ -300,7 +303,7 @@ mod tests {
             for (place, without) in places.iter_mut().zip(&without) {
                 *place = place.filter(|_| !without);
             }
-            let mut read = targets(&steps, &places, ARM);
+            let mut read = targets(&steps, &places, Some(ARM));
             read.sort_unstable();
             prop_assert!(read.iter().copied().eq(0..list.len() as u32));
             let disk = disk(&steps, &places);

@@ -1,5 +1,6 @@
 //! The few pieces of SVG that the pictures share.
 
+use super::axis::Axis;
 use std::fmt::{self, Display, Write};
 
 /// Okabe and Ito's colours for light and for dark grounds;
@@ -115,6 +116,15 @@ pub(super) fn two_lines(name: &str, most: usize) -> Vec<String> {
 pub(super) fn text(out: &mut String, x: f64, y: f64, class: &str, words: &str) {
     let (x, y, words) = (Px(x), Px(y), Escaped(words));
     put(out, format_args!(r#"<text x="{x}" y="{y}" class="{class}">{words}</text>"#));
+}
+
+/// Every other tick of an upright axis: a line from left to right, and its label before it.
+pub(super) fn levels(out: &mut String, axis: &Axis, left: f64, right: f64) {
+    for (value, label) in axis.ticks().iter().step_by(2) {
+        let y = axis.pixel(*value);
+        line(out, "grid", (left, y), (right, y));
+        text(out, left - 8.0, y + 4.0, "m end", label);
+    }
 }
 
 /// Adds a straight line.

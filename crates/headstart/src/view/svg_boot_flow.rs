@@ -2,7 +2,7 @@
 //! bars that all of the picture shares.
 
 use super::axis::Axis;
-use super::svg::{Escaped, Px, line, put, text};
+use super::svg::{Escaped, Px, levels, line, put, text};
 use super::units::millis;
 use crate::boot::bins::{Bins, Row};
 
@@ -141,11 +141,7 @@ impl Columns {
         let most = (0..self.count).map(height).fold(0.0, f64::max);
         let bottom = top + PANEL;
         let axis = Axis::new(&[0.0, most], bottom, top);
-        for (value, label) in axis.ticks().iter().step_by(2) {
-            let y = axis.pixel(*value);
-            line(out, "grid", (LEFT, y), (RIGHT, y));
-            text(out, LEFT - 8.0, y + 4.0, "m end", label);
-        }
+        levels(out, &axis, LEFT, RIGHT);
         line(out, "line", (LEFT, bottom), (RIGHT, bottom));
         heading(out, top - 10.0, title, parts);
         let mut below = vec![0.0; self.count];

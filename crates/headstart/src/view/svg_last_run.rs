@@ -3,7 +3,7 @@
 //! are worth a look.
 
 use super::axis::Axis;
-use super::svg::{COLOURS, Escaped, Px, line, open, put, shortened, text};
+use super::svg::{COLOURS, Escaped, Px, levels, line, open, put, shortened, text};
 use super::units::{grouped, millis};
 use crate::measure::last_run::{FileRun, LastRun, OverTime};
 
@@ -137,11 +137,7 @@ fn panel(
 ) -> Axis {
     let bottom = top + PANEL;
     let axis = Axis::new(&[0.0, most], bottom, top);
-    for (value, label) in axis.ticks().iter().step_by(2) {
-        let y = axis.pixel(*value);
-        line(out, "grid", (LEFT, y), (RIGHT, y));
-        text(out, LEFT - 8.0, y + 4.0, "m end", label);
-    }
+    levels(out, &axis, LEFT, RIGHT);
     for (ms, _) in time.ticks() {
         let x = time.x(ms);
         line(out, "grid", (x, top), (x, bottom));
