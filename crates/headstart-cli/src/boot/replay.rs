@@ -4,6 +4,7 @@
 use crate::exit::ExitStatus;
 use crate::{args, output};
 use anyhow::Context;
+use headstart::boot::first;
 use headstart::boot::machine::{Machine, Unwanted};
 use headstart::boot::replay::{Outcome, Wanted, replay};
 use headstart::boot::root;
@@ -56,11 +57,14 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
         survive();
         // Before anybody goes on: the directory may be moved at once.
         root::enter(root).with_context(|| format!("Can't go into {}", output::shown(root)))?;
+    }
+    let mut phases: Vec<String> = here.phases()?.into_iter().map(|phase| phase.name).collect();
+    if args.root.is_some() {
+        first::read_recorder(&here, &phases, first::LIMIT);
         if !args.wait {
             headstart_sys::process::detach().context("Can't go on in the background")?;
         }
     }
-    let mut phases: Vec<String> = here.phases()?.into_iter().map(|phase| phase.name).collect();
     if let Some(unknown) = args.phase.iter().find(|name| !phases.contains(name)) {
         anyhow::bail!("There is no phase {unknown}; there are {}", phases.join(", "));
     }

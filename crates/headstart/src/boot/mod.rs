@@ -12,6 +12,7 @@ pub mod analysis;
 pub mod bins;
 pub mod choose;
 pub mod cut;
+pub mod first;
 pub mod history;
 
 pub mod install;

@@ -9,8 +9,8 @@ use super::logins;
 use super::machine::{Machine, MachineError};
 use super::mounted::Mounted;
 use super::phases::{DEFAULT_TARGET, Moments, Phase, spans};
-use super::replayed::{self, monotonic_us};
-use super::systemd::{Told, finished, is_booted, unit_times, units_of};
+use super::replayed::monotonic_us;
+use super::systemd::{Told, bus, finished, is_booted, unit_times, units_of};
 use crate::boot::history::BootRecord;
 use crate::pack::store::StoreError;
 use crate::proc::in_first_pid_namespace;
@@ -29,12 +29,8 @@ use thiserror::Error;
 /// The trace instance that the kernel's command line is to make.
 pub const INSTANCE: &str = "headstart-boot";
 
-/// How often it is looked how far the boot is, while something is read ahead that is to
-/// be left out when its phase is over.
+/// How often it is looked how far the boot is.
 const TICK: Duration = Duration::from_secs(1);
-/// The same when nobody waits for an answer and only the default target is not known, for
-/// which [`finished`] stands in at the end: each answer takes a process or two.
-const LONG_TICK: Duration = Duration::from_secs(4);
 /// How long reading has to have died down for a session to be there.
 const QUIET: Duration = Duration::from_secs(2);
 /// Bytes of raw trace that are kept, and what share of the memory at most.
@@ -256,21 +252,18 @@ fn follow(
 ) -> Result<(Moments, Told), RecordError> {
     let units = units_of(phases);
     let since = Instant::now();
+    let socket = machine.place(bus::SOCKET);
     let in_container = machine.place("/run/systemd/container").exists();
     let mut told = Told::default();
     let mut moments = Moments::default();
     let mut first = true;
     loop {
-        let mut open = units.iter().filter(|unit| !told.units.contains_key(**unit));
-        let waits_only = told.user_space.is_some() && open.all(|unit| *unit == DEFAULT_TARGET);
-        let is_needed = !waits_only || replayed::is_going_on(machine);
-        let tick = if is_needed { TICK } else { LONG_TICK };
-        let asked = wait(tick.min(wanted.limit.saturating_sub(since.elapsed())));
-        let answer = told.ask(&units);
+        let asked = wait(TICK.min(wanted.limit.saturating_sub(since.elapsed())));
+        let answer = told.ask(&socket, &units);
         let out_of_time = asked || since.elapsed() >= wanted.limit || recorder.is_full();
         if asked
             && !is_booted(&told)
-            && let Ok(Some(at)) = finished()
+            && let Ok(Some(at)) = finished(&socket)
         {
             told.units.insert(DEFAULT_TARGET.to_owned(), at);
         }

@@ -103,11 +103,6 @@ pub fn all(machine: &Machine) -> Vec<Replayed> {
     entries.filter_map(|entry| read(entry.path())).collect()
 }
 
-/// Whether something of this boot is being read ahead.
-pub fn is_going_on(machine: &Machine) -> bool {
-    all(machine).iter().any(|replayed| replayed.ended_us.is_none())
-}
-
 /// File systems of which the initramfs has read all of a phase, by UUID.
 pub fn read_before(machine: &Machine, phase: &str) -> HashSet<[u8; 16]> {
     let of_phase = |replayed: &Replayed| replayed.in_initramfs && replayed.phase == phase;
@@ -148,7 +143,6 @@ mod tests {
         let report = |bytes, complete| Report { bytes, complete, ..Report::default() };
         let mut one = Replayed::new("mounts", true);
         one.keep(&machine).unwrap();
-        assert!(is_going_on(&machine));
         one.add(&report(5, false), &[71]);
         one.add(&report(6, true), &[72]);
         one.file_systems.push([9; 16]);
@@ -157,7 +151,6 @@ mod tests {
         two.add(&report(1, true), &[]);
         two.file_systems.push([8; 16]);
         two.keep(&machine).unwrap();
-        assert!(!is_going_on(&machine));
         fs::write(super::dir(&machine).join("broken.json"), "{").unwrap();
         let mut found = all(&machine);
         found.sort_by_key(|r| r.in_initramfs);

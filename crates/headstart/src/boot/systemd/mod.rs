@@ -1,12 +1,19 @@
 //! When units became active, as systemd tells.
 //!
-//! Asked by `systemctl show`, which has had the same form since long and works as soon
-//! as systemd itself does, without a message bus; its answer is parsed here.
+//! While a boot goes on systemd is asked over its own socket (`bus`), for a process costs
+//! a boot more than all else that recording does. Where that can't be had, and when it
+//! does not matter, `systemctl show` is asked, which has had the same form since long; its
+//! answer is parsed here.
+
+pub mod bus;
+pub mod message;
 
 use super::phases::{DEFAULT_TARGET, Phase, Until};
 use super::unit_times::{self, UnitTimes};
+use message::{Property, unit_path};
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What systemd told.
@@ -34,27 +41,58 @@ const FINISHED: &str = "FinishTimestampMonotonic";
 const ACTIVE: &str = "ActiveEnterTimestampMonotonic";
 const STARTED: &str = "ExecMainStartTimestampMonotonic";
 
+const MANAGER: (&str, &str) = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager");
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+
 impl Told {
-    /// Asks systemd for what is not known yet of these units.
+    /// Asks systemd, which listens at `socket`, for what is not known yet of these units.
     ///
     /// # Errors
     /// It can't be asked, as in the first moments of a boot.
-    pub fn ask(&mut self, units: &[&str]) -> io::Result<()> {
-        if self.user_space.is_none() {
-            let answer = show(&["--property", USER_SPACE], &mut self.askers)?;
-            self.user_space = blocks(&answer, USER_SPACE).next().flatten();
-        }
+    pub fn ask(&mut self, socket: &Path, units: &[&str]) -> io::Result<()> {
         let open: Vec<&str> =
             units.iter().copied().filter(|unit| !self.units.contains_key(*unit)).collect();
-        if open.is_empty() {
-            return Ok(());
-        }
-        let args = [&["--property", ACTIVE, "--"], &open[..]].concat();
-        let answer = show(&args, &mut self.askers)?;
-        let found = open.iter().zip(blocks(&answer, ACTIVE));
+        let (user_space, active) = match self.ask_bus(socket, &open) {
+            Ok(told) => told,
+            Err(_) => self.ask_systemctl(&open)?,
+        };
+        self.user_space = self.user_space.or(user_space);
+        let found = open.iter().zip(active);
         self.units.extend(found.filter_map(|(unit, at)| Some(((*unit).to_owned(), at?))));
         Ok(())
     }
+
+    fn ask_bus(&self, socket: &Path, open: &[&str]) -> io::Result<(Option<u64>, Vec<Option<u64>>)> {
+        let paths: Vec<String> = open.iter().map(|unit| unit_path(unit)).collect();
+        let unit = |path| Property { path, interface: UNIT, name: ACTIVE };
+        let mut properties: Vec<Property<'_>> = paths.iter().map(|path| unit(path)).collect();
+        properties.push(of_manager(USER_SPACE));
+        let mut values: Vec<Option<u64>> = told(bus::ask(socket, &properties)?);
+        Ok((values.pop().flatten(), values))
+    }
+
+    fn ask_systemctl(&mut self, open: &[&str]) -> io::Result<(Option<u64>, Vec<Option<u64>>)> {
+        let mut user_space = None;
+        if self.user_space.is_none() {
+            let answer = show(&["--property", USER_SPACE], &mut self.askers)?;
+            user_space = blocks(&answer, USER_SPACE).next().flatten();
+        }
+        if open.is_empty() {
+            return Ok((user_space, Vec::new()));
+        }
+        let args = [&["--property", ACTIVE, "--"], open].concat();
+        let answer = show(&args, &mut self.askers)?;
+        Ok((user_space, blocks(&answer, ACTIVE).collect()))
+    }
+}
+
+fn of_manager(name: &str) -> Property<'_> {
+    Property { path: MANAGER.0, interface: MANAGER.1, name }
+}
+
+/// For systemd 0 is a time that has not come.
+fn told(values: Vec<Option<u64>>) -> Vec<Option<u64>> {
+    values.into_iter().map(|value| value.filter(|at| *at > 0)).collect()
 }
 
 /// When systemd had started all that it was to start, in µs of the monotonic clock: at or
@@ -63,7 +101,10 @@ impl Told {
 ///
 /// # Errors
 /// systemd can't be asked.
-pub fn finished() -> io::Result<Option<u64>> {
+pub fn finished(socket: &Path) -> io::Result<Option<u64>> {
+    if let Ok(values) = bus::ask(socket, &[of_manager(FINISHED)]) {
+        return Ok(told(values).pop().flatten());
+    }
     let answer = show(&["--property", FINISHED], &mut Vec::new())?;
     Ok(blocks(&answer, FINISHED).next().flatten())
 }
