@@ -1,37 +1,25 @@
 //! How packs are read ahead here: in which way, within which bounds.
 
 use crate::output;
-use headstart::profile::mounts::Mounts;
 use headstart::replay::budget;
-use headstart::replay::engine::{Options, Replay};
 use headstart::replay::often::Often;
-use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::plan::Limits;
 use headstart::replay::way::Way;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 /// This way, with so many threads, if so told.
 pub fn with_threads(way: Way, threads: Option<usize>) -> Way {
     Way { threads: threads.unwrap_or(way.threads), ..way }
 }
 
+/// How often the last starts must have touched what is read of a program's pack.
+pub const OFTEN: Often = Often::HALF;
+
 /// What bounds a plan of at most this many bytes, if so limited.
 pub fn limits(budget: Option<u64>) -> Limits {
     let budget = budget::available().min(budget.unwrap_or(u64::MAX));
-    Limits { budget, metadata: rustix::process::geteuid().is_root(), often: Often::HALF }
-}
-
-/// Begins to read ahead beside a program; with `log`, to tell later what was asked
-/// for when.
-pub fn read_ahead(
-    plan: Plan,
-    mounts: Mounts,
-    began: Instant,
-    log: bool,
-) -> std::io::Result<Replay> {
-    let options = Options { log, ..Options::default() };
-    Replay::start(plan, options, mounts, began)
+    Limits { budget, metadata: rustix::process::geteuid().is_root(), often: OFTEN }
 }
 
 /// Puts a pack's big files into large folios, in a process of its own that nobody waits

@@ -1,7 +1,7 @@
 //! Learns a start while it happens and joins it into its pack: from an armed
 //! recorder to a written file. Prints nothing but the progress of a walk.
 
-use crate::ahead::limits;
+use crate::ahead::OFTEN;
 use crate::output;
 use anyhow::Context;
 use headstart::measure::fates::{Replayed, fates};
@@ -299,7 +299,7 @@ fn find_names(
 
 /// What of a pack was to be read ahead.
 fn planned(pack: &Pack) -> Pack {
-    let choice = limits(None).often.choice(pack);
+    let choice = OFTEN.choice(pack);
     let mut pack = pack.clone();
     pack.ranges.retain(|range| choice.has(range));
     pack

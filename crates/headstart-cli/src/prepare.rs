@@ -2,16 +2,18 @@
 //! begun. With a large pack that happens beside the start, which does not wait for it
 //! longer than it was told to: a pack of 100,000 files takes 30 ms.
 
-use crate::ahead::{limits, read_ahead, with_threads};
+use crate::ahead::{OFTEN, limits, with_threads};
 use crate::output;
 use headstart::pack::Pack;
 use headstart::pack::store::{self, StoreError};
 use headstart::profile::mounts::Mounts;
 use headstart::profile::seen;
-use headstart::replay::engine::Replay;
+use headstart::replay::engine::{Options, Replay};
 use headstart::replay::model;
 use headstart::replay::models::Models;
+use headstart::replay::often::Choice;
 use headstart::replay::plan::Plan;
+use headstart::replay::sample;
 use headstart::replay::worth::Expected;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -26,6 +28,9 @@ const LEARN_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// A pack up to this size, which holds some 10,000 files, is ready sooner than another
 /// thread would be worth, in bytes.
 const SMALL: u64 = 256 << 10;
+
+/// Said of a start from memory that is not learned.
+const HOT: &str = "in memory and well known, so not traced";
 
 /// What is to be got ready.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +85,10 @@ pub struct Prepared {
     pub device_known: bool,
     /// Whether learning from this start is not worth it.
     pub spare_learning: bool,
+    /// Whether a sample was in memory.
+    hot: bool,
+    /// How it is read ahead once the program is under way, if that is still to begin.
+    later: Option<Ahead>,
 }
 
 /// Something that gets ready, or is.
@@ -102,7 +111,11 @@ impl Preparation {
         }
         let (tell, coming) = channel();
         let theirs = wanted.clone();
-        let work = move || drop(tell.send(Box::new(Prepared::of(&theirs))));
+        let work = move || {
+            let mut prepared = Prepared::of(&theirs);
+            prepared.begin_late();
+            drop(tell.send(Box::new(prepared)));
+        };
         match thread::Builder::new().name("prepare".into()).spawn(work) {
             Ok(_) => Self { ready: None, coming: Some(coming) },
             Err(_) => Self::now(&wanted),
@@ -115,6 +128,13 @@ impl Preparation {
             self.ready = self.coming.as_ref()?.recv_timeout(limit).ok();
         }
         self.ready.as_deref_mut()
+    }
+
+    /// Begins what was left for when the program is under way.
+    pub fn begin_late(&mut self) {
+        if let Some(prepared) = &mut self.ready {
+            prepared.begin_late();
+        }
     }
 
     /// What is ready at last; nothing, if that failed.
@@ -135,20 +155,42 @@ impl Prepared {
             (path, None)
         });
         if let (Some(ahead), Some(pack)) = (&wanted.replay, prepared.pack.take()) {
-            prepared.replay(&pack, ahead, from);
+            let choice = OFTEN.choice(&pack);
+            if may_begin_late(&pack, ahead) && sample::is_in_memory(&pack, &choice, uid()) {
+                prepared.leave_for_later(ahead);
+            } else {
+                prepared.replay(&pack, &choice, ahead, from);
+            }
             prepared.pack = Some(pack);
         }
         prepared
     }
 
+    /// Lets a program that finds its files in memory start at once and untraced: all else
+    /// would only cost.
+    fn leave_for_later(&mut self, ahead: &Ahead) {
+        if ahead.learn {
+            self.spare_learning = true;
+            self.notes.push(HOT.into());
+        }
+        self.hot = true;
+        self.later = Some(Ahead { learn: false, ..*ahead });
+    }
+
+    /// Begins what was left for later.
+    fn begin_late(&mut self) {
+        if let (Some(ahead), Some(pack)) = (self.later.take(), self.pack.take()) {
+            self.replay(&pack, &OFTEN.choice(&pack), &ahead, Instant::now());
+            self.pack = Some(pack);
+        }
+    }
+
     /// Begins to read a pack ahead, if that is worth it or is wanted always.
-    fn replay(&mut self, pack: &Pack, ahead: &Ahead, from: Instant) {
+    fn replay(&mut self, pack: &Pack, choice: &Choice, ahead: &Ahead, from: Instant) {
         let mounts = Mounts::default();
         let model = Models::here().of_pack(pack, &mounts);
         self.device_known = model.is_some();
-        let limits = limits(ahead.budget);
-        let choice = limits.often.choice(pack);
-        let expected = model.map(|model| Expected::of(pack, &choice, &model));
+        let expected = model.map(|model| Expected::of(pack, choice, &model));
         if let Some(expected) = expected.filter(|_| !ahead.always) {
             self.spare_learning(pack, ahead, &expected);
             if !expected.is_worth_it() {
@@ -156,15 +198,16 @@ impl Prepared {
             }
         }
         let way = with_threads(model::way(model, pack), ahead.threads);
-        let plan = Plan::of_pack(pack, &choice, limits, way);
-        match read_ahead(plan, mounts, ahead.began, ahead.learn) {
+        let plan = Plan::of_pack(pack, choice, limits(ahead.budget), way);
+        let options = Options { log: ahead.learn, sampled: self.hot, ..Options::default() };
+        match Replay::start(plan, options, mounts, ahead.began) {
             Ok(replay) => {
                 let may_spare = ahead.learn && !ahead.always && is_known_lately(pack);
                 let left = ahead.hold.saturating_sub(from.elapsed());
                 // Tracing would only cost then. The program would wait for the same later.
                 if may_spare && replay.finds_all_in_memory(left) {
                     self.spare_learning = true;
-                    self.notes.push("in memory and well known, so not traced".into());
+                    self.notes.push(HOT.into());
                 }
                 self.replay = Some(replay);
             }
@@ -197,15 +240,18 @@ type Found = Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>>;
 
 /// The pack `explicit`, or the program's own.
 fn known_pack(explicit: Option<&Path>, file_name: &str) -> Found {
-    let uid = rustix::process::geteuid().as_raw();
     if let Some(path) = explicit {
-        return match store::read(path, uid) {
+        return match store::read(path, uid()) {
             Ok(pack) => Ok((path.into(), Some(pack))),
             Err(StoreError::Missing(_)) => Ok((path.into(), None)),
             Err(error) => Err(Box::new((path.into(), error))),
         };
     }
-    store::find(file_name, uid, variable)
+    store::find(file_name, uid(), variable)
+}
+
+fn uid() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 fn variable(name: &str) -> Option<PathBuf> {
@@ -213,7 +259,13 @@ fn variable(name: &str) -> Option<PathBuf> {
 }
 
 fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    uid() == 0
+}
+
+/// Whether a program may start before its pack was looked at as a whole: nothing is to be
+/// learned from this start if its files are in memory.
+fn may_begin_late(pack: &Pack, ahead: &Ahead) -> bool {
+    !ahead.always && (!ahead.learn || is_known_lately(pack))
 }
 
 /// Whether enough starts of a program were learned, and the last not long ago.
@@ -226,6 +278,25 @@ fn is_known_lately(pack: &Pack) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_left_for_later_begins_once() {
+        let ahead = Ahead {
+            budget: None,
+            threads: None,
+            always: false,
+            learn: true,
+            began: Instant::now(),
+            hold: Duration::ZERO,
+        };
+        let mut prepared = Prepared { pack: Some(Pack::default()), ..Prepared::default() };
+        prepared.leave_for_later(&ahead);
+        assert!(prepared.spare_learning && prepared.replay.is_none());
+        prepared.begin_late();
+        assert!(prepared.replay.take().is_some());
+        prepared.begin_late();
+        assert!(prepared.replay.is_none() && prepared.pack.is_some());
+    }
 
     #[test]
     fn a_start_goes_on_without_a_pack_that_is_not_ready_in_time_and_has_it_later() {

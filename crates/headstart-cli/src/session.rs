@@ -177,10 +177,6 @@ impl Session {
                 return Ok(self.not_started(&launch::become_program(&self.command)));
             }
         };
-        if self.json.is_none() && self.settings.trace_out.is_none() {
-            // The files to be written may be /dev/fd/N.
-            launch::let_go_of_descriptors();
-        }
         let recorder = armed.unwrap_or_else(|| {
             let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
             if self.learn { self.arm(scope, known) } else { None }
@@ -203,6 +199,10 @@ impl Session {
         let (tell, told) = channel();
         let learner =
             thread::Builder::new().name("learn".into()).spawn(move || learner.follow(&told));
+        if self.json.is_none() && self.settings.trace_out.is_none() {
+            // The files to be written may be /dev/fd/N.
+            launch::let_go_of_descriptors();
+        }
         let end = match running.wait()? {
             Ok(end) => end,
             Err(failure) => {
@@ -330,7 +330,8 @@ struct Followed {
 
 impl Learner {
     /// Waits for the end of the start, then learns from it.
-    fn follow(self, told: &Receiver<News>) -> Followed {
+    fn follow(mut self, told: &Receiver<News>) -> Followed {
+        self.preparation.begin_late();
         if self.learn {
             learning::remove_orphans();
         }

@@ -12,8 +12,8 @@ use std::io;
 /// `EPERM` without `CAP_SYS_NICE` or a high enough `RLIMIT_RTPRIO`, `EINVAL`
 /// for another priority.
 pub fn set_fifo(priority: i32) -> io::Result<()> {
-    let param = libc::sched_param { sched_priority: priority };
-    let param = &raw const param;
+    // The kernel's `sched_param` is this alone; that of musl has more.
+    let param = &raw const priority;
     // SAFETY: 0 is the calling thread; `param` outlives the call, which only
     // reads it.
     let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, param) };

@@ -11,7 +11,7 @@ use headstart::measure::bench::arm::{Arm, How, Peer, State};
 use headstart::measure::bench::run::{ReadAhead, Run};
 use headstart::pack::{Pack, store};
 use headstart::profile::mounts::Mounts;
-use headstart::replay::engine::Replay;
+use headstart::replay::engine::{Options, Replay};
 use headstart::replay::model;
 use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
@@ -228,8 +228,8 @@ pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
     let mounts = Mounts::default();
     let way = model::way(Models::here().of_pack(pack, &mounts), pack);
     let plan = Plan::of_packs(std::slice::from_ref(pack), ahead::limits(None), way);
-    let replay =
-        ahead::read_ahead(plan, mounts, began, false).context("Can't start to read ahead")?;
+    let replay = Replay::start(plan, Options::default(), mounts, began)
+        .context("Can't start to read ahead")?;
     replay.wait_for_head(args::duration(DEFAULT_HOLD).unwrap_or_default());
     Ok(replay)
 }

@@ -4,7 +4,7 @@
 //! Whatever fails here is one line in the journal and no failure of anything.
 
 use super::{notify, pack_name};
-use crate::ahead::{limits, read_ahead};
+use crate::ahead::limits;
 use crate::exit::ExitStatus;
 use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
 use crate::output;
@@ -19,7 +19,7 @@ use headstart::pack::store;
 use headstart::proc;
 use headstart::profile::mounts::Mounts;
 use headstart::profile::seen;
-use headstart::replay::engine::Replay;
+use headstart::replay::engine::{Options, Replay};
 use headstart::replay::model;
 use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
@@ -136,7 +136,7 @@ impl Start<'_> {
         let mounts = Mounts::default();
         let way = model::way(Models::here().of_pack(pack, &mounts), pack);
         let plan = Plan::of_packs(std::slice::from_ref(pack), limits(None), way);
-        read_ahead(plan, mounts, self.began, false)
+        Replay::start(plan, Options::default(), mounts, self.began)
     }
 
     /// Waits for the start, until it is over or nobody wants to wait, and looks who is

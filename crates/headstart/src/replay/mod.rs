@@ -6,8 +6,8 @@
 //! says what is to be gained, [`often`] which ranges are worth it. [`places`] knows
 //! where files lie, [`sweep`] in which order an arm reads them, [`device`] what one
 //! request may ask for, [`budget`] and [`groups`] how much memory may be filled, and
-//! [`metadata`] finds block devices. [`list`] parses lists of files, which may stand for a
-//! pack.
+//! [`metadata`] finds block devices, and [`sample`] tells a start from memory. [`list`]
+//! parses lists of files, which may stand for a pack.
 
 pub mod budget;
 pub mod device;
@@ -23,6 +23,7 @@ pub mod places;
 pub mod plan;
 pub mod probe;
 pub mod report;
+pub mod sample;
 pub mod sweep;
 pub mod way;
 pub mod worth;

@@ -108,6 +108,9 @@ impl Shared {
         let (mut joined, mut refuted) = (false, false);
         if let Some(target) = opened {
             let missing = self.missing(&target, step);
+            if missing > 0 {
+                self.calm.store(false, Relaxed);
+            }
             if missing > 0 || target.kind == Kind::Device {
                 self.in_memory.store(0, Relaxed);
                 refuted = missing > 0;
@@ -124,6 +127,7 @@ impl Shared {
                 self.ask_for(&wanted);
             }
         } else {
+            self.calm.store(false, Relaxed);
             self.counters.dropped_bytes.fetch_add(step.length, Relaxed);
         }
         if !joined {

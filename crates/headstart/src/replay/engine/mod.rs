@@ -50,6 +50,9 @@ pub struct Options {
     /// Whether every step is looked at. Else, while one after the other is found in
     /// memory, only a sample is: a hot start should not pay for what it needs not.
     pub exact: bool,
+    /// Whether a sample was in memory: then one thread looks at the steps, and the others
+    /// come when something is missing after all.
+    pub sampled: bool,
     /// Whether it is kept what was asked for, and when.
     pub log: bool,
     /// Tells the threads their numbers.
@@ -70,6 +73,8 @@ struct Shared {
     left: Vec<AtomicU32>,
     /// Steps of files that were found in memory, one after the other.
     in_memory: AtomicUsize,
+    /// Whether nothing was found yet that contradicts a sample in memory.
+    calm: AtomicBool,
     /// Steps that were not looked at, because those before them were in memory, with
     /// their numbers.
     presumed: Mutex<Vec<(Step, usize)>>,
@@ -122,6 +127,7 @@ impl Replay {
             slots: plan.targets.iter().map(|_| Mutex::default()).collect(),
             left,
             in_memory: AtomicUsize::new(0),
+            calm: AtomicBool::new(options.sampled),
             presumed: Mutex::default(),
             done: AtomicUsize::new(0),
             head_sent: Mutex::new(plan.head == 0),
@@ -252,7 +258,8 @@ impl Shared {
 
     /// Lets threads act on the numbers below `count` in order until all are done
     /// or the replay is stopped; tells whether they came to the end. This thread
-    /// is one of them, and the only one if no other can be had.
+    /// is one of them, and the only one as long as all is in memory, if a sample was,
+    /// and if no other can be had.
     fn each(&self, threads: usize, count: usize, act: impl Fn(usize) + Sync) -> bool {
         let next = AtomicUsize::new(0);
         let note_thread = || {
@@ -260,8 +267,9 @@ impl Shared {
                 self.threads.lock().unwrap_or_else(PoisonError::into_inner).insert(own);
             }
         };
-        let work = || {
-            while !self.stop.load(Relaxed) && !self.timed_out() {
+        let work = |alone: bool| {
+            let goes_on = || !alone || self.calm.load(Relaxed);
+            while goes_on() && !self.stop.load(Relaxed) && !self.timed_out() {
                 let number = next.fetch_add(1, Relaxed);
                 if number >= count {
                     break;
@@ -271,13 +279,18 @@ impl Shared {
             // At the end, for it may take a moment.
             note_thread();
         };
+        if self.calm.load(Relaxed) {
+            // The processors are the program's.
+            work(true);
+        }
+        let left = count.saturating_sub(next.load(Relaxed));
         thread::scope(|scope| {
-            for _ in 1..threads.clamp(1, 256).min(count.max(1)) {
-                if builder().spawn_scoped(scope, work).is_err() {
+            for _ in 1..threads.clamp(1, 256).min(left) {
+                if builder().spawn_scoped(scope, || work(false)).is_err() {
                     break;
                 }
             }
-            work();
+            work(false);
         });
         next.into_inner() >= count
     }
