@@ -67,7 +67,7 @@ def arguments():
         help="a word more of the kernel's command line")
     add("--headstart", type=Path, metavar="FILE",
         help="a static headstart [default: it is built]")
-    add("--console", type=Path, metavar="FILE", help="write what the console said")
+    add("--console", type=Path, metavar="FILE", help="write what the console said; for roots a directory")
     add("--json", action="store_true", help="print all figures as JSON")
     add("--models", default="hdd,cloud-lazy,emmc,sata-ssd", metavar="A,B",
         help="for bench: %(default)s")
@@ -141,7 +141,10 @@ def rooted(args):
     """Boots from other roots; 3 when one is not learned, not read ahead, or longer with it."""
     only = chosen(args.only, roots.names())
     headstart = static(args.headstart)
-    cells = roots.measure(guest(args.cache, tell), args.cache, headstart, args.model, only, tell)
+    if args.console:
+        args.console.mkdir(exist_ok=True)
+    cells = roots.measure(guest(args.cache, tell), args.cache, headstart, args.model, only,
+                          args.console, tell)
     out = args.out or RESULTS / "boot-roots.json"
     found = about("headstart-bench/boot-roots/1", headstart) | {
         "cells": [{"model": args.model} | cell for cell in cells]}

@@ -3,7 +3,6 @@ a distribution's own: they must be learned and read ahead, and take no longer th
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -113,8 +112,10 @@ ROOTS = (
     Root("dracut", maker="dracut"),
     Root("btrfs", make=btrfs, words=("ro", "rootfstype=btrfs", "rootflags=subvol=@")),
     Root("var", prepare=with_var, other="var", early=False, phases=("mounts", "system")),
-    Root("overlay", prepare=with_overlay, other="var/lib/headstart", words=("ro", "boot.overlay"),
-         early=False, phases=("mounts", "system")),
+    Root("overlay", prepare=with_overlay, other="var/lib/headstart",
+         words=("ro", "boot.overlay=seen"), early=False, phases=("mounts", "system")),
+    Root("overlay-hidden", prepare=with_overlay, other="var/lib/headstart",
+         words=("ro", "boot.overlay=hidden"), early=False, phases=("mounts", "system")),
     Root("luks", prepare=with_luks, make=luks, device="/dev/mapper/luks"),
 )
 
@@ -124,8 +125,9 @@ def names():
     return [root.name for root in ROOTS]
 
 
-def measure(guest, cache, headstart, model, only, tell):
-    """Boots these kinds; a result for each, with what is wrong with it."""
+def measure(guest, cache, headstart, model, only, consoles, tell):
+    """Boots these kinds; a result for each, with what is wrong with it. What the consoles
+    said is kept in the directory `consoles`, if there is one."""
     base = distro.distro(guest, cache, tell)
     with tempfile.TemporaryDirectory(prefix="boot-roots-", dir=cache) as folder, \
             virtual.several() as pool:
@@ -133,7 +135,7 @@ def measure(guest, cache, headstart, model, only, tell):
         # One after the other: each needs mounts. Then all boot at once.
         ready = [built(root, base, guest.kit, headstart, Path(folder) / root.name, tell)
                  for root in chosen]
-        found = [pool.submit(boot_all, one, guest.kit, model, tell) for one in ready]
+        found = [pool.submit(boot_all, one, guest.kit, model, consoles, tell) for one in ready]
         return [one.result() for one in found]
 
 
@@ -204,7 +206,7 @@ def looped(path):
         run("losetup", "--detach", device)
 
 
-def boot_all(ready, kit, model, tell):
+def boot_all(ready, kit, model, consoles, tell):
     """Lets a machine learn, and compares the boots after that with those without it."""
     root = ready.root
     numbers = models.table(model)
@@ -214,8 +216,9 @@ def boot_all(ready, kit, model, tell):
         words += ready.trace if arm == "headstart" else ["headstart=off"]
         booted = virtual.boot(kernel.vmlinux(kit), ready.folder / arm, ready.image, numbers,
                               words, keep)
-        if console := os.environ.get("BOOT_ROOTS_CONSOLES"):
-            Path(console, f"{root.name}-{arm}-{keep}-{number}").write_text(booted.console)
+        if consoles:
+            what = "learned" if keep else arm
+            (consoles / f"{root.name}-{what}-{number}").write_text(booted.console)
         return booted
 
     try:
