@@ -111,7 +111,7 @@ ROOTS = (
     Root("initramfs-tools"),
     Root("dracut", maker="dracut"),
     Root("btrfs", make=btrfs, words=("ro", "rootfstype=btrfs", "rootflags=subvol=@")),
-    Root("var", prepare=with_var, other="var", early=False, phases=("mounts", "system")),
+    Root("var", prepare=with_var, other="var"),
     Root("overlay", prepare=with_overlay, other="var/lib/headstart",
          words=("ro", "boot.overlay=seen"), early=False, phases=("mounts", "system")),
     Root("overlay-hidden", prepare=with_overlay, other="var/lib/headstart",

@@ -1,4 +1,5 @@
 #!/bin/bash
+# shellcheck disable=SC2154 # dracut sets moddir.
 # Puts the modelled disk into an initramfs of dracut.
 check() { return 0; }
 depends() { echo dm; }
