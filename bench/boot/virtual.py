@@ -5,6 +5,7 @@
     virtual.py boot --model hdd --arm headstart one boot of a machine that remembers
     virtual.py bench                            all arms on four disks, a quarter of an hour
     virtual.py hardship                         upgrades, power cuts, broken machines
+    virtual.py roots                            other root file systems and initramfs makers
     virtual.py --smoke                          is the same boot as long twice?
 
 Needs root for the images.
@@ -23,7 +24,7 @@ sys.path.insert(0, str(HERE.parent))
 from lib.alone import alone  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
 from measured import RESULTS, about, joined, main, needs_root, write  # noqa: E402
-from rig import hardship, kernel, machine, matrix, models, virtual  # noqa: E402
+from rig import hardship, kernel, machine, matrix, models, roots, virtual  # noqa: E402
 from rig.guest import guest  # noqa: E402
 
 SCHEMA = "headstart-bench/boot-virtual/1"
@@ -42,7 +43,7 @@ def boots():
     if args.smoke:
         return smoke(args)
     return {"build": built, "boot": boot, "bench": bench,
-            "hardship": endure}[args.verb](args)
+            "hardship": endure, "roots": rooted}[args.verb](args)
 
 
 def arguments():
@@ -50,7 +51,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("verb", nargs="?", choices=("build", "boot", "bench", "hardship"), help="what to do")
+    add("verb", nargs="?", choices=("build", "boot", "bench", "hardship", "roots"),
+        help="what to do")
     add("--smoke", action="store_true", help="boot twice and compare; keeps no results")
     add("--model", default="hdd", choices=models.names(), help="the disk [default: hdd]")
     add("--arm", default="none", choices=ARMS,
@@ -65,15 +67,15 @@ def arguments():
         help="a word more of the kernel's command line")
     add("--headstart", type=Path, metavar="FILE",
         help="a static headstart [default: it is built]")
-    add("--console", type=Path, metavar="FILE", help="write what the console said")
+    add("--console", type=Path, metavar="FILE", help="write what the console said; for roots a directory")
     add("--json", action="store_true", help="print all figures as JSON")
     add("--models", default="hdd,cloud-lazy,emmc,sata-ssd", metavar="A,B",
         help="for bench: %(default)s")
     add("--boots", type=int, default=3, metavar="N", help="for bench: of each arm [default: 3]")
-    add("--only", default=",".join(hardship.PARTS), metavar="A,B",
-        help="for hardship: %(default)s")
+    add("--only", metavar="A,B",
+        help=f"for hardship: {','.join(hardship.PARTS)}; for roots: {','.join(roots.names())}")
     add("--out", type=Path, metavar="FILE",
-        help="for bench and hardship [default: in bench/results]")
+        help="for bench, hardship and roots [default: in bench/results]")
     add("--cache", type=Path, default=CACHE, metavar="DIR", help="for images")
     args = parser.parse_args()
     if not args.smoke and not args.verb:
@@ -123,9 +125,7 @@ def bench(args):
 
 def endure(args):
     """Lets everything go wrong; 3 when something is not as it must be."""
-    only = args.only.split(",")
-    if unknown := set(only) - set(hardship.PARTS):
-        raise Trouble(f"there is no {unknown.pop()}; there are {', '.join(hardship.PARTS)}")
+    only = chosen(args.only, hardship.PARTS)
     headstart = static(args.headstart)
     found = hardship.measure(guest(args.cache, tell), args.cache, headstart, args.model, only,
                               args.machine, tell)
@@ -135,6 +135,29 @@ def endure(args):
     for what in wrong:
         tell(f"virtual.py: {what}")
     return 3 if wrong else 0
+
+
+def rooted(args):
+    """Boots from other roots; 3 when one is not learned, not read ahead, or longer with it."""
+    only = chosen(args.only, roots.names())
+    headstart = static(args.headstart)
+    if args.console:
+        args.console.mkdir(exist_ok=True)
+    cells = roots.measure(guest(args.cache, tell), args.cache, headstart, args.model, only,
+                          args.console, tell)
+    out = args.out or RESULTS / "boot-roots.json"
+    found = about("headstart-bench/boot-roots/1", headstart) | {
+        "cells": [{"model": args.model} | cell for cell in cells]}
+    write(out, joined(out, found, lambda cell: (cell["model"], cell["root"])))
+    return 3 if any(cell["wrong"] for cell in cells) else 0
+
+
+def chosen(only, names):
+    """Which of these are wanted; all unless it is said."""
+    wanted = only.split(",") if only else list(names)
+    if unknown := set(wanted) - set(names):
+        raise Trouble(f"there is no {unknown.pop()}; there are {', '.join(names)}")
+    return wanted
 
 
 def smoke(args):

@@ -114,7 +114,7 @@ fn verify(path: &std::path::Path, json: bool) -> anyhow::Result<ExitStatus> {
     let state = |file: &headstart::pack::File| {
         let path = pack.paths.path(file.node);
         let state = match rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if identity_of(&stat) == file.identity => State::Same,
+            Ok(stat) if file.identity.is_still(&identity_of(&stat)) => State::Same,
             Ok(_) if changes_often(file.changes) => State::Changing,
             Ok(_) => State::Changed,
             Err(Errno::NOENT | Errno::NOTDIR) => State::Missing,

@@ -175,6 +175,7 @@ fn files_of_an_overlay_are_found_with_its_layers_in_sight_and_out_of_it() {
             let Some(fs) = loop_fs(kind, size) else { return };
             file(&fs, &fs.path().join("low/d/hot"));
             file(&fs, &fs.path().join("low/d/cold"));
+            file(&fs, &fs.path().join("low/d/warm"));
             file(&fs, &fs.path().join("low/single"));
             fs::create_dir_all(fs.path().join("up")).unwrap();
             fs::create_dir_all(fs.path().join("work")).unwrap();
@@ -219,6 +220,7 @@ fn beside_an_overlay() {
     let id =
         |name| InodeId { dev, ino: fs::metadata(lower.join("low/d").join(name)).unwrap().ino() };
     let ids = [id("hot"), id("cold")];
+    let warm = id("warm");
     let hot = beside.join("ov/d/hot");
     let mut open = fs::File::open(&hot).unwrap();
     open.read_exact(&mut [0]).unwrap();
@@ -256,4 +258,15 @@ fn beside_an_overlay() {
     let resolution = resolve(&ids, &ResolveOptions { live: Some(&live), ..options });
     assert_eq!(resolution.how, [(Method::Overlay, 1)].into());
     assert_eq!((&resolution.files[0].1.path, resolution.walked_entries), (&hot, 0));
+
+    // Without a walk also by an earlier name, and beside what has one.
+    let earlier = [(ids[0].ino, vec![hot.clone()])].into();
+    let by_name = resolve(&ids, &ResolveOptions { earlier: Some(&earlier), ..options });
+    assert_eq!((by_name.how, &by_name.files[0].1.path), ([(Method::Overlay, 1)].into(), &hot));
+    let path = hot.with_file_name("warm");
+    fs::read(&path).unwrap();
+    let ids = [ids[0], ids[1], warm];
+    let beside = resolve(&ids, &ResolveOptions { earlier: Some(&earlier), ..options });
+    assert_eq!(beside.how, [(Method::Overlay, 2)].into());
+    assert!(beside.files.iter().any(|(id, file)| *id == warm && file.path == path));
 }

@@ -4,6 +4,7 @@
 //! The driver. It writes files and links only, so that it works on an image; nothing is
 //! started.
 
+use super::early;
 use super::machine::{Machine, MachineError};
 use super::record::INSTANCE;
 use crate::pack::store;
@@ -173,9 +174,11 @@ pub fn disable(machine: &Machine) -> Result<Vec<String>, InstallError> {
 /// They can't be removed.
 pub fn purge(machine: &Machine) -> Result<bool, InstallError> {
     let path = machine.state();
+    let copies = early::purge(machine);
+    let copies = copies.map_err(|source| InstallError::File { path: path.clone(), source })?;
     match fs::remove_dir_all(&path) {
         Ok(()) => Ok(true),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(copies),
         Err(source) => Err(InstallError::File { path, source }),
     }
 }

@@ -5,6 +5,7 @@
 
 use super::choose::{chosen, settle};
 use super::cut::cut;
+use super::early;
 use super::history::{BootRecord, PhaseRecord, SCHEMA};
 use super::machine::Machine;
 use super::phases::{DEFAULT_TARGET, Moments, Phase, Span, spans};
@@ -154,6 +155,9 @@ pub(super) fn learn(
             Err(error) => record.problems.push(causes(&error)),
         }
         record.phases.push(of_phase);
+    }
+    if let Err(error) = early::keep(machine, phases) {
+        record.problems.push(causes(&error));
     }
     record.learn_ms = ended.elapsed().as_secs_f64() * 1000.0;
     machine.keep(&mut record, Some(&timeline))?;

@@ -5,16 +5,18 @@
 //! [`choose`] (what of a pack is read), [`origin`] (of which pack), [`history`] (what is
 //! kept of each boot), [`timeline`] (what is kept of it over time, with [`bins`] and
 //! [`unit_times`]) and [`analysis`] (what is shown of that) are pure. The drivers are
-//! [`record`] and [`replay`], with [`machine`] (where things are, and whether we are wanted), [`systemd`] and [`logins`] (when phases are over) and
-//! [`install`] (the units).
+//! [`record`] and [`replay`], with [`machine`] (where things are, and whether we are wanted),
+//! [`first`] (what is read before anything was learned), [`early`] (where packs are until
+//! `/var` is mounted), [`systemd`] and [`logins`] (when
+//! phases are over) and [`install`] (the units).
 
 pub mod analysis;
 pub mod bins;
 pub mod choose;
 pub mod cut;
+pub mod early;
 pub mod first;
 pub mod history;
-
 pub mod install;
 mod learn;
 pub mod logins;

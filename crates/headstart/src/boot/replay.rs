@@ -366,7 +366,7 @@ impl Session<'_> {
 /// Whether a file is what was learned.
 fn is_unchanged(path: &Path, learned: &File) -> bool {
     let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| identity_of(&stat) == learned.identity)
+    stat.is_ok_and(|stat| learned.identity.is_still(&identity_of(&stat)))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::id::{Dev, InodeId};
 use crate::measure::last_run::OverTime;
 use crate::pack::FileSystem;
 use crate::profile::fold::Observation;
-use crate::profile::learn::IN_MEMORY;
+use crate::profile::learn::may_be_read;
 use crate::profile::resolve::Resolution;
 use crate::profile::spans::Spans;
 use serde::{Deserialize, Serialize};
@@ -95,10 +95,8 @@ impl Timeline {
         let named = sight.names.files.iter();
         let written: HashSet<InodeId> =
             named.filter(|(_, file)| file.mtime_ns >= sight.began_ns).map(|(id, _)| *id).collect();
-        let is_read = |id: &InodeId| match sight.file_systems.get(&id.dev) {
-            Some(fs) => !IN_MEMORY.contains(&fs.kind.as_str()) && !written.contains(id),
-            None => id.dev.major() != 0,
-        };
+        let is_read =
+            |id: &InodeId| may_be_read(sight.file_systems, id.dev) && !written.contains(id);
         for (row, seen) in [(Row::Demand, sight.boot), (Row::Ahead, sight.ahead)] {
             for (_, pages) in seen.files.iter().filter(|(id, _)| is_read(id)) {
                 self.count(row, &pages.inserted, seen.began, sight);

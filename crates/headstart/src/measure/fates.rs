@@ -11,6 +11,7 @@ use crate::pack::paths::{NodeId, PathInterner};
 use crate::pack::pieces::Piece;
 use crate::pack::{FileSystem, Pack};
 use crate::profile::fold::{Observation, Pages};
+use crate::profile::learn::may_be_read;
 use crate::profile::resolve::Resolution;
 use crate::profile::spans::Spans;
 use crate::replay::engine::Log;
@@ -27,7 +28,8 @@ pub struct Replayed<'a> {
     pub released_us: u64,
 }
 
-/// What became of the pages that were planned and touched, in all and over time.
+/// What became of the pages that were planned and touched, in all and over time. What is
+/// in memory anyway, as the files of an initramfs, is left out.
 pub fn fates(
     seen: &Observation,
     names: &Resolution,
@@ -48,6 +50,9 @@ pub fn fates(
     for (id, file) in replaced.chain(names.files.iter().map(|(id, file)| (id, file))) {
         let Some(pages) = seen.files.get(id) else { continue };
         named.insert(*id);
+        if !may_be_read(file_systems, id.dev) {
+            continue;
+        }
         let node = paths.find(&file.path);
         let part = node
             .and_then(|node| planned.files.remove(&node))
@@ -61,7 +66,8 @@ pub fn fates(
         let asked = node.and_then(&mut asked_of).unwrap_or_default();
         timeline.add(Some(&file.path), &fates, &asked);
     }
-    for (_, pages) in seen.files.iter().filter(|(id, _)| !named.contains(id)) {
+    let unnamed = seen.files.iter().filter(|(id, _)| !named.contains(id));
+    for (_, pages) in unnamed.filter(|(id, _)| may_be_read(file_systems, id.dev)) {
         let fates = Fates::of(&pages.touched, &pages.inserted, &none);
         outcome.add(&fates);
         timeline.add(None, &fates, &[]);
@@ -124,4 +130,46 @@ fn spans_of(pieces: &[Piece]) -> Spans {
         spans.touch(p.first, p.end - p.first, u64::from(p.at_us) * 1000, p.how);
     }
     spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::InodeId;
+    use crate::profile::fold::{Rules, fold};
+    use crate::profile::resolve::{FileKind, ResolvedFile};
+    use crate::trace::{Event, Kind};
+
+    #[test]
+    fn what_is_in_memory_anyway_is_neither_touched_nor_missing() {
+        let (disk, tmpfs, initramfs) = (Dev::new(8, 1), Dev::new(0, 30), Dev::new(0, 2));
+        let fs = |kind: &str| FileSystem { uuid: None, kind: kind.into(), source: vec![] };
+        let known = [(disk, fs("ext4")), (tmpfs, fs("tmpfs"))];
+        for (dev, is_named, expected) in [
+            (disk, true, 3),
+            (disk, false, 3),
+            (tmpfs, true, 0),
+            (tmpfs, false, 0),
+            (initramfs, false, 0),
+        ] {
+            let id = InodeId { dev, ino: 7 };
+            let event = |time, kind| Event { time, tid: 1, kind, id, first: 0, pages: 3 };
+            let rules = Rules { has_access_events: true, ..Rules::default() };
+            let seen = fold([event(1, Kind::Insert), event(2, Kind::Read)], &rules);
+            let file = ResolvedFile {
+                path: "/a".into(),
+                size: 1 << 20,
+                mtime_ns: 0,
+                ctime_ns: 0,
+                born_ns: None,
+                kind: FileKind::Regular,
+                mode: 0,
+            };
+            let files = is_named.then_some((id, file)).into_iter().collect();
+            let names = Resolution { files, ..Resolution::default() };
+            let (outcome, _) = fates(&seen, &names, &known.clone().into(), Replayed::default());
+            let found = (outcome.touched_pages, outcome.missing_pages);
+            assert_eq!(found, (expected, expected), "{dev}, {is_named}");
+        }
+    }
 }

@@ -14,7 +14,16 @@ use std::ops::Range;
 use std::path::Path;
 
 /// File systems whose files are in memory anyway.
-pub(crate) const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"];
+const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"];
+
+/// Whether files of a device may have to be read. Of a device without a known file system
+/// and without a number of its own nothing can be: it is the kernel's, or the initramfs.
+pub(crate) fn may_be_read(file_systems: &HashMap<Dev, FileSystem>, dev: Dev) -> bool {
+    match file_systems.get(&dev) {
+        Some(fs) => !IN_MEMORY.contains(&fs.kind.as_str()),
+        None => dev.major() != 0,
+    }
+}
 
 /// Files that a start made are remembered up to this size and so many, in case that they
 /// are state that the next start reads: more are results.

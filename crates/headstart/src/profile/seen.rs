@@ -106,8 +106,14 @@ impl Seen {
     pub fn file_systems(&self, mounts: &MountTable) -> HashMap<Dev, FileSystem> {
         let of_files = self.names.files.iter().map(|(id, _)| id.dev);
         let devices: HashSet<Dev> = of_files.chain(self.pages.metadata.keys().copied()).collect();
+        // A layer that nothing shows is known by the overlay that leads to its files.
+        let overlay_of = |dev: Dev| {
+            let (_, file) = self.names.files.iter().find(|(id, _)| id.dev == dev)?;
+            mounts.at(&file.path).filter(|mount| mount.fstype == "overlay")
+        };
         let describe = |dev: Dev| {
-            let mount = *mounts.visible_of(dev).first()?;
+            let visible = mounts.visible_of(dev).first().copied();
+            let mount = visible.or_else(|| overlay_of(dev))?;
             Some(FileSystem {
                 // Without one the file system is told by its type and source.
                 uuid: fsid::uuid(mount).ok().flatten().map(|id| id.0).filter(|id| *id != NIL),

@@ -4,6 +4,7 @@
 
 use super::ResolvedFile;
 use super::verify::{Check, check};
+use super::walk::Wanted;
 use crate::id::{Dev, InodeId};
 use crate::profile::mounts::MountTable;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -24,30 +25,51 @@ pub(super) fn beside<'a>(
     found: impl Iterator<Item = &'a Path>,
     limit: Duration,
 ) -> HashMap<InodeId, ResolvedFile> {
-    let until = Instant::now() + limit;
-    let mut search = Search {
-        table,
-        dev,
-        wanted: wanted.iter().map(|id| id.ino).collect(),
-        found: HashMap::new(),
-    };
-    let known: BTreeSet<PathBuf> = found.filter_map(Path::parent).map(Path::to_owned).collect();
-    let mut below = BTreeSet::new();
-    for dir in &known {
-        if !search.goes_on(until) {
-            break;
-        }
-        below.extend(search.list(dir));
-    }
-    for dir in below.difference(&known) {
-        if !search.goes_on(until) {
-            break;
-        }
-        search.list(dir);
-    }
+    let wanted = wanted.iter().map(|id| id.ino).collect();
+    let mut search = Search { table, dev, wanted, found: HashMap::new() };
+    offer_beside(&mut search, found, limit);
     search.found
 }
 
+/// Offers all that lies in or just below the directories of `found` files.
+pub(super) fn offer_beside<'a>(
+    wanted: &mut impl Wanted,
+    found: impl Iterator<Item = &'a Path>,
+    limit: Duration,
+) {
+    let until = Instant::now() + limit;
+    let goes_on = |wanted: &dyn Wanted| wanted.left() > 0 && Instant::now() < until;
+    let known: BTreeSet<PathBuf> = found.filter_map(Path::parent).map(Path::to_owned).collect();
+    let mut below = BTreeSet::new();
+    for dir in &known {
+        if !goes_on(wanted) {
+            break;
+        }
+        below.extend(list(dir, wanted));
+    }
+    for dir in below.difference(&known) {
+        if !goes_on(wanted) {
+            break;
+        }
+        list(dir, wanted);
+    }
+}
+
+/// Offers what is wanted of a directory; returns the directories in it.
+fn list(dir: &Path, wanted: &mut dyn Wanted) -> Vec<PathBuf> {
+    let mut below = Vec::new();
+    // One that can't be read, or is gone, has nothing for us.
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            below.push(entry.path());
+        } else if wanted.wants(entry.ino()) {
+            wanted.offer(entry.ino(), entry.path());
+        }
+    }
+    below
+}
+
+/// What is wanted of a device.
 struct Search<'a> {
     table: &'a MountTable,
     dev: Dev,
@@ -55,28 +77,22 @@ struct Search<'a> {
     found: HashMap<InodeId, ResolvedFile>,
 }
 
-impl Search<'_> {
-    fn goes_on(&self, until: Instant) -> bool {
-        !self.wanted.is_empty() && Instant::now() < until
+impl Wanted for Search<'_> {
+    fn left(&self) -> u64 {
+        self.wanted.len() as u64
     }
 
-    /// Takes what is wanted of a directory; returns the directories in it.
-    fn list(&mut self, dir: &Path) -> Vec<PathBuf> {
-        let mut below = Vec::new();
-        // One that can't be read, or is gone, has nothing for us.
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                below.push(entry.path());
-            } else if self.wanted.contains(&entry.ino()) {
-                let id = InodeId { dev: self.dev, ino: entry.ino() };
-                // Below another mount the number is another file's.
-                if let Check::Same(file) = check(self.table, id, &entry.path()) {
-                    self.wanted.remove(&id.ino);
-                    self.found.insert(id, file);
-                }
-            }
+    fn wants(&self, ino: u64) -> bool {
+        self.wanted.contains(&ino)
+    }
+
+    fn offer(&mut self, ino: u64, path: PathBuf) {
+        let id = InodeId { dev: self.dev, ino };
+        // Below another mount the number is another file's.
+        if let Check::Same(file) = check(self.table, id, &path) {
+            self.wanted.remove(&ino);
+            self.found.insert(id, file);
         }
-        below
     }
 }
 

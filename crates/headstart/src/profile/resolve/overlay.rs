@@ -13,12 +13,9 @@ use super::super::mounts::Mount;
 use super::driver::Run;
 use super::verify::{Check, check_by, kind_of, resident_pages};
 use super::walk::{Walker, Wanted};
-use super::{FileKind, Method, ResolvedFile, Unnamed};
+use super::{FileKind, Method, ResolvedFile, Unnamed, near};
 use crate::id::InodeId;
-
-/// The bits of an overlay's inode number that `xino` leaves to the layer.
-/// The others say which layer; inode numbers of real disks do not reach them.
-const LAYER_INO: u64 = (1 << 48) - 1;
+use crate::pack::LAYER_INO;
 
 struct Layers {
     wanted: HashMap<u64, InodeId>,
@@ -90,8 +87,17 @@ pub(super) fn resolve_rest(run: &mut Run<'_>, walker: &mut Walker<'_>) {
             }
         }
     }
+    if let Some(earlier) = options.earlier {
+        for id in &tried {
+            let paths = earlier.get(&id.ino).into_iter().flatten();
+            paths.for_each(|path| layers.offer(id.ino, path.clone()));
+        }
+    }
     let mut reason = Unnamed::WalkSkipped;
-    if options.walk {
+    if !options.walk {
+        let named: Vec<PathBuf> = layers.found.iter().map(|(_, file)| file.path.clone()).collect();
+        near::offer_beside(&mut layers, named.iter().map(PathBuf::as_path), near::LIMIT);
+    } else {
         for mount in overlays {
             walker.mount(mount, &mut layers);
         }

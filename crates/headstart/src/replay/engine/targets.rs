@@ -125,7 +125,8 @@ impl Shared {
         let must_be = identity.filter(|_| !changing);
         let (file, kind, dev) = open_learned(path, must_be, self.uid)?;
         if changing && first_time {
-            let is_learned = Some(identity_of(&rustix::fs::fstat(&file)?)).as_ref() == identity;
+            let now = identity_of(&rustix::fs::fstat(&file)?);
+            let is_learned = identity.is_some_and(|learned| learned.is_still(&now));
             self.counters.changing_files.fetch_add(u64::from(!is_learned), Relaxed);
         }
         Ok(self.new_opened(file, dev, kind))
@@ -165,7 +166,7 @@ pub(crate) fn open_learned(
     // Looked at before it is opened: opening a device could do something.
     let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
     let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
-    if identity.is_some_and(|learned| *learned != identity_of(&stat)) {
+    if identity.is_some_and(|learned| !learned.is_still(&identity_of(&stat))) {
         return Err(NotRead::Stale);
     }
     if !regular {

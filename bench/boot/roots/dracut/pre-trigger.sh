@@ -1,0 +1,3 @@
+#!/bin/sh
+# Makes the modelled disk before anything looks for it.
+/sbin/boot-rig-disk

@@ -1,0 +1,78 @@
+//! Packs where they can be read before `/var` is mounted: on the root file system, in the
+//! same directory, which the mount hides later. The driver.
+//!
+//! The initramfs, and the unit at first, see the root file system alone, so they find
+//! these in the usual place. They are copies: what is learned is joined into the packs
+//! themselves.
+
+use super::machine::{Machine, MachineError};
+use super::phases::Phase;
+use crate::pack::store;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::CWD;
+use rustix::mount::{OpenTreeFlags, open_tree};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The root file system without what is mounted in it, as long as this lives.
+struct Bare {
+    machine: Machine,
+    _tree: OwnedFd,
+}
+
+/// Copies the packs of these phases to where they are looked for before the file system
+/// that they are on is mounted. Does nothing where they are on the root file system, or
+/// that can't be written.
+///
+/// # Errors
+/// What can't be written.
+pub fn keep(machine: &Machine, phases: &[Phase]) -> Result<(), MachineError> {
+    let Some(bare) = bare(machine) else { return Ok(()) };
+    for phase in phases {
+        let Ok(bytes) = store::read_bytes(&machine.pack(&phase.name), 0) else { continue };
+        let path = bare.machine.pack(&phase.name);
+        if store::read_bytes(&path, 0).is_ok_and(|there| there == bytes) {
+            continue;
+        }
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(bare.machine.state())?;
+            let locked = store::lock(&path).map_err(io::Error::other)?;
+            locked.write_bytes(&bytes)
+        };
+        match write() {
+            Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => return Ok(()),
+            written => written.map_err(|source| MachineError::Write {
+                path: machine.pack(&phase.name),
+                source,
+            })?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes these copies; whether there were any.
+///
+/// # Errors
+/// They can't be removed.
+pub fn purge(machine: &Machine) -> io::Result<bool> {
+    let Some(bare) = bare(machine) else { return Ok(false) };
+    match fs::remove_dir_all(bare.machine.state()) {
+        Ok(()) => Ok(true),
+        Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// The root file system, if packs are on another one. `None` also where the kernel does
+/// not show it: that takes root, and Linux 5.2.
+fn bare(machine: &Machine) -> Option<Bare> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(CWD, machine.place("/"), flags).ok()?;
+    let machine_there = Machine::at(format!("/proc/self/fd/{}", tree.as_raw_fd()));
+    let id = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    let state = id(&machine.state())?;
+    let hidden = id(&machine_there.state());
+    (hidden != Some(state)).then_some(Bare { machine: machine_there, _tree: tree })
+}

@@ -1,0 +1,55 @@
+//! Packs on a file system that is mounted later are found before that, below its mount
+//! point.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{root_or_skip, run, run_inner, variable};
+use headstart::boot::early;
+use headstart::boot::machine::Machine;
+use headstart::boot::phases::built_in;
+use std::path::PathBuf;
+use std::{env, fs};
+
+#[test]
+fn packs_are_also_found_before_the_file_system_they_are_on_is_mounted() {
+    if !root_or_skip() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("var")).unwrap();
+    let wrapper = ["unshare", "-m", "--propagation", "private"];
+    let variables = [("INNER_ROOT", dir.path().to_str().unwrap().to_owned())];
+    run_inner("with_a_var_of_its_own", &wrapper, &env::current_exe().unwrap(), &variables);
+}
+
+#[test]
+#[ignore = "started by another test"]
+fn with_a_var_of_its_own() {
+    let Some(root) = variable("INNER_ROOT").map(PathBuf::from) else { return };
+    let (machine, phases) = (Machine::at(&root), built_in());
+    let pack = machine.pack("mounts");
+    let var = root.join("var");
+    let var = var.to_str().unwrap();
+    let keep = |text: &str| {
+        fs::create_dir_all(machine.state()).unwrap();
+        fs::write(&pack, text).unwrap();
+        early::keep(&machine, &phases).unwrap();
+    };
+    for text in ["one", "another"] {
+        run("mount", &["-t", "tmpfs", "-o", "mode=755", "none", var]).unwrap();
+        keep(text);
+        run("umount", &[var]).unwrap();
+        assert_eq!(fs::read_to_string(&pack).unwrap(), text);
+        assert!(!machine.pack("system").exists());
+    }
+    // Without another file system they are the packs themselves.
+    keep("all");
+    assert!(!early::purge(&machine).unwrap());
+    assert_eq!(fs::read_to_string(&pack).unwrap(), "all");
+    run("mount", &["-t", "tmpfs", "-o", "mode=755", "none", var]).unwrap();
+    fs::create_dir_all(machine.state()).unwrap();
+    assert!(early::purge(&machine).unwrap());
+    run("umount", &[var]).unwrap();
+    assert!(!pack.exists());
+}
