@@ -7,8 +7,8 @@
 //! [`unit_times`]) and [`analysis`] (what is shown of that) are pure. The drivers are
 //! [`record`] and [`replay`], with [`machine`] (where things are, and whether we are wanted),
 //! [`first`] (what is read before anything was learned), [`early`] (where packs are until
-//! `/var` is mounted), [`systemd`] and [`logins`] (when
-//! phases are over) and [`install`] (the units).
+//! `/var` is mounted), [`systemd`] and [`logins`] (when phases are over) and [`install`]
+//! (the units).
 
 pub mod analysis;
 pub mod bins;
