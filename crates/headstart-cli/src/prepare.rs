@@ -179,7 +179,9 @@ impl Prepared {
 
     /// Begins what was left for later.
     fn begin_late(&mut self) {
-        if let (Some(ahead), Some(pack)) = (self.later.take(), self.pack.take()) {
+        if let Some(ahead) = self.later.take()
+            && let Some(pack) = self.pack.take()
+        {
             self.replay(&pack, &OFTEN.choice(&pack), &ahead, Instant::now());
             self.pack = Some(pack);
         }
