@@ -5,8 +5,12 @@
 //! reads too, and an arm moves for each of them. Waiting for it wins over reading it
 //! beside the boot, which is in pieces again (doc/boot.md has the figures).
 
+use super::choose::file_systems;
 use super::install::PACKAGED;
 use super::machine::Machine;
+use super::mounted::Mounted;
+use crate::pack::store;
+use crate::profile::mounts::MountsError;
 use rustix::fs::Advice;
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,11 +22,20 @@ pub const LIMIT: Duration = Duration::from_millis(100);
 const PIECE: usize = 128 << 10;
 
 /// Reads the recorder's program, as far as that goes within the limit, when none of these
-/// phases has a pack. Whether it did.
+/// phases has a pack of anything that is mounted. Whether it did.
 pub fn read_recorder(machine: &Machine, phases: &[String], limit: Duration) -> bool {
-    let has_pack = phases.iter().flat_map(|phase| machine.packs(phase)).any(|pack| pack.exists());
     // What fails costs a slower boot at worst.
-    !has_pack && read(machine, limit).is_ok()
+    !is_read_ahead(machine, phases).unwrap_or(true) && read(machine, limit).is_ok()
+}
+
+/// Whether something will be read ahead: packs of another machine, and broken ones, are as
+/// good as none.
+fn is_read_ahead(machine: &Machine, phases: &[String]) -> Result<bool, MountsError> {
+    let mut mounted = Mounted::default();
+    mounted.look()?;
+    let packs = phases.iter().flat_map(|phase| machine.packs(phase));
+    let mut packs = packs.filter_map(|path| store::read(&path, 0).ok());
+    Ok(packs.any(|pack| file_systems(&pack).into_iter().any(|fs| mounted.has(fs))))
 }
 
 fn read(machine: &Machine, limit: Duration) -> io::Result<()> {
@@ -37,10 +50,12 @@ fn read(machine: &Machine, limit: Duration) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boot::replay::tests::pack_of_a_file_on;
+    use crate::pack::FileSystem;
     use std::fs;
 
     #[test]
-    fn the_recorder_is_read_where_no_phase_has_a_pack() {
+    fn the_recorder_is_read_where_no_pack_is_of_something_that_is_mounted() {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::at(dir.path());
         let read = || read_recorder(&machine, &["system".into()], Duration::ZERO);
@@ -48,10 +63,17 @@ mod tests {
         let program = machine.place(PACKAGED);
         fs::create_dir_all(program.parent().unwrap()).unwrap();
         fs::write(&program, [7; 9000]).unwrap();
-        assert!(read());
-        let pack = machine.pack("system");
-        fs::create_dir_all(pack.parent().unwrap()).unwrap();
-        fs::write(pack, "").unwrap();
-        assert!(!read(), "a pack has it");
+        assert!(read(), "there is no pack");
+        let path = machine.pack("system");
+        let other =
+            FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() };
+        let here = FileSystem { kind: "proc".into(), source: b"proc".into(), ..Default::default() };
+        for (fs, expected) in [(other, true), (here, false)] {
+            let pack = pack_of_a_file_on(&fs);
+            store::lock(&path).unwrap().write(&pack).unwrap();
+            assert_eq!(read(), expected, "{fs:?}");
+        }
+        fs::write(path, "cut").unwrap();
+        assert!(read(), "the pack is broken");
     }
 }

@@ -370,7 +370,7 @@ fn is_unchanged(path: &Path, learned: &File) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::pack::build::{FilePart, Parts};
     use crate::pack::paths::PathInterner;
@@ -395,18 +395,22 @@ mod tests {
         replay(&machine, &wanted, Instant::now())
     }
 
-    /// A pack of a file on a file system that is nowhere mounted.
-    fn keep_pack(machine: &Machine, phase: &str) {
+    /// A pack of a file on this file system.
+    pub(in crate::boot) fn pack_of_a_file_on(fs: &FileSystem) -> Pack {
         let mut names = PathInterner::default();
         let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
         let mut parts = Parts { origin, ..Parts::default() };
-        let fs = FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() };
-        let file_system = parts.file_system(&fs).unwrap();
+        let file_system = parts.file_system(fs).unwrap();
         let pieces = vec![Piece { first: 0, end: 1, at_us: 0, how: How::READ, history: 1 }];
         let part = FilePart { file_system, identity: Identity::default(), changes: 0, pieces };
         parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
-        let path = machine.pack(phase);
-        store::lock(&path).unwrap().write(&parts.build(names.table())).unwrap();
+        parts.build(names.table())
+    }
+
+    /// A pack of a file on a file system that is nowhere mounted.
+    fn keep_pack(machine: &Machine, phase: &str) {
+        let fs = FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() };
+        store::lock(&machine.pack(phase)).unwrap().write(&pack_of_a_file_on(&fs)).unwrap();
     }
 
     #[test]
