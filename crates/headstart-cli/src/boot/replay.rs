@@ -123,12 +123,15 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
         stopped += report.stopped_bytes;
     }
     let names: Vec<&str> = outcome.phases.iter().map(|phase| phase.phase.as_str()).collect();
-    let mut parts = vec![format!(
-        "read ahead {} in {} for {}",
-        output::size(bytes),
-        output::counted(requests, "request"),
-        names.join(", ")
-    )];
+    let mut parts = vec![match names.is_empty() {
+        true => "nothing is read ahead for this boot".to_owned(),
+        false => format!(
+            "read ahead {} in {} for {}",
+            output::size(bytes),
+            output::counted(requests, "request"),
+            names.join(", ")
+        ),
+    }];
     if stale > 0 {
         parts.push(format!("{} changed since they were learned", output::counted(stale, "file")));
     }
