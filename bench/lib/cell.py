@@ -67,11 +67,15 @@ def start(bench, disk, workload, pack, export, words):
 
 
 def write_lists(bench, disk, pack):
-    """Writes the files of a pack that are on the disk, for peers; where."""
+    """Writes the files of a pack that are on the disk now, for peers; where.
+
+    A start may remove what it made, as PostgreSQL its postmaster.pid, and cat fails then.
+    """
     shown = json.loads(run(bench.headstart, "show", "--json", pack, capture=True))
     root = f"{disk.mount}/"
     paths = [file["path"] for file in shown["files"]
-             if isinstance(file["path"], str) and file["path"].startswith(root)]
+             if isinstance(file["path"], str) and file["path"].startswith(root)
+             and os.path.lexists(file["path"])]
     lists = {"list": pack.with_suffix(".list"), "list0": pack.with_suffix(".list0")}
     lists["list"].write_text("".join(f"{path}\n" for path in paths))
     lists["list0"].write_text("".join(f"{path}\0" for path in paths))
