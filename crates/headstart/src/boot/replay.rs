@@ -128,6 +128,8 @@ impl Session<'_> {
         let mut mounted = Mounted::default();
         let mut changes = Changes::watch()?;
         loop {
+            // What is mounted now may have another pack at the same place.
+            self.refused.clear();
             self.find_packs();
             mounted.look().map_err(io::Error::other)?;
             loop {
@@ -157,7 +159,8 @@ impl Session<'_> {
     /// Looks for packs that were not there before: they may be on a file system of their
     /// own.
     fn find_packs(&mut self) {
-        for (phase, name) in self.wanted.phases.iter().enumerate() {
+        let wanted = self.wanted;
+        for (phase, name) in wanted.phases.iter().enumerate() {
             for path in self.machine.packs(name) {
                 let is_known = self.known.iter().any(|known| known.path == path);
                 if is_known || self.refused.contains(&path) {
@@ -174,7 +177,7 @@ impl Session<'_> {
                     }
                     Err(StoreError::Missing(_)) => {}
                     Err(error) => {
-                        self.out.problems.push(causes(&error));
+                        self.note(causes(&error));
                         self.refused.push(path);
                     }
                 }
@@ -237,11 +240,9 @@ impl Session<'_> {
         matches(own).is_better(matches(shipped)) != this.is_own
     }
 
-    /// How a part is read, and those with it. A boot computes little before the
-    /// sweep is over: a second one for what is touched late made it longer.
+    /// How a part is read, and those with it.
     fn way(&self, part: &Part, mounts: &Mounts) -> Way {
-        let way = model::way(self.models.of_boot(&part.pack, mounts), &part.pack);
-        Way { arm: None, ..way }
+        model::way(self.models.of_boot(&part.pack, mounts), &part.pack)
     }
 
     /// Whether file systems or packs may still appear.
@@ -342,11 +343,15 @@ impl Session<'_> {
                 }
             }
             if let Err(error) = replayed.keep(self.machine) {
-                let problem = causes(&error);
-                if !self.out.problems.contains(&problem) {
-                    self.out.problems.push(problem);
-                }
+                self.note(causes(&error));
             }
+        }
+    }
+
+    /// Notes what is wrong, once.
+    fn note(&mut self, problem: String) {
+        if !self.out.problems.contains(&problem) {
+            self.out.problems.push(problem);
         }
     }
 

@@ -1,7 +1,6 @@
 //! How a block device behaves, and which way of reading suits it. Pure; [`super::probe`]
 //! measures, [`super::models`] keeps what was measured.
 
-use super::sweep::Arm;
 use super::way::{Order, Way};
 use crate::pack::{Pack, Range};
 use serde::{Deserialize, Serialize};
@@ -68,8 +67,7 @@ impl Model {
             // More threads would send the arm to and fro between their steps.
             let (order, threads, gap_bytes) = (Order::Disk, 1, self.gap(ranges));
             let step_bytes = 1 << 20;
-            let arm = Some(Arm { move_us: self.seek_us(), mb_s: self.bandwidth_mb_s });
-            return Way { order, threads, step_bytes, gap_bytes, together, arm, ..Way::default() };
+            return Way { order, threads, step_bytes, gap_bytes, together, ..Way::default() };
         }
         let one_by_one = self.depth == 1;
         Way {
@@ -86,7 +84,6 @@ impl Model {
             gap_bytes: self.gap(ranges),
             near_us: if one_by_one { u32::MAX } else { NEAR_US },
             together,
-            arm: None,
         }
     }
 

@@ -1,7 +1,6 @@
 //! How a plan is read: in which order, by how many threads, in what portions.
 //! Pure.
 
-use super::sweep::Arm;
 use serde::Serialize;
 use std::fmt;
 
@@ -33,8 +32,6 @@ pub struct Way {
     /// Whether small steps are asked for together, so that those that lie side by
     /// side become one request.
     pub together: bool,
-    /// What the order of a sweep has to take into account, if known.
-    pub arm: Option<Arm>,
 }
 
 /// Metadata lies scattered in groups: holes up to this size are always read.
@@ -53,7 +50,6 @@ impl Default for Way {
             gap_bytes: 32 << 10,
             near_us: u32::MAX,
             together: false,
-            arm: None,
         }
     }
 }

@@ -310,7 +310,7 @@ impl Shared {
             let _ = places[target].set(place);
         });
         let place = |step: &Step| places[step.target as usize].get()?.as_ref()?.find(step.offset);
-        sweep::order(steps, place, self.plan.way.arm)
+        sweep::order(steps, place)
     }
 
     /// Stops the replay when memory has become scarce.
