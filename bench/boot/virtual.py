@@ -67,7 +67,8 @@ def arguments():
         help="a word more of the kernel's command line")
     add("--headstart", type=Path, metavar="FILE",
         help="a static headstart [default: it is built]")
-    add("--console", type=Path, metavar="FILE", help="write what the console said; for roots a directory")
+    add("--console", type=Path, metavar="FILE",
+        help="write what the console said; for roots a directory")
     add("--json", action="store_true", help="print all figures as JSON")
     add("--models", default="hdd,cloud-lazy,emmc,sata-ssd", metavar="A,B",
         help="for bench: %(default)s")

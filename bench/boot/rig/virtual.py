@@ -51,7 +51,8 @@ def command(kernel, initramfs, image, numbers, append, keep):
         # cmpxchg16b QEMU 7.2 has other flags than it should when an interrupt comes then,
         # and now and then a kernel dies of that. With erms and fsrm the kernel moves bytes
         # one by one (`rep movsb`), each an instruction: 1 GB/s, a tenth of real memory.
-        "-cpu", "max,-rdrand,-rdseed,-cx16,-erms,-fsrm", "-seed", "1", "-rtc", f"base={CLOCK},clock=vm",
+        "-cpu", "max,-rdrand,-rdseed,-cx16,-erms,-fsrm", "-seed", "1",
+        "-rtc", f"base={CLOCK},clock=vm",
         "-M", "q35,nvdimm=on", "-m", f"{MEMORY},slots=2,maxmem=16G",
         "-object", f"memory-backend-file,id=disk,share={'on' if keep else 'off'},"
                    f"mem-path={image},size={size}",

@@ -61,11 +61,16 @@ fn dracut(is_on: bool) -> String {
 }
 
 #[test]
-fn both_read_ahead_for_the_root_directory_when_there_are_packs() {
-    for packs in [true, false] {
+fn both_are_for_a_root_directory_with_packs_or_with_the_recorder() {
+    for (packs, recorder) in [(true, false), (false, true), (false, false)] {
         let initramfs = Initramfs::new(packs, "exit 1");
+        if recorder {
+            let units = initramfs.place("root/etc/systemd/system");
+            fs::create_dir_all(&units).unwrap();
+            fs::write(units.join("headstart-boot-record.service"), "").unwrap();
+        }
         let call = format!("called boot replay --root {}\n", initramfs.place("root").display());
-        let expected = if packs { call.as_str() } else { "" };
+        let expected = if packs || recorder { call.as_str() } else { "" };
         let output = initramfs.sh(&initramfs_tools());
         assert!(output.status.success(), "{output:?}");
         assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
