@@ -93,7 +93,7 @@ sed -n 's/^skipped: //p' "$log" | sort | uniq -c | while read -r times why; do
     echo "        skipped, $times x: $why"
 done
 if [[ -e fuzz/smoke.sh ]]; then check "fuzzing, 2 s for each target" fuzz/smoke.sh 2; fi
-check "release build" cargo build --release --locked
+check "release build" cargo static
 if ((EUID == 0)); then
     check "demo" ./demo.sh --quick
     tail -n 2 "$log" | sed 's/^/        /'

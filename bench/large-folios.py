@@ -64,7 +64,7 @@ def median_interval(values):
 
 def large_folios():
     options = arguments()
-    headstart = tool(options.headstart, "cargo build --release, or --headstart FILE")
+    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
     result = about("headstart/large-folios/1", headstart)
     command, found = options.command, {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as folder:

@@ -40,7 +40,7 @@ def arguments():
 
 def overhead():
     options = arguments()
-    headstart = tool(options.headstart, "cargo build --release, or --headstart FILE")
+    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
     result = about("headstart/overhead/1", headstart)
     command = options.command
 

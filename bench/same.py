@@ -74,7 +74,7 @@ def case(headstart, program, load, options):
 
 def same():
     options = arguments()
-    headstart = tool(options.headstart, "cargo build --release, or --headstart FILE")
+    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
     result = about("headstart/same/1", headstart)
     result["cases"] = [case(headstart, program, int(load), options)
                        for load in options.load.split(",") for program in PROGRAMS]

@@ -156,11 +156,12 @@ def binaries(given):
     if given is None:
         given = HERE.parent / "target/release"
         if shutil.which("cargo"):
-            run("cargo", "build", "--quiet", "--release", "--locked",
-                "-p", "headstart-cli", "-p", "slowdisk", cwd=HERE.parent)
+            run("cargo", "--quiet", "static", cwd=HERE.parent)
+            run("cargo", "build", "--quiet", "--release", "--locked", "-p", "slowdisk",
+                cwd=HERE.parent)
     for name in ("headstart", "slowdisk"):
         if not (given / name).exists():
-            raise Trouble(f"{given / name} is missing; cargo build --release, or give --bin")
+            raise Trouble(f"{given / name} is missing; cargo static, or give --bin")
     return given.resolve()
 
 

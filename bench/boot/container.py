@@ -75,7 +75,7 @@ def arguments():
         args.models, args.rounds = ["emmc", "cloud-lazy"], 2
     for name in ("headstart", "slowdisk"):
         if not (args.bin / name).exists():
-            parser.error(f"{args.bin / name} is missing; cargo build --release")
+            parser.error(f"{args.bin / name} is missing; cargo static")
     return args
 
 

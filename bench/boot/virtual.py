@@ -13,7 +13,6 @@ Needs root for the images.
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -28,7 +27,6 @@ from rig import hardship, kernel, machine, matrix, models, roots, virtual  # noq
 from rig.guest import guest  # noqa: E402
 
 SCHEMA = "headstart-bench/boot-virtual/1"
-TARGET = "x86_64-unknown-linux-gnu"
 ARMS = ("none", "headstart", "no-delay")
 CACHE = Path.home() / ".cache/headstart-bench"
 
@@ -195,10 +193,8 @@ def line(model, arm, booted):
 def static(given):
     """A headstart that needs no C library, built from what is here."""
     if given is None:
-        given = HERE.parents[1] / "target" / TARGET / "release/headstart"
-        run("cargo", "build", "--quiet", "--release", "--locked", "--target", TARGET,
-            "-p", "headstart-cli", cwd=HERE.parents[1],
-            env=os.environ | {"RUSTFLAGS": "-C target-feature=+crt-static"})
+        given = HERE.parents[1] / "target/release/headstart"
+        run("cargo", "--quiet", "static", cwd=HERE.parents[1])
     if not given.exists():
         raise Trouble(f"{given} is missing")
     return given.resolve()
