@@ -37,6 +37,30 @@ pub fn file_systems(pack: &Pack) -> Vec<&FileSystem> {
         .collect()
 }
 
+/// Lets the times in packs, each of the phase of this number, count from the begin of the
+/// first of these phases instead of that of its own. Packs are in the order of their phases.
+pub fn one_after_another<'a>(packs: impl Iterator<Item = (usize, &'a mut Pack)>) {
+    let (mut current, mut begin, mut end) = (None, 0u32, 0u32);
+    for (phase, pack) in packs {
+        if current != Some(phase) {
+            (current, begin) = (Some(phase), end);
+        }
+        end = end.max(begin.saturating_add(lasted(pack)));
+        let times = pack.ranges.iter_mut().map(|range| &mut range.at_us);
+        for at in times.chain(pack.metadata.iter_mut().map(|range| &mut range.at_us)) {
+            *at = at.saturating_add(begin);
+        }
+    }
+}
+
+/// How long the last start went on to touch something, without its waits, in µs. What
+/// another phase touched keeps an older time, which may be any.
+fn lasted(pack: &Pack) -> u32 {
+    let touched = pack.ranges.iter().filter(|range| range.history & 1 == 1);
+    let last = touched.map(|range| range.at_us).max().unwrap_or(0);
+    last.min(u32::try_from(pack.origin.duration_us).unwrap_or(u32::MAX))
+}
+
 /// Corrects the pack of a phase after a boot was joined into it, knowing the `whole`
 /// boot and the pack as it was `before`:
 ///
@@ -171,5 +195,30 @@ mod tests {
         // Whose pages another boot touched are not those of this file.
         settle(&mut merged, None, &boot(3, &[(0, 9)]));
         assert_eq!(histories(&merged), [(0, 0b111)]);
+    }
+
+    #[test]
+    fn times_of_several_phases_count_from_the_begin_of_the_first() {
+        let phase = |at_us: &[(u32, u8)], duration_us: u64| {
+            let mut pack = boot(1, &[(0, 1), (2, 3), (4, 5)]);
+            pack.origin.duration_us = duration_us;
+            pack.ranges.truncate(at_us.len());
+            for (range, &(at_us, history)) in pack.ranges.iter_mut().zip(at_us) {
+                (range.at_us, range.history) = (at_us, history);
+            }
+            pack
+        };
+        let mut packs = [
+            (0, phase(&[(5, 1), (70, 1), (900, 2)], 1000)),
+            (1, phase(&[(1, 3), (4, 1), (9, 1)], 8)),
+            (1, phase(&[(2, 1)], 8)),
+            (3, phase(&[(1, 1)], 8)),
+        ];
+        one_after_another(packs.iter_mut().map(|(phase, pack)| (*phase, pack)));
+        let times: Vec<Vec<u32>> =
+            packs.iter().map(|(_, pack)| pack.ranges.iter().map(|r| r.at_us).collect()).collect();
+        // An old time says nothing of the end, nor one behind it.
+        assert_eq!(times, [vec![5, 70, 900], vec![71, 74, 79], vec![72], vec![79]]);
+        assert_eq!(packs[1].1.metadata[0].at_us, 70);
     }
 }

@@ -14,10 +14,15 @@ pub fn cut(seen: &Observation, windows: &[Range<u64>]) -> Vec<Observation> {
     windows.iter().map(|window| part(seen, window)).collect()
 }
 
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
 fn part(seen: &Observation, window: &Range<u64>) -> Observation {
     let mut out = Observation {
         began: window.start,
         duration: window.end.saturating_sub(window.start),
+        pace: seen.pace.since(signed(window.start).saturating_sub(signed(seen.began))),
         tids: seen.tids.clone(),
         has_access_events: seen.has_access_events,
         ..Observation::default()
@@ -57,6 +62,7 @@ fn within(spans: &Spans, began: u64, window: &Range<u64>) -> Spans {
 mod tests {
     use super::*;
     use crate::id::{Dev, InodeId};
+    use crate::profile::pace::Pacing;
     use crate::profile::spans::How;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -84,6 +90,21 @@ mod tests {
         let windows = [0..120 * MS, 120 * MS..180 * MS, 180 * MS..300 * MS, 300 * MS..400 * MS];
         let parts: Vec<_> = cut(&seen, &windows).iter().map(shape).collect();
         assert_eq!(parts, [vec![(0, 4, 100)], vec![(8, 12, 30)], vec![(4, 8, 10)], vec![]]);
+    }
+
+    #[test]
+    fn what_was_waited_before_a_phase_is_not_in_its_times() {
+        let mut pacing = Pacing::default();
+        for at in [10 * MS, 50 * MS, 90 * MS] {
+            pacing.missed();
+            pacing.used(at);
+        }
+        let seen = Observation { pace: pacing.finish(), ..seen(100 * MS, &[(0, 4, 60 * MS)]) };
+        let parts = cut(&seen, &[0..120 * MS, 120 * MS..200 * MS]);
+        let computed = |part: &Observation, ms: u64| part.pace.computed(ms * MS) / MS;
+        // It began 100 ms after this window.
+        assert_eq!([50, 110, 115].map(|ms| computed(&parts[0], ms)), [50, 101, 102]);
+        assert_eq!([0, 30, 70].map(|ms| computed(&parts[1], ms)), [0, 0, 1]);
     }
 
     #[test]

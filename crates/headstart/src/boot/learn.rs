@@ -216,7 +216,9 @@ impl Boot<'_> {
         }
         let metadata_read = replays.iter().map(|r| r.report.metadata_bytes).sum();
         let in_pack = known.as_ref().map_or(0, Pack::metadata_bytes);
-        let new = self.pack(&record.name, part, was_complete(&replays, &record.outcome));
+        let keep_untouched = was_complete(&replays, &record.outcome);
+        // How long the boot waited depends on how it was read ahead.
+        let new = self.pack(&record.name, &part.without_waits(), keep_untouched);
         let rule = Rule::NextStart {
             keep: HISTORY_STARTS,
             metadata_seen: self.seen.metadata_was_cold(part, in_pack, metadata_read),

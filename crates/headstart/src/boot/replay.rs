@@ -5,7 +5,7 @@
 //! packs, with its time, or when told. What is left of a phase when that is over, as the
 //! recorder notes, is left out.
 
-use super::choose::{chosen, file_systems};
+use super::choose::{chosen, file_systems, one_after_another};
 use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
 use super::origin::Match;
@@ -240,9 +240,12 @@ impl Session<'_> {
         matches(own).is_better(matches(shipped)) != this.is_own
     }
 
-    /// How a part is read, and those with it.
+    /// How a part is read, and those with it: where an arm moves in several sweeps, for a
+    /// boot computes for seconds.
     fn way(&self, part: &Part, mounts: &Mounts) -> Way {
-        model::way(self.models.of_boot(&part.pack, mounts), &part.pack)
+        let model = self.models.of_boot(&part.pack, mounts);
+        let way = model::way(model, &part.pack);
+        model.map_or(way, |model| way.in_sweeps(model.arm()))
     }
 
     /// Whether file systems or packs may still appear.
@@ -294,7 +297,8 @@ impl Session<'_> {
     fn read(&mut self, parts: &[Part], way: Way, mounts: Mounts) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
         let limits = Limits { budget: budget::available(), metadata: true, often: Often::EVER };
-        let packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
+        let mut packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
+        one_after_another(parts.iter().map(|part| part.phase).zip(&mut packs));
         let plan = Plan::of_packs(&packs, limits, way);
         // Without it the recorder counts these threads to the boot.
         self.keep(parts, None);

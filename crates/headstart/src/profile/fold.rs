@@ -1,6 +1,7 @@
 //! Folds a start's events into the pages it touched and those it had to
 //! bring in itself. Pure; inodes stay numbers here.
 
+use super::pace::{Pace, Pacing};
 use super::spans::{How, Spans};
 use crate::id::{Dev, InodeId};
 use crate::trace::{Event, Kind};
@@ -26,10 +27,29 @@ pub struct Observation {
     pub began: u64,
     /// Nanoseconds from the first event to the last.
     pub duration: u64,
+    /// How far the start had come by itself at these times.
+    pub pace: Pace,
     /// Threads that caused events.
     pub tids: HashSet<i32>,
     /// Whether uses were seen, or arrivals stand in for them.
     pub has_access_events: bool,
+}
+
+impl Observation {
+    /// The same as if the start had not waited for a disk.
+    #[must_use]
+    pub fn without_waits(&self) -> Self {
+        let computed = |at| self.pace.computed(at);
+        let pages = |pages: &Pages| Pages {
+            touched: pages.touched.at_times(computed),
+            inserted: pages.inserted.at_times(computed),
+        };
+        let mut out = Self { pace: Pace::default(), ..self.clone() };
+        out.files = self.files.iter().map(|(id, p)| (*id, pages(p))).collect();
+        out.metadata = self.metadata.iter().map(|(dev, p)| (*dev, pages(p))).collect();
+        out.duration = computed(self.duration);
+        out
+    }
 }
 
 /// Which events count, and what they mean.
@@ -49,13 +69,20 @@ pub struct Rules {
 pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observation {
     let mut out =
         Observation { has_access_events: rules.has_access_events, ..Observation::default() };
-    let mut relevant =
-        events.into_iter().filter(|e| !rules.ignored_tids.contains(&e.tid)).peekable();
-    out.began = relevant.peek().map_or(0, |first| first.time);
-    let mut fetched = Fetched::default();
-    for event in relevant {
+    let (mut fetched, mut pacing) = (Fetched::default(), Pacing::default());
+    let mut began = None;
+    for event in events {
+        if rules.ignored_tids.contains(&event.tid) {
+            pacing.other(&event);
+            continue;
+        }
+        out.began = *began.get_or_insert(event.time);
         // Only a broken trace goes back in time.
         let at = event.time.saturating_sub(out.began);
+        match event.kind {
+            Kind::Insert => pacing.missed(),
+            Kind::Read | Kind::Map | Kind::Fault | Kind::Metadata => pacing.used(at),
+        }
         out.duration = out.duration.max(at);
         out.tids.insert(event.tid);
         let Event { first, pages, .. } = event;
@@ -88,6 +115,8 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
             }
         }
     }
+    // Where uses are not reported there are none between waits.
+    out.pace = if rules.has_access_events { pacing.finish() } else { Pace::default() };
     out
 }
 
@@ -190,6 +219,30 @@ mod tests {
         assert_eq!(pages(&seen.metadata[&device].inserted), [(5, 6)]);
         assert_eq!(pages(&seen.metadata[&device].touched), [(8, 9)]);
         assert_eq!(seen.files.keys().collect::<Vec<_>>(), [&real]);
+    }
+
+    #[test]
+    fn what_was_waited_for_misses_and_for_what_others_read_ahead_can_be_taken_out() {
+        const MS: u64 = 1_000_000;
+        let rules = |has_access_events| Rules {
+            has_access_events,
+            ignored_tids: [8].into(),
+            ..Rules::default()
+        };
+        let at = |ms: u64, tid, kind| Event { time: ms * MS, tid, ..event(kind, FILE, ms, 1) };
+        let used = |ms| at(ms, 7, Kind::Fault);
+        for (name, between, access, expected) in [
+            ("computing", vec![], true, 40),
+            ("a miss", vec![at(20, 7, Kind::Insert)], true, 1),
+            ("read ahead", vec![at(20, 8, Kind::Insert), at(30, 8, Kind::Read)], true, 5),
+            ("no uses are reported", vec![at(20, 7, Kind::Insert)], false, 40),
+        ] {
+            let events: Vec<Event> =
+                [used(10)].into_iter().chain(between).chain([used(50)]).collect();
+            let seen = fold(events, &rules(access)).without_waits();
+            let last = seen.files[&FILE].touched.iter().last().unwrap();
+            assert_eq!((last.at / MS, seen.duration / MS), (expected, expected), "{name}");
+        }
     }
 
     #[test]

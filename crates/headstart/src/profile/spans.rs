@@ -132,6 +132,12 @@ impl Spans {
         }
     }
 
+    /// The same ranges with other times.
+    #[must_use]
+    pub fn at_times(&self, time: impl Fn(u64) -> u64) -> Self {
+        Self(self.0.iter().map(|(first, s)| (*first, Span { at: time(s.at), ..*s })).collect())
+    }
+
     /// The pages that are in this set and not in `other`.
     pub fn without(&self, other: &Self) -> Self {
         let mut out = Self::default();

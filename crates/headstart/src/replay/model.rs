@@ -1,6 +1,7 @@
 //! How a block device behaves, and which way of reading suits it. Pure; [`super::probe`]
 //! measures, [`super::models`] keeps what was measured.
 
+use super::sweep::Arm;
 use super::way::{Order, Way};
 use crate::pack::{Pack, Range};
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,11 @@ impl Model {
         if matters { seek } else { 0 }
     }
 
+    /// What moving costs.
+    pub fn arm(&self) -> Arm {
+        Arm { move_us: self.seek_us(), mb_s: self.bandwidth_mb_s }
+    }
+
     /// The order in which it is read.
     pub fn order(&self) -> Order {
         if self.seek_us() > 0 { Order::Disk } else { Order::Touch }
@@ -84,6 +90,7 @@ impl Model {
             gap_bytes: self.gap(ranges),
             near_us: if one_by_one { u32::MAX } else { NEAR_US },
             together,
+            arm: None,
         }
     }
 

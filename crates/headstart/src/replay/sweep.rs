@@ -1,20 +1,199 @@
-//! In which order a disk with an arm reads steps: in one sweep. Pure.
+//! In which order a disk with an arm reads steps: in sweeps over it, each of what is touched
+//! later than all of the one before. Pure.
 //!
-//! It does not ask what is touched late: leaving that for a second sweep lost where it was
-//! tried with packs of the same disk (doc/replay.md).
+//! A sweep brings what a start touches first only when the arm comes there, and the start
+//! computes nothing meanwhile; another sweep costs the arm its way. When to begin a new one
+//! is decided by computing by how much the steps would come too late, for all borders between
+//! a few parts of the touches. The times of touches must not contain waits
+//! ([`crate::profile::pace`]).
 
 use super::plan::Step;
+use serde::Serialize;
+
+/// What moving an arm costs.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+pub struct Arm {
+    /// A move to anywhere on the average, in µs.
+    pub move_us: u32,
+    /// What passes below it meanwhile, in MB/s.
+    pub mb_s: u32,
+}
 
 /// Where a step lies: the number of its device, and the position there in bytes.
 pub type Place = (u64, u64);
 
+/// Steps are divided into so many parts by their touches, and sweeps consist of whole parts.
+const PARTS: usize = 16;
+/// Steps that may be gone through for all trials: some 10 ms. With more there are fewer parts.
+const EFFORT: usize = 1_000_000;
+/// Times are not exact: a sweep that takes the arm so much longer has to bring what comes
+/// last a part of that earlier.
+const CARE: f64 = 0.25;
+
+/// A step with a place.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    step: Step,
+    place: Place,
+}
+
 /// Puts steps into the order in which they are read. `place` tells where each lies; those
-/// without one come last and keep their order.
-pub fn order(steps: &[Step], place: impl Fn(&Step) -> Option<Place>) -> Vec<Step> {
-    let mut placed: Vec<(Option<Place>, Step)> =
-        steps.iter().map(|step| (place(step), *step)).collect();
-    placed.sort_by_key(|(place, _)| (place.is_none(), *place));
-    placed.into_iter().map(|(_, step)| step).collect()
+/// without one come last and keep their order. Without an arm it is one sweep.
+pub fn order(
+    steps: &[Step],
+    place: impl Fn(&Step) -> Option<Place>,
+    arm: Option<Arm>,
+) -> Vec<Step> {
+    let (mut spots, mut rest) = (Vec::with_capacity(steps.len()), Vec::new());
+    for &step in steps {
+        match place(&step) {
+            Some(place) => spots.push(Spot { step, place }),
+            None => rest.push(step),
+        }
+    }
+    spots.sort_by_key(|spot| spot.place);
+    if let Some(arm) = arm {
+        let disk = Disk::new(spots, arm);
+        let ends = disk.sweeps();
+        spots = disk.spots;
+        // The order on the disk stays within each.
+        spots.sort_by_key(|spot| ends.partition_point(|&end| end < spot.step.touched_us));
+    }
+    spots.into_iter().map(|spot| spot.step).chain(rest).collect()
+}
+
+/// What a sweep comes to, in µs.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    takes: f64,
+    /// By how much a step comes later than it is touched, at most, if the sweep begins with
+    /// the start.
+    late: f64,
+}
+
+/// Sweeps over the first parts.
+#[derive(Clone, Debug)]
+struct Course {
+    takes: f64,
+    late: f64,
+    /// The parts at which sweeps end.
+    ends: Vec<usize>,
+}
+
+/// Steps as they lie on the disk.
+struct Disk {
+    /// In the order of their places.
+    spots: Vec<Spot>,
+    move_us: f64,
+    bytes_per_us: f64,
+    /// How far apart they lie at most.
+    span: f64,
+}
+
+impl Disk {
+    /// Of steps in the order of their places.
+    fn new(spots: Vec<Spot>, arm: Arm) -> Self {
+        let end = spots.iter().map(|spot| spot.end().1).max().unwrap_or(0);
+        let begin = spots.iter().map(|spot| spot.place.1).min().unwrap_or(0);
+        Self {
+            spots,
+            move_us: f64::from(arm.move_us),
+            bytes_per_us: f64::from(arm.mb_s.max(1)),
+            span: (end.saturating_sub(begin) as f64).max(1.0),
+        }
+    }
+
+    /// The last touches of all sweeps but the last one.
+    fn sweeps(&self) -> Vec<u32> {
+        let borders = self.borders();
+        let parts = borders.len() + 1;
+        let number = |spot: &Spot| borders.partition_point(|&end| end < spot.step.touched_us);
+        let part_of: Vec<usize> = self.spots.iter().map(number).collect();
+        // The best courses to each part: of two that take no longer the one that is later
+        // is no use.
+        let mut best = vec![vec![Course::default()]];
+        for end in 1..=parts {
+            let mut courses = Vec::new();
+            for (begin, before) in best.iter().enumerate() {
+                let cost = self.sweep(&part_of, begin..end);
+                courses.extend(before.iter().map(|course| course.and(cost, end)));
+            }
+            courses.sort_by(|a, b| a.takes.total_cmp(&b.takes));
+            let mut least = f64::INFINITY;
+            courses.retain(|course| {
+                let is_better = course.late < least;
+                least = least.min(course.late);
+                is_better
+            });
+            best.push(courses);
+        }
+        let done = best.pop().unwrap_or_default();
+        let worth = |course: &Course| course.late + CARE * course.takes;
+        let best = done.into_iter().min_by(|a, b| worth(a).total_cmp(&worth(b)));
+        let ends = best.map(|course| course.ends).unwrap_or_default();
+        ends.iter().filter_map(|&end| borders.get(end - 1).copied()).collect()
+    }
+
+    /// The last touches of all parts but the last one.
+    fn borders(&self) -> Vec<u32> {
+        let mut touches: Vec<u32> = self.spots.iter().map(|spot| spot.step.touched_us).collect();
+        touches.sort_unstable();
+        let count = touches.len();
+        // With n parts there are n² / 2 sweeps to compute.
+        let parts = PARTS.min((2 * EFFORT / count.max(1)).isqrt());
+        let mut borders: Vec<u32> =
+            (1..parts).filter_map(|part| touches.get(count * part / parts).copied()).collect();
+        borders.dedup();
+        borders.retain(|border| Some(border) != touches.last());
+        borders
+    }
+
+    /// A sweep over these parts.
+    fn sweep(&self, part_of: &[usize], parts: std::ops::Range<usize>) -> Cost {
+        let (mut head, mut takes, mut late) = (None, 0.0, f64::NEG_INFINITY);
+        let spots = self.spots.iter().zip(part_of).filter(|(_, part)| parts.contains(*part));
+        for (spot, _) in spots {
+            takes += self.move_us(head, spot.place) + spot.step.length as f64 / self.bytes_per_us;
+            late = f64::max(late, takes - f64::from(spot.step.touched_us));
+            head = Some(spot.end());
+        }
+        Cost { takes, late }
+    }
+
+    /// The move from the end of one step to the begin of another: half of it is settling
+    /// and turning, half grows with the root of the way, which is a third of the disk on
+    /// the average. A short way ahead is passed by reading.
+    fn move_us(&self, from: Option<Place>, to: Place) -> f64 {
+        let Some(from) = from.filter(|from| from.0 == to.0) else { return self.move_us };
+        let way = from.1.abs_diff(to.1) as f64;
+        let moved = self.move_us / 2.0 * (1.0 + (3.0 * way / self.span).sqrt());
+        match to.1 >= from.1 {
+            true => moved.min(way / self.bytes_per_us),
+            false => moved,
+        }
+    }
+}
+
+impl Default for Course {
+    /// No sweep: nothing comes, so nothing is late.
+    fn default() -> Self {
+        Self { takes: 0.0, late: f64::NEG_INFINITY, ends: Vec::new() }
+    }
+}
+
+impl Course {
+    /// The same with one more sweep, up to this part.
+    fn and(&self, sweep: Cost, end: usize) -> Self {
+        let takes = self.takes + sweep.takes;
+        let late = self.late.max(self.takes + sweep.late);
+        Self { takes, late, ends: self.ends.iter().copied().chain([end]).collect() }
+    }
+}
+
+impl Spot {
+    fn end(&self) -> Place {
+        (self.place.0, self.place.1.saturating_add(self.step.length))
+    }
 }
 
 #[cfg(test)]
@@ -22,30 +201,128 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn step(target: u32) -> Step {
-        Step { target, offset: 0, length: 8, touched_us: target }
+    const ARM: Arm = Arm { move_us: 8000, mb_s: 100 };
+    const MIB: u64 = 1 << 20;
+
+    /// Steps of so many bytes, touched at these times, that lie at `place` MiB; the index of
+    /// each is its target.
+    fn steps(list: &[(u64, u64, u32)]) -> (Vec<Step>, Vec<Option<Place>>) {
+        let step = |(target, &(_, length, touched_us))| {
+            let target = u32::try_from(target).unwrap();
+            Step { target, offset: 0, length, touched_us }
+        };
+        let place = |&(place, ..): &(u64, u64, u32)| Some((7, place * MIB));
+        (list.iter().enumerate().map(step).collect(), list.iter().map(place).collect())
     }
 
-    fn targets(places: &[Option<Place>]) -> Vec<u32> {
-        let steps: Vec<Step> = (0..).zip(places).map(|(target, _)| step(target)).collect();
-        let ordered = order(&steps, |step| places[step.target as usize]);
+    fn targets(steps: &[Step], places: &[Option<Place>], arm: Option<Arm>) -> Vec<u32> {
+        let ordered = order(steps, |step| places[step.target as usize], arm);
         ordered.iter().map(|step| step.target).collect()
     }
 
+    fn disk(steps: &[Step], places: &[Option<Place>]) -> Disk {
+        let spot = |&step: &Step| Some(Spot { step, place: places[step.target as usize]? });
+        let mut spots: Vec<Spot> = steps.iter().filter_map(spot).collect();
+        spots.sort_by_key(|spot| spot.place);
+        Disk::new(spots, ARM)
+    }
+
     #[test]
-    fn steps_go_up_each_device_and_those_without_a_place_come_last() {
-        let places = [Some((7, 9)), None, Some((7, 1)), Some((7, 5)), None, Some((2, 90))];
-        assert_eq!(targets(&places), [5, 2, 3, 0, 1, 4]);
+    fn without_an_arm_steps_go_up_each_device_and_those_without_a_place_come_last() {
+        let (steps, mut places) = steps(&[(9, 8, 0), (1, 8, 1), (5, 8, 2), (3, 8, 3), (0, 8, 4)]);
+        places[3] = None;
+        places[4] = Some((2, 90 * MIB));
+        assert_eq!(targets(&steps, &places, None), [4, 1, 2, 0, 3]);
+    }
+
+    #[test]
+    fn a_new_sweep_begins_where_what_is_touched_first_gains_more_than_the_arm_loses() {
+        for (name, list, expected) in [
+            (
+                "a large late file before what is wanted at once",
+                &[(0, 40 * MIB, 400_000), (50, MIB, 0), (60, MIB, 100), (70, MIB, 200)][..],
+                &[1, 2, 3, 0][..],
+            ),
+            (
+                "all is wanted at once",
+                &[(0, 40 * MIB, 30), (50, MIB, 0), (60, MIB, 10), (70, MIB, 20)],
+                &[0, 1, 2, 3],
+            ),
+            (
+                "three groups, each while the one before is computed with",
+                &[
+                    (0, 20 * MIB, 900_000),
+                    (30, 20 * MIB, 300_000),
+                    (60, 20 * MIB, 0),
+                    (61, 20 * MIB, 900_001),
+                    (90, 20 * MIB, 300_001),
+                ],
+                &[2, 1, 4, 0, 3],
+            ),
+            (
+                "the same of a start that computes for seconds first",
+                &[(0, 40 * MIB, 9_400_000), (50, MIB, 9_000_000), (60, MIB, 9_000_100)],
+                &[1, 2, 0],
+            ),
+        ] {
+            let (steps, places) = steps(list);
+            assert_eq!(targets(&steps, &places, Some(ARM)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_move_is_passing_by_where_that_is_shorter_and_grows_with_its_way() {
+        let list = [(0, MIB - 4096, 0), (1, MIB, 0), (9, MIB, 0), (300, MIB, 0)];
+        let (steps, places) = steps(&list);
+        let disk = disk(&steps, &places);
+        let from =
+            |at: usize, to: usize| disk.move_us(Some(disk.spots[at].end()), disk.spots[to].place);
+        assert_eq!(from(0, 1), 4096.0 / 100.0);
+        let (short, long, back) = (from(1, 2), from(1, 3), from(3, 0));
+        assert!(4000.0 < short && short < long && long <= back, "{short} {long} {back}");
+        assert!(long > 8000.0 && long < 12_000.0, "{long}");
     }
 
     proptest! {
         #[test]
-        fn each_step_comes_once(places in prop::collection::vec(
-            prop::option::of((0u64..3, 0u64..1000)), 0..50,
-        )) {
-            let mut found = targets(&places);
-            found.sort_unstable();
-            prop_assert_eq!(found, (0..).take(places.len()).collect::<Vec<u32>>());
+        fn every_step_is_read_once_and_sweeps_go_up_the_disk(
+            list in prop::collection::vec((0u64..2000, 0..4 * MIB, 0u32..2_000_000), 0..60),
+            without in prop::collection::vec(any::<bool>(), 60),
+        ) {
+            let (steps, mut places) = steps(&list);
+            for (place, without) in places.iter_mut().zip(&without) {
+                *place = place.filter(|_| !without);
+            }
+            let read = targets(&steps, &places, Some(ARM));
+            let placed: Vec<u32> =
+                read.iter().copied().filter(|&t| places[t as usize].is_some()).collect();
+            prop_assert_eq!(&read[..placed.len()], &placed);
+            let disk = disk(&steps, &places);
+            let ends = disk.sweeps();
+            let of = |t: u32| ends.partition_point(|&end| end < steps[t as usize].touched_us);
+            for pair in placed.windows(2) {
+                let key = |t: u32| (of(t), places[t as usize]);
+                prop_assert!(key(pair[0]) <= key(pair[1]));
+            }
+            let mut all = read;
+            all.sort_unstable();
+            prop_assert!(all.iter().copied().eq(0..list.len() as u32));
+        }
+
+        #[test]
+        fn no_course_is_later_than_one_sweep_as_far_as_computed(
+            list in prop::collection::vec((0u64..2000, 1..4 * MIB, 0u32..2_000_000), 1..60),
+        ) {
+            let (steps, places) = steps(&list);
+            let disk = disk(&steps, &places);
+            let ends = disk.sweeps();
+            let part_of: Vec<usize> = disk.spots.iter()
+                .map(|spot| ends.partition_point(|&end| end < spot.step.touched_us)).collect();
+            let course = (0..=ends.len()).fold(Course::default(), |course, n| {
+                course.and(disk.sweep(&part_of, n..n + 1), n + 1)
+            });
+            let one = Course::default().and(disk.sweep(&vec![0; part_of.len()], 0..1), 1);
+            prop_assert!(course.late <= one.late + 1e-6 && course.takes >= 0.0);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! How a plan is read: in which order, by how many threads, in what portions.
 //! Pure.
 
+use super::sweep::Arm;
 use serde::Serialize;
 use std::fmt;
 
@@ -10,7 +11,7 @@ use std::fmt;
 pub enum Order {
     /// As starts touch them.
     Touch,
-    /// As they lie on the device, in one sweep.
+    /// As they lie on the device, in sweeps.
     Disk,
 }
 
@@ -32,7 +33,12 @@ pub struct Way {
     /// Whether small steps are asked for together, so that those that lie side by
     /// side become one request.
     pub together: bool,
+    /// Whether there may be several sweeps, and what then decides when a new one begins.
+    pub arm: Option<Arm>,
 }
+
+/// What is touched so much later is not read in one step where sweeps are apart.
+const APART_US: u32 = 200_000;
 
 /// Metadata lies scattered in groups: holes up to this size are always read.
 const METADATA_GAP: u64 = 32 << 10;
@@ -50,11 +56,21 @@ impl Default for Way {
             gap_bytes: 32 << 10,
             near_us: u32::MAX,
             together: false,
+            arm: None,
         }
     }
 }
 
 impl Way {
+    /// The same in several sweeps, where they pay, if this is one.
+    #[must_use]
+    pub fn in_sweeps(self, arm: Arm) -> Self {
+        match self.order {
+            Order::Disk => Self { near_us: APART_US, arm: Some(arm), ..self },
+            Order::Touch => self,
+        }
+    }
+
     /// The largest hole between two ranges of metadata that is read too.
     pub fn metadata_gap_bytes(&self) -> u64 {
         match self.order {

@@ -24,9 +24,10 @@ use crate::cache::residency::resident_count;
 use crate::profile::mounts::Mounts;
 use crate::trace::kernel_tids::KernelTids;
 use ask::Gathering;
+use rustix::io::{Errno, ReadWriteFlags};
 use scarcity::Scarcity;
 use std::collections::{HashMap, HashSet};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -37,6 +38,11 @@ use targets::Slot;
 /// Threads that look up where files lie before a sweep. The arm moves for each,
 /// but the disk may choose the nearest.
 const LOOKING_UP: usize = 4;
+/// Steps of a sweep that are on their way at most, and their bytes: some 20 ms.
+const BATCH_STEPS: usize = 16;
+const BATCH_BYTES: u64 = 2 << 20;
+/// How often it is looked whether they have arrived.
+const LOOK: Duration = Duration::from_micros(250);
 /// Stack of each thread, in bytes.
 const STACK: usize = 128 << 10;
 
@@ -229,7 +235,11 @@ impl Shared {
                 self.release_head();
                 swept = self.in_disk_order(data);
                 data = &swept;
-                complete && self.carry_out_all(data)
+                complete
+                    && match self.plan.way.arm {
+                        Some(_) => self.carry_out_in_batches(data),
+                        None => self.carry_out_all(data),
+                    }
             }
         };
         self.complete.store(complete, Relaxed);
@@ -254,6 +264,21 @@ impl Shared {
         }
         self.keep_presumed();
         complete
+    }
+
+    /// Asks for steps in order and waits for each few of them, so that what the program reads
+    /// itself never has more than these before it; tells whether it came to the end.
+    fn carry_out_in_batches(&self, steps: &[Step]) -> bool {
+        let mut left = steps;
+        while !left.is_empty() {
+            let (batch, rest) = left.split_at(batch_of(left));
+            if !self.carry_out_all(batch) {
+                return false;
+            }
+            self.see_arrive(batch);
+            left = rest;
+        }
+        true
     }
 
     /// Lets threads act on the numbers below `count` in order until all are done
@@ -310,7 +335,7 @@ impl Shared {
             let _ = places[target].set(place);
         });
         let place = |step: &Step| places[step.target as usize].get()?.as_ref()?.find(step.offset);
-        sweep::order(steps, place)
+        sweep::order(steps, place, self.plan.way.arm)
     }
 
     /// Stops the replay when memory has become scarce.
@@ -341,6 +366,27 @@ impl Shared {
 
     fn timed_out(&self) -> bool {
         self.options.timeout.is_some_and(|limit| self.started.elapsed() >= limit)
+    }
+
+    /// Waits until the last page that was asked for is in memory, and reads a byte of it: by
+    /// that event in a trace it is known until when the program may have waited for a sweep
+    /// ([`crate::profile::pace`]).
+    fn see_arrive(&self, steps: &[Step]) {
+        let Some(last) = steps.last().filter(|_| self.has_asked()) else { return };
+        let Some(target) = self.opened(last.target as usize) else { return };
+        let page = rustix::param::page_size() as u64;
+        let number = (last.offset + last.length.max(1) - 1) / page;
+        while !self.stop.load(Relaxed) && !self.timed_out() {
+            let (mut byte, at) = ([0u8], number * page);
+            let into = &mut [IoSliceMut::new(&mut byte)];
+            let got = rustix::io::preadv2(&target.file, into, at, ReadWriteFlags::NOWAIT);
+            // What is gone again has come, too.
+            let is_coming = || resident_count(&target.file, number, 1).is_ok_and(|n| n > 0);
+            if got != Err(Errno::AGAIN) || !is_coming() {
+                break;
+            }
+            thread::sleep(LOOK);
+        }
     }
 
     /// Waits for every page of a step: what was asked for together lies in
@@ -394,6 +440,17 @@ impl Shared {
     }
 }
 
+/// How many of these steps are a batch: at least one.
+fn batch_of(steps: &[Step]) -> usize {
+    let mut bytes = 0;
+    let fits = |step: &&Step| {
+        let is_first = bytes == 0;
+        bytes += step.length;
+        is_first || bytes <= BATCH_BYTES
+    };
+    steps.iter().take(BATCH_STEPS).take_while(fits).count().max(1)
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
@@ -415,5 +472,19 @@ mod tests {
             thread::yield_now();
         }
         assert!(replay.finish().elapsed_us <= ended);
+    }
+
+    #[test]
+    fn a_batch_is_bounded_in_steps_and_bytes_and_never_empty() {
+        for (name, lengths, expected) in [
+            ("small ones", vec![4096; 40], BATCH_STEPS),
+            ("large ones", vec![BATCH_BYTES / 2; 4], 2),
+            ("one is too large", vec![BATCH_BYTES + 1, 4096], 1),
+            ("the last", vec![4096], 1),
+        ] {
+            let step = |&length| Step { target: 0, offset: 0, length, touched_us: 0 };
+            let steps: Vec<Step> = lengths.iter().map(step).collect();
+            assert_eq!(batch_of(&steps), expected, "{name}");
+        }
     }
 }
