@@ -121,6 +121,27 @@ fn a_broken_pack_is_told_and_the_others_are_renewed() {
     assert!(said.contains("renewed 1 pack") && said.contains("broken.pack is not used"), "{said}");
 }
 
+#[test]
+fn a_directory_that_somebody_keeps_locked_is_not_waited_for_longer_than_allowed() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let dir = disk_dir();
+    let (file, pack) = learned_file(&fs, dir.path());
+    replace(&file, 200);
+    let before = fs::read(&pack).unwrap();
+    let locked = fs::File::open(dir.path()).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let renew = ["pack", "renew", "--quiet", pack.to_str().unwrap()];
+    let output = headstart(&[&renew[..], &["--timeout", "1s"]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("another process keeps its directory locked"), "{said}");
+    assert_eq!(fs::read(&pack).unwrap(), before);
+    drop(locked);
+    let output = headstart(&renew);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_ne!(fs::read(&pack).unwrap(), before);
+}
+
 /// What a file of `dist` has behind this word at the begin of a line.
 fn commands(path: &str, word: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist").join(path);

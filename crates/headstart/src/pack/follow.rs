@@ -50,11 +50,11 @@ struct Files {
 ///
 /// # Errors
 /// The mounts can't be read.
-pub fn follow(
-    packs: impl IntoIterator<Item = PathBuf>,
-    uid: u32,
-    limit: Duration,
-) -> Result<Outcome, MountsError> {
+pub fn follow(packs: Vec<PathBuf>, uid: u32, limit: Duration) -> Result<Outcome, MountsError> {
+    // Package managers also fill new root directories, where `/proc` may be missing.
+    if packs.is_empty() {
+        return Ok(Outcome::default());
+    }
     let mut files = Files {
         mounts: MountTable::read()?,
         uuids: HashMap::new(),
@@ -85,7 +85,7 @@ fn follow_one(path: &Path, uid: u32, files: &mut Files) -> Result<Renewal, Store
     if !renewal.changes() {
         return Ok(renewal);
     }
-    let locked = store::lock(path)?;
+    let locked = store::lock_until(path, files.until)?;
     let (renewed, renewal) =
         renew(&store::read(path, uid)?, |path, on, was| files.now(path, on, was));
     locked.write(&renewed)?;
