@@ -63,7 +63,7 @@ fn a_file_that_was_replaced_is_read_ahead_before_it_is_learned() {
 }
 
 #[test]
-fn what_is_below_a_missing_mount_is_not_taken_for_gone() {
+fn what_is_below_a_missing_mount_is_not_taken_for_gone_nor_looked_at() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let dir = disk_dir();
     let (_, pack) = learned_file(&fs, dir.path());
@@ -72,6 +72,9 @@ fn what_is_below_a_missing_mount_is_not_taken_for_gone() {
     let told = json(&["pack", "renew", "--json", pack.to_str().unwrap()]);
     assert_eq!((&told["packs"], &told["gone"]), (&0.into(), &0.into()));
     assert_eq!(fs::read(&pack).unwrap(), before);
+    // What is to be looked at would be missed.
+    let told = json(&["pack", "renew", "--timeout", "0s", "--json", pack.to_str().unwrap()]);
+    assert_eq!(told["not_looked_at"], 0, "{told:#}");
 }
 
 #[test]

@@ -136,7 +136,8 @@ fn pacman_ends_as_ever_whatever_headstart_does() {
 
 #[test]
 fn files_anywhere_are_a_reason_to_renew() {
-    for manager in [Dpkg, Rpm, Pacman] {
+    // dpkg does not ask which.
+    for manager in [Rpm, Pacman] {
         let Some(root) = manager.root() else { continue };
         for (name, path) in [("one", "etc/x/y"), ("two", "opt/x/y/z"), ("three", "srv/x")] {
             manage(&root, Headstart::Script(""), &small(manager, &root, name, path));
