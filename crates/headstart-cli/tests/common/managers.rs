@@ -1,7 +1,7 @@
 //! Package managers in a root directory of a test's own, with the hooks of `dist`, and
 //! packages for them.
 
-use super::small_root::SmallRoot;
+use super::small_root::{Headstart, SmallRoot};
 use super::{has, must, skipped};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,8 +78,7 @@ impl Manager {
 
     fn add(self, root: &SmallRoot, name: &str, extra: &[(&str, String)]) {
         let package = self.build(root, name, 1, &[], extra);
-        let output =
-            root.run(super::small_root::Headstart::Missing, &words(&self.install(&package)));
+        let output = root.run(Headstart::Missing, &words(&self.install(&package)));
         assert!(output.status.success(), "{output:?}");
     }
 

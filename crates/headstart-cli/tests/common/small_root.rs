@@ -86,7 +86,7 @@ impl SmallRoot {
         command.args(paths).args(words).output().unwrap()
     }
 
-    /// How often the script was called since this was asked last, all times alike.
+    /// The arguments of the script each time that it was called since this was asked last.
     pub fn calls(&self) -> Vec<String> {
         let path = self.place("calls");
         let calls = fs::read_to_string(&path).unwrap_or_default();
