@@ -480,7 +480,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__pack__subcmd__renew)
-            opts="-h --timeout --json --help"
+            opts="-q -h --timeout --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -145,6 +145,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from renew" -l timeout -d 'Look at files for this time at most' -r
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from renew" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from renew" -s q -l quiet -d 'Print nothing but errors'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from renew" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -s h -l help -d 'Print help'

@@ -1,41 +1,19 @@
 //! `headstart pack renew`: a file that was learned is replaced, as package managers do it,
-//! and read ahead all the same. And what package managers run never fails.
+//! and read ahead all the same. That they do run it is for `package_hooks.rs`.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
-use common::{LoopFs, disk_dir, headstart, json, noise, undisturbed, write_synced};
-use headstart::pack::build::{FilePart, Parts};
-use headstart::pack::paths::PathInterner;
-use headstart::pack::pieces::Piece;
-use headstart::pack::{FileSystem, Origin, store};
-use headstart::profile::fsid;
-use headstart::profile::mounts::MountTable;
-use headstart::profile::spans::How;
-use headstart::replay::engine::identity_of;
+use common::{LoopFs, disk_dir, headstart, json, noise, packs, undisturbed, write_synced};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const PAGE: usize = 4096;
 
 /// A pack of files on `fs`, with the first 100 pages of each.
 fn pack_of(fs: &LoopFs, dir: &Path, files: &[&Path]) -> PathBuf {
-    let mounts = MountTable::read().unwrap();
-    let uuid = fsid::uuid(mounts.at(&fs.path.join("x")).unwrap()).unwrap().unwrap();
-    let on = FileSystem { uuid: Some(uuid.0), kind: "ext4".into(), source: vec![] };
-    let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
-    let (mut parts, mut names) = (Parts { origin, ..Parts::default() }, PathInterner::default());
-    let file_system = parts.file_system(&on).unwrap();
-    for file in files {
-        let identity = identity_of(&rustix::fs::stat(*file).unwrap());
-        let piece = Piece { first: 0, end: 100, at_us: 0, how: How::READ, history: 1 };
-        let part = FilePart { file_system, identity, changes: 0, pieces: vec![piece] };
-        parts.files.insert(names.intern(file).unwrap(), part);
-    }
     let pack = dir.join("a.pack");
-    store::lock(&pack).unwrap().write(&parts.build(names.table())).unwrap();
+    packs::write(fs, &pack, &files.iter().map(|&file| (file, file, 100)).collect::<Vec<_>>());
     pack
 }
 
@@ -85,7 +63,7 @@ fn a_file_that_was_replaced_is_read_ahead_before_it_is_learned() {
 }
 
 #[test]
-fn what_is_below_a_missing_mount_is_not_taken_for_gone() {
+fn what_is_below_a_missing_mount_is_not_taken_for_gone_nor_looked_at() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let dir = disk_dir();
     let (_, pack) = learned_file(&fs, dir.path());
@@ -94,6 +72,9 @@ fn what_is_below_a_missing_mount_is_not_taken_for_gone() {
     let told = json(&["pack", "renew", "--json", pack.to_str().unwrap()]);
     assert_eq!((&told["packs"], &told["gone"]), (&0.into(), &0.into()));
     assert_eq!(fs::read(&pack).unwrap(), before);
+    // What is to be looked at would be missed.
+    let told = json(&["pack", "renew", "--timeout", "0s", "--json", pack.to_str().unwrap()]);
+    assert_eq!(told["not_looked_at"], 0, "{told:#}");
 }
 
 #[test]
@@ -121,39 +102,23 @@ fn a_broken_pack_is_told_and_the_others_are_renewed() {
     assert!(said.contains("renewed 1 pack") && said.contains("broken.pack is not used"), "{said}");
 }
 
-/// What a file of `dist` has behind this word at the begin of a line.
-fn commands(path: &str, word: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist").join(path);
-    let text = fs::read_to_string(path).unwrap();
-    text.lines().filter_map(|line| Some(line.strip_prefix(word)?.to_owned())).collect()
-}
-
 #[test]
-fn what_package_managers_run_never_fails() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = dir.path().join("headstart");
-    fs::write(&program, "#!/bin/sh\necho \"called $*\"\nexit 1\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let hooks = [
-        (commands("dpkg/headstart", "post-invoke="), 1),
-        (commands("rpm/headstart.spec.inc", "if "), 2),
-        (commands("pacman/headstart.hook", "Exec = /bin/sh -c "), 1),
-    ];
-    for (found, count) in hooks {
-        assert_eq!(found.len(), count, "{found:?}");
-        for command in found {
-            let command = match command.strip_prefix('\'') {
-                Some(quoted) => quoted.trim_end_matches('\'').to_owned(),
-                None if command.starts_with("command") => format!("if {command}"),
-                None => command,
-            };
-            for (path, expected) in [(dir.path(), "called pack renew\n"), (Path::new("/none"), "")]
-            {
-                let sh = Command::new("/bin/sh").args(["-c", &command]).env("PATH", path).output();
-                let output = sh.unwrap();
-                assert!(output.status.success(), "{command}: {output:?}");
-                assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{command}");
-            }
-        }
-    }
+fn a_directory_that_somebody_keeps_locked_is_not_waited_for_longer_than_allowed() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let dir = disk_dir();
+    let (file, pack) = learned_file(&fs, dir.path());
+    replace(&file, 200);
+    let before = fs::read(&pack).unwrap();
+    let locked = fs::File::open(dir.path()).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let renew = ["pack", "renew", "--quiet", pack.to_str().unwrap()];
+    let output = headstart(&[&renew[..], &["--timeout", "1s"]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("another process keeps its directory locked"), "{said}");
+    assert_eq!(fs::read(&pack).unwrap(), before);
+    drop(locked);
+    let output = headstart(&renew);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_ne!(fs::read(&pack).unwrap(), before);
 }

@@ -31,6 +31,10 @@ pub struct RenewArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
 }
 
 #[derive(Serialize)]
@@ -56,8 +60,10 @@ pub fn run(args: &RenewArgs) -> anyhow::Result<ExitStatus> {
             not_looked_at: outcome.not_looked_at,
             problems: &outcome.problems,
         })?;
-    } else {
+    } else if !args.quiet {
         output::message(summary(&outcome));
+    } else if !outcome.problems.is_empty() {
+        output::message(outcome.problems.join("; "));
     }
     Ok(if outcome.problems.is_empty() { ExitStatus::Done } else { ExitStatus::Failed })
 }

@@ -2,7 +2,10 @@
 #![allow(dead_code)] // Each test program uses a part of it.
 #![allow(clippy::unwrap_used)] // Clippy does not see that this is test code.
 
+pub mod managers;
+pub mod packs;
 pub mod python;
+pub mod small_root;
 pub mod terminal;
 pub mod ways;
 

@@ -50,11 +50,11 @@ struct Files {
 ///
 /// # Errors
 /// The mounts can't be read.
-pub fn follow(
-    packs: impl IntoIterator<Item = PathBuf>,
-    uid: u32,
-    limit: Duration,
-) -> Result<Outcome, MountsError> {
+pub fn follow(packs: Vec<PathBuf>, uid: u32, limit: Duration) -> Result<Outcome, MountsError> {
+    // Package managers also fill new root directories, where `/proc` may be missing.
+    if packs.is_empty() {
+        return Ok(Outcome::default());
+    }
     let mut files = Files {
         mounts: MountTable::read()?,
         uuids: HashMap::new(),
@@ -85,7 +85,7 @@ fn follow_one(path: &Path, uid: u32, files: &mut Files) -> Result<Renewal, Store
     if !renewal.changes() {
         return Ok(renewal);
     }
-    let locked = store::lock(path)?;
+    let locked = store::lock_until(path, files.until)?;
     let (renewed, renewal) =
         renew(&store::read(path, uid)?, |path, on, was| files.now(path, on, was));
     locked.write(&renewed)?;
@@ -94,6 +94,11 @@ fn follow_one(path: &Path, uid: u32, files: &mut Files) -> Result<Renewal, Store
 
 impl Files {
     fn now(&mut self, path: &Path, on: &FileSystem, was: &Identity) -> Now {
+        // Below a mount that is missing or another one now there are other files; and a
+        // look at one of a server that is away, or that mounts something, takes its time.
+        if !self.is_on(path, on) {
+            return Now::Same;
+        }
         let not_looked_at = &mut self.not_looked_at;
         let is_over = || Instant::now() >= self.until;
         let found = *self.found.entry(path.to_owned()).or_insert_with(|| match is_over() {
@@ -104,20 +109,21 @@ impl Files {
             false => look(path),
         });
         match found {
-            Found::File(is) if is == *was => Now::Same,
-            // Below a mount that is missing or another one now there are other files.
-            Found::File(is) if self.is_on(path, on) => Now::Other(is),
-            Found::Nothing if self.is_on(path, on) => Now::Gone,
-            Found::File(_) | Found::Nothing | Found::Else => Now::Same,
+            Found::File(is) if is != *was => Now::Other(is),
+            Found::Nothing => Now::Gone,
+            Found::File(_) | Found::Else => Now::Same,
         }
     }
 
     /// Whether a path is on this file system, which has to have a UUID.
     fn is_on(&mut self, path: &Path, on: &FileSystem) -> bool {
+        if on.uuid.is_none() {
+            return false;
+        }
         let Some(mount) = self.mounts.at(path) else { return false };
         let uuid = self.uuids.entry(mount.id);
         let uuid = uuid.or_insert_with(|| fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0));
-        on.uuid.is_some() && *uuid == on.uuid
+        *uuid == on.uuid
     }
 }
 
