@@ -8,6 +8,8 @@ use std::path::Path;
 /// Greeters and the sessions of cron jobs are none.
 pub fn first(sessions: &Path) -> Option<u64> {
     let entries = fs::read_dir(sessions).into_iter().flatten().flatten();
+    // Beside each is a pipe that lasts as long as the session: reading that waits for its end.
+    let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     // A file is replaced by rename, so it is whole; what is no session has no such line.
     entries.filter_map(|entry| login(&fs::read_to_string(entry.path()).ok()?)).min()
 }
@@ -27,6 +29,7 @@ pub fn login(session: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, FileType, Mode, OFlags};
 
     fn session(class: &str, kind: &str, at: &str) -> String {
         format!("# private\nUID=1000\nACTIVE=1\nTYPE={kind}\nCLASS={class}\nMONOTONIC={at}\n")
@@ -57,5 +60,22 @@ mod tests {
         fs::write(dir.path().join("c1"), session("greeter", "tty", "3")).unwrap();
         assert_eq!(first(dir.path()), Some(7));
         assert_eq!(first(&dir.path().join("none")), None);
+    }
+
+    #[test]
+    fn the_pipe_of_a_session_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("1"), session("user", "tty", "7")).unwrap();
+        let pipe = dir.path().join("1.ref");
+        rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let writer = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::write(pipe, session("user", "tty", "3"))
+        });
+        assert_eq!(first(dir.path()), Some(7));
+        // Opening it to write waits for a reader.
+        let reader = rustix::fs::open(&pipe, OFlags::RDONLY, Mode::empty()).unwrap();
+        writer.join().unwrap().unwrap();
+        drop(reader);
     }
 }
