@@ -3,6 +3,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+/// How long reading has to have died down for a session to be there.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// When the first user logged in, in µs of the monotonic clock; `None` when nobody has.
 /// Greeters and the sessions of cron jobs are none.
@@ -24,6 +28,15 @@ pub fn login(session: &str) -> Option<u64> {
     let is_user = value("CLASS").is_some_and(|class| ["user", "user-early"].contains(&class));
     let is_seen = value("TYPE").is_some_and(|kind| kind != "unspecified");
     if is_user && is_seen { value("MONOTONIC")?.parse().ok() } else { None }
+}
+
+/// Since when a session has been quiet, in µs of the monotonic clock: `now` hardly anything
+/// has been read for so long, and somebody logged in then. `None` until it has been for long
+/// enough: a machine that waited for its user was quiet before that, too.
+pub fn quiet_since(login: u64, now: u64, idle: Duration) -> Option<u64> {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let since = now.saturating_sub(micros(idle)).max(login);
+    (now.saturating_sub(since) >= micros(QUIET)).then_some(since)
 }
 
 #[cfg(test)]
@@ -48,6 +61,20 @@ mod tests {
             (String::new(), None),
         ] {
             assert_eq!(login(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_quiet_two_seconds_after_its_login_at_the_earliest() {
+        for (what, login, idle_ms, expected) in [
+            ("it has started all that it starts", 5_000_000, 2_500, Some(7_500_000)),
+            ("it still reads", 5_000_000, 1_999, None),
+            ("the user came to a machine that waited", 9_900_000, 60_000, None),
+            ("and started nothing", 8_000_000, 60_000, Some(8_000_000)),
+            ("as little can be known of what is to come", 10_000_001, 60_000, None),
+        ] {
+            let idle = Duration::from_millis(idle_ms);
+            assert_eq!(quiet_since(login, 10_000_000, idle), expected, "{what}");
         }
     }
 
