@@ -18,8 +18,8 @@ REPOSITORY = HERE.parents[1]
 # What is put into a guest beside packages: the modelled disk in the initramfs.
 PARTS = HERE / "roots"
 HELD = "usr/local/lib/boot-rig"
-PACKAGES = ("initramfs-tools", "cryptsetup-initramfs", "btrfs-progs", "dracut-core", "cpio",
-            "zstd")
+PACKAGES = ("initramfs-tools", "cryptsetup-initramfs", "lvm2", "btrfs-progs", "dracut-core",
+            "cpio", "zstd", "libpam-systemd")
 # Where each of them looks: a file of ours or of dist, and its place in the guest.
 INITRAMFS_TOOLS = (
     (PARTS / "initramfs-tools/hook", "etc/initramfs-tools/hooks/boot-rig"),

@@ -98,11 +98,11 @@ def enable(headstart, root):
 
 
 @contextlib.contextmanager
-def mounted(image):
-    """An image, mounted while the block lasts."""
+def mounted(image, offset=0, size=0):
+    """An image, or such a part of it, mounted while the block lasts."""
     folder = Path(tempfile.mkdtemp(prefix="boot-machine-"))
     try:
-        run("mount", "-o", "loop,noatime", image, folder)
+        run("mount", "-o", f"loop,noatime,offset={offset},sizelimit={size}", image, folder)
         yield folder
     finally:
         unmount(folder)

@@ -4,22 +4,17 @@ a distribution's own: they must be learned and read ahead, and take no longer th
 import contextlib
 import json
 import re
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
 
-from lib.image import unmount
 from lib.run import Trouble, run
 
-from rig import broken, distro, kernel, models, told, virtual
+from rig import broken, distro, kernel, login, models, told, virtual
+from rig.kinds import (MIB, OTHER, PHASES, ROOTS, SHIPPED, SYSTEM, Root, ext4, looped, put)
 from rig.machine import INSTALLED, enable, mounted
 
-MIB = 1 << 20
 SECTOR = 512
-# The root file system, and another one if there is one.
-SYSTEM, OTHER = 2048 * MIB, 512 * MIB
 # Boots after which all that can be is read ahead.
 LEARNING = 2
 STATUS = "headstart-status: "
@@ -27,97 +22,6 @@ STATUS = "headstart-status: "
 SCRIPT = f"""#!/bin/sh
 headstart boot status --json | sed 's/^/{STATUS}/'
 """
-KEY = "etc/keys/root.key"
-
-
-def ext4(tree, path):
-    """A file system with these files on it."""
-    run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", path)
-    with mounted(path) as there:
-        run("cp", "--archive", f"{tree}/.", there)
-
-
-def btrfs(tree, path):
-    """The same, in a subvolume."""
-    run("mkfs.btrfs", "--quiet", path)
-    with mounted(path) as there:
-        run("btrfs", "subvolume", "create", there / "@")
-        run("cp", "--archive", f"{tree}/.", there / "@")
-
-
-def luks(tree, path):
-    """An encrypted ext4, made without a device mapper."""
-    if not shutil.which("qemu-img"):
-        raise Trouble("qemu-img is missing; apt-get install qemu-utils")
-    plain = path.with_suffix(".plain")
-    try:
-        # The header takes the rest.
-        run("truncate", "--size", path.stat().st_size - 16 * MIB, plain)
-        ext4(tree, plain)
-        run("qemu-img", "convert", "-f", "raw", "-O", "luks",
-            "--object", f"secret,id=key,file={tree / KEY}",
-            "-o", "key-secret=key,iter-time=10", plain, path)
-        run("truncate", "--size", SYSTEM, path)
-    finally:
-        plain.unlink(missing_ok=True)
-
-
-def fstab(tree, *more):
-    """Says what is mounted."""
-    lines = ["/dev/root / auto noatime 0 0", *more]
-    (tree / "etc/fstab").write_text("\n".join(lines) + "\n")
-
-
-def with_var(tree):
-    """/var is a file system of its own."""
-    fstab(tree, "/dev/mapper/other /var ext4 noatime 0 2")
-
-
-def with_overlay(tree):
-    """Nothing is written to the root; what headstart learns is on a file system of its own."""
-    (tree / "etc/fstab").write_text("/dev/mapper/other /var/lib/headstart ext4 noatime 0 2\n")
-    (tree / "var/lib/headstart").mkdir(parents=True, exist_ok=True)
-
-
-def with_luks(tree):
-    """The key is in the initramfs."""
-    (tree / KEY).parent.mkdir(parents=True)
-    (tree / KEY).write_text("a key of a benchmark, known to all")
-    (tree / "etc/crypttab").write_text(f"luks /dev/mapper/system /{KEY} luks,initramfs\n")
-    with open(tree / "etc/cryptsetup-initramfs/conf-hook", "a") as hook:
-        hook.write("CRYPTSETUP=y\nKEYFILE_PATTERN=/etc/keys/*.key\n")
-
-
-@dataclass(frozen=True)
-class Root:
-    """A kind of root."""
-
-    name: str
-    maker: str = "initramfs-tools"
-    # Changes the guest's files, and makes the file system of them.
-    prepare: Callable = fstab
-    make: Callable = ext4
-    # A directory of the guest that is on a file system of its own.
-    other: str | None = None
-    device: str = "/dev/mapper/system"
-    words: tuple = ("ro",)
-    # Which phases the third boot must have read ahead.
-    phases: tuple = ("initramfs", "mounts", "system")
-    # Whether the initramfs can read ahead.
-    early: bool = True
-
-
-ROOTS = (
-    Root("initramfs-tools"),
-    Root("dracut", maker="dracut"),
-    Root("btrfs", make=btrfs, words=("ro", "rootfstype=btrfs", "rootflags=subvol=@")),
-    Root("var", prepare=with_var, other="var"),
-    Root("overlay", prepare=with_overlay, other="var/lib/headstart",
-         words=("ro", "boot.overlay=seen"), early=False, phases=("mounts", "system")),
-    Root("overlay-hidden", prepare=with_overlay, other="var/lib/headstart",
-         words=("ro", "boot.overlay=hidden"), early=False, phases=("mounts", "system")),
-    Root("luks", prepare=with_luks, make=luks, device="/dev/mapper/luks"),
-)
 
 
 def names():
@@ -131,11 +35,10 @@ def measure(guest, cache, headstart, model, only, consoles, tell):
     base = distro.distro(guest, cache, tell)
     with tempfile.TemporaryDirectory(prefix="boot-roots-", dir=cache) as folder, \
             virtual.several() as pool:
-        chosen = [root for root in ROOTS if root.name in only]
-        # One after the other: each needs mounts. Then all boot at once.
-        ready = [built(root, base, guest.kit, headstart, Path(folder) / root.name, tell)
-                 for root in chosen]
-        found = [pool.submit(boot_all, one, guest.kit, model, consoles, tell) for one in ready]
+        found = [pool.submit(boot_all, built(root, base, guest.kit, headstart,
+                                             Path(folder) / root.name, tell),
+                             guest.kit, model, consoles, tell)
+                 for root in ROOTS if root.name in only]
         return [one.result() for one in found]
 
 
@@ -187,8 +90,7 @@ def built(root, base, kit, headstart, folder, tell):
     run("truncate", "--size", SYSTEM + OTHER, folder / "disk.img")
     at, places = 0, []
     for name, size in parts:
-        run("dd", f"if={folder / name}", f"of={folder / 'disk.img'}", "bs=1M", "conv=notrunc,sparse",
-            f"seek={at // MIB}")
+        put(folder / name, folder / "disk.img", at)
         (folder / name).unlink()
         places.append(f"{name}:{at // SECTOR}:{size // SECTOR}")
         at += size
@@ -196,14 +98,23 @@ def built(root, base, kit, headstart, folder, tell):
     return Ready(root, folder, words, tuple(trace))
 
 
-@contextlib.contextmanager
-def looped(path):
-    """A file as a device, so that what is on it is found by its UUID."""
-    device = run("losetup", "--find", "--show", path, capture=True).strip()
-    try:
-        yield device
-    finally:
-        run("losetup", "--detach", device)
+def ship(ready):
+    """Makes the packs that were learned a part of the image, and forgets all else that was."""
+    system, other = ready.folder / "system", ready.folder / "other"
+    for path, size in ((system, SYSTEM), (other, OTHER)):
+        run("truncate", "--size", size, path)
+    with mounted(ready.image, 0, SYSTEM) as tree, mounted(ready.image, SYSTEM, OTHER) as learned:
+        ext4(tree / ready.root.other, other)
+        for phase in PHASES:
+            run("mount", "--bind", learned / f"boot/{phase}.pack",
+                tree / SHIPPED / f"{phase}.pack")
+        ready.root.make(tree, system)
+    for part, at in ((system, 0), (other, SYSTEM)):
+        # What is nothing in the new ones is not copied.
+        run("fallocate", "--punch-hole", "--offset", at, "--length", part.stat().st_size,
+            ready.image)
+        put(part, ready.image, at)
+        part.unlink()
 
 
 def boot_all(ready, kit, model, consoles, tell):
@@ -224,16 +135,19 @@ def boot_all(ready, kit, model, consoles, tell):
     try:
         for number in range(LEARNING):
             boot("headstart", keep=True, number=number)
-        times = {"headstart": [], "none": []}
+        if root.ships:
+            ship(ready)
+        times, sessions = {"headstart": [], "none": []}, {"headstart": [], "none": []}
         for number in range(broken.TRIES):
             booted = boot("headstart", number=number)
             first = first if number else booted
-            times["headstart"].append(booted.report.multi_user_us)
             without = boot("none", number=number)
-            times["none"].append(without.report.multi_user_us)
-            if broken.ratio(times) <= broken.MOST:
+            for arm, one in (("headstart", booted), ("none", without)):
+                times[arm].append(one.report.multi_user_us)
+                sessions[arm].append(login.session_us(one.console))
+            if max(ratios(root, times, sessions).values()) <= broken.MOST:
                 break
-        result = judged(root, status(first.console), times,
+        result = judged(root, status(first.console), times, sessions,
                         {"headstart": first.report.state, "none": without.report.state})
         result["journal"] = told.lines(first.console)
         result["requests"] = {"headstart": first.report.disk.get("requests"),
@@ -253,7 +167,17 @@ def status(console):
         return None
 
 
-def judged(root, said, times, system):
+def ratios(root, times, sessions):
+    """How long boots are with headstart by how long they are without, by what ends them."""
+    found = {"boot": broken.ratio(times)}
+    if root.login:
+        if None in (*sessions["headstart"], *sessions["none"]):
+            raise Trouble("nobody logged in")
+        found["login"] = broken.ratio(sessions)
+    return found
+
+
+def judged(root, said, times, sessions, system):
     """What became of a boot, with all that is not as it must be."""
     boots = said["boots"] if said else []
     last = boots[0] if boots else {"phases": [], "problems": []}
@@ -264,18 +188,22 @@ def judged(root, said, times, system):
               for phase in last["phases"]]
     replayed = sorted((one["phase"], one["in_initramfs"], one["report"]["bytes"])
                       for one in (said or {}).get("this_boot", []))
-    result = {"root": root.name, "ratio": round(broken.ratio(times), 4), "multi_user_us": times,
+    by_end = ratios(root, times, sessions)
+    result = {"root": root.name, "ratio": round(by_end["boot"], 4), "multi_user_us": times,
               "boots": len(boots), "phases": phases,
               "replayed": [dict(zip(("phase", "in_initramfs", "bytes"), one)) for one in replayed],
               "problems": (said or {}).get("problems", []), "system": system}
+    if root.login:
+        result |= {"login_ratio": round(by_end["login"], 4), "session_us": sessions}
     result["wrong"] = list(wrong(root, result))
     return result
 
 
 def wrong(root, result):
     """What is not as it must be, in sentences."""
-    if result["boots"] != LEARNING + 1:
-        yield f"{result['boots']} boots were learned and not {LEARNING + 1}"
+    boots = 1 if root.ships else LEARNING + 1
+    if result["boots"] != boots:
+        yield f"{result['boots']} boots were learned and not {boots}"
     by_name = {phase["phase"]: phase for phase in result["phases"]}
     for name in root.phases:
         phase = by_name.get(name)
@@ -286,8 +214,9 @@ def wrong(root, result):
     if root.early and not any(one["in_initramfs"] for one in result["replayed"]):
         yield "the initramfs read nothing ahead"
     yield from result["problems"]
-    if result["ratio"] > broken.MOST:
-        yield f"the boot takes {result['ratio']:.3f} times as long as without headstart"
+    for what, ratio in (("boot", result["ratio"]), ("login", result.get("login_ratio", 0))):
+        if ratio > broken.MOST:
+            yield f"the {what} takes {ratio:.3f} times as long as without headstart"
     if result["system"]["headstart"] != result["system"]["none"]:
         yield f"the system is {result['system']['headstart']} with headstart only"
 

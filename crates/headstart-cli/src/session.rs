@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long hardly anything may come in until reading has died down.
+/// How long hardly any page may come in or into use until reading has died down.
 const IDLE: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const IDLE_CHECK: Duration = Duration::from_millis(250);

@@ -31,8 +31,6 @@ pub const INSTANCE: &str = "headstart-boot";
 
 /// How often it is looked how far the boot is.
 const TICK: Duration = Duration::from_secs(1);
-/// How long reading has to have died down for a session to be there.
-const QUIET: Duration = Duration::from_secs(2);
 /// Bytes of raw trace that are kept, and what share of the memory at most.
 const RAW_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=256 << 20;
 const RAW_SHARE: u64 = 16;
@@ -281,9 +279,12 @@ fn follow(
         moments.units.clone_from(&told.units);
         moments.began = told.user_space.filter(|_| in_container).unwrap_or(0);
         let login = logins::first(&machine.place("/run/systemd/sessions"));
-        if login.is_some() && is_booted(&told) && recorder.idle_for() >= QUIET {
-            let idle = u64::try_from(recorder.idle_for().as_micros()).unwrap_or(0);
-            moments.session = Some(monotonic_us().saturating_sub(idle)).max(login);
+        if let Some(login) = login
+            && is_booted(&told)
+            && moments.session.is_none()
+        {
+            let idle = recorder.idle_for();
+            moments.session = logins::quiet_since(login, monotonic_us(), idle);
         }
         let spans = spans(phases, &moments);
         for (phase, _) in phases.iter().zip(&spans).filter(|(_, span)| span.is_some()) {

@@ -4,11 +4,11 @@
 //! start is not disturbed at all, and copies what is used of each page without
 //! looking at it; decoding comes after the start. A buffer that fills too fast is doubled.
 
-use super::Kind;
 use super::decode::{Decoder, Tally};
 use super::file::{Capture, Description};
 use super::format::{FormatError, PageHeader, parse_page_header};
 use super::page::used;
+use super::stir::Stir;
 use super::tracefs::{Instance, TraceError, Tracefs};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::fs::File;
@@ -30,7 +30,7 @@ const MAX_BYTES: usize = 512 << 20;
 
 /// How often a watching recorder looks.
 const WATCH_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
-/// Pages that come in within [`WATCH_INTERVAL`] and still count as idle.
+/// Pages that come in, or into use, within [`WATCH_INTERVAL`] and still count as idle.
 const TRICKLE: u64 = 8;
 
 /// A capture that could not be made.
@@ -236,7 +236,11 @@ impl Recorder {
             buffers: instance.open_buffers()?,
             stop: stop.try_clone().map_err(CaptureError::Read)?,
             header: parse_page_header(&description.header_page)?,
-            watch: if watch { Some((description.decoder()?, activity.clone())) } else { None },
+            watch: if watch {
+                Some((description.decoder()?, activity.clone(), Stir::default()))
+            } else {
+                None
+            },
             may_grow: !matches!(buffer, BufferSize::Fixed(_)),
             most,
             out: Drained {
@@ -255,7 +259,7 @@ impl Recorder {
         Ok(Self { description, stop, reader, activity })
     }
 
-    /// How long hardly any page has come in, for a recorder that watches.
+    /// How long hardly any page has come in or into use, for a recorder that watches.
     pub fn idle_for(&self) -> Duration {
         let last = Duration::from_millis(self.activity.last_ms.load(Ordering::Relaxed));
         self.activity.since.elapsed().saturating_sub(last)
@@ -300,7 +304,7 @@ struct Drain {
     buffers: Vec<(u32, File)>,
     stop: OwnedFd,
     header: PageHeader,
-    watch: Option<(Decoder, Arc<Activity>)>,
+    watch: Option<(Decoder, Arc<Activity>, Stir)>,
     may_grow: bool,
     /// Raw pages kept at most, in bytes.
     most: usize,
@@ -362,22 +366,20 @@ impl Drain {
         Ok(fullest)
     }
 
-    /// Notes the time when the pages since `seen` hold more than a trickle of
-    /// arrivals.
-    fn note_activity(&self, seen: usize, seen_bytes: usize) {
-        let Some((decoder, activity)) = &self.watch else { return };
+    /// Notes the time when the pages since `seen` hold more than a trickle of what is new.
+    fn note_activity(&mut self, seen: usize, seen_bytes: usize) {
+        let Some((decoder, activity, stir)) = &mut self.watch else { return };
         activity.full.store(self.out.bytes.len() >= self.most, Ordering::Relaxed);
-        let mut inserted = 0u64;
+        let mut new = 0u64;
         let mut rest = &self.out.bytes[seen_bytes..];
         for &(_, length) in &self.out.pages[seen..] {
             let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
             decoder.page(page, &mut Tally::default(), |event| {
-                let pages = if event.kind == Kind::Insert { event.pages } else { 0 };
-                inserted = inserted.saturating_add(pages);
+                new = new.saturating_add(stir.of(&event));
             });
             rest = after;
         }
-        if inserted > TRICKLE {
+        if new > TRICKLE {
             let now = activity.since.elapsed().as_millis();
             activity.last_ms.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
         }

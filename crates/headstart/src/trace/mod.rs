@@ -12,6 +12,7 @@ pub mod file;
 pub mod format;
 pub mod kernel_tids;
 pub mod page;
+mod stir;
 pub mod tracefs;
 
 use crate::id::InodeId;

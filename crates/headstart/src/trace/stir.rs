@@ -1,0 +1,68 @@
+//! How much of a trace tells that programs are still being started: pages that come in, and
+//! those that come into use for the first time, since what was read ahead never comes in
+//! when it is needed. Pure.
+
+use super::{Event, Kind};
+use crate::id::InodeId;
+use std::collections::HashSet;
+
+/// Pages of a file that come into use together.
+const STRETCH: u64 = 256;
+
+/// A stretch of a file, and whether it is read or mapped: what reads ahead may read it, but
+/// maps nothing.
+type Use = (InodeId, u64, bool);
+
+/// Tells what is new of the events of one recording.
+#[derive(Debug, Default)]
+pub(super) struct Stir {
+    used: HashSet<Use>,
+    last: Option<Use>,
+}
+
+impl Stir {
+    /// How many pages of this event are new: those that came in; those that were mapped into
+    /// memory in a stretch of which none was before; and one for a first read of a stretch,
+    /// as reads reach beyond the end of a small file.
+    pub(super) fn of(&mut self, event: &Event) -> u64 {
+        let (is_read, pages) = match event.kind {
+            Kind::Insert => return event.pages,
+            Kind::Metadata => return 0,
+            Kind::Read => (true, 1),
+            Kind::Map | Kind::Fault => (false, event.pages),
+        };
+        let used = (event.id, event.first / STRETCH, is_read);
+        // Most events are of the same stretch as the one before.
+        let is_new = self.last != Some(used) && self.used.insert(used);
+        self.last = Some(used);
+        if is_new { pages } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Dev;
+
+    #[test]
+    fn what_comes_in_or_into_use_is_new_and_what_is_used_again_is_not() {
+        let mut stir = Stir::default();
+        for (kind, ino, first, pages, expected) in [
+            (Kind::Insert, 1, 0, 32, 32),
+            (Kind::Insert, 1, 0, 32, 32),
+            (Kind::Map, 1, 0, 16, 16),
+            (Kind::Map, 1, 16, 16, 0),
+            (Kind::Fault, 1, 40, 1, 0),
+            (Kind::Read, 1, 0, 32, 1),
+            (Kind::Map, 1, 0, 16, 0),
+            (Kind::Read, 1, 8, 32, 0),
+            (Kind::Map, 1, 256, 16, 16),
+            (Kind::Fault, 2, 0, 1, 1),
+            (Kind::Metadata, 0, 7, 1, 0),
+        ] {
+            let id = InodeId { dev: Dev::new(8, 1), ino };
+            let event = Event { time: 0, tid: 1, kind, id, first, pages };
+            assert_eq!(stir.of(&event), expected, "{event:?}");
+        }
+    }
+}
