@@ -241,11 +241,11 @@ impl Session<'_> {
     }
 
     /// How a part is read, and those with it: where an arm moves in several sweeps, for a
-    /// boot computes for seconds.
+    /// boot computes for seconds, unless it waits for all of them.
     fn way(&self, part: &Part, mounts: &Mounts) -> Way {
         let model = self.models.of_boot(&part.pack, mounts);
         let way = model::way(model, &part.pack);
-        model.map_or(way, |model| way.in_sweeps(model.arm()))
+        model.filter(|_| !self.wanted.wait).map_or(way, |model| way.in_sweeps(model.arm()))
     }
 
     /// Whether file systems or packs may still appear.
