@@ -19,9 +19,10 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The arguments of `headstart show`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The table has a line for each file in the order of first touches: when that was, \
-how many ranges and bytes of it are in the pack, how they were touched, and in \
-which of the last eight starts (1 touched, . not, the last start first). \
+The table has a line for each file in the order of first touches: when that was \
+(in packs of boots without what they waited for a disk), how many ranges and bytes \
+of it are in the pack, how they were touched, and in which of the last eight starts \
+(1 touched, . not, the last start first). \
 Changing files are other ones at each start and read nevertheless, as journals.
 
 --last-run has bars over the time of the start: pages that it found in memory or \

@@ -222,7 +222,8 @@ pub struct Range {
     pub first: u64,
     /// Number of pages.
     pub pages: u32,
-    /// When it was first touched, in µs from the begin of the start.
+    /// When it was first touched, in µs from the begin of the start; of boots without the
+    /// time that they waited for a disk.
     pub at_us: u32,
     /// How it was touched.
     pub how: How,
