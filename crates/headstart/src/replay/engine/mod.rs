@@ -1,8 +1,8 @@
 //! Carries out a plan: a small pool of threads that takes its steps in order.
 //!
 //! The driver: it opens files (`targets`) and asks the kernel to read ahead
-//! (`ask`). It never waits for data unless told to, never copies any, and stops
-//! when told.
+//! (`ask`). It waits for data when told to, and between the batches of sweeps; it
+//! copies none but a byte of each batch, and stops when told.
 
 mod ask;
 mod log;
