@@ -170,8 +170,18 @@ pub struct Recorder {
 struct Activity {
     since: Instant,
     last_ms: AtomicU64,
+    /// Whether somebody wants to know the time of the last activity.
+    wanted: AtomicBool,
     /// Whether no more is kept.
     full: AtomicBool,
+}
+
+impl Activity {
+    /// Notes that there is some now.
+    fn note(&self) {
+        let now = self.since.elapsed().as_millis();
+        self.last_ms.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
 }
 
 impl Recorder {
@@ -230,6 +240,7 @@ impl Recorder {
         let activity = Arc::new(Activity {
             since: Instant::now(),
             last_ms: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
             full: AtomicBool::new(false),
         });
         let drain = Drain {
@@ -259,8 +270,12 @@ impl Recorder {
         Ok(Self { description, stop, reader, activity })
     }
 
-    /// How long hardly any page has come in or into use, for a recorder that watches.
+    /// How long hardly any page has come in or into use, for a recorder that watches: since
+    /// this was asked first, for looking at each event is not free.
     pub fn idle_for(&self) -> Duration {
+        if !self.activity.wanted.swap(true, Ordering::Relaxed) {
+            self.activity.note();
+        }
         let last = Duration::from_millis(self.activity.last_ms.load(Ordering::Relaxed));
         self.activity.since.elapsed().saturating_sub(last)
     }
@@ -370,6 +385,9 @@ impl Drain {
     fn note_activity(&mut self, seen: usize, seen_bytes: usize) {
         let Some((decoder, activity, stir)) = &mut self.watch else { return };
         activity.full.store(self.out.bytes.len() >= self.most, Ordering::Relaxed);
+        if !activity.wanted.load(Ordering::Relaxed) {
+            return;
+        }
         let mut new = 0u64;
         let mut rest = &self.out.bytes[seen_bytes..];
         for &(_, length) in &self.out.pages[seen..] {
@@ -380,8 +398,7 @@ impl Drain {
             rest = after;
         }
         if new > TRICKLE {
-            let now = activity.since.elapsed().as_millis();
-            activity.last_ms.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+            activity.note();
         }
     }
 }
