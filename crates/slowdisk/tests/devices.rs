@@ -326,7 +326,9 @@ fn a_disk_with_an_arm_is_told_from_those_without() {
         ("hdd", Order::Disk, 6000..11_000, 1..=16),
         ("emmc", Order::Touch, 300..600, 1..=1),
         ("cloud-lazy", Order::Touch, 5000..6000, 16..=64),
-        ("sata-ssd", Order::Touch, 80..300, 4..=64),
+        // Of 80 µs slowdisk takes off what it measured of its own way when it began: 20 µs
+        // too much if the machine was busy then.
+        ("sata-ssd", Order::Touch, 50..300, 4..=64),
     ] {
         let path = place.up(name, false);
         let right = |model: &Model| {
