@@ -30,7 +30,7 @@ use thiserror::Error;
 pub const INSTANCE: &str = "headstart-boot";
 
 /// How often it is looked how far the boot is.
-const TICK: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_secs(2);
 /// Bytes of raw trace that are kept, and what share of the memory at most.
 const RAW_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=256 << 20;
 const RAW_SHARE: u64 = 16;
