@@ -44,11 +44,15 @@ impl Observation {
             touched: pages.touched.at_times(computed),
             inserted: pages.inserted.at_times(computed),
         };
-        let mut out = Self { pace: Pace::default(), ..self.clone() };
-        out.files = self.files.iter().map(|(id, p)| (*id, pages(p))).collect();
-        out.metadata = self.metadata.iter().map(|(dev, p)| (*dev, pages(p))).collect();
-        out.duration = computed(self.duration);
-        out
+        Self {
+            files: self.files.iter().map(|(id, p)| (*id, pages(p))).collect(),
+            metadata: self.metadata.iter().map(|(dev, p)| (*dev, pages(p))).collect(),
+            began: self.began,
+            duration: computed(self.duration),
+            pace: Pace::default(),
+            tids: self.tids.clone(),
+            has_access_events: self.has_access_events,
+        }
     }
 }
 
