@@ -186,7 +186,6 @@ impl Session {
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = launch::release(program);
         let learner = Learner {
-            learn: self.learn,
             recorder,
             preparation,
             began_ns,
@@ -304,7 +303,6 @@ impl Session {
 
 /// What the learning thread owns.
 struct Learner {
-    learn: bool,
     recorder: Option<Recorder>,
     preparation: Preparation,
     began_ns: i64,
@@ -332,9 +330,7 @@ impl Learner {
     /// Waits for the end of the start, then learns from it.
     fn follow(mut self, told: &Receiver<News>) -> Followed {
         self.preparation.begin_late();
-        if self.learn {
-            learning::remove_orphans();
-        }
+        learning::remove_orphans();
         let over = self.wait(told);
         let Prepared { pack, path, notes, replay, device_known, .. } = self.preparation.finish();
         if over != Over::Early {

@@ -5,6 +5,7 @@
 mod common;
 
 use common::{LoopFs, disk_dir, headstart, instances, is_root, noise, skipped, write_synced};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -64,13 +65,17 @@ fn killed_at_random_moments(verb: &str, option: &str) {
         assert!(String::from_utf8_lossy(&shown.stdout).contains("/mount/file 0:"), "{shown:?}");
     }
 
-    // The next start removes what they left, the instances in the background.
-    assert!(headstart(&arguments).status.success());
-    assert_eq!(temporary_files(packs.path()), 0);
+    // The next start removes what they left, the instances in the background, even if the
+    // program is found in memory and not traced. One that a program of theirs had open until
+    // its exec is left to the start after it.
     let deadline = Instant::now() + Duration::from_secs(60);
     while !instances_of(&pids).is_empty() {
+        assert!(headstart(&arguments).status.success());
         assert!(Instant::now() < deadline, "{:?}", instances_of(&pids));
     }
+    // The next that learns removes the files.
+    assert!(headstart(&["record", "-q", "-o", pack, "--", "true"]).status.success());
+    assert_eq!(temporary_files(packs.path()), 0);
 }
 
 #[test]
@@ -81,6 +86,28 @@ fn a_run_that_is_killed_leaves_a_whole_pack_and_the_next_cleans_up() {
 #[test]
 fn a_record_that_is_killed_leaves_a_whole_pack_and_the_next_cleans_up() {
     killed_at_random_moments("record", "-o");
+}
+
+#[test]
+fn a_start_that_is_not_traced_removes_what_a_killed_one_left_in_the_kernel() {
+    if !is_root() {
+        return skipped("recording needs root");
+    }
+    let dir = disk_dir();
+    let pack = dir.path().join("a.pack");
+    let pack = pack.to_str().unwrap();
+    // This mounts tracefs, where nobody has.
+    assert!(headstart(&["record", "-q", "-o", pack, "--", "true"]).status.success());
+    // No process has begun in the first tick of the machine, whatever its number.
+    let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    let left = format!("headstart-{}-1-{namespace}", std::process::id());
+    let path = Path::new("/sys/kernel/tracing/instances").join(&left);
+    std::fs::create_dir(path).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    assert!(headstart(&["run", "-q", "--no-learn", "--pack", pack, "true"]).status.success());
+    while instances().contains(&left) {
+        assert!(Instant::now() < deadline, "{left} is still there");
+    }
 }
 
 #[test]
