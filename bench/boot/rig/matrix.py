@@ -6,11 +6,15 @@ says how far a time can be trusted.
 """
 
 from measured import spread
-from rig import bootperf, virtual
+from rig import bootperf, models as disks, touches, virtual
 from rig.machine import Machine
+from rig.unavoidable import unavoidable
 
 # Boots before those that are measured: headstart learns, and nothing is new any more.
 BEFORE = 2
+# A boot that is read ahead may take so many times as long as one without a delay, and what
+# can't be beside the boot.
+ALLOWED = 1.10
 
 
 def measure(guest, cache, headstart, models, boots, tell):
@@ -23,6 +27,7 @@ def measure(guest, cache, headstart, models, boots, tell):
     with virtual.several() as pool:
         # The long chains first: each boot with headstart learns from the one before.
         helped = [pool.submit(chain, guest, cache, headstart, model, boots) for model in models]
+        needed = pool.submit(first_touches, guest, cache)
         alone = {model: [pool.submit(plain.boot, model, [vary(n)], False) for n in range(boots)]
                  for model in [None, *models]}
         no_delay = figures([boot.result() for boot in alone[None]])
@@ -32,7 +37,9 @@ def measure(guest, cache, headstart, models, boots, tell):
             cells.append({"model": model, "arms": {
                 "none": figures([boot.result() for boot in alone[model]]),
                 "headstart": figures(learned), "no-delay": no_delay},
-                "floor_us": floor.report.replay_us})
+                "floor_us": floor.report.replay_us,
+                "unavoidable": unavoidable(disks.table(model), guest.image.stat().st_size,
+                                           needed.result())})
             tell(line(cells[-1]))
     return {"cells": cells, "boots": boots, "learned": BEFORE}
 
@@ -47,6 +54,20 @@ def chain(guest, cache, headstart, model, boots):
             machine.boot(model)
         learned = [machine.boot(model, [vary(n)]) for n in range(boots)]
         return learned, machine.boot(model, ["boot.floor"], keep=False)
+    finally:
+        machine.forget()
+
+
+def first_touches(guest, cache):
+    """When a boot that nothing delays first needs which blocks."""
+    machine = Machine(guest, cache, "bench-touches")
+    machine.forget()
+    machine.create(touches.PREPARE)
+    try:
+        for _ in range(BEFORE):
+            machine.boot(None)
+        machine.boot(None, touches.WORDS)
+        return touches.of_boot(machine.image)
     finally:
         machine.forget()
 
@@ -74,8 +95,11 @@ def line(cell):
     said = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in times.items())
     floor = cell["floor_us"]
     floor = "no floor" if floor is None else f"floor {floor / 1e6:.2f} s"
-    return (f"{cell['model']:<10} {said}, {floor}; headstart is at "
-            f"{times['headstart'] / times['no-delay']:.2f} x no-delay")
+    share = cell["unavoidable"]["delay_us"] / 1e6
+    over = times["headstart"] - ALLOWED * times["no-delay"]
+    return (f"{cell['model']:<10} {said}, {floor}, of which {share:.3f} s can't be beside the "
+            f"boot; headstart is at {times['headstart'] / times['no-delay']:.2f} x no-delay, "
+            f"{over:+.3f} s from {ALLOWED:.2f} x")
 
 
 def chart(cells):
