@@ -10,6 +10,7 @@ use crate::id::Dev;
 use crate::pack::{Pack, store};
 use crate::profile::fsid::{BlockDevice, speed_device};
 use crate::profile::mounts::Mounts;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ use std::path::{Path, PathBuf};
 const DIR: &str = "devices";
 /// How the names of models begin that hold until the next boot.
 const VOLATILE: &str = "boot-";
+/// And of those that boots keep of disks without an identity of their own.
+const BY_FILE_SYSTEM: &str = "fs-";
 
 /// The directories of packs, those of this user first.
 #[derive(Clone, Debug)]
@@ -47,7 +50,8 @@ impl Models {
         self.dirs.iter().find_map(read)
     }
 
-    /// Measures a device and keeps the model.
+    /// Measures a device and keeps the model, also in the place of what boots know of a
+    /// device that has this name now.
     ///
     /// # Errors
     /// What [`probe`] or the directory said.
@@ -60,7 +64,11 @@ impl Models {
         if let (Some(dir), Some(name)) = (self.dirs.first(), name) {
             let locked = store::lock(&dir.join(name)).map_err(io::Error::other)?;
             remove_those_of_other_boots(dir);
-            locked.write_bytes(&serde_json::to_vec(&model)?)?;
+            let bytes = serde_json::to_vec(&model)?;
+            locked.write_bytes(&bytes)?;
+            for name in of_boots(dir, &disk_of(device.rdev)) {
+                locked.write_beside(&dir.join(name), &bytes)?;
+            }
         }
         Ok(model)
     }
@@ -158,12 +166,27 @@ fn lasting_name(dev: Dev, pack: &Pack) -> Option<String> {
     let disk = disk_of(dev);
     let by_file_system = || {
         let uuid = pack.file_systems.get(main_file_system(pack)?)?.uuid?;
-        let called = fs::canonicalize(&disk).ok()?;
         let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(format!("fs-{hex}-{}", called.file_name()?.to_str()?))
+        Some(format!("{BY_FILE_SYSTEM}{hex}-{}", called(&disk)?))
     };
     let name = own_name(&disk).or_else(by_file_system)?;
     Some(format!("{}.json", plain(&name)))
+}
+
+/// What the kernel calls a disk.
+fn called(disk: &Path) -> Option<String> {
+    Some(plain(fs::canonicalize(disk).ok()?.file_name()?.to_str()?))
+}
+
+/// The files with what boots know of disks that are called so.
+fn of_boots(dir: &Path, disk: &Path) -> Vec<OsString> {
+    let Some(called) = called(disk) else { return Vec::new() };
+    let is_of_it = |name: &str| {
+        let known = name.strip_prefix(BY_FILE_SYSTEM)?.strip_suffix(".json")?;
+        Some(known.split_once('-')?.1 == called)
+    };
+    let names = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_str().and_then(is_of_it) == Some(true)).collect()
 }
 
 /// A name that is safe as that of a file.
@@ -252,6 +275,17 @@ mod tests {
             fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, [ours.as_str(), "eui_1.json"]);
+    }
+
+    #[test]
+    fn what_boots_know_of_a_disk_is_found_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = dir.path().join("vda");
+        for name in ["vda", "fs-00ff-vda.json", "fs-01-vda1.json", "fs-02-sda.json", "x-vda.json"] {
+            fs::write(dir.path().join(name), "{}").unwrap();
+        }
+        assert_eq!(of_boots(dir.path(), &disk), ["fs-00ff-vda.json"]);
+        assert!(of_boots(dir.path(), &dir.path().join("vdb")).is_empty());
     }
 
     #[test]
