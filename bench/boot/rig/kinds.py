@@ -15,8 +15,9 @@ MIB = 1 << 20
 # The root file system, and another one if there is one.
 SYSTEM, OTHER = 2048 * MIB, 512 * MIB
 KEY = "etc/keys/root.key"
-# Where packs of an image are in it, and the phases of each boot.
+# Where packs of an image are in it, and how many may be there; the phases of each boot.
 SHIPPED = "usr/lib/headstart/boot"
+PLACES = 16
 PHASES = ("initramfs", "mounts", "system")
 
 
@@ -130,12 +131,18 @@ def with_overlay(tree):
 
 
 def with_packs(tree):
-    """The same, and packs come with the image. Their places are taken before: with other files
+    """The same, and packs come with the image. Their places are taken before: with more files
     each of the image would get another inode number."""
     with_overlay(tree)
     (tree / SHIPPED).mkdir(parents=True)
-    for phase in PHASES:
-        (tree / SHIPPED / f"{phase}.pack").touch()
+    fill_places(tree / SHIPPED)
+
+
+def fill_places(folder):
+    """Lets there be as many files as packs have places; what they are called does not matter
+    for the numbers of others."""
+    for number in range(PLACES - len(list(folder.iterdir()))):
+        (folder / f"place-{number}").touch()
 
 
 def read_only(tree):

@@ -4,6 +4,7 @@ a distribution's own: they must be learned and read ahead, and take no longer th
 import contextlib
 import json
 import re
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,16 @@ from pathlib import Path
 from lib.run import Trouble, run
 
 from rig import broken, distro, kernel, login, models, told, virtual
-from rig.kinds import (MIB, OTHER, PHASES, ROOTS, SHIPPED, SYSTEM, Root, ext4, looped, put)
+from rig.kinds import (MIB, OTHER, PLACES, ROOTS, SHIPPED, SYSTEM, Root, ext4, fill_places,
+                       looped, put)
 from rig.machine import INSTALLED, enable, mounted
 
 SECTOR = 512
 # Boots after which all that can be is read ahead.
 LEARNING = 2
 STATUS = "headstart-status: "
+# The pack of a file system with a UUID, which the image's own has not.
+OF_ANOTHER = re.compile(r"@[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.pack$")
 # What was learned and read ahead, told by the guest when the boot was learned.
 SCRIPT = f"""#!/bin/sh
 headstart boot status --json | sed 's/^/{STATUS}/'
@@ -105,9 +109,16 @@ def ship(ready):
         run("truncate", "--size", size, path)
     with mounted(ready.image, 0, SYSTEM) as tree, mounted(ready.image, SYSTEM, OTHER) as learned:
         ext4(tree / ready.root.other, other)
-        for phase in PHASES:
-            run("mount", "--bind", learned / f"boot/{phase}.pack",
-                tree / SHIPPED / f"{phase}.pack")
+        shipped = ready.folder / "shipped"
+        shipped.mkdir()
+        packs = [pack for pack in sorted((learned / "boot").glob("*@*.pack"))
+                 if not OF_ANOTHER.search(pack.name)]
+        if not 0 < len(packs) <= PLACES:
+            raise Trouble(f"{len(packs)} packs of the image were learned")
+        for pack in packs:
+            shutil.copy(pack, shipped)
+        fill_places(shipped)
+        run("mount", "--bind", shipped, tree / SHIPPED)
         ready.root.make(tree, system)
     for part, at in ((system, 0), (other, SYSTEM)):
         # What is nothing in the new ones is not copied.

@@ -5,107 +5,17 @@
 
 mod common;
 
-use common::{LoopFs, is_root, json, must, skipped, undisturbed};
+use common::scripted_boot::{Boot, await_script, text, wait_for, wait_until_gone};
+use common::{LoopFs, json, must, undisturbed};
+use headstart::boot::machine::Machine;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
-use headstart::pack::{FileSystem, Origin, store};
-use headstart::profile::fsid;
-use headstart::profile::mounts::MountTable;
+use headstart::pack::{Origin, store};
 use headstart::profile::spans::How;
 use headstart::replay::engine::identity_of;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-/// A machine of files: its places, and a `systemctl` that tells what files say.
-struct Boot {
-    root: tempfile::TempDir,
-    instance: PathBuf,
-}
-
-impl Boot {
-    fn new(name: &str) -> Option<Self> {
-        let instances = Path::new("/sys/kernel/tracing/instances");
-        if !is_root() || !instances.exists() {
-            skipped("recording needs root and tracefs");
-            return None;
-        }
-        let root = tempfile::tempdir().unwrap();
-        let place = |path: &str| root.path().join(path);
-        for dir in ["bin", "told", "run/systemd/sessions"] {
-            fs::create_dir_all(place(dir)).unwrap();
-        }
-        // In a container a boot begins with user space.
-        fs::write(place("run/systemd/container"), "").unwrap();
-        let script = format!(
-            "#!/bin/sh\ncd {}\nwhile [ $# -gt 0 ] && [ \"$1\" != -- ]; do shift; done\n\
-             [ $# = 0 ] && exec echo UserspaceTimestampMonotonic=$(cat user-space)\nshift\n\
-             [ \"$1\" = '*' ] && exec printf 'Id=a.service\\nActiveEnterTimestampMonotonic=%s\\n' $(cat default.target)\n\
-             for unit; do echo ActiveEnterTimestampMonotonic=$(cat $unit 2>&- || echo 0); echo; done\n",
-            place("told").display()
-        );
-        fs::write(place("bin/systemctl"), script).unwrap();
-        fs::set_permissions(place("bin/systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
-        let instance = instances.join(format!("test-{name}-{}", std::process::id()));
-        fs::create_dir(&instance).unwrap();
-        Some(Self { root, instance })
-    }
-
-    /// As the kernel's command line would have it.
-    fn trace(&self) {
-        for event in ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_get_pages"] {
-            fs::write(self.instance.join(format!("events/{event}/enable")), "1").unwrap();
-        }
-    }
-
-    /// Something happens now.
-    fn happens(&self, what: &str) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
-        fs::write(self.root.path().join("told").join(what), us.to_string()).unwrap();
-    }
-
-    fn recorder(&self) -> Command {
-        self.recorder_of(self.instance.file_name().unwrap().to_str().unwrap())
-    }
-
-    fn recorder_of(&self, name: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
-        let path = std::env::var("PATH").unwrap();
-        command.args(["boot", "record", "--timeout", "60s"]);
-        command.arg("--instance").arg(name).arg("--root").arg(self.root.path());
-        command.env("PATH", format!("{}/bin:{path}", self.root.path().display()));
-        command.stderr(Stdio::piped());
-        command
-    }
-
-    /// The files of a phase's pack that are on this file system, with their histories.
-    fn learned(&self, phase: &str, fs: &LoopFs) -> Vec<String> {
-        let pack = self.root.path().join(format!("var/lib/headstart/boot/{phase}.pack"));
-        let show = json(&["show", "--json", pack.to_str().unwrap()]);
-        let files = show["files"].as_array().unwrap().iter();
-        let inside = |file: &serde_json::Value| {
-            let path = file["path"].as_str()?.strip_prefix(fs.path.to_str()?)?;
-            Some(path.trim_start_matches('/').to_owned())
-        };
-        let mut out: Vec<String> = files.filter_map(inside).collect();
-        out.sort();
-        out
-    }
-}
-
-impl Drop for Boot {
-    fn drop(&mut self) {
-        // Gone when the recorder has taken it over.
-        let _ = fs::remove_dir(&self.instance);
-    }
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use std::path::Path;
 
 fn read(fs: &LoopFs, name: &str) {
     must("cat", &[fs.path.join(name).to_str().unwrap()]);
@@ -203,21 +113,6 @@ fn the_command_line_keeps_a_boot_from_being_recorded() {
     assert!(!boot.root.path().join("run/headstart").exists());
 }
 
-/// Runs a script that waits for something, for a minute at most.
-fn await_script(script: &str) {
-    must("timeout", &["60", "sh", "-c", script]);
-}
-
-/// A script that waits until a file is there.
-fn wait_for(path: &Path) -> String {
-    format!("until [ -e {} ]; do :; done", path.display())
-}
-
-/// A script that waits until a file is gone.
-fn wait_until_gone(path: &Path) -> String {
-    format!("until [ ! -e {} ]; do :; done", path.display())
-}
-
 /// What a pack of the file system that is to become the root is like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Of {
@@ -229,6 +124,7 @@ enum Of {
     Earlier,
 }
 
+/// Where packs are.
 const LEARNED: &str = "var/lib/headstart/boot";
 const SHIPPED: &str = "usr/lib/headstart/boot";
 
@@ -244,12 +140,10 @@ fn prepare(fs: &LoopFs) {
 /// there.
 fn put_pack(fs: &LoopFs, dir: &str, of: Of, pages: u64) {
     let data = fs.path.join("data");
-    let mounts = MountTable::read().unwrap();
-    let mut uuid = fsid::uuid(mounts.at(&data).unwrap()).unwrap().unwrap().0;
-    uuid[0] ^= u8::from(of == Of::Another);
+    let mut on = fs.identity();
+    on.uuid.as_mut().unwrap()[0] ^= u8::from(of == Of::Another);
     let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
     let mut parts = Parts { origin, ..Parts::default() };
-    let on = FileSystem { uuid: Some(uuid), kind: "ext4".into(), source: vec![] };
     let file_system = parts.file_system(&on).unwrap();
     let mut identity = identity_of(&rustix::fs::stat(&data).unwrap());
     identity.ino += u64::from(of == Of::Earlier);
@@ -257,7 +151,12 @@ fn put_pack(fs: &LoopFs, dir: &str, of: Of, pages: u64) {
     let mut names = PathInterner::default();
     let node = names.intern(Path::new("/data")).unwrap();
     parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces: vec![piece] });
-    let pack = fs.path.join(dir).join("mounts.pack");
+    let name = Machine::at("/").pack("mounts", &on);
+    let dir = fs.path.join(dir);
+    for earlier in fs::read_dir(&dir).into_iter().flatten().flatten() {
+        fs::remove_file(earlier.path()).unwrap();
+    }
+    let pack = dir.join(name.file_name().unwrap());
     store::lock(&pack).unwrap().write(&parts.build(names.table())).unwrap();
 }
 

@@ -7,7 +7,7 @@ mod common;
 use common::{root_or_skip, run, run_inner, variable};
 use headstart::boot::early;
 use headstart::boot::machine::Machine;
-use headstart::boot::phases::built_in;
+use headstart::pack::FileSystem;
 use std::path::PathBuf;
 use std::{env, fs};
 
@@ -27,21 +27,27 @@ fn packs_are_also_found_before_the_file_system_they_are_on_is_mounted() {
 #[ignore = "started by another test"]
 fn with_a_var_of_its_own() {
     let Some(root) = variable("INNER_ROOT").map(PathBuf::from) else { return };
-    let (machine, phases) = (Machine::at(&root), built_in());
-    let pack = machine.pack("mounts");
+    let machine = Machine::at(&root);
+    let on = |tag| FileSystem { uuid: Some([tag; 16]), ..FileSystem::default() };
+    let (pack, gone) = (machine.pack("mounts", &on(1)), machine.pack("mounts", &on(2)));
+    fs::create_dir_all(machine.state()).unwrap();
+    fs::write(&gone, "of what is not learned any more").unwrap();
+    let other = machine.state().join("mounts.pack");
+    fs::write(&other, "no pack of a boot").unwrap();
     let var = root.join("var");
     let var = var.to_str().unwrap();
     let keep = |text: &str| {
         fs::create_dir_all(machine.state()).unwrap();
         fs::write(&pack, text).unwrap();
-        early::keep(&machine, &phases).unwrap();
+        early::keep(&machine).unwrap();
     };
     for text in ["one", "another"] {
         run("mount", &["-t", "tmpfs", "-o", "mode=755", "none", var]).unwrap();
         keep(text);
         run("umount", &[var]).unwrap();
         assert_eq!(fs::read_to_string(&pack).unwrap(), text);
-        assert!(!machine.pack("system").exists());
+        assert!(!gone.exists() && other.exists());
+        assert!(!machine.pack("system", &on(1)).exists());
     }
     // Without another file system they are the packs themselves.
     keep("all");

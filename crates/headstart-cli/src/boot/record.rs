@@ -5,8 +5,9 @@ use crate::{args, output};
 use anyhow::Context;
 use headstart::boot::history::BootRecord;
 use headstart::boot::machine::{Machine, Unwanted};
+use headstart::boot::mounted::Mounted;
+use headstart::boot::packs;
 use headstart::boot::record::{INSTANCE, Wanted, discard, record};
-use headstart::pack::store;
 use headstart::replay::models::Models;
 use headstart_sys::interrupt::Interrupt;
 use std::path::{Path, PathBuf};
@@ -16,9 +17,9 @@ use std::time::Duration;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 It takes over what the kernel recorded, if its command line says so, or begins, and \
-ends when the last phase of the boot is over. Then each phase joins its pack in \
-/var/lib/headstart/boot, and the boot joins the history, of which the last eight \
-are kept. A boot of which events were lost never changes a clean pack.")]
+ends when the last phase of the boot is over. Then each phase joins its packs in \
+/var/lib/headstart/boot, one for each file system, and the boot joins the history, of \
+which the last eight are kept. A boot of which events were lost never changes a clean pack.")]
 pub struct RecordArgs {
     /// End after this time at the latest
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = args::duration)]
@@ -46,14 +47,23 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     let interrupt = Interrupt::catch().context("Can't catch signals")?;
     let record = record(&machine, &wanted, &|limit| interrupt.wait(limit))?;
     if args.root == Path::new("/") {
-        for phase in record.phases.iter().filter(|phase| phase.learned) {
-            if let Ok(pack) = store::read(&machine.pack(&phase.name), 0) {
-                Models::here().measure_for_boots(&pack);
-            }
-        }
+        measure(&machine, &record);
     }
     output::message(summary(&record));
     Ok(ExitStatus::Done)
+}
+
+/// Measures the devices of the packs that were learned, unless they were.
+fn measure(machine: &Machine, record: &BootRecord) {
+    let learned = record.phases.iter().filter(|phase| phase.learned);
+    let learned: Vec<&str> = learned.map(|phase| phase.name.as_str()).collect();
+    let mut mounted = Mounted::default();
+    // Without /proc no device is found either. What can't be used was told before.
+    let _ = mounted.look();
+    let packs = packs::known(machine, &learned, &mut mounted, &mut Vec::new());
+    for known in packs.iter().filter(|known| known.is_mounted && known.file.is_own) {
+        Models::here().measure_for_boots(&known.pack);
+    }
 }
 
 fn summary(record: &BootRecord) -> String {

@@ -6,9 +6,12 @@ use headstart::boot::choose::chosen;
 use headstart::boot::history::{BootRecord, Gain};
 use headstart::boot::install;
 use headstart::boot::machine::Machine;
+use headstart::boot::mounted::Mounted;
+use headstart::boot::packs::PackFile;
 use headstart::boot::replayed;
 use headstart::error::causes;
-use headstart::pack::store::{self, StoreError};
+use headstart::pack::store::StoreError;
+use headstart::pack::{FileSystem, format_uuid};
 use headstart::replay::often::Often;
 use rustix::fs::StatVfsMountFlags;
 use serde::Serialize;
@@ -52,10 +55,13 @@ struct Boot {
     record: BootRecord,
 }
 
-/// What the next boot reads ahead for a phase.
+/// What the next boot reads ahead for a phase of a file system, if that is mounted then.
 #[derive(Serialize)]
 struct PackStatus {
     phase: String,
+    file_system: FileSystem,
+    /// Where that is mounted now, if it is.
+    mounted_on: Option<String>,
     #[serde(flatten)]
     path: JsonPath,
     /// Whether it came with the image. For each file system the replay takes that or the
@@ -79,16 +85,20 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitStatus> {
 }
 
 fn look(machine: &Machine) -> anyhow::Result<Status> {
-    let (mut packs, mut problems) = (Vec::new(), Vec::new());
+    let (mut packs, mut problems) = (Vec::<PackStatus>::new(), Vec::new());
+    let mut mounted = Mounted::default();
+    mounted.look()?;
+    let files = machine.packs();
     for phase in machine.phases()? {
-        for path in machine.packs(&phase.name) {
-            let is_shipped = path != machine.pack(&phase.name);
-            match pack_status(&phase.name, &path, is_shipped) {
+        let before = packs.len();
+        for file in files.iter().filter(|file| file.phase == phase.name) {
+            match pack_status(file, &mut mounted) {
                 Ok(status) => packs.push(status),
                 Err(StoreError::Missing(_)) => {}
                 Err(error) => problems.push(causes(&error)),
             }
         }
+        packs[before..].sort_by_key(|pack| (pack.mounted_on.is_none(), pack.mounted_on.clone()));
     }
     let boots = machine.boots();
     if let Some((_, last)) = boots.first() {
@@ -110,14 +120,17 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
     Ok(status)
 }
 
-fn pack_status(phase: &str, path: &Path, shipped: bool) -> Result<PackStatus, StoreError> {
-    let pack = store::read(path, 0)?;
-    let read = chosen(&pack, Often::TWO_OF_THREE, |_| true);
+fn pack_status(file: &PackFile, mounted: &mut Mounted) -> Result<PackStatus, StoreError> {
+    let (file_system, pack) = file.read()?;
+    let read = chosen(&pack, Often::TWO_OF_THREE);
     let files: HashSet<u32> = read.ranges.iter().map(|range| range.file).collect();
+    let place = mounted.place_of(&file_system);
     Ok(PackStatus {
-        phase: phase.into(),
-        path: path.into(),
-        shipped,
+        phase: file.phase.clone(),
+        mounted_on: place.map(|place| place.to_string_lossy().into_owned()),
+        file_system,
+        path: file.path.as_path().into(),
+        shipped: !file.is_own,
         boots_learned: pack.origin.starts,
         files: files.len(),
         bytes: read.data_bytes(),
@@ -188,6 +201,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
 fn write_packs(out: &mut dyn Write, packs: &[PackStatus]) -> io::Result<()> {
     let mut table = Table::new([
         ("PHASE", Align::Left),
+        ("FILE SYSTEM", Align::Left),
         ("FROM", Align::Left),
         ("BOOTS", Align::Right),
         ("FILES", Align::Right),
@@ -197,6 +211,7 @@ fn write_packs(out: &mut dyn Write, packs: &[PackStatus]) -> io::Result<()> {
     for pack in packs {
         table.row([
             pack.phase.clone(),
+            place(pack),
             if pack.shipped { "the image" } else { "here" }.into(),
             pack.boots_learned.to_string(),
             pack.files.to_string(),
@@ -205,6 +220,20 @@ fn write_packs(out: &mut dyn Write, packs: &[PackStatus]) -> io::Result<()> {
         ]);
     }
     table.write(out)
+}
+
+/// Where the file system of a pack is, or what it is.
+fn place(pack: &PackStatus) -> String {
+    let of = &pack.file_system;
+    let kind = output::harmless(&of.kind);
+    let name = || match &of.uuid {
+        Some(uuid) => format_uuid(uuid),
+        None => output::harmless(&String::from_utf8_lossy(&of.source)),
+    };
+    match &pack.mounted_on {
+        Some(place) => format!("{} ({kind})", output::harmless(place)),
+        None => format!("{} ({kind}), not mounted", name()),
+    }
 }
 
 fn write_boots(out: &mut dyn Write, boots: &[Boot]) -> io::Result<()> {

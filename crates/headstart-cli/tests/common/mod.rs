@@ -5,15 +5,20 @@
 pub mod managers;
 pub mod packs;
 pub mod python;
+pub mod scripted_boot;
 pub mod small_root;
 pub mod terminal;
 pub mod ways;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use headstart::pack::FileSystem;
+use headstart::profile::fsid;
+use headstart::profile::mounts::MountTable;
 use serde_json::Value;
 
 /// Gives up a test for want of something: says so, or fails where all is
@@ -128,19 +133,39 @@ impl LoopFs {
 
     /// Unmounts and mounts again: nothing of it is cached.
     pub fn remount(&self) {
-        let mount = self.path.to_str().unwrap();
+        self.unmount();
+        self.mount();
+    }
+
+    /// Unmounts it, for a while.
+    pub fn unmount(&self) {
         // A process that another test is just starting has our open files for
         // a moment.
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            let output = Command::new("umount").arg(mount).output().unwrap();
+            let output = Command::new("umount").arg(&self.path).output().unwrap();
             if output.status.success() {
                 break;
             }
             assert!(Instant::now() < deadline, "{output:?}");
         }
+    }
+
+    /// Mounts it again.
+    pub fn mount(&self) {
         let image = self.path.with_file_name("image");
-        must("mount", &["-o", "loop", image.to_str().unwrap(), mount]);
+        must("mount", &["-o", "loop", image.to_str().unwrap(), self.path.to_str().unwrap()]);
+    }
+
+    /// What packs know it by.
+    pub fn identity(&self) -> FileSystem {
+        let mounts = MountTable::read().unwrap();
+        let mount = mounts.at(&self.path).unwrap();
+        FileSystem {
+            uuid: fsid::uuid(mount).unwrap().map(|uuid| uuid.0),
+            kind: mount.fstype.to_string_lossy().into_owned(),
+            source: mount.source.as_bytes().to_vec(),
+        }
     }
 
     /// The node of its loop device.

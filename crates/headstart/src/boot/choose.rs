@@ -1,40 +1,21 @@
 //! Which ranges of a pack a boot reads ahead, and how a pack follows boots that are not
 //! all alike. Pure.
 
+use crate::pack::Pack;
 use crate::pack::build::{FilePart, Parts};
 use crate::pack::changing::carries_on;
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::{Piece, overlay};
-use crate::pack::{FileSystem, Pack};
 use crate::replay::often::Often;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-/// What of a pack is read: the ranges that were touched often enough, on file systems
-/// that are `wanted`.
-pub fn chosen(pack: &Pack, often: Often, wanted: impl Fn(&FileSystem) -> bool) -> Pack {
-    let wanted: Vec<bool> = pack.file_systems.iter().map(wanted).collect();
-    let is_wanted = |fs: u16| wanted.get(usize::from(fs)).copied().unwrap_or(false);
+/// What of a pack is read: the ranges that were touched often enough.
+pub fn chosen(pack: &Pack, often: Often) -> Pack {
     let choice = often.choice(pack);
     let mut out = pack.clone();
-    out.ranges.retain(|range| {
-        let file = pack.files.get(range.file as usize);
-        file.is_some_and(|file| is_wanted(file.file_system)) && choice.has(range)
-    });
-    out.metadata.retain(|r| is_wanted(r.file_system) && choice.has_metadata(r));
+    out.ranges.retain(|range| choice.has(range));
+    out.metadata.retain(|range| choice.has_metadata(range));
     out
-}
-
-/// The file systems that a pack reads something of.
-pub fn file_systems(pack: &Pack) -> Vec<&FileSystem> {
-    let of_files = pack.ranges.iter().filter_map(|r| pack.files.get(r.file as usize));
-    let used: HashSet<u16> = of_files
-        .map(|f| f.file_system)
-        .chain(pack.metadata.iter().map(|m| m.file_system))
-        .collect();
-    let all = pack.file_systems.iter().enumerate();
-    all.filter(|(i, _)| u16::try_from(*i).is_ok_and(|i| used.contains(&i)))
-        .map(|(_, fs)| fs)
-        .collect()
 }
 
 /// Lets the times in packs, each of the phase of this number, count from the begin of the
@@ -113,7 +94,7 @@ pub fn settle(merged: &mut Pack, before: Option<&Pack>, whole: &Pack) {
 mod tests {
     use super::*;
     use crate::pack::merge::{Rule, merge};
-    use crate::pack::{Identity, Origin};
+    use crate::pack::{FileSystem, Identity, Origin};
     use crate::profile::spans::How;
     use std::path::Path;
 
@@ -145,12 +126,9 @@ mod tests {
         let usual = boot(1, &[(0, 4)]);
         let mut pack = merge(&usual, &usual, NEXT);
         pack = merge(&pack, &boot(1, &[(8, 16)]), NEXT);
-        let all = |_: &FileSystem| true;
-        let read = chosen(&pack, Often::TWO_OF_THREE, all);
+        let read = chosen(&pack, Often::TWO_OF_THREE);
         assert_eq!(read.ranges.iter().map(|r| r.first).collect::<Vec<_>>(), [0]);
         assert_eq!(read.metadata.len(), 1);
-        assert!(chosen(&pack, Often::TWO_OF_THREE, |_| false).ranges.is_empty());
-        assert_eq!((file_systems(&read).len(), file_systems(&Pack::default()).len()), (1, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! themselves.
 
 use super::machine::{Machine, MachineError};
-use super::phases::Phase;
+use super::packs::PackFile;
 use crate::pack::store;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::CWD;
@@ -22,31 +22,43 @@ struct Bare {
     _tree: OwnedFd,
 }
 
-/// Copies the packs of these phases to where they are looked for before the file system
-/// that they are on is mounted. Does nothing where they are on the root file system, or
-/// that can't be written.
+/// Copies the packs that were learned to where they are looked for before the file system
+/// that they are on is mounted, and removes copies of others. Does nothing where they are
+/// on the root file system, or that can't be written.
 ///
 /// # Errors
 /// What can't be written.
-pub fn keep(machine: &Machine, phases: &[Phase]) -> Result<(), MachineError> {
+pub fn keep(machine: &Machine) -> Result<(), MachineError> {
     let Some(bare) = bare(machine) else { return Ok(()) };
-    for phase in phases {
-        let Ok(bytes) = store::read_bytes(&machine.pack(&phase.name), 0) else { continue };
-        let path = bare.machine.pack(&phase.name);
+    let state = bare.machine.state();
+    let own = |machine: &Machine| machine.packs().into_iter().filter(|file| file.is_own);
+    let packs: Vec<PackFile> = own(machine).collect();
+    let copy = |pack: &PackFile| -> io::Result<()> {
+        let Ok(bytes) = store::read_bytes(&pack.path, 0) else { return Ok(()) };
+        let Some(name) = pack.path.file_name() else { return Ok(()) };
+        let path = state.join(name);
         if store::read_bytes(&path, 0).is_ok_and(|there| there == bytes) {
-            continue;
+            return Ok(());
         }
-        let write = || -> io::Result<()> {
-            fs::create_dir_all(bare.machine.state())?;
-            let locked = store::lock(&path).map_err(io::Error::other)?;
-            locked.write_bytes(&bytes)
-        };
-        match write() {
-            Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => return Ok(()),
-            written => written.map_err(|source| MachineError::Write {
-                path: machine.pack(&phase.name),
-                source,
-            })?,
+        fs::create_dir_all(&state)?;
+        store::lock(&path).map_err(io::Error::other)?.write_bytes(&bytes)
+    };
+    let failed = |pack: &PackFile, source: io::Error| match source.kind() {
+        ErrorKind::ReadOnlyFilesystem => Ok(()),
+        _ => {
+            let name = pack.path.file_name().unwrap_or_default();
+            Err(MachineError::Write { path: machine.state().join(name), source })
+        }
+    };
+    for pack in &packs {
+        if let Err(source) = copy(pack) {
+            return failed(pack, source);
+        }
+    }
+    let is_of = |copy: &PackFile, pack: &PackFile| copy.path.file_name() == pack.path.file_name();
+    for copy in own(&bare.machine).filter(|copy| !packs.iter().any(|pack| is_of(copy, pack))) {
+        if let Err(source) = fs::remove_file(&copy.path) {
+            return failed(&copy, source);
         }
     }
     Ok(())

@@ -5,11 +5,10 @@
 //! reads too, and an arm moves for each of them. Waiting for it wins over reading it
 //! beside the boot, which is in pieces again (doc/boot.md has the figures).
 
-use super::choose::file_systems;
 use super::install::PACKAGED;
 use super::machine::Machine;
 use super::mounted::Mounted;
-use crate::pack::store;
+use super::split::is_empty;
 use crate::profile::mounts::MountsError;
 use rustix::fs::Advice;
 use std::fs::File;
@@ -33,9 +32,10 @@ pub fn read_recorder(machine: &Machine, phases: &[String], limit: Duration) -> b
 fn is_read_ahead(machine: &Machine, phases: &[String]) -> Result<bool, MountsError> {
     let mut mounted = Mounted::default();
     mounted.look()?;
-    let packs = phases.iter().flat_map(|phase| machine.packs(phase));
-    let mut packs = packs.filter_map(|path| store::read(&path, 0).ok());
-    Ok(packs.any(|pack| file_systems(&pack).into_iter().any(|fs| mounted.has(fs))))
+    // No more of them than it takes: the boot waits for this.
+    let files = machine.packs().into_iter().filter(|file| phases.contains(&file.phase));
+    let mut packs = files.filter_map(|file| file.read().ok());
+    Ok(packs.any(|(of, pack)| mounted.has(&of) && !is_empty(&pack)))
 }
 
 fn read(machine: &Machine, limit: Duration) -> io::Result<()> {
@@ -50,8 +50,7 @@ fn read(machine: &Machine, limit: Duration) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boot::replay::tests::pack_of_a_file_on;
-    use crate::pack::FileSystem;
+    use crate::boot::replay::tests::{away, here, keep_pack};
     use std::fs;
 
     #[test]
@@ -64,16 +63,14 @@ mod tests {
         fs::create_dir_all(program.parent().unwrap()).unwrap();
         fs::write(&program, [7; 9000]).unwrap();
         assert!(read(), "there is no pack");
-        let path = machine.pack("system");
-        let other =
-            FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() };
-        let here = FileSystem { kind: "proc".into(), source: b"proc".into(), ..Default::default() };
-        for (fs, expected) in [(other, true), (here, false)] {
-            let pack = pack_of_a_file_on(&fs);
-            store::lock(&path).unwrap().write(&pack).unwrap();
+        for (fs, expected) in [(away(), true), (here("proc"), false)] {
+            let path = machine.pack("system", &fs);
+            keep_pack(&machine, "system", &fs);
             assert_eq!(read(), expected, "{fs:?}");
+            fs::write(path, "cut").unwrap();
+            assert!(read(), "the pack is broken");
         }
-        fs::write(path, "cut").unwrap();
-        assert!(read(), "the pack is broken");
+        fs::write(machine.state().join("system.pack"), "of an older form").unwrap();
+        assert!(read(), "what is not named like a pack is none");
     }
 }

@@ -55,7 +55,7 @@ pub struct PhaseRecord {
     pub begin_ms: Option<f64>,
     /// When it ended, from the begin of the boot, in ms.
     pub end_ms: Option<f64>,
-    /// Whether its pack was written.
+    /// Whether one of its packs was written.
     pub learned: bool,
     /// Bytes that were read ahead for it.
     pub read_ahead_bytes: u64,

@@ -1,16 +1,20 @@
 //! From a recorded boot to the packs of its phases and its record.
 //!
 //! The driver behind [`super::record`]: it names files once for the whole boot, cuts,
-//! and joins each phase into its pack.
+//! and joins each phase into its packs, what was touched of each file system into one.
 
+use super::away::forgotten;
 use super::choose::{chosen, settle};
 use super::cut::cut;
 use super::early;
 use super::history::{BootRecord, PhaseRecord, SCHEMA};
 use super::machine::Machine;
+use super::mounted::Mounted;
+use super::packs::{self, Known};
 use super::phases::{DEFAULT_TARGET, Moments, Phase, Span, spans};
 use super::record::RecordError;
 use super::replayed::{self, Replayed, monotonic_us};
+use super::split::{is_empty, split, with_untouched};
 use super::timeline::{self, Clock, Sight, Timeline};
 use super::unit_times::UnitTimes;
 use crate::error::causes;
@@ -18,7 +22,7 @@ use crate::id::Dev;
 use crate::measure::fates::{Replayed as ReadAhead, fates};
 use crate::measure::last_run::OverTime;
 use crate::measure::outcome::Outcome;
-use crate::pack::join::join;
+use crate::pack::join::{Joined, join};
 use crate::pack::merge::{Rule, merge};
 use crate::pack::store::{self, StoreError};
 use crate::pack::{EarlierNames, FileSystem, HISTORY_STARTS, Pack};
@@ -63,8 +67,10 @@ struct Boot<'a> {
     file_systems: HashMap<Dev, FileSystem>,
     /// When it began, in nanoseconds of Unix time.
     began_ns: i64,
-    /// All of it as one pack.
-    whole: Pack,
+    /// All of it, by file system.
+    whole: Vec<(FileSystem, Pack)>,
+    /// The packs that there were before it was learned.
+    known: Vec<Known>,
     replays: Vec<Replayed>,
     /// From the trace clock to that of the boot.
     clock: Clock,
@@ -90,8 +96,12 @@ pub(super) fn learn(
     let readers = replayed::threads(&replays);
     let ahead = brought_in_by(&readers, &capture)?;
     capture.description.ignored_tids.extend(readers);
+    let (mut mounted, mut problems) = (Mounted::default(), Vec::new());
+    mounted.look()?;
+    let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
+    let known = packs::known(machine, &names, &mut mounted, &mut problems);
     // A walk would read all directories of a disk that has just become quiet.
-    let seen = Seen::of(capture, &mounts, &earlier_names(machine, phases), false, None)?;
+    let seen = Seen::of(capture, &mounts, &earlier_names(&known), false, None)?;
     let file_systems = seen.file_systems(&mounts);
     let running_us = monotonic_us().saturating_sub(moments.began);
     let running_ns = i64::try_from(running_us).unwrap_or(i64::MAX).saturating_mul(1000);
@@ -99,13 +109,14 @@ pub(super) fn learn(
         machine,
         file_systems,
         began_ns: seen::now_ns().saturating_sub(running_ns),
-        whole: Pack::default(),
+        whole: Vec::new(),
+        known,
         seen,
         replays,
         ended_us,
         clock: Clock { ahead_ns: clock_ahead, began_us: moments.began },
     };
-    boot.whole = boot.pack("boot", &boot.seen.pages, false);
+    boot.whole = split(&boot.pack("boot", &boot.seen.pages, false));
 
     let spans = spans(phases, moments);
     let window = |span: &Option<Span>| -> Range<u64> {
@@ -128,7 +139,7 @@ pub(super) fn learn(
         local_fs_ms: since_begin(moments, "local-fs.target"),
         default_target_ms: since_begin(moments, DEFAULT_TARGET),
         replayed: !boot.replays.is_empty(),
-        problems: boot.seen.names.problems.iter().map(|p| causes(p)).collect(),
+        problems: boot.seen.names.problems.iter().map(|p| causes(p)).chain(problems).collect(),
         ..BootRecord::default()
     };
     let mut timeline = boot.timeline(&ahead, began);
@@ -156,7 +167,8 @@ pub(super) fn learn(
         }
         record.phases.push(of_phase);
     }
-    if let Err(error) = early::keep(machine, phases) {
+    boot.forget_some(&names, &mut record.problems);
+    if let Err(error) = early::keep(machine) {
         record.problems.push(causes(&error));
     }
     record.learn_ms = ended.elapsed().as_secs_f64() * 1000.0;
@@ -164,13 +176,11 @@ pub(super) fn learn(
     Ok(record)
 }
 
-/// The names in the packs of all phases.
-fn earlier_names(machine: &Machine, phases: &[Phase]) -> EarlierNames {
-    // What can't be read is told when the phase is learned.
-    let packs = phases.iter().flat_map(|phase| machine.packs(&phase.name));
-    let packs = packs.filter_map(|path| store::read(&path, 0).ok());
+/// The names in the packs of what is mounted.
+fn earlier_names(known: &[Known]) -> EarlierNames {
     let mut names = EarlierNames::new();
-    for (ino, paths) in packs.flat_map(|pack| pack.names()) {
+    let here = known.iter().filter(|known| known.is_mounted);
+    for (ino, paths) in here.flat_map(|known| known.pack.names()) {
         names.entry(ino).or_default().extend(paths);
     }
     names
@@ -190,7 +200,7 @@ impl Boot<'_> {
         pack_of_start(pages, &self.seen.names, start, code_of)
     }
 
-    /// Joins a phase into its pack, if it `was_seen`.
+    /// Joins a phase into its packs, if it `was_seen`.
     fn learn_phase(
         &self,
         part: &Observation,
@@ -198,7 +208,7 @@ impl Boot<'_> {
         record: &mut PhaseRecord,
         problems: &mut Vec<String>,
     ) -> Result<Option<OverTime>, StoreError> {
-        let known = self.known(&record.name, problems);
+        let known = self.known(&record.name);
         let replays = self.replays.iter().filter(|replayed| replayed.phase == record.name);
         let replays: Vec<&Replayed> = replays.collect();
         record.read_ahead_bytes = replays.iter().map(|r| r.report.bytes).sum();
@@ -206,36 +216,86 @@ impl Boot<'_> {
         if !was_seen {
             return Ok(None);
         }
-        let read = read_ahead(&replays, known.as_ref());
+        let read = read_ahead(&replays);
         let read = ReadAhead { pack: read.as_ref(), ..ReadAhead::default() };
         let (outcome, run) = fates(part, &self.seen.names, &self.file_systems, read);
         record.outcome = outcome;
         let nothing = part.files.is_empty() && part.metadata.is_empty();
-        if nothing && known.is_none() {
+        if nothing && known.is_empty() {
             return Ok(None);
         }
         let metadata_read = replays.iter().map(|r| r.report.metadata_bytes).sum();
-        let in_pack = known.as_ref().map_or(0, Pack::metadata_bytes);
+        let in_packs = known.iter().map(|known| known.pack.metadata_bytes()).sum();
         let keep_untouched = was_complete(&replays, &record.outcome);
         // How long the boot waited depends on how it was read ahead.
         let new = self.pack(&record.name, &part.without_waits(), keep_untouched);
         let rule = Rule::NextStart {
             keep: HISTORY_STARTS,
-            metadata_seen: self.seen.metadata_was_cold(part, in_pack, metadata_read),
+            metadata_seen: self.seen.metadata_was_cold(part, in_packs, metadata_read),
         };
-        let path = self.machine.pack(&record.name);
-        let joined = join(&path, 0, new, known.as_ref(), rule, |before, pack| {
-            settle(pack, before, &self.whole);
-        })?;
-        record.learned = joined.written.is_some();
-        if let Some(error) = joined.replaced {
-            problems.push(format!("{}; it is replaced", causes(&error)));
-        } else if !record.learned {
+        let mut stays = false;
+        for (of, new) in with_untouched(&new, known.iter().map(|known| &known.of)) {
+            let known = known.iter().find(|known| known.of.is(&of)).map(|known| &known.pack);
+            match self.join(&record.name, &of, new, known, rule) {
+                Ok(joined) => {
+                    record.learned |= joined.written.is_some();
+                    stays |= joined.written.is_none();
+                    let replaced = joined.replaced.map(|error| causes(&error));
+                    problems.extend(replaced.map(|error| format!("{error}; it is replaced")));
+                }
+                // Nor could the others be.
+                Err(error @ StoreError::Write { .. }) => return Err(error),
+                Err(error) => problems.push(causes(&error)),
+            }
+        }
+        if stays {
             let name = &record.name;
-            problems.push(format!("events were lost, so the clean pack of {name} stays"));
+            problems.push(format!("events were lost, so clean packs of {name} stay"));
         }
         // Before anything was read ahead, all was missing.
         Ok(Some(run.over_time).filter(|_| run.replayed))
+    }
+
+    /// Joins what a phase touched of a file system into its pack there.
+    fn join(
+        &self,
+        phase: &str,
+        of: &FileSystem,
+        new: Pack,
+        known: Option<&Pack>,
+        rule: Rule,
+    ) -> Result<Joined, StoreError> {
+        let path = self.machine.pack(phase, of);
+        let nothing = Pack::default();
+        let whole = self.whole.iter().find(|(touched, _)| touched.is(of));
+        let whole = whole.map_or(&nothing, |(_, pack)| pack);
+        let joined = join(&path, 0, new, known, rule, |before, pack| settle(pack, before, whole))?;
+        if joined.written.is_some() && is_empty(&joined.pack) {
+            // All of it was forgotten.
+            fs::remove_file(&path).map_err(|source| StoreError::Write { path, source })?;
+        }
+        Ok(joined)
+    }
+
+    /// Removes packs of file systems that are not mounted, where there are too many.
+    fn forget_some(&self, phases: &[&str], problems: &mut Vec<String>) {
+        for phase in phases {
+            let is_away = |known: &&Known| {
+                known.file.phase == *phase && known.file.is_own && !known.is_mounted
+            };
+            let away = self.known.iter().filter(is_away);
+            let away = away.map(|known| (known.pack.origin.learned_at, &known.file.path));
+            for path in forgotten(away.collect()) {
+                problems.push(match fs::remove_file(path) {
+                    Ok(()) => format!(
+                        "{} is removed: there are newer packs of other file systems that \
+                         are not mounted",
+                        path.display()
+                    ),
+                    Err(source) => causes(&StoreError::Write { path: path.clone(), source }),
+                });
+            }
+        }
     }
 
     fn page_size(&self) -> u64 {
@@ -264,28 +324,28 @@ impl Boot<'_> {
         timeline
     }
 
-    /// The pack of a phase as the replay of this boot found it.
-    fn known(&self, phase: &str, problems: &mut Vec<String>) -> Option<Pack> {
-        for path in self.machine.packs(phase) {
-            match store::read(&path, 0) {
-                Ok(pack) => return Some(pack),
-                Err(StoreError::Missing(_)) => {}
-                Err(error) => problems.push(causes(&error)),
+    /// The packs of a phase as the replay of this boot found them, of each file system that
+    /// is mounted the one that was learned here or else that of the image. Others are not of
+    /// this boot, and stay as they are.
+    fn known(&self, phase: &str) -> Vec<&Known> {
+        let mut out: Vec<&Known> = Vec::new();
+        for known in self.known.iter().filter(|known| known.is_mounted) {
+            let is_new = !out.iter().any(|better| better.of.is(&known.of));
+            if known.file.phase == phase && is_new {
+                out.push(known);
             }
         }
-        None
+        out
     }
 }
 
-/// What these replays read: of the packs that they name, or of the one that is `known`.
-fn read_ahead(replays: &[&Replayed], known: Option<&Pack>) -> Option<Pack> {
+/// What these replays read of the packs that they name.
+fn read_ahead(replays: &[&Replayed]) -> Option<Pack> {
     let mut paths: Vec<&PathBuf> = replays.iter().flat_map(|replayed| &replayed.packs).collect();
     paths.sort();
     paths.dedup();
     let packs = paths.iter().filter_map(|path| store::read(path, 0).ok());
-    // A headstart in the initramfs that is older than this one names none.
-    let unnamed = known.filter(|_| !replays.is_empty() && paths.is_empty()).cloned();
-    let read = packs.chain(unnamed).map(|pack| chosen(&pack, Often::TWO_OF_THREE, |_| true));
+    let read = packs.map(|pack| chosen(&pack, Often::TWO_OF_THREE));
     read.reduce(|one, other| merge(&one, &other, Rule::Union))
 }
 

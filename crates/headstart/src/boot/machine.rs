@@ -1,7 +1,7 @@
 //! Where the things of a boot are, and whether headstart is wanted in this one.
 //!
-//! The driver of packs, history and configuration; all places may lie below another
-//! root, for images and tests.
+//! The driver of history and configuration ([`super::packs`] has the packs); all places
+//! may lie below another root, for images and tests.
 
 use super::history::{self, BootRecord};
 use super::phases::{ConfigError, Phase, built_in, with_config};
@@ -111,16 +111,6 @@ impl Machine {
     /// The configuration.
     pub fn config(&self) -> PathBuf {
         self.place("/etc/headstart/boot.conf")
-    }
-
-    /// The pack of a phase, where it is learned.
-    pub fn pack(&self, phase: &str) -> PathBuf {
-        self.state().join(pack_name(phase))
-    }
-
-    /// The packs that a phase may have, the better first.
-    pub fn packs(&self, phase: &str) -> [PathBuf; 2] {
-        [self.pack(phase), self.shipped().join(pack_name(phase))]
     }
 
     /// The phases of its boots.
@@ -260,11 +250,6 @@ impl Machine {
     fn history(&self) -> PathBuf {
         self.state().join("history")
     }
-}
-
-/// The name of the pack of a phase.
-fn pack_name(phase: &str) -> String {
-    format!("{phase}.pack")
 }
 
 fn numbers(dir: &Path) -> Vec<u64> {

@@ -1,4 +1,4 @@
-//! Which file systems of a pack are mounted, and when that changes. The driver.
+//! Whether and where file systems are mounted, and when that changes. The driver.
 
 use crate::pack::FileSystem;
 use crate::profile::fsid;
@@ -42,22 +42,28 @@ impl Mounted {
     /// Whether this file system is mounted: by its UUID, or by type and source if it has
     /// none.
     pub fn has(&mut self, wanted: &FileSystem) -> bool {
+        self.place_of(wanted).is_some()
+    }
+
+    /// Where it is mounted, the first of these places.
+    pub fn place_of(&mut self, wanted: &FileSystem) -> Option<&Path> {
         let Self { mounts, uuids } = self;
-        let alike = mounts.iter().filter(|mount| mount.fstype == *wanted.kind);
-        let Some(uuid) = wanted.uuid else {
-            return alike.into_iter().any(|mount| mount.source.as_bytes() == wanted.source);
-        };
-        let is_aloof = |mount: &&Mount| {
+        let is_aloof = |mount: &Mount| {
             let kind = mount.fstype.to_string_lossy();
             ALOOF.contains(&&*kind) || kind.starts_with("fuse")
         };
-        let mut of = |mount: &Mount| {
+        let mut uuid_of = |mount: &Mount| {
             let key = (mount.dev.0, mount.id);
             let known = uuids.get(&key).copied();
             let uuid = known.or_else(|| Some(fsid::uuid(mount).ok()??.0))?;
             Some(*uuids.entry(key).or_insert(uuid))
         };
-        alike.filter(|mount| !is_aloof(mount)).any(|mount| of(mount) == Some(uuid))
+        let mut is = |mount: &Mount| match wanted.uuid {
+            Some(uuid) => !is_aloof(mount) && uuid_of(mount) == Some(uuid),
+            None => mount.source.as_bytes() == wanted.source,
+        };
+        let found = mounts.iter().find(|mount| mount.fstype == *wanted.kind && is(mount))?;
+        Some(&found.mount_point)
     }
 }
 

@@ -20,7 +20,7 @@ pub enum Until {
 /// A phase.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Phase {
-    /// Its name, which is also that of its pack.
+    /// Its name, which those of its packs begin with.
     pub name: String,
     /// What ends it.
     pub until: Until,

@@ -1,20 +1,19 @@
-//! Reads ahead what boots touch: the packs of the phases in order, file system by file
-//! system as these appear.
+//! Reads ahead what boots touch: the packs of the phases in order, each when its file
+//! system appears.
 //!
 //! The driver. It never waits for a phase and nothing waits for it: it ends with its
 //! packs, with its time, or when told. What is left of a phase when that is over, as the
 //! recorder notes, is left out.
 
-use super::choose::{chosen, file_systems, one_after_another};
+use super::choose::one_after_another;
 use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
-use super::origin::Match;
-use super::replayed::{self, Replayed};
+use super::queue::{Part, Queue};
+use super::replayed::Replayed;
 use crate::error::causes;
-use crate::pack::store::{self, StoreError};
-use crate::pack::{File, FileSystem, Pack};
+use crate::pack::Pack;
 use crate::profile::mounts::Mounts;
-use crate::replay::engine::{Options, Replay, identity_of};
+use crate::replay::engine::{Options, Replay};
 use crate::replay::models::Models;
 use crate::replay::often::Often;
 use crate::replay::plan::{Limits, Plan};
@@ -22,9 +21,7 @@ use crate::replay::report::Report;
 use crate::replay::way::{Order, Way};
 use crate::replay::{budget, model};
 use crate::trace::kernel_tids::KernelTids;
-use rustix::fs::{AtFlags, CWD};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,35 +64,13 @@ pub struct Outcome {
     pub cut_short: Option<&'static str>,
 }
 
-/// A pack and how far it was read.
-struct Known {
-    phase: usize,
-    path: PathBuf,
-    /// Whether it was learned here, and did not come with the image.
-    is_own: bool,
-    pack: Pack,
-    /// File systems that are still to be read.
-    left: Vec<FileSystem>,
-    /// Whether it has file systems and none of them was mounted yet.
-    never_there: bool,
-}
-
-/// What of a pack is read at once.
-struct Part {
-    phase: usize,
-    path: PathBuf,
-    pack: Pack,
-}
-
 struct Session<'a> {
     machine: &'a Machine,
     wanted: &'a Wanted,
     models: Models,
     tids: KernelTids,
     began: Instant,
-    known: Vec<Known>,
-    /// Packs that are no good.
-    refused: Vec<PathBuf>,
+    queue: Queue<'a>,
     replayed: Vec<Option<Replayed>>,
     out: Outcome,
 }
@@ -108,8 +83,7 @@ pub fn replay(machine: &Machine, wanted: &Wanted, began: Instant) -> Outcome {
         models: Models::here(),
         tids: KernelTids::here(),
         began,
-        known: Vec::new(),
-        refused: Vec::new(),
+        queue: Queue::new(machine, &wanted.phases, wanted.often),
         replayed: wanted.phases.iter().map(|_| None).collect(),
         out: Outcome::default(),
     };
@@ -117,7 +91,7 @@ pub fn replay(machine: &Machine, wanted: &Wanted, began: Instant) -> Outcome {
         session.out.problems.push(error.to_string());
     }
     session.note_elsewhere();
-    let known = session.known.iter().map(|known| wanted.phases[known.phase].clone());
+    let known = session.queue.known().into_iter().map(|phase| wanted.phases[phase].clone());
     session.out.known = known.collect();
     session.out.phases = session.replayed.into_iter().flatten().collect();
     session.out
@@ -128,15 +102,14 @@ impl Session<'_> {
         let mut mounted = Mounted::default();
         let mut changes = Changes::watch()?;
         loop {
-            // What is mounted now may have another pack at the same place.
-            self.refused.clear();
+            self.queue.forget_refused();
             self.find_packs();
             mounted.look().map_err(io::Error::other)?;
             loop {
                 let mounts = Mounts::default();
                 let Some((parts, way)) = self.next(&mut mounted, &mounts) else { break };
                 self.read(&parts, way, mounts)?;
-                if self.is_over() {
+                if self.is_over(false) {
                     return Ok(());
                 }
                 if changes.wait(Duration::ZERO)? {
@@ -148,96 +121,32 @@ impl Session<'_> {
                 return Ok(());
             }
             while !changes.wait(WAITING)? {
-                self.leave_out();
-                if self.is_over() || !self.expects_more(&mounted) {
+                self.leave_out(&mut mounted);
+                if self.is_over(true) || !self.expects_more(&mounted) {
                     return Ok(());
                 }
             }
         }
     }
 
-    /// Looks for packs that were not there before: they may be on a file system of their
-    /// own.
     fn find_packs(&mut self) {
-        let wanted = self.wanted;
-        for (phase, name) in wanted.phases.iter().enumerate() {
-            for path in self.machine.packs(name) {
-                let is_known = self.known.iter().any(|known| known.path == path);
-                if is_known || self.refused.contains(&path) {
-                    continue;
-                }
-                match store::read(&path, 0) {
-                    Ok(pack) => {
-                        let read = chosen(&pack, self.wanted.often, |_| true);
-                        let left = self.left_of(name, &read);
-                        let never_there = !left.is_empty();
-                        let is_own = path == self.machine.pack(name);
-                        let pack = read;
-                        self.known.push(Known { phase, path, is_own, pack, left, never_there });
-                    }
-                    Err(StoreError::Missing(_)) => {}
-                    Err(error) => {
-                        self.note(causes(&error));
-                        self.refused.push(path);
-                    }
-                }
-            }
+        for problem in self.queue.find() {
+            self.note(problem);
         }
-        self.known.sort_by_key(|known| (known.phase, !known.is_own));
     }
 
-    /// The file systems of a pack that the initramfs has not read.
-    fn left_of(&self, phase: &str, pack: &Pack) -> Vec<FileSystem> {
-        let before = replayed::read_before(self.machine, phase);
-        let was_read = |fs: &&FileSystem| fs.uuid.is_some_and(|uuid| before.contains(&uuid));
-        file_systems(pack).into_iter().filter(|fs| !was_read(fs)).cloned().collect()
-    }
-
-    /// What of the next packs is to be read now, together. Where an arm moves that is all
-    /// there is: a sweep for each phase moves it more often, and programs that miss
-    /// something of a later phase wait for all of them.
+    /// What of the next packs is to be read now, together: those of one phase. Where an arm
+    /// moves that is all there is: a sweep for each phase moves it more often, and programs
+    /// that miss something of a later phase wait for all of them.
     fn next(&mut self, mounted: &mut Mounted, mounts: &Mounts) -> Option<(Vec<Part>, Way)> {
-        self.leave_out();
-        let first = self.next_part(mounted)?;
-        let way = self.way(&first, mounts);
-        let mut parts = vec![first];
+        self.leave_out(mounted);
+        let mut parts = self.queue.next_phase(mounted);
+        let main = parts.iter().max_by_key(|part| part.pack.data_bytes())?;
+        let way = self.way(main, mounts);
         if way.order == Order::Disk {
-            parts.extend(std::iter::from_fn(|| self.next_part(mounted)));
+            parts.extend(std::iter::from_fn(|| self.queue.next(mounted, |_| true)));
         }
         Some((parts, way))
-    }
-
-    /// The next pack with something to read now, and that.
-    fn next_part(&mut self, mounted: &mut Mounted) -> Option<Part> {
-        (0..self.known.len()).find_map(|number| {
-            let all = std::mem::take(&mut self.known[number].left);
-            let (mut now, later): (Vec<_>, Vec<_>) =
-                all.into_iter().partition(|fs| mounted.has(fs));
-            self.known[number].left = later;
-            self.known[number].never_there &= now.is_empty();
-            now.retain(|fs| !self.is_left_to_another(number, fs));
-            let Known { phase, path, pack, .. } = &self.known[number];
-            let part = || Part {
-                phase: *phase,
-                path: path.clone(),
-                pack: chosen(pack, Often::EVER, |fs| now.contains(fs)),
-            };
-            (!now.is_empty()).then(part)
-        })
-    }
-
-    /// Whether another pack of the phase is read for this file system: of one that was
-    /// learned here and one of the image, that whose files are still there.
-    fn is_left_to_another(&self, number: usize, on: &FileSystem) -> bool {
-        let this = &self.known[number];
-        let knows_it = |known: &&Known| {
-            let is_other = known.phase == this.phase && known.is_own != this.is_own;
-            is_other && file_systems(&known.pack).iter().any(|fs| fs.is(on))
-        };
-        let Some(other) = self.known.iter().find(knows_it) else { return false };
-        let (own, shipped) = if this.is_own { (this, other) } else { (other, this) };
-        let matches = |known: &Known| Match::of(&known.pack, on, is_unchanged);
-        matches(own).is_better(matches(shipped)) != this.is_own
     }
 
     /// How a part is read, and those with it: where an arm moves in several sweeps, for a
@@ -251,28 +160,18 @@ impl Session<'_> {
     /// Whether file systems or packs may still appear.
     fn expects_more(&self, mounted: &Mounted) -> bool {
         let mut of_packs = self.machine.mounts_of_state().into_iter();
-        self.known.iter().any(|known| !known.left.is_empty())
-            || (!self.all_over() && of_packs.any(|place| !mounted.at(&place)))
-    }
-
-    /// Whether a phase is over: what it touches was read by the programs themselves, and
-    /// reading it now would only hold up what comes next.
-    fn is_past(&self, phase: usize) -> bool {
-        !self.wanted.over_too && self.machine.is_over(&self.wanted.phases[phase])
+        self.queue.is_left() || (!self.all_over() && of_packs.any(|place| !mounted.at(&place)))
     }
 
     fn all_over(&self) -> bool {
-        (0..self.wanted.phases.len()).all(|phase| self.is_past(phase))
+        (0..self.wanted.phases.len()).all(|phase| is_past(self.machine, self.wanted, phase))
     }
 
     /// Leaves out what is left of phases that are over.
-    fn leave_out(&mut self) {
-        for number in 0..self.known.len() {
-            let phase = self.known[number].phase;
-            if !self.known[number].left.is_empty() && self.is_past(phase) {
-                self.known[number].left.clear();
-                self.note_over(phase);
-            }
+    fn leave_out(&mut self, mounted: &mut Mounted) {
+        let Self { machine, wanted, queue, .. } = self;
+        for phase in queue.leave_out(mounted, |phase| is_past(machine, wanted, phase)) {
+            self.note_over(phase);
         }
     }
 
@@ -285,12 +184,10 @@ impl Session<'_> {
 
     /// Notes the phases of which no file system was ever there.
     fn note_elsewhere(&mut self) {
-        let Self { known, replayed, wanted, .. } = self;
-        let unread = known.iter().filter(|known| known.never_there);
-        let mut phases: Vec<usize> = unread.map(|known| known.phase).collect();
-        phases.dedup();
-        phases.retain(|phase| replayed[*phase].is_none());
-        self.out.elsewhere = phases.iter().map(|phase| wanted.phases[*phase].clone()).collect();
+        let mut phases = self.queue.away();
+        phases.retain(|phase| self.replayed[*phase].is_none());
+        let names = phases.iter().map(|phase| self.wanted.phases[*phase].clone());
+        self.out.elsewhere = names.collect();
     }
 
     /// Reads parts of packs.
@@ -313,7 +210,7 @@ impl Session<'_> {
         let replay = Replay::start(plan, options, mounts, self.began)?;
         let mut past = false;
         while !replay.is_finished() {
-            past = past || self.is_past(last);
+            past = past || is_past(self.machine, self.wanted, last);
             if past || self.machine.is_cancelled() {
                 replay.stop();
             }
@@ -342,7 +239,7 @@ impl Session<'_> {
             if let Some((reports, threads)) = &done {
                 replayed.add(&reports[number], threads);
                 if reports[number].complete {
-                    let uuids = file_systems(&part.pack).into_iter().filter_map(|fs| fs.uuid);
+                    let uuids = part.pack.file_systems.iter().filter_map(|fs| fs.uuid);
                     replayed.file_systems.extend(uuids);
                 }
             }
@@ -359,23 +256,26 @@ impl Session<'_> {
         }
     }
 
-    /// Whether it has to end here.
-    fn is_over(&mut self) -> bool {
-        self.out.cut_short = if self.machine.is_cancelled() {
-            Some("/run/headstart/cancel is there")
-        } else if self.began.elapsed() >= self.wanted.limit {
-            Some("its time was up")
-        } else {
-            None
+    /// Whether it has to end here. When it only waits for file systems, and has read others,
+    /// that is not before its end: those of another root, or of a disk that is not attached,
+    /// do not come.
+    fn is_over(&mut self, waits: bool) -> bool {
+        let is_cancelled = self.machine.is_cancelled();
+        let time_is_up = self.began.elapsed() >= self.wanted.limit;
+        let is_done = waits && self.replayed.iter().any(Option::is_some);
+        self.out.cut_short = match (is_cancelled, time_is_up) {
+            (true, _) => Some("/run/headstart/cancel is there"),
+            (_, true) if !is_done => Some("its time was up"),
+            _ => None,
         };
-        self.out.cut_short.is_some()
+        is_cancelled || time_is_up
     }
 }
 
-/// Whether a file is what was learned.
-fn is_unchanged(path: &Path, learned: &File) -> bool {
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| learned.identity.is_still(&identity_of(&stat)))
+/// Whether a phase is over: what it touches was read by the programs themselves, and
+/// reading it now would only hold up what comes next.
+fn is_past(machine: &Machine, wanted: &Wanted, phase: usize) -> bool {
+    !wanted.over_too && machine.is_over(&wanted.phases[phase])
 }
 
 #[cfg(test)]
@@ -384,9 +284,12 @@ pub(super) mod tests {
     use crate::pack::build::{FilePart, Parts};
     use crate::pack::paths::PathInterner;
     use crate::pack::pieces::Piece;
-    use crate::pack::{Identity, Origin};
+    use crate::pack::{FileSystem, Identity, Origin, store};
+    use crate::profile::mounts::MountTable;
     use crate::profile::spans::How;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
 
     /// A machine without packs, and what a replay for it says within `limit`.
     fn on(limit: Duration, prepare: impl Fn(&Machine)) -> Outcome {
@@ -416,10 +319,22 @@ pub(super) mod tests {
         parts.build(names.table())
     }
 
-    /// A pack of a file on a file system that is nowhere mounted.
-    fn keep_pack(machine: &Machine, phase: &str) {
-        let fs = FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() };
-        store::lock(&machine.pack(phase)).unwrap().write(&pack_of_a_file_on(&fs)).unwrap();
+    /// A file system that is nowhere mounted.
+    pub(in crate::boot) fn away() -> FileSystem {
+        FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() }
+    }
+
+    /// One that is mounted on every machine.
+    pub(in crate::boot) fn here(kind: &str) -> FileSystem {
+        let table = MountTable::read().unwrap();
+        let mount = table.mounts().iter().find(|mount| mount.fstype == kind).unwrap();
+        let source = mount.source.as_bytes().to_vec();
+        FileSystem { uuid: None, kind: kind.into(), source }
+    }
+
+    /// Puts a pack of a file on this file system there.
+    pub(in crate::boot) fn keep_pack(machine: &Machine, phase: &str, fs: &FileSystem) {
+        store::lock(&machine.pack(phase, fs)).unwrap().write(&pack_of_a_file_on(fs)).unwrap();
     }
 
     #[test]
@@ -437,13 +352,25 @@ pub(super) mod tests {
 
     #[test]
     fn it_waits_for_file_systems_of_a_phase_until_that_is_over() {
-        let waits = on(Duration::from_millis(1), |machine| keep_pack(machine, "mounts"));
+        let waits = on(Duration::from_millis(1), |machine| keep_pack(machine, "mounts", &away()));
         assert_eq!((waits.cut_short, waits.over.len()), (Some("its time was up"), 0));
-        let ends = on(Duration::from_secs(600), |machine| {
-            keep_pack(machine, "mounts");
-            machine.mark_over("mounts").unwrap();
+        for (fs, there) in [(away(), false), (here("proc"), true)] {
+            let ends = on(Duration::from_secs(600), |machine| {
+                keep_pack(machine, "mounts", &fs);
+                machine.mark_over("mounts").unwrap();
+            });
+            let mounts = |is: bool| if is { vec!["mounts".to_owned()] } else { vec![] };
+            assert_eq!((ends.cut_short, ends.known), (None, mounts(true)));
+            assert_eq!((ends.over, ends.elsewhere), (mounts(there), mounts(!there)), "{fs:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_does_not_come_is_no_reason_to_say_that_it_ended_early() {
+        let ended = on(Duration::from_secs(1), |machine| {
+            keep_pack(machine, "mounts", &away());
+            keep_pack(machine, "mounts", &here("proc"));
         });
-        let mounts = vec!["mounts".to_owned()];
-        assert_eq!((ends.cut_short, &ends.over, &ends.elsewhere), (None, &mounts, &mounts));
+        assert_eq!((ended.cut_short, ended.phases.len(), ended.elsewhere), (None, 1, vec![]));
     }
 }

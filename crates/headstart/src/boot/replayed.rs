@@ -76,7 +76,11 @@ impl Replayed {
         sum.complete = report.complete && (first || sum.complete);
         sum.first_request_us = sum.first_request_us.or(report.first_request_us);
         sum.elapsed_us += report.elapsed_us;
-        self.threads.extend(threads);
+        for thread in threads {
+            if !self.threads.contains(thread) {
+                self.threads.push(*thread);
+            }
+        }
         self.ended_us = Some(monotonic_us());
     }
 
@@ -144,7 +148,7 @@ mod tests {
         let mut one = Replayed::new("mounts", true);
         one.keep(&machine).unwrap();
         one.add(&report(5, false), &[71]);
-        one.add(&report(6, true), &[72]);
+        one.add(&report(6, true), &[72, 71]);
         one.file_systems.push([9; 16]);
         one.keep(&machine).unwrap();
         let mut two = Replayed::new("mounts", false);
@@ -157,6 +161,7 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert!(found[0].report.complete && !found[1].report.complete);
         assert_eq!((found[1].report.bytes, found[1].ended_us.is_some()), (11, true));
+        assert_eq!(found[1].threads, [71, 72], "each once, however many packs it read");
         assert_eq!(read_before(&machine, "mounts"), HashSet::from([[9; 16]]));
         assert_eq!(read_before(&machine, "system"), HashSet::new());
         let own = std::process::id() as i32;

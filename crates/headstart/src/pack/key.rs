@@ -286,7 +286,7 @@ fn label(value: &OsStr) -> String {
 }
 
 /// FNV-1a, 64 bits: stable for ever, which std's hashes don't promise.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     })

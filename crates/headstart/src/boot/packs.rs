@@ -1,0 +1,154 @@
+//! The packs of a machine's boots: one of each phase for each file system, learned here or
+//! brought by the image. The driver.
+
+use super::machine::Machine;
+use super::mounted::Mounted;
+use super::pack_name::{file_name, key, parse};
+use super::split::share;
+use crate::error::causes;
+use crate::pack::store::{self, StoreError};
+use crate::pack::{FileSystem, Pack};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file that is named like a pack of a boot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PackFile {
+    /// The phase.
+    pub phase: String,
+    /// What tells the file system.
+    pub key: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it was learned here, and did not come with the image.
+    pub is_own: bool,
+}
+
+impl PackFile {
+    /// The file system that it is of, and what it has of that: anything else in it is left
+    /// out.
+    ///
+    /// # Errors
+    /// It can't be used.
+    pub fn read(&self) -> Result<(FileSystem, Pack), StoreError> {
+        let pack = store::read(&self.path, 0)?;
+        share(pack, |fs| key(fs) == self.key).ok_or_else(|| StoreError::Untrusted {
+            path: self.path.clone(),
+            why: "it has nothing of the file system in its name; remove it".into(),
+        })
+    }
+}
+
+/// A pack that can be used.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Its file.
+    pub file: PackFile,
+    /// The file system that it is of.
+    pub of: FileSystem,
+    /// Whether that is mounted.
+    pub is_mounted: bool,
+    /// What is in it.
+    pub pack: Pack,
+}
+
+/// The packs of these phases, those that were learned here before those of the image. What
+/// can't be used is among the `problems`.
+pub fn known(
+    machine: &Machine,
+    phases: &[&str],
+    mounted: &mut Mounted,
+    problems: &mut Vec<String>,
+) -> Vec<Known> {
+    let mut out = Vec::new();
+    for file in machine.packs() {
+        if !phases.contains(&file.phase.as_str()) {
+            continue;
+        }
+        match file.read() {
+            Ok((of, pack)) => {
+                out.push(Known { is_mounted: mounted.has(&of), file, of, pack });
+            }
+            Err(StoreError::Missing(_)) => {}
+            Err(error) => problems.push(causes(&error)),
+        }
+    }
+    out
+}
+
+impl Machine {
+    /// The pack of a phase and a file system, where it is learned.
+    pub fn pack(&self, phase: &str, of: &FileSystem) -> PathBuf {
+        self.state().join(file_name(phase, of))
+    }
+
+    /// All packs of boots, those that were learned here first. What has another name is
+    /// none.
+    pub fn packs(&self) -> Vec<PackFile> {
+        [packs_in(&self.state(), true), packs_in(&self.shipped(), false)].concat()
+    }
+}
+
+/// In the order of their names.
+fn packs_in(dir: &Path, is_own: bool) -> Vec<PackFile> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut out: Vec<PackFile> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let (phase, key) = parse(name.to_str()?)?;
+            Some(PackFile { phase: phase.into(), key: key.into(), path: entry.path(), is_own })
+        })
+        .collect();
+    out.sort_by(|a, b| a.path.cmp(&b.path));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boot::replay::tests::{here, pack_of_a_file_on};
+
+    fn fs(tag: u8) -> FileSystem {
+        FileSystem { uuid: Some([tag; 16]), kind: "ext4".into(), ..Default::default() }
+    }
+
+    #[test]
+    fn packs_are_found_by_their_names_those_learned_here_first_and_other_files_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::at(dir.path());
+        assert_eq!(machine.packs(), []);
+        let shipped = machine.shipped().join(file_name("mounts", &fs(1)));
+        let own = [machine.pack("mounts", &fs(2)), machine.pack("system", &fs(1))];
+        for path in own.iter().chain([
+            &shipped,
+            &machine.state().join("mounts.pack"),
+            &machine.state().join("history/000001.json"),
+        ]) {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let found = machine.packs();
+        let paths: Vec<_> = found.iter().map(|file| (&file.path, file.is_own)).collect();
+        assert_eq!(paths, [(&own[0], true), (&own[1], true), (&shipped, false)]);
+        assert_eq!((found[1].phase.as_str(), &found[1].key), ("system", &key(&fs(1))));
+    }
+
+    #[test]
+    fn a_pack_under_the_name_of_another_file_system_is_refused_in_a_sentence() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::at(dir.path());
+        let here = here("proc");
+        for (name, of) in [(&here, &here), (&fs(2), &fs(2)), (&fs(3), &fs(1))] {
+            let path = machine.pack("mounts", name);
+            store::lock(&path).unwrap().write(&pack_of_a_file_on(of)).unwrap();
+        }
+        let (mut mounted, mut problems) = (Mounted::default(), Vec::new());
+        mounted.look().unwrap();
+        let found = known(&machine, &["mounts"], &mut mounted, &mut problems);
+        let of: Vec<_> = found.iter().map(|known| (&known.of, known.is_mounted)).collect();
+        assert_eq!(of, [(&fs(2), false), (&here, true)]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("it has nothing of the file system in its name"));
+        assert!(known(&machine, &["system"], &mut mounted, &mut problems).is_empty());
+    }
+}
