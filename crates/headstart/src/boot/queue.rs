@@ -5,6 +5,7 @@ use super::choose::chosen;
 use super::machine::Machine;
 use super::mounted::Mounted;
 use super::origin::Match;
+use super::packs::PackFile;
 use super::replayed;
 use super::split::is_empty;
 use crate::error::causes;
@@ -19,6 +20,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Part {
     /// The number of its phase.
     pub phase: usize,
+    /// What tells its file system.
+    pub key: String,
     pub path: PathBuf,
     /// What of it is read.
     pub pack: Pack,
@@ -27,6 +30,7 @@ pub(super) struct Part {
 /// A pack and what became of it.
 struct Known {
     phase: usize,
+    key: String,
     path: PathBuf,
     /// Whether it was learned here, and did not come with the image.
     is_own: bool,
@@ -77,11 +81,13 @@ impl<'a> Queue<'a> {
             match file.read() {
                 Ok((of, pack)) => {
                     let pack = chosen(&pack, self.often);
-                    let before = || replayed::read_before(self.machine, &file.phase);
-                    let was_read = || of.uuid.is_some_and(|uuid| before().contains(&uuid));
+                    let was_read =
+                        || replayed::read_before(self.machine, &file.phase).contains(&file.key);
                     let is_left = !is_empty(&pack) && !was_read();
-                    let (path, is_own, was_there) = (file.path, file.is_own, !is_left);
-                    self.known.push(Known { phase, path, is_own, of, pack, is_left, was_there });
+                    let was_there = !is_left;
+                    let PackFile { key, path, is_own, .. } = file;
+                    let known = Known { phase, key, path, is_own, of, pack, is_left, was_there };
+                    self.known.push(known);
                 }
                 Err(StoreError::Missing(_)) => {}
                 Err(error) => {
@@ -117,8 +123,9 @@ impl<'a> Queue<'a> {
                 return None;
             }
             (known.is_left, known.was_there) = (false, true);
-            let Known { phase, path, pack, .. } = &self.known[number];
-            let part = || Part { phase: *phase, path: path.clone(), pack: pack.clone() };
+            let Known { phase, key, path, pack, .. } = &self.known[number];
+            let (phase, key, path) = (*phase, key.clone(), path.clone());
+            let part = || Part { phase, key, path, pack: pack.clone() };
             (!self.is_left_to_another(number)).then(part)
         })
     }

@@ -239,8 +239,7 @@ impl Session<'_> {
             if let Some((reports, threads)) = &done {
                 replayed.add(&reports[number], threads);
                 if reports[number].complete {
-                    let uuids = part.pack.file_systems.iter().filter_map(|fs| fs.uuid);
-                    replayed.file_systems.extend(uuids);
+                    replayed.read_keys.push(part.key.clone());
                 }
             }
             if let Err(error) = replayed.keep(self.machine) {

@@ -33,9 +33,9 @@ pub struct Replayed {
     /// The packs that were read.
     #[serde(default)]
     pub packs: Vec<PathBuf>,
-    /// File systems that were read to the end, by UUID.
+    /// The keys ([`super::pack_name::key`]) of file systems that were read to the end.
     #[serde(default)]
-    pub file_systems: Vec<[u8; 16]>,
+    pub read_keys: Vec<String>,
     /// What became of it. What several file systems brought is summed up.
     pub report: Report,
 }
@@ -107,10 +107,10 @@ pub fn all(machine: &Machine) -> Vec<Replayed> {
     entries.filter_map(|entry| read(entry.path())).collect()
 }
 
-/// File systems of which the initramfs has read all of a phase, by UUID.
-pub fn read_before(machine: &Machine, phase: &str) -> HashSet<[u8; 16]> {
+/// The keys of file systems of which the initramfs has read all of a phase.
+pub fn read_before(machine: &Machine, phase: &str) -> HashSet<String> {
     let of_phase = |replayed: &Replayed| replayed.in_initramfs && replayed.phase == phase;
-    all(machine).into_iter().filter(of_phase).flat_map(|replayed| replayed.file_systems).collect()
+    all(machine).into_iter().filter(of_phase).flat_map(|replayed| replayed.read_keys).collect()
 }
 
 /// The threads of these replays: what they do is not a part of the boot.
@@ -149,11 +149,11 @@ mod tests {
         one.keep(&machine).unwrap();
         one.add(&report(5, false), &[71]);
         one.add(&report(6, true), &[72, 71]);
-        one.file_systems.push([9; 16]);
+        one.read_keys.push("squashfs-9".into());
         one.keep(&machine).unwrap();
         let mut two = Replayed::new("mounts", false);
         two.add(&report(1, true), &[]);
-        two.file_systems.push([8; 16]);
+        two.read_keys.push("squashfs-8".into());
         two.keep(&machine).unwrap();
         fs::write(super::dir(&machine).join("broken.json"), "{").unwrap();
         let mut found = all(&machine);
@@ -162,7 +162,7 @@ mod tests {
         assert!(found[0].report.complete && !found[1].report.complete);
         assert_eq!((found[1].report.bytes, found[1].ended_us.is_some()), (11, true));
         assert_eq!(found[1].threads, [71, 72], "each once, however many packs it read");
-        assert_eq!(read_before(&machine, "mounts"), HashSet::from([[9; 16]]));
+        assert_eq!(read_before(&machine, "mounts"), HashSet::from(["squashfs-9".into()]));
         assert_eq!(read_before(&machine, "system"), HashSet::new());
         let own = std::process::id() as i32;
         assert_eq!(threads(&found), HashSet::from([71, 72, own]));
