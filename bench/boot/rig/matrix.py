@@ -39,7 +39,7 @@ def measure(guest, cache, headstart, models, boots, tell):
                 "headstart": figures(learned), "no-delay": no_delay},
                 "floor_us": floor.report.replay_us,
                 "unavoidable": unavoidable(disks.table(model), guest.image.stat().st_size,
-                                           needed.result())})
+                                           *needed.result())})
             tell(line(cells[-1]))
     return {"cells": cells, "boots": boots, "learned": BEFORE}
 
@@ -59,7 +59,7 @@ def chain(guest, cache, headstart, model, boots):
 
 
 def first_touches(guest, cache):
-    """When a boot that nothing delays first needs which blocks."""
+    """When a boot that nothing delays can read files, and first needs which blocks."""
     machine = Machine(guest, cache, "bench-touches")
     machine.forget()
     machine.create(touches.PREPARE)

@@ -3,7 +3,7 @@ without headstart that nothing delays.
 
 Only what is certainly asked for counts: pages that are read or faulted in, the inodes of
 these files and of the directories above them, and the first block of each such directory.
-What the kernel reads around them does not. Of ext4.
+What the kernel reads around them does not, nor do files that boots change. Of ext4.
 """
 
 import array
@@ -11,14 +11,19 @@ import fcntl
 import os
 import re
 import struct
+from datetime import datetime
 
 from lib.run import Trouble, run
 
 from rig.machine import mounted
+from rig.virtual import CLOCK
 
 BLOCK = 4096
+# Files with a later change are of boots.
+WRITTEN_FROM = datetime.fromisoformat(CLOCK).timestamp()
 INSTANCE = "touches"
-EVENTS = ("filemap:mm_filemap_get_pages", "filemap:mm_filemap_fault")
+EVENTS = ("filemap:mm_filemap_get_pages", "filemap:mm_filemap_fault",
+          "filemap:mm_filemap_add_to_page_cache")
 # For the kernel's command line.
 WORDS = (f"trace_instance={INSTANCE},{','.join(EVENTS)}", "trace_buf_size=4M")
 KEPT = "var/lib/touches"
@@ -33,18 +38,34 @@ chmod +x etc/boot-report.d/touches
 """
 TOUCH = re.compile(r" (\d+)\.(\d{6}): mm_filemap_(?:get_pages|fault): "
                    r"dev=(\d+:\d+) ino=([0-9a-f]+) ofs=(\d+)(?:-(\d+))?")
+# Of a block device, which the kernel reads for a file system's own needs.
+MOUNT = re.compile(r"^ +mount-\d+ .* (\d+)\.(\d{6}): mm_filemap_add_to_page_cache: dev 0:3 ", re.M)
 LOST = re.compile(r"^(?:overrun|dropped events): ([1-9]\d*)$", re.M)
 # linux/fiemap.h
 FIEMAP = 0xC020660B
+UNWRITTEN = 0x800
 HEAD, EXTENT = struct.Struct("=QQLLLL"), struct.Struct("=QQQ16xL12x")
 EXTENTS, LAST = 256, 1
 
 
 def of_boot(image):
-    """Block numbers of the image with the microsecond in which each was first needed, of a
-    machine that was prepared, and booted with these words."""
+    """The microsecond in which files could be read, and block numbers of the image with
+    that in which each was first needed, of a machine that was prepared, and booted with
+    these words."""
     with mounted(image) as root:
-        return blocks(root, parse((root / KEPT).read_text()), inode_tables(image))
+        trace = (root / KEPT).read_text()
+        touched = parse(trace)
+        return mounted_at(trace, touched[0][0]), blocks(root, touched, inode_tables(image))
+
+
+def mounted_at(trace, first):
+    """When mounting the root file system read the last of what it needs, before the `first`
+    touch of a file: until then none can be read."""
+    found = [int(s) * 1_000_000 + int(us) for s, us in MOUNT.findall(trace)]
+    before = [at for at in found if at <= first]
+    if not before:
+        raise Trouble("the boot mounted nothing that it had to read")
+    return before[-1]
 
 
 def parse(trace):
@@ -75,13 +96,15 @@ def blocks(root, touched, inode_block):
     seen = set()
     for at, ino, first, end in touched:
         # What is gone by now was written, not read.
-        if path := paths.get(ino):
+        path = paths.get(ino)
+        if path and os.lstat(path).st_ctime < WRITTEN_FROM:
             need(path, first, end, at)
             while path not in seen:
                 seen.add(path)
-                needed.setdefault(inode_block(os.lstat(path).st_ino), at)
                 if path == str(root):
+                    # The mount has read it.
                     break
+                needed.setdefault(inode_block(os.lstat(path).st_ino), at)
                 path = os.path.dirname(path)
                 need(path, 0, 1, at)
     return needed
@@ -111,7 +134,8 @@ def extents(path):
                 return
             for number in range(count):
                 *extent, flags = EXTENT.unpack_from(buffer, HEAD.size + number * EXTENT.size)
-                yield tuple(extent)
+                if not flags & UNWRITTEN:
+                    yield tuple(extent)
             start = extent[0] + extent[2]
     finally:
         os.close(file)

@@ -2,23 +2,22 @@
 well it is read ahead. Pure.
 
 What a boot needs until some moment has to be read before it gets there, and then it still
-computes what it computes after that moment. So for each moment t since the disk can be read
+computes what it computes after that moment. So for each moment t since files can be read
 it is later by what reading the blocks needed until t takes, less t. That is a bound from
-below, for a boot that does things in the same order: no block is read in vain, each run of
-blocks is reached in the shortest way there is to it, and the first one without any.
+below, for a boot that does things in the same order: no block is read in vain, the head
+passes each hole between runs of blocks once, and it begins at the first of them.
 """
 
 import bisect
 from itertools import accumulate
-from math import sqrt
+from math import ceil, sqrt
 
 from rig.touches import BLOCK
 
 
-def unavoidable(model, capacity, needed):
+def unavoidable(model, capacity, begin, needed):
     """The longest such delay with a disk of these numbers (`models.table`) and so many
-    bytes, in µs, and where it is; `needed` as `touches.of_boot` has it."""
-    begin = min(needed.values(), default=0)
+    bytes, in µs, and where it is; `begin` and `needed` as `touches.of_boot` has them."""
     known, worst = [], {"delay_us": 0}
     if not model:
         return worst
@@ -49,28 +48,23 @@ def runs(known):
 def reading_us(model, capacity, wanted):
     """How long reading these runs takes at least, in µs, with the numbers of dm-slow."""
     depth, latency, _, ps_per_byte, gap, *moves = model
-    request = max(gap, latency / depth)
-    holes = [(after[0] - before[1]) * ps_per_byte / 1000
-             for before, after in zip(wanted, wanted[1:])]
+    holes = [after[0] - before[1] for before, after in zip(wanted, wanted[1:])]
     transfer = sum(end - first for first, end in wanted) * ps_per_byte / 1000
     if depth == 1:
-        # A hole is read, or another request begins behind it.
-        between = [min(hole, request + move)
-                   for hole, move in zip(holes, shortest_moves(moves, capacity, wanted))]
+        # A hole is read, or another request begins behind it. In whatever order the runs are
+        # read, some way of the head goes over each hole.
+        between = [min(hole * ps_per_byte / 1000, latency + moved(moves, hole / capacity))
+                   for hole in holes]
         return (latency + transfer + sum(between)) / 1000
     # Requests and bytes go on beside each other. The smallest holes are read.
-    read = [transfer, *(transfer + more for more in accumulate(sorted(holes)))]
-    return (latency + min(max(lasts, request * (len(wanted) - number))
-                          for number, lasts in enumerate(read))) / 1000
+    read = accumulate(sorted(holes), lambda sum_, hole: sum_ + hole * ps_per_byte / 1000,
+                      initial=transfer)
+    return min(max(latency + lasts, latency + gap * (requests - 1),
+                   latency * ceil(requests / depth))
+               for requests, lasts in zip(range(len(wanted), 0, -1), read)) / 1000
 
 
-def shortest_moves(moves, capacity, wanted):
-    """The shortest movement of the head to each run but the first, in ns: from the run
-    before it, or back from the one behind it."""
+def moved(moves, share):
+    """How long the head moves over such a share of the disk, in ns."""
     settle, full_stroke, half_turn, window = moves
-    if not window:
-        return [0] * (len(wanted) - 1)
-    behind = [after[0] - run[0] for run, after in zip(wanted[1:], wanted[2:])] + [capacity]
-    ahead = [after[0] - before[1] for before, after in zip(wanted, wanted[1:])]
-    return [settle + (full_stroke - settle) * sqrt(min(both) / capacity) + half_turn
-            for both in zip(ahead, behind)]
+    return settle + (full_stroke - settle) * sqrt(share) + half_turn if window else 0
