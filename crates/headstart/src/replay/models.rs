@@ -10,7 +10,6 @@ use crate::id::Dev;
 use crate::pack::{Pack, store};
 use crate::profile::fsid::{BlockDevice, speed_device};
 use crate::profile::mounts::Mounts;
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,19 +55,23 @@ impl Models {
     /// # Errors
     /// What [`probe`] or the directory said.
     pub fn measure(&self, device: &BlockDevice) -> io::Result<Model> {
-        self.measure_as(device, file_name(device.rdev))
+        let of_boots = |dir: &PathBuf| of_boots(dir, &disk_of(device.rdev));
+        let of_boots = self.dirs.first().map(of_boots).unwrap_or_default();
+        self.measure_as(device, file_name(device.rdev).into_iter().chain(of_boots))
     }
 
-    fn measure_as(&self, device: &BlockDevice, name: Option<String>) -> io::Result<Model> {
+    /// The same under these names.
+    fn measure_as(
+        &self,
+        device: &BlockDevice,
+        names: impl IntoIterator<Item = String>,
+    ) -> io::Result<Model> {
         let model = probe(&device.path)?;
-        if let (Some(dir), Some(name)) = (self.dirs.first(), name) {
+        let Some(dir) = self.dirs.first() else { return Ok(model) };
+        for name in names {
             let locked = store::lock(&dir.join(name)).map_err(io::Error::other)?;
             remove_those_of_other_boots(dir);
-            let bytes = serde_json::to_vec(&model)?;
-            locked.write_bytes(&bytes)?;
-            for name in of_boots(dir, &disk_of(device.rdev)) {
-                locked.write_beside(&dir.join(name), &bytes)?;
-            }
+            locked.write_bytes(&serde_json::to_vec(&model)?)?;
         }
         Ok(model)
     }
@@ -83,7 +86,7 @@ impl Models {
         let device = device_of(pack, &Mounts::default());
         if let Some(device) = device.filter(|device| self.of_device(device.rdev).is_none()) {
             // Without the right to read the device, its kind is not known.
-            let _ = self.measure(&device);
+            let _ = self.measure_as(&device, file_name(device.rdev));
         }
     }
 
@@ -96,10 +99,12 @@ impl Models {
     /// their own, and what is kept of those for programs does not last so long.
     pub fn measure_for_boots(&self, pack: &Pack) {
         let mounts = Mounts::default();
-        let device = device_of(pack, &mounts).filter(|_| self.of_boot(pack, &mounts).is_none());
-        if let Some(device) = device {
+        let Some(device) = device_of(pack, &mounts) else { return };
+        // What has no name would be measured at each boot.
+        let name = lasting_name(device.rdev, pack).filter(|name| self.read(name).is_none());
+        if name.is_some() {
             // As above.
-            let _ = self.measure_as(&device, lasting_name(device.rdev, pack));
+            let _ = self.measure_as(&device, name);
         }
     }
 }
@@ -179,14 +184,15 @@ fn called(disk: &Path) -> Option<String> {
 }
 
 /// The files with what boots know of disks that are called so.
-fn of_boots(dir: &Path, disk: &Path) -> Vec<OsString> {
+fn of_boots(dir: &Path, disk: &Path) -> Vec<String> {
     let Some(called) = called(disk) else { return Vec::new() };
     let is_of_it = |name: &str| {
         let known = name.strip_prefix(BY_FILE_SYSTEM)?.strip_suffix(".json")?;
         Some(known.split_once('-')?.1 == called)
     };
-    let names = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.filter(|name| name.to_str().and_then(is_of_it) == Some(true)).collect()
+    let names = fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| is_of_it(name) == Some(true)).collect()
 }
 
 /// A name that is safe as that of a file.
