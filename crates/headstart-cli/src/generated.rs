@@ -89,7 +89,7 @@ const SECTIONS: [(&str, Items); 4] = [
             ),
             (
                 "/var/lib/headstart/boot/, /usr/lib/headstart/boot/",
-                "Packs of boots by phase and file system, PHASE@UUID.pack, and the history of the \
+                "Packs of boots by phase and file system, PHASE@KEY.pack, and the history of the \
                  last eight boots.",
             ),
             ("/etc/headstart/boot.conf", "Phases of this machine's own."),

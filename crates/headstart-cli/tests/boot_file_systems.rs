@@ -4,42 +4,11 @@
 
 mod common;
 
-use common::scripted_boot::{Boot, await_script, wait_for};
+use common::scripted_boot::Boot;
 use common::{LoopFs, json, must, undisturbed};
-use headstart::boot::replay::{Outcome, Wanted, replay};
 use headstart::pack::{FileSystem, MetadataRange, Origin, Pack, store};
-use headstart::replay::often::Often;
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-/// A boot whose first phase touches these files; the recorder learns it.
-fn boot_touching(boot: &Boot, files: &[PathBuf]) {
-    boot.happens("user-space");
-    boot.trace();
-    files.iter().for_each(|file| drop(must("cat", &[file.to_str().unwrap()])));
-    boot.happens("local-fs.target");
-    let child = boot.recorder().spawn().unwrap();
-    boot.happens("default.target");
-    await_script(&wait_for(&boot.root.path().join("run/headstart/recorded")));
-    must("kill", &["-TERM", &child.id().to_string()]);
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
-fn read_ahead(boot: &Boot) -> Outcome {
-    let wanted = Wanted {
-        phases: vec!["mounts".into()],
-        often: Often::EVER,
-        wait: true,
-        limit: Duration::from_secs(60),
-        // It does not wait for what is not mounted.
-        in_initramfs: true,
-        over_too: true,
-    };
-    fs::remove_dir_all(boot.machine().run().join("replay")).unwrap_or_default();
-    replay(&boot.machine(), &wanted, Instant::now())
-}
 
 #[test]
 fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
@@ -56,7 +25,7 @@ fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
     let pack = |of| store::read(&machine.pack("mounts", of), 0).unwrap();
     let bytes = |of| fs::read(machine.pack("mounts", of)).unwrap();
 
-    boot_touching(&boot, &both);
+    boot.touches(&both);
     for fs in [&one, &two] {
         assert_eq!(boot.learned("mounts", fs), ["data"]);
     }
@@ -78,14 +47,14 @@ fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
     let before = bytes(&of_two);
     two.unmount();
     boot.again();
-    boot_touching(&boot, &both[..1]);
+    boot.touches(&both[..1]);
     assert_eq!(bytes(&of_two), before);
     assert_eq!(pack(&of_one).origin.starts, 2);
 
     // Where it is mounted and not touched its pack grows older.
     two.mount();
     boot.again();
-    boot_touching(&boot, &both[..1]);
+    boot.touches(&both[..1]);
     assert_eq!((pack(&of_one).origin.starts, pack(&of_two).origin.starts), (3, 2));
     let histories = |of| pack(of).ranges.iter().fold(0, |all, range| all | range.history);
     assert_eq!((histories(&of_one), histories(&of_two)), (0b111, 0b10));
@@ -102,7 +71,7 @@ fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
     undisturbed(|| {
         one.remount();
         two.unmount();
-        let read = read_ahead(&boot);
+        let read = boot.read_ahead();
         two.mount();
         assert_eq!((&read.problems, &read.elsewhere, read.phases.len()), (&vec![], &vec![], 1));
         assert_eq!(read.phases[0].packs, packs[..1]);
@@ -112,7 +81,7 @@ fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
 
         one.remount();
         two.remount();
-        let read = read_ahead(&boot);
+        let read = boot.read_ahead();
         let mut of = read.phases[0].packs.clone();
         of.sort();
         let mut all = packs.to_vec();
@@ -141,7 +110,7 @@ fn of_file_systems_that_are_not_mounted_eight_packs_are_kept_and_the_others_told
             path
         })
         .collect();
-    boot_touching(&boot, &[fs.path.join("data")]);
+    boot.touches(&[fs.path.join("data")]);
     assert_eq!(boot.learned("mounts", &fs), ["data"]);
     let left: Vec<bool> = paths.iter().map(|path| path.exists()).collect();
     assert_eq!(left, [&[true; 8][..], &[false; 2]].concat());

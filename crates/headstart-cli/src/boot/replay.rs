@@ -113,12 +113,13 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
         return Some(format!("nothing is read ahead for this boot: {why}"));
     }
     let (mut bytes, mut requests, mut stale, mut over) = (0, 0, 0, 0);
-    let (mut changing, mut stopped) = (0, 0);
+    let (mut changing, mut followed, mut stopped) = (0, 0, 0);
     for report in outcome.phases.iter().map(|phase| &phase.report) {
         bytes += report.bytes;
         requests += report.requests;
         stale += report.stale_files;
         changing += report.changing_files;
+        followed += report.followed_files;
         over += report.over_budget_bytes;
         stopped += report.stopped_bytes;
     }
@@ -134,6 +135,10 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
     }];
     if stale > 0 {
         parts.push(format!("{} changed since they were learned", output::counted(stale, "file")));
+    }
+    if followed > 0 {
+        let files = output::counted(followed, "file");
+        parts.push(format!("{files} replaced since, and read like those before"));
     }
     if changing > 0 {
         parts.push(format!("{} changing at each boot", output::counted(changing, "file")));

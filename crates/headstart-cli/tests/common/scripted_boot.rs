@@ -3,10 +3,13 @@
 
 use super::{LoopFs, is_root, json, must, skipped};
 use headstart::boot::machine::Machine;
+use headstart::boot::replay::{Outcome, Wanted, replay};
+use headstart::replay::often::Often;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// A machine of files: its places, and a `systemctl` that tells what files say.
 pub struct Boot {
@@ -90,6 +93,35 @@ impl Boot {
     /// Its machine.
     pub fn machine(&self) -> Machine {
         Machine::at(self.root.path())
+    }
+
+    /// A boot whose first phase touches these files; the recorder learns it.
+    pub fn touches(&self, files: &[PathBuf]) {
+        self.happens("user-space");
+        self.trace();
+        files.iter().for_each(|file| drop(must("cat", &[file.to_str().unwrap()])));
+        self.happens("local-fs.target");
+        let child = self.recorder().spawn().unwrap();
+        self.happens("default.target");
+        await_script(&wait_for(&self.root.path().join("run/headstart/recorded")));
+        must("kill", &["-TERM", &child.id().to_string()]);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Reads its first phase ahead.
+    pub fn read_ahead(&self) -> Outcome {
+        let wanted = Wanted {
+            phases: vec!["mounts".into()],
+            often: Often::EVER,
+            wait: true,
+            limit: Duration::from_secs(60),
+            // It does not wait for what is not mounted.
+            in_initramfs: true,
+            over_too: true,
+        };
+        fs::remove_dir_all(self.machine().run().join("replay")).unwrap_or_default();
+        replay(&self.machine(), &wanted, Instant::now())
     }
 
     /// The files of a phase's pack that are on this file system.

@@ -50,15 +50,17 @@ pub fn keep(machine: &Machine) -> Result<(), MachineError> {
             Err(MachineError::Write { path: machine.state().join(name), source })
         }
     };
+    // What makes room comes first. Where nothing is to be seen, nothing is known to be gone.
+    let is_of = |copy: &PackFile, pack: &PackFile| copy.path.file_name() == pack.path.file_name();
+    let is_known = |copy: &PackFile| packs.is_empty() || packs.iter().any(|pack| is_of(copy, pack));
+    for copy in own(&bare.machine).filter(|copy| !is_known(copy)) {
+        if let Err(source) = fs::remove_file(&copy.path) {
+            return failed(&copy, source);
+        }
+    }
     for pack in &packs {
         if let Err(source) = copy(pack) {
             return failed(pack, source);
-        }
-    }
-    let is_of = |copy: &PackFile, pack: &PackFile| copy.path.file_name() == pack.path.file_name();
-    for copy in own(&bare.machine).filter(|copy| !packs.iter().any(|pack| is_of(copy, pack))) {
-        if let Err(source) = fs::remove_file(&copy.path) {
-            return failed(&copy, source);
         }
     }
     Ok(())

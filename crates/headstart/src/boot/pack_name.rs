@@ -116,7 +116,9 @@ mod tests {
         }
 
         #[test]
-        fn any_name_is_one_of_a_pack_or_not(name in any::<String>()) {
+        fn any_name_is_one_of_a_pack_or_not(
+            name in "[a-z@.]{0,6}@(sq-)?[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}(-[0-9a-f]{4}-[0-9a-f]{12})?\\.pack"
+        ) {
             if let Some((phase, key)) = parse(&name) {
                 prop_assert_eq!(format!("{phase}@{key}.pack"), name);
             }

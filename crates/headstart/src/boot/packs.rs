@@ -4,7 +4,7 @@
 use super::machine::Machine;
 use super::mounted::Mounted;
 use super::pack_name::{file_name, key, parse};
-use super::split::share;
+use super::split::{is_empty, share};
 use crate::error::causes;
 use crate::pack::store::{self, StoreError};
 use crate::pack::{FileSystem, Pack};
@@ -32,6 +32,10 @@ impl PackFile {
     /// It can't be used.
     pub fn read(&self) -> Result<(FileSystem, Pack), StoreError> {
         let pack = store::read(&self.path, 0)?;
+        // A kill may come between the last write and the removal of one that is used up.
+        if is_empty(&pack) {
+            return Err(StoreError::Missing(self.path.clone()));
+        }
         share(pack, |fs| key(fs) == self.key).ok_or_else(|| StoreError::Untrusted {
             path: self.path.clone(),
             why: "it has nothing of the file system in its name; remove it".into(),
@@ -150,5 +154,11 @@ mod tests {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].contains("it has nothing of the file system in its name"));
         assert!(known(&machine, &["system"], &mut mounted, &mut problems).is_empty());
+        // One with nothing in it is as good as none.
+        let used_up = machine.pack("system", &here);
+        let nothing = Pack { ranges: Vec::new(), files: Vec::new(), ..pack_of_a_file_on(&here) };
+        store::lock(&used_up).unwrap().write(&nothing).unwrap();
+        assert!(known(&machine, &["system"], &mut mounted, &mut problems).is_empty());
+        assert_eq!(problems.len(), 1, "{problems:?}");
     }
 }

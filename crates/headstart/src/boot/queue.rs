@@ -20,8 +20,6 @@ use std::path::{Path, PathBuf};
 pub(super) struct Part {
     /// The number of its phase.
     pub phase: usize,
-    /// What tells its file system.
-    pub key: String,
     pub path: PathBuf,
     /// What of it is read.
     pub pack: Pack,
@@ -30,7 +28,6 @@ pub(super) struct Part {
 /// A pack and what became of it.
 struct Known {
     phase: usize,
-    key: String,
     path: PathBuf,
     /// Whether it was learned here, and did not come with the image.
     is_own: bool,
@@ -82,11 +79,11 @@ impl<'a> Queue<'a> {
                 Ok((of, pack)) => {
                     let pack = chosen(&pack, self.often);
                     let was_read =
-                        || replayed::read_before(self.machine, &file.phase).contains(&file.key);
+                        || replayed::read_before(self.machine, &file.phase).contains(&file.path);
                     let is_left = !is_empty(&pack) && !was_read();
                     let was_there = !is_left;
-                    let PackFile { key, path, is_own, .. } = file;
-                    let known = Known { phase, key, path, is_own, of, pack, is_left, was_there };
+                    let PackFile { path, is_own, .. } = file;
+                    let known = Known { phase, path, is_own, of, pack, is_left, was_there };
                     self.known.push(known);
                 }
                 Err(StoreError::Missing(_)) => {}
@@ -123,9 +120,8 @@ impl<'a> Queue<'a> {
                 return None;
             }
             (known.is_left, known.was_there) = (false, true);
-            let Known { phase, key, path, pack, .. } = &self.known[number];
-            let (phase, key, path) = (*phase, key.clone(), path.clone());
-            let part = || Part { phase, key, path, pack: pack.clone() };
+            let Known { phase, path, pack, .. } = &self.known[number];
+            let part = || Part { phase: *phase, path: path.clone(), pack: pack.clone() };
             (!self.is_left_to_another(number)).then(part)
         })
     }
@@ -169,18 +165,15 @@ impl<'a> Queue<'a> {
 
     /// Phases of which there is a pack, each once.
     pub fn known(&self) -> Vec<usize> {
-        self.phases_with(|_| true)
-    }
-
-    /// Phases of which there is a pack of a file system that was never mounted, each once.
-    pub fn away(&self) -> Vec<usize> {
-        self.phases_with(|known| !known.was_there)
-    }
-
-    fn phases_with(&self, is_meant: impl Fn(&Known) -> bool) -> Vec<usize> {
-        let meant = self.known.iter().filter(|known| is_meant(known));
-        let mut phases: Vec<usize> = meant.map(|known| known.phase).collect();
+        let mut phases: Vec<usize> = self.known.iter().map(|known| known.phase).collect();
         phases.dedup();
+        phases
+    }
+
+    /// Phases of which all packs are of file systems that were never mounted, each once.
+    pub fn away(&self) -> Vec<usize> {
+        let mut phases = self.known();
+        phases.retain(|phase| !self.known.iter().any(|k| k.phase == *phase && k.was_there));
         phases
     }
 }
@@ -221,7 +214,7 @@ mod tests {
         // Packs that are known already are not looked at again.
         assert!(queue.find().is_empty() && queue.next(&mut mounted, |_| true).is_none());
         assert!(queue.is_left());
-        assert_eq!((queue.known(), queue.away()), (vec![0, 1], vec![0, 1]));
+        assert_eq!((queue.known(), queue.away()), (vec![0, 1], vec![0]));
     }
 
     #[test]
@@ -240,6 +233,30 @@ mod tests {
         assert_eq!(queue.leave_out(&mut mounted, |_| true), [1]);
         assert!(!queue.is_left() && queue.next(&mut mounted, |_| true).is_none());
         assert_eq!(queue.away(), [0]);
+    }
+
+    #[test]
+    fn a_pack_that_the_initramfs_has_read_is_not_read_again_but_another_of_its_file_system_is() {
+        for (read, again) in [("own", false), ("shipped", true)] {
+            let dir = tempfile::tempdir().unwrap();
+            let (machine, phases) = (Machine::at(dir.path()), phases());
+            keep_pack(&machine, "mounts", &here("proc"));
+            keep_pack(&machine, "mounts", &away());
+            let own = machine.pack("mounts", &here("proc"));
+            let shipped = machine.shipped().join(own.file_name().unwrap());
+            let mut before = replayed::Replayed::new("mounts", true);
+            before.read_packs.push(if read == "own" { own.clone() } else { shipped });
+            before.keep(&machine).unwrap();
+            let mut queue = Queue::new(&machine, &phases, Often::TWO_OF_THREE);
+            let mut mounted = Mounted::default();
+            mounted.look().unwrap();
+            assert!(queue.find().is_empty());
+            let parts = queue.next_phase(&mut mounted);
+            let paths: Vec<_> = parts.into_iter().map(|part| part.path).collect();
+            assert_eq!(paths, if again { vec![own] } else { vec![] }, "{read}");
+            // Nor is all of the phase elsewhere because one pack of it is.
+            assert!(queue.away().is_empty() && queue.is_left());
+        }
     }
 
     #[test]

@@ -204,6 +204,8 @@ impl Session<'_> {
             wait: self.wanted.wait,
             timeout: Some(left),
             exact: true,
+            // Most upgrades change little of where a file is read.
+            follow: true,
             tids: self.tids.clone(),
             ..Options::default()
         };
@@ -239,7 +241,7 @@ impl Session<'_> {
             if let Some((reports, threads)) = &done {
                 replayed.add(&reports[number], threads);
                 if reports[number].complete {
-                    replayed.read_keys.push(part.key.clone());
+                    replayed.read_packs.push(part.path.clone());
                 }
             }
             if let Err(error) = replayed.keep(self.machine) {

@@ -33,9 +33,9 @@ pub struct Replayed {
     /// The packs that were read.
     #[serde(default)]
     pub packs: Vec<PathBuf>,
-    /// The keys ([`super::pack_name::key`]) of file systems that were read to the end.
+    /// Of these, those that were read to the end.
     #[serde(default)]
-    pub read_keys: Vec<String>,
+    pub read_packs: Vec<PathBuf>,
     /// What became of it. What several file systems brought is summed up.
     pub report: Report,
 }
@@ -65,6 +65,7 @@ impl Replayed {
         sum.files += report.files;
         sum.stale_files += report.stale_files;
         sum.changing_files += report.changing_files;
+        sum.followed_files += report.followed_files;
         sum.missing_files += report.missing_files;
         sum.forbidden_files += report.forbidden_files;
         sum.failed += report.failed;
@@ -107,10 +108,10 @@ pub fn all(machine: &Machine) -> Vec<Replayed> {
     entries.filter_map(|entry| read(entry.path())).collect()
 }
 
-/// The keys of file systems of which the initramfs has read all of a phase.
-pub fn read_before(machine: &Machine, phase: &str) -> HashSet<String> {
+/// The packs of a phase that the initramfs has read to the end.
+pub fn read_before(machine: &Machine, phase: &str) -> HashSet<PathBuf> {
     let of_phase = |replayed: &Replayed| replayed.in_initramfs && replayed.phase == phase;
-    all(machine).into_iter().filter(of_phase).flat_map(|replayed| replayed.read_keys).collect()
+    all(machine).into_iter().filter(of_phase).flat_map(|replayed| replayed.read_packs).collect()
 }
 
 /// The threads of these replays: what they do is not a part of the boot.
@@ -149,11 +150,11 @@ mod tests {
         one.keep(&machine).unwrap();
         one.add(&report(5, false), &[71]);
         one.add(&report(6, true), &[72, 71]);
-        one.read_keys.push("squashfs-9".into());
+        one.read_packs.push("/9.pack".into());
         one.keep(&machine).unwrap();
         let mut two = Replayed::new("mounts", false);
         two.add(&report(1, true), &[]);
-        two.read_keys.push("squashfs-8".into());
+        two.read_packs.push("/8.pack".into());
         two.keep(&machine).unwrap();
         fs::write(super::dir(&machine).join("broken.json"), "{").unwrap();
         let mut found = all(&machine);
@@ -162,7 +163,7 @@ mod tests {
         assert!(found[0].report.complete && !found[1].report.complete);
         assert_eq!((found[1].report.bytes, found[1].ended_us.is_some()), (11, true));
         assert_eq!(found[1].threads, [71, 72], "each once, however many packs it read");
-        assert_eq!(read_before(&machine, "mounts"), HashSet::from(["squashfs-9".into()]));
+        assert_eq!(read_before(&machine, "mounts"), HashSet::from(["/9.pack".into()]));
         assert_eq!(read_before(&machine, "system"), HashSet::new());
         let own = std::process::id() as i32;
         assert_eq!(threads(&found), HashSet::from([71, 72, own]));

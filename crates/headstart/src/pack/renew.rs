@@ -68,7 +68,7 @@ pub fn renew(
                 renewal.gone += 1;
                 return false;
             }
-            Now::Other(is) if is_alike(file.identity.size, is.size) => {
+            Now::Other(is) if is_alike(&file.identity, &is) => {
                 follow(file, is, pack.page_size());
                 renewal.followed += 1;
             }
@@ -80,8 +80,9 @@ pub fn renew(
     (parts.build(names.table()), renewal)
 }
 
-/// Whether files of these sizes may be read alike.
-fn is_alike(was: u64, is: u64) -> bool {
+/// Whether the second of these files may be read like the first: by their sizes.
+pub(crate) fn is_alike(was: &Identity, is: &Identity) -> bool {
+    let (was, is) = (was.size, is.size);
     is > 0 && (was.max(is) <= SMALL || was.abs_diff(is) <= was / ALIKE)
 }
 

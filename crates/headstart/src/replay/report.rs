@@ -27,6 +27,9 @@ pub struct Report {
     /// Files that are no longer what was learned and were read, since each start changes
     /// them.
     pub changing_files: u64,
+    /// Files that were replaced since they were learned, and were read like those before them.
+    #[serde(default)]
+    pub followed_files: u64,
     /// Files that are gone.
     pub missing_files: u64,
     /// Files that this user may not read.
@@ -119,6 +122,7 @@ pub(super) struct Counters {
     pub(super) files: AtomicU64,
     pub(super) stale_files: AtomicU64,
     pub(super) changing_files: AtomicU64,
+    pub(super) followed_files: AtomicU64,
     pub(super) missing_files: AtomicU64,
     pub(super) forbidden_files: AtomicU64,
     pub(super) failed: AtomicU64,

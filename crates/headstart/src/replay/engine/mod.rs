@@ -59,6 +59,9 @@ pub struct Options {
     /// Whether a sample was in memory: then one thread looks at the steps, and the others
     /// come when something is missing after all.
     pub sampled: bool,
+    /// Whether a file that was replaced by another of about the same size is read like the
+    /// one that was learned.
+    pub follow: bool,
     /// Whether it is kept what was asked for, and when.
     pub log: bool,
     /// Tells the threads their numbers.
@@ -424,6 +427,7 @@ impl Shared {
             files: get(&c.files),
             stale_files: get(&c.stale_files),
             changing_files: get(&c.changing_files),
+            followed_files: get(&c.followed_files),
             missing_files: get(&c.missing_files),
             forbidden_files: get(&c.forbidden_files),
             failed: get(&c.failed),

@@ -3,6 +3,7 @@
 
 use super::Shared;
 use crate::id::Dev;
+use crate::pack::renew::is_alike;
 use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};
 use crate::replay::metadata;
@@ -122,12 +123,18 @@ impl Shared {
         changing: bool,
         first_time: bool,
     ) -> Result<Opened, NotRead> {
-        let must_be = identity.filter(|_| !changing);
-        let (file, kind, dev) = open_learned(path, must_be, self.uid)?;
-        if changing && first_time {
-            let now = identity_of(&rustix::fs::fstat(&file)?);
-            let is_learned = identity.is_some_and(|learned| learned.is_still(&now));
-            self.counters.changing_files.fetch_add(u64::from(!is_learned), Relaxed);
+        let mut is_other = false;
+        let is_wanted = |now: &Identity| {
+            let other = identity.filter(|learned| !learned.is_still(now));
+            is_other = other.is_some();
+            let follows = |learned: &Identity| self.options.follow && is_alike(learned, now);
+            changing || other.is_none_or(follows)
+        };
+        let (file, kind, dev) = open_if(path, is_wanted, self.uid)?;
+        if is_other && first_time {
+            let c = &self.counters;
+            let counter = if changing { &c.changing_files } else { &c.followed_files };
+            counter.fetch_add(1, Relaxed);
         }
         Ok(self.new_opened(file, dev, kind))
     }
@@ -163,10 +170,19 @@ pub(crate) fn open_learned(
     identity: Option<&Identity>,
     uid: u32,
 ) -> Result<(File, Kind, u64), NotRead> {
+    open_if(path, |now| identity.is_none_or(|learned| learned.is_still(now)), uid)
+}
+
+/// The same of a regular file that `is_wanted`.
+fn open_if(
+    path: &Path,
+    is_wanted: impl FnOnce(&Identity) -> bool,
+    uid: u32,
+) -> Result<(File, Kind, u64), NotRead> {
     // Looked at before it is opened: opening a device could do something.
     let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
     let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
-    if identity.is_some_and(|learned| !learned.is_still(&identity_of(&stat))) {
+    if !is_wanted(&identity_of(&stat)) {
         return Err(NotRead::Stale);
     }
     if !regular {
