@@ -39,13 +39,13 @@ def measure(learned, model, tell, share=SHARE, seed=SEED):
     # On the same disk, with all learned again.
     settled = after[-1]
     lost = {name: round((first - settled) / (without - settled), 4)
-            for name, first in (("left_out", after[0]), ("renewed", with_renewed))}
+            for name, first in (("no_hook", after[0]), ("renewed", with_renewed))}
     result = {"files": of, "replaced": replaced, "without_us": without, "after_us": after,
               "renewed_us": with_renewed, "renew": said, "lost": lost, "wrong": []}
     noise = NOISE * without
-    for name, first in (("left out", after[0]), ("renewed", with_renewed)):
+    for name, first in (("without a hook", after[0]), ("renewed", with_renewed)):
         if first - settled > share * (without - settled) + noise:
-            result["wrong"].append(f"replacing {share:.0%} of the files, which are {name}, loses "
+            result["wrong"].append(f"replacing {share:.0%} of the files, {name}, loses "
                                    f"{(first - settled) / (without - settled):.0%}")
     tell(f"upgrade: {result}")
     return result
