@@ -120,3 +120,24 @@ fn of_file_systems_that_are_not_mounted_eight_packs_are_kept_and_the_others_told
         assert_eq!(problems.iter().filter(told).count(), 1, "{problems:?}");
     }
 }
+
+#[test]
+fn a_pack_that_is_cut_off_is_told_once_and_replaced() {
+    let Some(boot) = Boot::new("cut-off") else { return };
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = fs.path.join("data");
+    fs::write(&file, vec![7; 200_000]).unwrap();
+    fs.remount();
+    boot.touches(std::slice::from_ref(&file));
+    let pack = boot.machine().pack("mounts", &fs.identity());
+    let bytes = fs::read(&pack).unwrap();
+    fs::write(&pack, &bytes[..bytes.len() / 2]).unwrap();
+    fs.remount();
+    boot.again();
+    boot.touches(&[file]);
+    assert_eq!(boot.learned("mounts", &fs), ["data"]);
+    let problems = &boot.machine().records()[0].problems;
+    let of_it: Vec<_> =
+        problems.iter().filter(|told| told.contains(pack.to_str().unwrap())).collect();
+    assert!(matches!(of_it[..], [told] if told.ends_with("it is replaced")), "{problems:?}");
+}

@@ -240,8 +240,11 @@ impl Boot<'_> {
                 Ok(joined) => {
                     record.learned |= joined.written.is_some();
                     stays |= joined.written.is_none();
-                    let replaced = joined.replaced.map(|error| causes(&error));
-                    problems.extend(replaced.map(|error| format!("{error}; it is replaced")));
+                    if let Some(error) = joined.replaced.map(|error| causes(&error)) {
+                        // It was told that it can't be read.
+                        problems.retain(|told| *told != error);
+                        problems.push(format!("{error}; it is replaced"));
+                    }
                 }
                 // Nor could the others be.
                 Err(error @ StoreError::Write { .. }) => return Err(error),
