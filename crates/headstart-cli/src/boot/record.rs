@@ -61,8 +61,9 @@ fn measure(machine: &Machine, record: &BootRecord) {
     // Without /proc no device is found either. What can't be used was told before.
     let _ = mounted.look();
     let packs = packs::known(machine, &learned, &mut mounted, &mut Vec::new());
+    let models = Models::here();
     for known in packs.iter().filter(|known| known.is_mounted && known.file.is_own) {
-        Models::here().measure_for_boots(&known.pack);
+        models.measure_for_boots(&known.pack);
     }
 }
 

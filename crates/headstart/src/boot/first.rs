@@ -8,7 +8,6 @@
 use super::install::PACKAGED;
 use super::machine::Machine;
 use super::mounted::Mounted;
-use super::split::is_empty;
 use crate::profile::mounts::MountsError;
 use rustix::fs::Advice;
 use std::fs::File;
@@ -35,7 +34,7 @@ fn is_read_ahead(machine: &Machine, phases: &[String]) -> Result<bool, MountsErr
     // No more of them than it takes: the boot waits for this.
     let files = machine.packs().into_iter().filter(|file| phases.contains(&file.phase));
     let mut packs = files.filter_map(|file| file.read().ok());
-    Ok(packs.any(|(of, pack)| mounted.has(&of) && !is_empty(&pack)))
+    Ok(packs.any(|(of, _)| mounted.has(&of)))
 }
 
 fn read(machine: &Machine, limit: Duration) -> io::Result<()> {

@@ -9,7 +9,7 @@ use crate::replay::device::{Portion, portion};
 use crate::replay::metadata;
 use crate::replay::plan::{Step, Target};
 use crate::replay::report::NotRead;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -124,11 +124,12 @@ impl Shared {
         first_time: bool,
     ) -> Result<Opened, NotRead> {
         let mut is_other = false;
-        let is_wanted = |now: &Identity| {
-            let other = identity.filter(|learned| !learned.is_still(now));
+        let is_wanted = |stat: &Stat| {
+            let now = identity_of(stat);
+            let other = identity.filter(|learned| !learned.is_still(&now));
             is_other = other.is_some();
-            let follows = |learned: &Identity| self.options.follow && is_alike(learned, now);
-            changing || other.is_none_or(follows)
+            let follows = self.options.follow && is_regular(stat);
+            changing || other.is_none_or(|learned| follows && is_alike(learned, &now))
         };
         let (file, kind, dev) = open_if(path, is_wanted, self.uid)?;
         if is_other && first_time {
@@ -170,22 +171,22 @@ pub(crate) fn open_learned(
     identity: Option<&Identity>,
     uid: u32,
 ) -> Result<(File, Kind, u64), NotRead> {
-    open_if(path, |now| identity.is_none_or(|learned| learned.is_still(now)), uid)
+    let is_wanted = |stat: &Stat| identity.is_none_or(|l| l.is_still(&identity_of(stat)));
+    open_if(path, is_wanted, uid)
 }
 
 /// The same of a regular file that `is_wanted`.
 fn open_if(
     path: &Path,
-    is_wanted: impl FnOnce(&Identity) -> bool,
+    is_wanted: impl FnOnce(&Stat) -> bool,
     uid: u32,
 ) -> Result<(File, Kind, u64), NotRead> {
     // Looked at before it is opened: opening a device could do something.
     let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
-    let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
-    if !is_wanted(&identity_of(&stat)) {
+    if !is_wanted(&stat) {
         return Err(NotRead::Stale);
     }
-    if !regular {
+    if !is_regular(&stat) {
         return Err(NotRead::Failed);
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -199,8 +200,12 @@ fn open_if(
     Ok((file.into(), kind, stat.st_dev))
 }
 
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode).is_file()
+}
+
 /// What tells whether a file is still the one that was learned.
-pub fn identity_of(stat: &rustix::fs::Stat) -> Identity {
+pub fn identity_of(stat: &Stat) -> Identity {
     let nanoseconds = |seconds: i64, rest: u64| {
         seconds.wrapping_mul(1_000_000_000).wrapping_add(rest.cast_signed())
     };
