@@ -15,6 +15,7 @@ use headstart::proc;
 use headstart::profile::code::code_of;
 use headstart::profile::learn::{Start, pack_of_start};
 use headstart::profile::mounts::MountTable;
+use headstart::profile::neighbours::leave_out_neighbours;
 use headstart::profile::resolve::WalkProgress;
 use headstart::profile::seen::{self, Seen, SeenError};
 use headstart::profile::unseen::add_unseen;
@@ -57,6 +58,8 @@ pub struct Settings {
     pub trace_out: Option<PathBuf>,
     /// Threads that are recorded and whose doings are not the program's.
     pub ignored_tids: Vec<i32>,
+    /// Whether each page of this start shows by itself.
+    pub exact: bool,
 }
 
 /// Figures of a learned start.
@@ -84,6 +87,8 @@ pub struct Learned {
     pub lost_events: u64,
     /// Pages in large folios, of which no use is seen, that were taken to be used again.
     pub unseen_pages: u64,
+    /// Pages that were only mapped as neighbours of others, and are left out.
+    pub neighbour_pages: u64,
     /// Inodes of this start that got no place in the pack.
     pub dropped: headstart::pack::Dropped,
     /// Directory entries looked at in search of names.
@@ -210,6 +215,8 @@ pub fn learn(
     let earlier = known.pack.map(Pack::names).unwrap_or_default();
     let mut seen = find_names(capture, &mounts, &earlier, settings.walk)?;
     let unseen_pages = known.pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack));
+    let neighbour_pages =
+        leave_out_neighbours(&mut seen.pages, &seen.names, known.pack, settings.exact);
 
     let file_systems = seen.file_systems(&mounts);
     let planned = known.pack.filter(|_| known.replay.is_some()).map(planned);
@@ -238,6 +245,7 @@ pub fn learn(
         events: seen.tally.events,
         lost_events: seen.tally.lost,
         unseen_pages,
+        neighbour_pages,
         dropped: new.origin.dropped,
         walked_entries: seen.names.walked_entries,
         resolve_us: micros(seen.names.elapsed),

@@ -11,6 +11,7 @@ mod doctor;
 #[cfg(test)]
 mod documented;
 mod evict;
+mod exact;
 mod exit;
 #[cfg(test)]
 mod generated;
@@ -37,7 +38,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let status = cli::Cli::parse().verb.run().unwrap_or_else(|error| {
+    let verb = || cli::Cli::parse().verb.run();
+    let status = if exact::is_helper() { exact::help() } else { verb() };
+    let status = status.unwrap_or_else(|error| {
         if error.is::<output::ReaderGone>() {
             // Whoever read us has seen enough: `headstart pages … | head`.
             return exit::ExitStatus::Done;

@@ -26,6 +26,11 @@ pub struct RecordArgs {
     #[arg(long)]
     system: bool,
 
+    /// See which pages the program looks at, and not which are mapped with them: packs
+    /// get smaller by a third or more. Takes a moment at each of its system calls
+    #[arg(long, conflicts_with = "system")]
+    exact: bool,
+
     /// Also keep the raw trace in this file
     #[arg(long, value_name = "FILE")]
     trace_out: Option<PathBuf>,
@@ -46,6 +51,7 @@ pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     let preparation = Preparation::now(&session.wanted(args.output, None));
     session.until = args.until;
     session.system = args.system;
+    session.exact = args.exact;
     session.buffer_kb = args.buffer_kb;
     session.settings.trace_out = args.trace_out;
     session.go(preparation)

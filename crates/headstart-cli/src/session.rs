@@ -4,6 +4,7 @@
 //! in the one line at the end.
 
 use crate::ahead::large_folios_later;
+use crate::exact::Follower;
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended, NotStarted};
 use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
@@ -98,6 +99,8 @@ pub struct Session {
     pub hold: Duration,
     /// Whether the whole machine is recorded.
     pub system: bool,
+    /// Whether each page is to show by itself.
+    pub exact: bool,
     /// A trace buffer of one CPU that is kept at this size, in KiB.
     pub buffer_kb: Option<u32>,
     /// Whether this start is learned.
@@ -128,6 +131,7 @@ impl Session {
             walk: !args.no_walk,
             trace_out: None,
             ignored_tids: Vec::new(),
+            exact: false,
         };
         Self {
             command: args.command,
@@ -141,6 +145,7 @@ impl Session {
             limit: args.duration,
             hold: Duration::ZERO,
             system: false,
+            exact: false,
             buffer_kb: None,
             learn: true,
             large_folios: false,
@@ -163,6 +168,7 @@ impl Session {
         self.learn &= !prepared.as_ref().is_some_and(|prepared| prepared.spare_learning);
         let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
         let known = pack.map(|pack| (pack.origin.starts, pack.origin.buffer_kb));
+        let mut follower = self.follower();
         // In a PID namespace the kernel knows the program by another number
         // than we do; it follows what is forked after arming.
         let early = self.learn && !self.system && !proc::in_first_pid_namespace();
@@ -181,12 +187,19 @@ impl Session {
             let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
             if self.learn { self.arm(scope, known) } else { None }
         });
+        if let Some(follower) = &mut follower {
+            match follower.attach(program.pid()) {
+                Ok(()) => self.settings.exact = true,
+                Err(error) => self.neighbours_show(&error),
+            }
+        }
         self.wait_for_head(&mut preparation, self.hold.saturating_sub(held));
         let began_ns = seen::now_ns();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = launch::release(program);
         let learner = Learner {
             recorder,
+            follower,
             preparation,
             began_ns,
             released_us: self.exec_after_us,
@@ -230,6 +243,18 @@ impl Session {
             large_folios_later(&path);
         }
         Ok(end.status())
+    }
+
+    /// Who has each page show by itself, if that is wanted.
+    fn follower(&mut self) -> Option<Follower> {
+        if !self.exact || !self.learn {
+            return None;
+        }
+        Follower::start().map_err(|error| self.neighbours_show(&error)).ok()
+    }
+
+    fn neighbours_show(&mut self, why: &anyhow::Error) {
+        self.notes.push(format!("pages are learned with their neighbours: {why:#}"));
     }
 
     /// Waits for what would otherwise be left in the kernel.
@@ -304,6 +329,8 @@ impl Session {
 /// What the learning thread owns.
 struct Learner {
     recorder: Option<Recorder>,
+    /// What has each page show by itself.
+    follower: Option<Follower>,
     preparation: Preparation,
     began_ns: i64,
     /// When the program was let go, since the process began, in µs.
@@ -332,6 +359,7 @@ impl Learner {
         self.preparation.begin_late();
         learning::remove_orphans();
         let over = self.wait(told);
+        drop(self.follower.take());
         let Prepared { pack, path, notes, replay, device_known, .. } = self.preparation.finish();
         if over != Over::Early {
             // Nobody is left to profit from the rest.

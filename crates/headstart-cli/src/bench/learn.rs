@@ -52,6 +52,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
         walk: true,
         trace_out: None,
         ignored_tids: Vec::new(),
+        exact: false,
     };
     // While the program lives, it tells what it has open.
     let known_before = Known { pack: known.as_ref(), replay: report, ..Known::default() };

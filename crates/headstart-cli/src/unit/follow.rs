@@ -190,6 +190,7 @@ impl Start<'_> {
             walk: false,
             trace_out: None,
             ignored_tids: recorded.members.others(),
+            exact: false,
         };
         let (learned, outcome, instance) =
             learning::learn(recorder, recorded.since_ns, &settings, known, 0)?;

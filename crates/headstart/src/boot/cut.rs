@@ -29,13 +29,14 @@ fn part(seen: &Observation, window: &Range<u64>) -> Observation {
     };
     let pages = |pages: &Pages| {
         let touched = within(&pages.touched, seen.began, window);
+        let certain = within(&pages.certain, seen.began, window);
         let untouched = pages.inserted.without(&pages.touched);
         let mut inserted = touched.without(&touched.without(&pages.inserted));
         for span in within(&untouched, seen.began, window).iter() {
             inserted.touch(span.first, span.end - span.first, span.at, span.how);
         }
         let none = touched.is_empty() && inserted.is_empty();
-        (!none).then_some(Pages { touched, inserted })
+        (!none).then_some(Pages { touched, certain, inserted })
     };
     out.files = seen.files.iter().filter_map(|(id, p)| Some((*id, pages(p)?))).collect();
     out.metadata = seen.metadata.iter().filter_map(|(dev, p)| Some((*dev, pages(p)?))).collect();

@@ -12,6 +12,9 @@ use std::collections::{HashMap, HashSet};
 pub struct Pages {
     /// Pages that were used, with the time of the first use.
     pub touched: Spans,
+    /// Those of them that were read or faulted for themselves; the others were mapped in
+    /// one go, as neighbours of a page, or are that page.
+    pub certain: Spans,
     /// Pages that the program itself had to bring into the cache.
     pub inserted: Spans,
 }
@@ -42,6 +45,7 @@ impl Observation {
         let computed = |at| self.pace.computed(at);
         let pages = |pages: &Pages| Pages {
             touched: pages.touched.at_times(computed),
+            certain: pages.certain.at_times(computed),
             inserted: pages.inserted.at_times(computed),
         };
         Self {
@@ -115,7 +119,11 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
                 let how = if event.kind == Kind::Read { How::READ } else { How::MAPPED };
                 let file = out.files.entry(event.id).or_default();
                 let silent = fetched.used_silently(&event).map_or(0, |before| first - before);
-                file.touched.touch(first - silent, pages + silent, at, how);
+                let (first, pages) = (first - silent, pages + silent);
+                file.touched.touch(first, pages, at, how);
+                if event.kind != Kind::Map {
+                    file.certain.touch(first, pages, at, how);
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ pub mod fold;
 pub mod fsid;
 pub mod learn;
 pub mod mounts;
+pub mod neighbours;
 pub mod pace;
 pub mod resolve;
 pub mod seen;

@@ -28,13 +28,17 @@ impl How {
     pub const PRESUMED: Self = Self(16);
     /// By the start that wrote it, and no more: nothing to read, but the file is known.
     pub const WRITTEN: Self = Self(32);
-    const ALL: [(Self, &'static str); 6] = [
+    /// By itself, through a mapping, in a start in which no fault mapped neighbours of its
+    /// page.
+    pub const EXACT: Self = Self(64);
+    const ALL: [(Self, &'static str); 7] = [
         (Self::READ, "read"),
         (Self::MAPPED, "mapped"),
         (Self::EXECUTED, "executed"),
         (Self::INSERTED, "inserted"),
         (Self::PRESUMED, "presumed"),
         (Self::WRITTEN, "written"),
+        (Self::EXACT, "exact"),
     ];
 
     /// Whether all of `other` is in it.
@@ -156,6 +160,11 @@ impl Spans {
             }
         }
         out
+    }
+
+    /// The pages that are in both, as they are in this one.
+    pub fn within(&self, other: &Self) -> Self {
+        self.without(&self.without(other))
     }
 
     /// Drops what lies at or beyond page `end`.

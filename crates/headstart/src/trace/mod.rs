@@ -3,11 +3,13 @@
 //! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a
 //! trace file and a fixture take the same path: [`decode`] and [`events`]. The
 //! drivers are [`tracefs`] (the private instance), [`capture`] (emptying its
-//! buffers while a program starts) and [`kernel_tids`] (which threads are ours).
+//! buffers while a program starts) and [`kernel_tids`] (which threads are ours); [`exact`]
+//! has each page show by itself.
 
 pub mod capture;
 pub mod decode;
 pub mod events;
+pub mod exact;
 pub mod file;
 pub mod format;
 pub mod kernel_tids;

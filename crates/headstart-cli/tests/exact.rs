@@ -1,0 +1,194 @@
+//! `record --exact`: pages show without their neighbours, and the program notices nothing.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{LoopFs, disk_dir, has, headstart, is_root, json, noise, skipped, undisturbed};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Maps each file and looks at three of its pages, all of which are in memory: one in a
+/// thread, one after fork(2) in the child, one in a program that is executed.
+const PROGRAM: &str = r#"
+import mmap, os, sys, threading
+def look(path, page):
+    with open(path, "rb") as file:
+        pages = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+        pages[page * 4096]
+if len(sys.argv) == 3:
+    look(sys.argv[1], int(sys.argv[2]))
+    sys.exit()
+here, forked, executed = sys.argv[1].split(",")
+thread = threading.Thread(target=lambda: look(here, 3))
+thread.start()
+thread.join()
+look(here, 20)
+child = os.fork()
+if child == 0:
+    look(forked, 40)
+    os._exit(0)
+os.waitpid(child, 0)
+if os.fork() == 0:
+    os.execv(sys.executable, [sys.executable, "-I", "-S", sys.argv[-1], executed, "41"])
+os.wait()
+sys.exit(7)
+"#;
+
+fn python() -> Option<String> {
+    if !has("python3") {
+        skipped("python3 is missing");
+        return None;
+    }
+    let shown = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    Some(String::from_utf8(shown.unwrap().stdout).unwrap().trim().to_owned())
+}
+
+/// The pages of a file that a pack has, as `show --json` says.
+fn pages_in(pack: &str, path: &Path) -> Vec<u64> {
+    let shown = json(&["show", "--json", pack]);
+    let files = shown["files"].as_array().unwrap();
+    let file = files.iter().find(|file| file["path"] == path.to_str().unwrap()).unwrap();
+    let ranges = file["ranges"].as_array().unwrap();
+    let mapped = ranges
+        .iter()
+        .filter(|range| range["how"].as_array().unwrap().iter().any(|how| how == "mapped"));
+    mapped
+        .flat_map(|range| {
+            let from = range["offset"].as_u64().unwrap() / 4096;
+            from..from + range["length"].as_u64().unwrap() / 4096
+        })
+        .collect()
+}
+
+/// Waits for what happens in another process.
+fn until(holds: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it does not happen");
+        std::thread::yield_now();
+    }
+}
+
+fn each_page_shows(kind: &'static str) {
+    let Some(python) = python() else { return };
+    let Some(fs) = LoopFs::new(kind) else { return };
+    let files = ["here", "forked", "executed"].map(|name| fs.path.join(name));
+    for file in &files {
+        std::fs::write(file, noise(64 * 4096)).unwrap();
+    }
+    let script = fs.path.join("script.py");
+    std::fs::write(&script, PROGRAM).unwrap();
+    let list = files.each_ref().map(|file| file.to_str().unwrap()).join(",");
+    let script = script.to_str().unwrap();
+    let start = [python.as_str(), "-I", "-S", script, &list, "x", script];
+    undisturbed(|| {
+        let packs = disk_dir();
+        let pack = |name: &str| packs.path().join(name).to_str().unwrap().to_owned();
+        let into_memory = || files.iter().for_each(|file| drop(std::fs::read(file).unwrap()));
+        let (exact, plain) = (pack("exact.pack"), pack("plain.pack"));
+        into_memory();
+        let recorded =
+            headstart(&[&["record", "--exact", "-o", &exact, "--"], &start[..]].concat());
+        assert_eq!(recorded.status.code(), Some(7), "{recorded:?}");
+        headstart(&[&["record", "-o", &plain, "--"], &start[..]].concat());
+        let expected = [vec![3, 20], vec![40], vec![41]];
+        for (file, expected) in files.iter().zip(&expected) {
+            assert_eq!(&pages_in(&exact, file), expected, "{}", file.display());
+            let all = pages_in(&plain, file);
+            assert!(all.len() >= expected.len() * 8, "{}: {all:?}", file.display());
+        }
+        // Later starts from memory, in which neighbours are mapped, leave it so.
+        let later = headstart(&[&["run", "--pack", &exact, "--"], &start[..]].concat());
+        assert_eq!(later.status.code(), Some(7), "{later:?}");
+        for (file, expected) in files.iter().zip(&expected) {
+            assert_eq!(&pages_in(&exact, file), expected, "{}", file.display());
+        }
+    });
+}
+
+#[test]
+fn only_pages_that_a_start_looked_at_are_learned_on_ext4() {
+    each_page_shows("ext4");
+}
+
+#[test]
+fn only_pages_that_a_start_looked_at_are_learned_on_xfs() {
+    each_page_shows("xfs");
+}
+
+#[test]
+fn only_pages_that_a_start_looked_at_are_learned_on_btrfs() {
+    each_page_shows("btrfs");
+}
+
+/// A shell that is followed, with its input and output.
+fn recording(words: &[&str], script: &str) -> Option<Child> {
+    if !is_root() {
+        skipped("recording needs root");
+        return None;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.args(["record", "--exact"]).args(words).args(["--", "sh", "-c", script]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Some(command.spawn().unwrap())
+}
+
+#[test]
+fn a_followed_program_keeps_its_input_its_descriptors_and_its_status() {
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    let program = "read line; echo $line; ls /proc/self/fd | wc -l; exit 5";
+    let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], program) else { return };
+    writeln!(run.stdin.take().unwrap(), "hello").unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let alone = Command::new("sh").args(["-c", program]).stdin(Stdio::piped()).output().unwrap();
+    let descriptors = String::from_utf8_lossy(&alone.stdout).trim_start().to_owned();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("hello\n{descriptors}"));
+}
+
+#[test]
+fn a_followed_program_gets_signals_and_may_be_stopped_and_continued() {
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    let program = "trap 'echo caught; exit 3' TERM; echo $$; while :; do sleep 0.01; done";
+    let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], program) else { return };
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    let pid: i32 = lines.next().unwrap().unwrap().parse().unwrap();
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+    };
+    let send = |signal: &str| {
+        assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+    };
+    send("-STOP");
+    until(|| ['T', 't'].contains(&state()));
+    send("-CONT");
+    until(|| !['T', 't'].contains(&state()));
+    send("-TERM");
+    assert_eq!(lines.next().unwrap().unwrap(), "caught");
+    assert_eq!(run.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn a_program_is_let_go_when_its_start_is_over() {
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    let program = "echo $$; read line; exit 4";
+    let words = ["--for", "100ms", "-o", pack.to_str().unwrap()];
+    let Some(mut run) = recording(&words, program) else { return };
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    let pid: i32 = lines.next().unwrap().unwrap().parse().unwrap();
+    until(|| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().any(|line| line.split_whitespace().eq(["TracerPid:", "0"])) && pack.exists()
+    });
+    writeln!(run.stdin.take().unwrap(), "go on").unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(4));
+    let mut said = String::new();
+    run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("learned start 1"), "{said}");
+}

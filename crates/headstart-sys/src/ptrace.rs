@@ -1,0 +1,288 @@
+//! Following another process from system call to system call: ptrace(2), by
+//! `PTRACE_SEIZE` only. All calls are for the thread that seized.
+//!
+//! Running a system call in a stopped process ([`run_syscall`]) needs its registers and is
+//! there on x86-64 only.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// Why a followed thread does not run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// It has ended and is gone.
+    Gone,
+    /// It enters or leaves a system call; [`syscall`] says which.
+    Syscall,
+    /// It has just become another program; its first system call to leave is execve.
+    Exec,
+    /// It has just started a thread or process that does not share all its memory for
+    /// long.
+    Started,
+    /// It begins to be followed, or its whole process was stopped by a signal.
+    Group(i32),
+    /// It is to get this signal.
+    Signal(i32),
+}
+
+/// Where in a system call a thread is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Syscall {
+    /// Before it.
+    Entry {
+        /// Its number.
+        number: u64,
+        /// Its arguments.
+        arguments: [u64; 6],
+    },
+    /// Behind it, with this result: negative numbers down to -4095 are errors.
+    Exit(i64),
+    /// In none.
+    Elsewhere,
+}
+
+/// The signal of [`Stop::Group`] when nothing but following begins.
+pub const TRAP: i32 = libc::SIGTRAP;
+/// Marks stops at system calls (`PTRACE_O_TRACESYSGOOD`).
+const AT_SYSCALL: i32 = libc::SIGTRAP | 0x80;
+
+/// Follows a thread and all that it will start, from its next system call on.
+///
+/// # Errors
+/// `EPERM` when it is followed already or may not be, `ESRCH` when it is gone.
+pub fn seize(pid: i32) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACESYSGOOD
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACECLONE;
+    request(libc::PTRACE_SEIZE, pid, 0, options as usize)
+}
+
+/// The next stop of any followed thread, if there is one now; `None` when there is none.
+/// The kernel sends `SIGCHLD` when there is one again.
+///
+/// # Errors
+/// `ECHILD` when no thread is followed any more.
+pub fn stopped() -> io::Result<Option<(i32, Stop)>> {
+    wait(-1, libc::WNOHANG)
+}
+
+fn wait(pid: i32, flags: i32) -> io::Result<Option<(i32, Stop)>> {
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    let found = unsafe { libc::waitpid(pid, &raw mut status, flags | libc::__WALL) };
+    match found {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        pid => Ok(Some((pid, stop(status)))),
+    }
+}
+
+/// What a status of wait(2) says.
+fn stop(status: i32) -> Stop {
+    if !libc::WIFSTOPPED(status) {
+        return Stop::Gone;
+    }
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        0 if signal == AT_SYSCALL => Stop::Syscall,
+        0 => Stop::Signal(signal),
+        libc::PTRACE_EVENT_EXEC => Stop::Exec,
+        libc::PTRACE_EVENT_STOP => Stop::Group(signal),
+        _ => Stop::Started,
+    }
+}
+
+/// Lets a stopped thread run to its next system call, with a signal or 0.
+///
+/// # Errors
+/// `ESRCH` when it was killed.
+pub fn resume(pid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, pid, 0, signal as usize)
+}
+
+/// Leaves a thread whose process was stopped by a signal stopped, until it is continued.
+///
+/// # Errors
+/// `ESRCH` when it was killed.
+pub fn leave_stopped(pid: i32) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, pid, 0, 0)
+}
+
+/// Stops a thread, so that it can be left.
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn interrupt(pid: i32) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, pid, 0, 0)
+}
+
+/// Lets a stopped thread go for good, with a signal or 0.
+///
+/// # Errors
+/// `ESRCH` when it was killed.
+pub fn leave(pid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, pid, 0, signal as usize)
+}
+
+/// Where in a system call a stopped thread is.
+///
+/// # Errors
+/// `EIO` before Linux 5.3.
+pub fn syscall(pid: i32) -> io::Result<Syscall> {
+    // `struct ptrace_syscall_info`: the operation and the architecture, where it is, its
+    // stack, and the number and arguments or the result.
+    let mut info = [0u64; 11];
+    request(libc::PTRACE_GET_SYSCALL_INFO, pid, size_of_val(&info), info.as_mut_ptr() as usize)?;
+    let [what, _, _, number, a, b, c, d, e, f, _] = info;
+    Ok(match what.to_ne_bytes()[0] {
+        libc::PTRACE_SYSCALL_INFO_ENTRY => Syscall::Entry { number, arguments: [a, b, c, d, e, f] },
+        libc::PTRACE_SYSCALL_INFO_EXIT => Syscall::Exit(number as i64),
+        _ => Syscall::Elsewhere,
+    })
+}
+
+/// Has a stopped thread make a system call at `at`, where the instruction for one is in
+/// its memory, and puts everything back. Its signals wait meanwhile.
+///
+/// # Errors
+/// What the system call says; `ESRCH` when the thread was killed, `Unsupported` for 32-bit
+/// programs and on other machines than x86-64.
+#[cfg(target_arch = "x86_64")]
+pub fn run_syscall(pid: i32, at: u64, number: i64, arguments: [u64; 3]) -> io::Result<i64> {
+    /// The code segment of 64-bit programs (`arch/x86/include/asm/segment.h`).
+    const USER_CS: u64 = 0x33;
+    let mut before = MaybeUninit::<libc::user_regs_struct>::zeroed();
+    request(libc::PTRACE_GETREGS, pid, 0, before.as_mut_ptr() as usize)?;
+    // SAFETY: any bytes are valid in it.
+    let before = unsafe { before.assume_init() };
+    if before.cs != USER_CS {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let mut mask = 0u64;
+    request(libc::PTRACE_GETSIGMASK, pid, size_of::<u64>(), &raw mut mask as usize)?;
+    let all = u64::MAX;
+    request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), &raw const all as usize)?;
+    let [rdi, rsi, rdx] = arguments;
+    // No system call of its own is to be begun again: that is for when all is put back.
+    let during = libc::user_regs_struct {
+        rip: at,
+        rax: number as u64,
+        orig_rax: u64::MAX,
+        rdi,
+        rsi,
+        rdx,
+        ..before
+    };
+    let done = (|| {
+        request(libc::PTRACE_SETREGS, pid, 0, &raw const during as usize)?;
+        loop {
+            resume(pid, 0)?;
+            match wait(pid, 0)? {
+                Some((_, Stop::Gone)) | None => {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Some((_, Stop::Syscall)) => {
+                    if let Syscall::Exit(result) = syscall(pid)? {
+                        return Ok(result);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    })();
+    request(libc::PTRACE_SETREGS, pid, 0, &raw const before as usize)?;
+    request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), &raw const mask as usize)?;
+    match done? {
+        error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32)),
+        result => Ok(result),
+    }
+}
+
+/// The same elsewhere.
+///
+/// # Errors
+/// `Unsupported`.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn run_syscall(_: i32, _: u64, _: i64, _: [u64; 3]) -> io::Result<i64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+fn request(request: libc::c_uint, pid: i32, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: the requests of this file read or write at `data` as much as the structures
+    // that they are given hold, and nothing of this process otherwise.
+    let result = unsafe { libc::ptrace(request as _, pid, address, data) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_followed_program_tells_its_system_calls_and_ends_as_by_itself() {
+        let mut cat =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = cat.id() as i32;
+        seize(pid).unwrap();
+        interrupt(pid).unwrap();
+        drop(cat.stdin.take());
+        let (mut calls, mut asked) = (0, None);
+        loop {
+            match wait(pid, 0).unwrap().unwrap().1 {
+                Stop::Gone => break,
+                Stop::Syscall => {
+                    calls += 1;
+                    let leaves = matches!(syscall(pid).unwrap(), Syscall::Exit(_));
+                    if leaves && asked.is_none() {
+                        asked = Some(ask(pid));
+                    }
+                }
+                _ => {}
+            }
+            resume(pid, 0).unwrap();
+        }
+        assert!(calls > 2, "{calls}");
+        assert_eq!(asked, Some((Some(i64::from(pid)), Some(libc::EBADF))));
+        // It is gone already.
+        assert!(cat.wait().is_err());
+    }
+
+    /// What getpid(2) and close(2) of nothing say when a process is made to call them.
+    fn ask(pid: i32) -> (Option<i64>, Option<i32>) {
+        let mut regs = MaybeUninit::<libc::user_regs_struct>::zeroed();
+        let got = request(libc::PTRACE_GETREGS, pid, 0, regs.as_mut_ptr() as usize);
+        assert!(got.is_ok());
+        // SAFETY: any bytes are valid in it.
+        let at = unsafe { regs.assume_init() }.rip - 2;
+        let own = run_syscall(pid, at, libc::SYS_getpid, [0; 3]).ok();
+        let wrong = run_syscall(pid, at, libc::SYS_close, [9999, 0, 0]).err();
+        (own, wrong.and_then(|error| error.raw_os_error()))
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_can_not_be_followed() {
+        let error = seize(i32::MAX).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn statuses_of_wait_are_told_apart() {
+        let stopped = |signal: i32, event: i32| event << 16 | signal << 8 | 0x7f;
+        for (status, expected) in [
+            (0, Stop::Gone),
+            (9, Stop::Gone),
+            (stopped(AT_SYSCALL, 0), Stop::Syscall),
+            (stopped(libc::SIGTRAP, 0), Stop::Signal(libc::SIGTRAP)),
+            (stopped(libc::SIGTERM, 0), Stop::Signal(libc::SIGTERM)),
+            (stopped(libc::SIGTRAP, libc::PTRACE_EVENT_EXEC), Stop::Exec),
+            (stopped(libc::SIGTRAP, libc::PTRACE_EVENT_FORK), Stop::Started),
+            (stopped(libc::SIGTRAP, libc::PTRACE_EVENT_STOP), Stop::Group(libc::SIGTRAP)),
+            (stopped(libc::SIGSTOP, libc::PTRACE_EVENT_STOP), Stop::Group(libc::SIGSTOP)),
+        ] {
+            assert_eq!(stop(status), expected, "{status:#x}");
+        }
+    }
+}

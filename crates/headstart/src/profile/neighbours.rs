@@ -1,0 +1,181 @@
+//! Pages that a start did not look at, and that were mapped with one that it did. Pure.
+//!
+//! A fault maps up to 15 neighbours of its page that are in memory too, and the kernel
+//! reports them all alike. Which of them the program needs, a start tells in which each
+//! page shows by itself ([`crate::trace::exact`]). From then on a page of such a file is
+//! taken to be needed when that start, or a later one, faulted for it by itself: as when it
+//! was missing. What is only mapped with others and is not in the pack stays out of it.
+
+use super::fold::{Observation, Pages};
+use super::resolve::{Resolution, ResolvedFile};
+use super::spans::{How, Spans};
+use crate::id::InodeId;
+use crate::pack::paths::PathInterner;
+use crate::pack::{File, Identity, Pack};
+use std::collections::HashMap;
+
+/// Of a file of which so many pages of a hundred, or more, are neighbours also in an exact
+/// start, that start says nothing: its mappings could not be registered.
+const MOST_PERCENT: u64 = 10;
+
+/// Takes neighbours out of what was seen of a start, by what the `pack` knows; `exact`
+/// when each page of this start shows by itself. Returns how many pages that were.
+pub fn leave_out_neighbours(
+    seen: &mut Observation,
+    names: &Resolution,
+    pack: Option<&Pack>,
+    exact: bool,
+) -> u64 {
+    let known = pack.map(Known::of).unwrap_or_default();
+    let mut left_out = 0;
+    for (id, named) in &names.files {
+        let Some(pages) = seen.files.get_mut(id) else { continue };
+        let before = pages.touched.pages();
+        if exact {
+            mark_exact(pages);
+        } else if let Some(needed) = known.of_file(*id, named) {
+            let neighbours = pages.touched.without(&pages.certain).without(needed);
+            pages.touched = pages.touched.without(&neighbours);
+        }
+        left_out += before - pages.touched.pages();
+    }
+    left_out
+}
+
+/// Keeps what shows by itself, if that is nearly all.
+fn mark_exact(pages: &mut Pages) {
+    let all = pages.touched.pages();
+    let certain = pages.touched.within(&pages.certain);
+    if (all - certain.pages()) * 100 < all * MOST_PERCENT {
+        pages.touched = certain;
+        pages.touched.mark(How::EXACT, |span| span.how.has(How::MAPPED));
+    }
+}
+
+/// What a pack knows exactly.
+#[derive(Default)]
+struct Known {
+    paths: PathInterner,
+    /// By name: what the file was, and the pages of it that are needed.
+    files: HashMap<crate::pack::paths::NodeId, (Identity, Spans)>,
+}
+
+impl Known {
+    fn of(pack: &Pack) -> Self {
+        let mut exact: HashMap<u32, Spans> = HashMap::new();
+        for range in pack.ranges.iter().filter(|r| r.how.has(How::EXACT)) {
+            exact.entry(range.file).or_default();
+        }
+        for range in &pack.ranges {
+            if let Some(spans) = exact.get_mut(&range.file) {
+                spans.touch(range.first, u64::from(range.pages), 0, range.how);
+            }
+        }
+        // Of a file that took the place of another nothing is known yet.
+        exact.retain(|_, spans| !spans.iter().any(|span| span.how.has(How::PRESUMED)));
+        let mut paths = PathInterner::default();
+        let nodes = paths.adopt(&pack.paths);
+        let named = |(index, spans): (u32, Spans)| {
+            let File { node, identity, .. } = *pack.files.get(index as usize)?;
+            let node = nodes.get(node.0 as usize).copied().flatten()?;
+            Some((node, (identity, spans)))
+        };
+        let files = exact.into_iter().filter_map(named).collect();
+        Self { paths, files }
+    }
+
+    /// The pages that are needed of a file, if that is known.
+    fn of_file(&self, id: InodeId, named: &ResolvedFile) -> Option<&Spans> {
+        let (identity, spans) = self.files.get(&self.paths.find(&named.path)?)?;
+        let ResolvedFile { size, mtime_ns, ctime_ns, .. } = *named;
+        identity.is_still(&Identity { ino: id.ino, size, mtime_ns, ctime_ns }).then_some(spans)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Dev;
+    use crate::pack::build::{FilePart, Parts};
+    use crate::pack::pieces::Piece;
+    use crate::pack::{FileSystem, Origin};
+    use crate::profile::resolve::FileKind;
+    use std::path::Path;
+
+    const ID: InodeId = InodeId { dev: Dev::new(8, 1), ino: 42 };
+
+    fn names() -> Resolution {
+        let file = ResolvedFile {
+            path: "/lib/a".into(),
+            kind: FileKind::Regular,
+            size: 1 << 20,
+            mtime_ns: 5,
+            ctime_ns: 6,
+            born_ns: None,
+            mode: 0o100_644,
+        };
+        Resolution { files: [(ID, file)].into(), ..Resolution::default() }
+    }
+
+    /// A start that mapped the first pages in one go, and of these faulted for the others.
+    fn start(mapped: &[(u64, u64)], certain: &[(u64, u64)]) -> Observation {
+        let mut pages = Pages::default();
+        for &(first, end) in mapped {
+            pages.touched.touch(first, end - first, 0, How::MAPPED);
+        }
+        for &(first, end) in certain {
+            pages.touched.touch(first, end - first, 0, How::MAPPED);
+            pages.certain.touch(first, end - first, 0, How::MAPPED);
+        }
+        Observation { files: [(ID, pages)].into(), ..Observation::default() }
+    }
+
+    fn pack(ino: u64, how: How, pieces: &[(u64, u64)]) -> Pack {
+        let mut parts =
+            Parts { origin: Origin { page_shift: 12, ..Origin::default() }, ..Parts::default() };
+        let file_system = parts.file_system(&FileSystem::default()).unwrap();
+        let identity = Identity { ino, size: 1 << 20, mtime_ns: 5, ctime_ns: 6 };
+        let piece = |&(first, end)| Piece { first, end, at_us: 0, how, history: 1 };
+        let pieces = pieces.iter().map(piece).collect();
+        let mut paths = PathInterner::default();
+        let node = paths.intern(Path::new("/lib/a")).unwrap();
+        parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces });
+        parts.build(paths.table())
+    }
+
+    fn touched(seen: &Observation) -> Vec<(u64, u64)> {
+        seen.files[&ID].touched.iter().map(|s| (s.first, s.end)).collect()
+    }
+
+    #[test]
+    fn an_exact_start_keeps_what_showed_by_itself_unless_that_is_too_little() {
+        for (name, mapped, certain, expected, marked) in [
+            ("all by itself", vec![], vec![(0, 9)], vec![(0, 9)], true),
+            ("a neighbour", vec![(0, 1)], vec![(1, 30)], vec![(1, 30)], true),
+            ("mostly neighbours", vec![(0, 16)], vec![(3, 4)], vec![(0, 16)], false),
+        ] {
+            let mut seen = start(&mapped, &certain);
+            leave_out_neighbours(&mut seen, &names(), None, true);
+            assert_eq!(touched(&seen), expected, "{name}");
+            let all_marked = seen.files[&ID].touched.iter().all(|s| s.how.has(How::EXACT));
+            assert_eq!(all_marked, marked, "{name}");
+        }
+    }
+
+    #[test]
+    fn later_starts_add_what_they_faulted_for_and_no_neighbours() {
+        let exact = How::MAPPED | How::EXACT;
+        for (name, pack, expected) in [
+            ("known exactly", pack(42, exact, &[(0, 2), (8, 9)]), vec![(0, 2), (5, 6), (8, 9)]),
+            ("not known exactly", pack(42, How::MAPPED, &[(0, 2)]), vec![(0, 16)]),
+            ("another file", pack(43, exact, &[(0, 2)]), vec![(0, 16)]),
+            ("presumed", pack(42, exact | How::PRESUMED, &[(0, 2)]), vec![(0, 16)]),
+        ] {
+            let mut seen = start(&[(0, 16)], &[(5, 6)]);
+            let left_out = leave_out_neighbours(&mut seen, &names(), Some(&pack), false);
+            assert_eq!(touched(&seen), expected, "{name}");
+            let kept: u64 = expected.iter().map(|(first, end)| end - first).sum();
+            assert_eq!(left_out, 16 - kept, "{name}");
+        }
+    }
+}
