@@ -236,13 +236,21 @@ impl Wanted {
         Self { target, offset, end, order, latest: order }
     }
 
-    /// Whether `next`, which begins no earlier, is read with it: it lies near
-    /// enough and is touched at about the same time, or they overlap.
-    fn takes_in(&self, next: &Self, gap: u64, near: u32) -> bool {
-        let first = self.order.min(next.order);
-        self.target == next.target
-            && next.offset <= self.end.saturating_add(gap)
-            && (next.offset < self.end || self.latest.max(next.latest) - first <= near)
+    /// The touches of what is read when `next`, which begins no earlier, is read with it:
+    /// if it lies near enough and is touched at about the same time, or they overlap, or
+    /// the one that is touched later is, hole included, no larger than a hole that is read
+    /// too: then it comes along, and only the other one counts.
+    fn with(&self, next: &Self, gap: u64, near: u32) -> Option<(u32, u32)> {
+        let (order, latest) = (self.order.min(next.order), self.latest.max(next.latest));
+        if self.target != next.target || next.offset > self.end.saturating_add(gap) {
+            None
+        } else if next.offset < self.end || latest - order <= near {
+            Some((order, latest))
+        } else if next.order > self.order {
+            (next.end - self.end <= gap).then_some((self.order, self.latest))
+        } else {
+            (next.offset - self.offset <= gap).then_some((next.order, next.latest))
+        }
     }
 }
 
@@ -254,12 +262,13 @@ fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) -> Vec<Wanted
     let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
     for range in wanted {
         let mut from = range.offset;
-        if let Some(last) = out.last_mut().filter(|last| last.takes_in(&range, gap, near)) {
+        if let Some(last) = out.last_mut()
+            && let Some((order, latest)) = last.with(&range, gap, near)
+        {
             let limit = last.end.max(last.offset.saturating_add(step));
             // A portion that is full takes neither the hole nor the range.
             if range.offset < limit {
-                last.order = last.order.min(range.order);
-                last.latest = last.latest.max(range.latest);
+                (last.order, last.latest) = (order, latest);
                 last.end = last.end.max(range.end.min(limit));
             }
             from = from.max(last.end);
@@ -330,14 +339,30 @@ mod tests {
 
     #[test]
     fn what_is_touched_much_later_is_read_later() {
-        let ranges = wanted(&[(0, 0, 4, 10), (0, 4, 4, 900), (0, 8, 4, 60), (1, 0, 4, 500)]);
-        for (near, expected) in [
-            (1000, vec![(0, 0, 12), (1, 0, 4)]),
-            (100, vec![(0, 0, 4), (0, 8, 4), (1, 0, 4), (0, 4, 4)]),
+        let late = vec![(0, 0, 4, 10), (0, 4, 40, 900), (0, 44, 4, 60), (1, 0, 4, 500)];
+        let apart = vec![(0, 0, 4), (0, 44, 4), (1, 0, 4), (0, 4, 40)];
+        let small = vec![(0, 0, 4, 10), (0, 4, 4, 900), (0, 8, 4, 60), (1, 0, 4, 500)];
+        let along = vec![(0, 0, 12), (1, 0, 4)];
+        for (name, ranges, near, expected) in [
+            ("late enough", &late, 1000, vec![(0, 0, 48), (1, 0, 4)]),
+            ("later", &late, 100, apart),
+            ("small, so that it comes along", &small, 100, along),
+            (
+                "small and in front",
+                &vec![(0, 0, 4, 900), (0, 8, 40, 10), (1, 0, 4, 500)],
+                100,
+                vec![(0, 0, 48), (1, 0, 4)],
+            ),
+            (
+                "its hole counts too",
+                &vec![(0, 0, 40, 10), (0, 64, 12, 900), (1, 0, 4, 500)],
+                100,
+                vec![(0, 0, 40), (1, 0, 4), (0, 64, 12)],
+            ),
         ] {
-            let steps = steps(ranges.clone(), near);
+            let steps = steps(wanted(ranges), near);
             let shape = steps.iter().map(|s| (s.target, s.offset / KIB, s.length / KIB));
-            assert_eq!(shape.collect::<Vec<_>>(), expected);
+            assert_eq!(shape.collect::<Vec<_>>(), expected, "{name}");
         }
     }
 
