@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from lib.learn import learn
 from lib.run import Trouble, run
 
 LEAST_ROUNDS = 3
@@ -41,6 +42,8 @@ def measure(bench, disk, workload, seconds):
     pilot, export = stem.with_suffix(".pilot.json"), stem.with_suffix(".json")
     for old in (pilot, export):
         old.unlink(missing_ok=True)
+    if not pack.exists():
+        learn(bench.headstart, disk, workload, pack, exact=True)
     # One round without peers tells how long rounds take.
     start(bench, disk, workload, pack, pilot, ["--no-floor", "--runs", "1"])
     names = {"mount": disk.mount, "pack": pack} | write_lists(bench, disk, pack)

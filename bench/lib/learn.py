@@ -1,0 +1,24 @@
+"""Has headstart learn a workload, as people would, from cold starts on a disk."""
+
+import os
+
+from lib.run import run
+
+STARTS = 4
+# How long a server runs before it is told to end.
+SERVER_S = 6
+
+
+def learn(headstart, disk, workload, pack, exact):
+    """Learns a pack in four starts; with `exact`, the first is one of `record --exact`."""
+    server = ["timeout", "--preserve-status", "--signal", "INT", str(SERVER_S)]
+    command = [*(server if workload.ready else []), *disk.command(workload.start)]
+    environment = os.environ | {"HEADSTART_PACKS": str(pack.parent)}
+    pack.unlink(missing_ok=True)
+    for number in range(STARTS):
+        run(*disk.cold().split())
+        if exact and number == 0:
+            through = ["record", "--exact", "--output", pack]
+        else:
+            through = ["run", "--always", "--pack", pack]
+        run(headstart, *through, "--quiet", "--", *command, env=environment)
