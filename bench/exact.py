@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -127,7 +126,7 @@ def start(headstart, disk, workload, pack):
             if not any(ready in line for line in child.stdout):
                 raise Trouble(f"{workload.name} ended before it was ready")
             took = time.monotonic() - began
-            child.send_signal(signal.SIGINT)
+            child.terminate()
         child.communicate(timeout=TIMEOUT_S)
         if not ready:
             took = time.monotonic() - began

@@ -11,7 +11,7 @@ SERVER_S = 6
 
 def learn(headstart, disk, workload, pack, exact):
     """Learns a pack in four starts; with `exact`, the first is one of `record --exact`."""
-    server = ["timeout", "--preserve-status", "--signal", "INT", str(SERVER_S)]
+    server = ["timeout", "--preserve-status", str(SERVER_S)]
     command = [*(server if workload.ready else []), *disk.command(workload.start)]
     environment = os.environ | {"HEADSTART_PACKS": str(pack.parent)}
     pack.unlink(missing_ok=True)
