@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -120,6 +121,9 @@ def start(headstart, disk, workload, pack):
     began = time.monotonic()
     child = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    # A start that hangs ends, and is Trouble then.
+    late = threading.Timer(TIMEOUT_S, child.kill)
+    late.start()
     try:
         ready = workload.ready.partition(":")[2]
         if ready:
@@ -127,12 +131,13 @@ def start(headstart, disk, workload, pack):
                 raise Trouble(f"{workload.name} ended before it was ready")
             took = time.monotonic() - began
             child.terminate()
-        child.communicate(timeout=TIMEOUT_S)
+        child.communicate()
         if not ready:
             took = time.monotonic() - began
             if child.returncode:
                 raise Trouble(f"{workload.name} ended with status {child.returncode}")
     finally:
+        late.cancel()
         if child.poll() is None:
             child.terminate()
             child.wait()

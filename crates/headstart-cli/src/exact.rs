@@ -4,11 +4,11 @@
 
 use crate::exit::ExitStatus;
 use anyhow::{Context, bail};
-use headstart::trace::exact::follow;
-use headstart_sys::signals;
+use headstart::trace::exact::{Processes, follow};
+use headstart_sys::{descriptors, signals};
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,42 +17,55 @@ use std::thread;
 const WORD: &str = "follow-pages";
 
 /// A helper that waits to be told whom to follow, or follows.
-pub struct Follower(Child);
+pub struct Follower {
+    helper: Child,
+    says: BufReader<ChildStdout>,
+}
 
 impl Follower {
     /// Starts it. What is recorded from the calling thread on must not be armed yet.
     pub fn start() -> anyhow::Result<Self> {
-        Command::new("/proc/self/exe")
+        let mut helper = Command::new("/proc/self/exe")
             .arg(WORD)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map(Self)
-            .context("Can't start a helper")
+            .context("Can't start a helper")?;
+        let says = helper.stdout.take().map(BufReader::new).context("The helper has no pipe")?;
+        Ok(Self { helper, says })
     }
 
     /// Has it follow a program that waits to be let go.
     pub fn attach(&mut self, pid: i32) -> anyhow::Result<()> {
-        let (Some(told), Some(tells)) = (&mut self.0.stdin, &mut self.0.stdout) else {
-            bail!("The helper has no pipes");
-        };
+        let told = self.helper.stdin.as_mut().context("The helper has no pipe")?;
         writeln!(told, "{pid}").context("Can't tell the helper")?;
         let mut answer = String::new();
-        BufReader::new(tells).read_line(&mut answer).context("Can't hear the helper")?;
+        self.says.read_line(&mut answer).context("Can't hear the helper")?;
         match answer.trim() {
             WORKS => Ok(()),
             "" => bail!("The helper died"),
             why => bail!("{why}"),
         }
     }
+
+    /// Lets the program go on unfollowed, if it still is; of how many of its processes
+    /// pages showed by themselves. `None` when it is not known, as when somebody killed the
+    /// helper.
+    pub fn end(mut self) -> Option<Processes> {
+        drop(self.helper.stdin.take());
+        let mut said = String::new();
+        self.says.read_to_string(&mut said).ok()?;
+        let (registered, failed) = said.trim().split_once(' ')?;
+        Some(Processes { registered: registered.parse().ok()?, failed: failed.parse().ok()? })
+    }
 }
 
 impl Drop for Follower {
     /// Lets the program go on unfollowed.
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        // It ends as soon as all threads of the program were let go.
-        let _ = self.0.wait();
+        drop(self.helper.stdin.take());
+        // It waits for nobody then.
+        let _ = self.helper.wait();
     }
 }
 
@@ -68,9 +81,15 @@ pub fn is_helper() -> bool {
 /// standard input does.
 pub fn help() -> anyhow::Result<ExitStatus> {
     signals::hold_back();
+    // What the program closes must not stay open here. Without /proc nothing works anyway.
+    let _ = descriptors::close_others();
     let mut told = BufReader::new(std::io::stdin());
     let mut line = String::new();
     told.read_line(&mut line).context("Can't read whom to follow")?;
+    if line.is_empty() {
+        // There is nobody to follow after all.
+        return Ok(ExitStatus::Done);
+    }
     let Ok(pid) = line.trim().parse() else {
         bail!("{WORD} is for headstart itself: use `headstart record --exact -- CMD`");
     };
@@ -84,13 +103,12 @@ pub fn help() -> anyhow::Result<ExitStatus> {
         let _ = kill_process(getpid(), Signal::CHILD);
     };
     thread::Builder::new().name("told".into()).spawn(listen).context("Can't start a thread")?;
-    follow(pid, &enough, |begun| {
-        let answer = match begun {
-            Ok(()) => WORKS.to_owned(),
-            Err(error) => format!("the program can't be followed: {error}"),
-        };
-        // Whoever does not hear it is gone.
-        let _ = writeln!(std::io::stdout(), "{answer}");
+    // Whoever does not hear us is gone.
+    let say = |text: &str| drop(writeln!(std::io::stdout(), "{text}"));
+    let Processes { registered, failed } = follow(pid, &enough, |begun| match begun {
+        Ok(()) => say(WORKS),
+        Err(error) => say(&format!("the program can't be followed by ptrace: {error}")),
     });
+    say(&format!("{registered} {failed}"));
     Ok(ExitStatus::Done)
 }

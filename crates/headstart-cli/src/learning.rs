@@ -23,6 +23,7 @@ use headstart::replay::engine::Log;
 use headstart::replay::models::Models;
 use headstart::replay::report::Report;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
+use headstart::trace::exact::Processes;
 use headstart::trace::file::Capture;
 use headstart::trace::tracefs::{Instance, Tracefs};
 use serde::Serialize;
@@ -38,6 +39,10 @@ use std::time::{Duration, Instant};
 pub const DEFAULT_KEEP: u32 = 4;
 /// A replay counts as complete when this share of what was touched was ready.
 const COMPLETE_SHARE: f64 = 0.9;
+
+/// Said when a start that was to be exact was not.
+const NOT_EXACT: &str = "pages are learned with their neighbours: `record --exact` needs \
+    x86-64, Linux 6.7 with events of page uses, and no seccomp filter";
 
 /// What a learner is told.
 #[derive(Clone, Debug)]
@@ -58,8 +63,6 @@ pub struct Settings {
     pub trace_out: Option<PathBuf>,
     /// Threads that are recorded and whose doings are not the program's.
     pub ignored_tids: Vec<i32>,
-    /// Whether each page of this start shows by itself.
-    pub exact: bool,
 }
 
 /// Figures of a learned start.
@@ -192,16 +195,20 @@ pub fn know_device(pack: &Path, models: &Models) {
 }
 
 /// Ends the recording of a start, joins it into its pack and says what became
-/// of the pages. The instance is handed back for removal.
+/// of the pages. The instance is handed back for removal. `followed` tells, when nothing
+/// more is recorded, of how many processes pages showed by themselves, if that was wanted.
 pub fn learn(
     recorder: Recorder,
     began_ns: i64,
     settings: &Settings,
     known: Known<'_>,
     uid: u32,
+    followed: impl FnOnce() -> Option<Processes>,
 ) -> anyhow::Result<(Learned, Outcome, Instance)> {
     let from = Instant::now();
     let (mut capture, instance) = recorder.finish()?;
+    let followed = followed();
+    let exact = followed.is_some_and(|processes| processes.registered > 0);
     let mounts = seen::complete(&mut capture)?;
     // Elsewhere these are the numbers of others.
     if proc::in_first_pid_namespace() {
@@ -214,9 +221,9 @@ pub fn learn(
     }
     let earlier = known.pack.map(Pack::names).unwrap_or_default();
     let mut seen = find_names(capture, &mounts, &earlier, settings.walk)?;
-    let unseen_pages = known.pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack));
-    let neighbour_pages =
-        leave_out_neighbours(&mut seen.pages, &seen.names, known.pack, settings.exact);
+    let unseen_pages =
+        known.pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
+    let neighbours = leave_out_neighbours(&mut seen.pages, &seen.names, known.pack, exact);
 
     let file_systems = seen.file_systems(&mounts);
     let planned = known.pack.filter(|_| known.replay.is_some()).map(planned);
@@ -245,13 +252,20 @@ pub fn learn(
         events: seen.tally.events,
         lost_events: seen.tally.lost,
         unseen_pages,
-        neighbour_pages,
+        neighbour_pages: neighbours.left_out,
         dropped: new.origin.dropped,
         walked_entries: seen.names.walked_entries,
         resolve_us: micros(seen.names.elapsed),
         problems: seen.names.problems.iter().map(|p| output::causes(p)).collect(),
         ..Learned::default()
     };
+    match followed {
+        Some(Processes { failed, .. }) if neighbours.exact_files > 0 && failed > 0 => {
+            learned.problems.push(format!("{failed} processes could not be learned exactly"));
+        }
+        Some(_) if neighbours.exact_files == 0 => learned.problems.push(NOT_EXACT.into()),
+        _ => {}
+    }
     let joined = join(&settings.pack, uid, new, known.pack, rule, |_, _| ())?;
     if let Some(error) = joined.replaced {
         learned.problems.push(format!("{}; it is replaced", output::causes(&error)));

@@ -11,6 +11,7 @@ use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
 use crate::prepare::{Ahead, Preparation, Prepared, WELL_KNOWN, Wanted};
 use crate::told::{Lesson, Told};
 use crate::{args, output};
+use headstart::doctor::rights;
 use headstart::pack::key::Key;
 use headstart::proc;
 use headstart::profile::seen;
@@ -131,7 +132,6 @@ impl Session {
             walk: !args.no_walk,
             trace_out: None,
             ignored_tids: Vec::new(),
-            exact: false,
         };
         Self {
             command: args.command,
@@ -168,7 +168,7 @@ impl Session {
         self.learn &= !prepared.as_ref().is_some_and(|prepared| prepared.spare_learning);
         let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
         let known = pack.map(|pack| (pack.origin.starts, pack.origin.buffer_kb));
-        let mut follower = self.follower();
+        let follower = self.follower();
         // In a PID namespace the kernel knows the program by another number
         // than we do; it follows what is forked after arming.
         let early = self.learn && !self.system && !proc::in_first_pid_namespace();
@@ -179,6 +179,7 @@ impl Session {
                 if let Some(recorder) = armed.flatten() {
                     learning::give_up(recorder);
                 }
+                drop(follower);
                 output::message(format_args!("{error:#}; the program starts without help"));
                 return Ok(self.not_started(&launch::become_program(&self.command)));
             }
@@ -187,12 +188,10 @@ impl Session {
             let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
             if self.learn { self.arm(scope, known) } else { None }
         });
-        if let Some(follower) = &mut follower {
-            match follower.attach(program.pid()) {
-                Ok(()) => self.settings.exact = true,
-                Err(error) => self.neighbours_show(&error),
-            }
-        }
+        let follower = follower.filter(|_| recorder.is_some()).and_then(|mut follower| {
+            let attached = follower.attach(program.pid());
+            attached.map_err(|error| self.neighbours_show(&error)).map(|()| follower).ok()
+        });
         self.wait_for_head(&mut preparation, self.hold.saturating_sub(held));
         let began_ns = seen::now_ns();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -248,6 +247,12 @@ impl Session {
     /// Who has each page show by itself, if that is wanted.
     fn follower(&mut self) -> Option<Follower> {
         if !self.exact || !self.learn {
+            return None;
+        }
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        if !rights::has(rights::effective(&status), rights::SYS_PTRACE) {
+            // A program that is followed without it gets no rights by being set-uid.
+            self.neighbours_show(&anyhow::anyhow!("--exact needs root (cap_sys_ptrace)"));
             return None;
         }
         Follower::start().map_err(|error| self.neighbours_show(&error)).ok()
@@ -359,7 +364,6 @@ impl Learner {
         self.preparation.begin_late();
         learning::remove_orphans();
         let over = self.wait(told);
-        drop(self.follower.take());
         let Prepared { pack, path, notes, replay, device_known, .. } = self.preparation.finish();
         if over != Over::Early {
             // Nobody is left to profit from the rest.
@@ -380,8 +384,9 @@ impl Learner {
         };
         let settings = Settings { pack: path.clone(), ..self.settings };
         let lesson = self.recorder.map(|recorder| {
+            let exact = || self.follower.and_then(Follower::end);
             let (learned, outcome, instance) =
-                learning::learn(recorder, self.began_ns, &settings, known, self.uid)?;
+                learning::learn(recorder, self.began_ns, &settings, known, self.uid, exact)?;
             learning::remove(instance);
             Ok(Lesson { learned, outcome })
         });

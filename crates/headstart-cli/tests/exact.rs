@@ -153,21 +153,31 @@ fn a_followed_program_keeps_its_input_its_descriptors_and_its_status() {
 fn a_followed_program_gets_signals_and_may_be_stopped_and_continued() {
     let packs = disk_dir();
     let pack = packs.path().join("a.pack");
-    let program = "trap 'echo caught; exit 3' TERM; echo $$; while :; do sleep 0.01; done";
-    let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], program) else { return };
+    let beats = packs.path().join("beats");
+    let program = format!(
+        "trap 'echo caught; exit 3' TERM; echo $$; while :; do echo >>{}; done",
+        beats.display()
+    );
+    let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], &program) else { return };
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     let pid: i32 = lines.next().unwrap().unwrap().parse().unwrap();
-    let state = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
-    };
+    let beaten = || std::fs::metadata(&beats).map_or(0, |m| m.len());
     let send = |signal: &str| {
         assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
     };
+    until(|| beaten() > 0);
     send("-STOP");
-    until(|| ['T', 't'].contains(&state()));
+    // Stopped, it makes no progress in the time of a hundred looks at it; followed, it is
+    // seen in the same state at each system call.
+    until(|| {
+        let before = beaten();
+        (0..100).for_each(|_| drop(std::fs::read(format!("/proc/{pid}/stat")).unwrap()));
+        Command::new("true").status().unwrap();
+        beaten() == before
+    });
+    let stopped_at = beaten();
     send("-CONT");
-    until(|| !['T', 't'].contains(&state()));
+    until(|| beaten() > stopped_at);
     send("-TERM");
     assert_eq!(lines.next().unwrap().unwrap(), "caught");
     assert_eq!(run.wait().unwrap().code(), Some(3));
@@ -191,4 +201,68 @@ fn a_program_is_let_go_when_its_start_is_over() {
     let mut said = String::new();
     run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("learned start 1"), "{said}");
+}
+
+#[test]
+fn threads_that_wait_for_each_other_in_a_loop_of_system_calls_go_on() {
+    let Some(python) = python() else { return };
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    // Two spin until the third has had its turn a hundred times.
+    let program = "import os, threading, sys
+turns = 0
+def spin():
+    while turns < 100:
+        os.sched_yield()
+def work():
+    global turns
+    while turns < 100:
+        os.getppid()
+        turns += 1
+threads = [threading.Thread(target=t) for t in (spin, spin, work)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+sys.exit(6)";
+    let script = format!("exec {python} -I -S -c '{program}'");
+    let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+    assert_eq!(run.wait().unwrap().code(), Some(6));
+}
+
+#[test]
+fn a_program_that_can_not_be_executed_is_told_as_ever() {
+    if !is_root() {
+        return skipped("recording needs root");
+    }
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    let words = ["record", "--exact", "-o", pack.to_str().unwrap(), "--", "/no/such/program"];
+    let output = headstart(&words);
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("Can't run /no/such/program") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn a_program_outlives_a_killed_headstart_and_a_killed_helper() {
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    for victim in ["headstart", "helper"] {
+        let end = packs.path().join(victim);
+        let script = format!("echo $$; echo $PPID; read line; echo ended >{}", end.display());
+        let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+        let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+        let pid: i32 = lines.next().unwrap().unwrap().parse().unwrap();
+        let headstart = lines.next().unwrap().unwrap();
+        let tracer = || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let line = status.lines().find_map(|l| l.strip_prefix("TracerPid:")).unwrap();
+            line.trim().to_owned()
+        };
+        let killed = if victim == "headstart" { headstart } else { tracer() };
+        assert!(Command::new("kill").args(["-9", &killed]).status().unwrap().success());
+        until(|| tracer() == "0");
+        writeln!(run.stdin.take().unwrap(), "go on").unwrap();
+        until(|| std::fs::read_to_string(&end).is_ok_and(|text| text == "ended\n"));
+        run.wait().unwrap();
+    }
 }

@@ -16,6 +16,14 @@ pub fn let_go_of_inherited() -> io::Result<()> {
     let null = fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
+    close_others()
+}
+
+/// Closes everything that was inherited but stdin, stdout and stderr.
+///
+/// # Errors
+/// Without /proc nothing is closed.
+pub fn close_others() -> io::Result<()> {
     let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())

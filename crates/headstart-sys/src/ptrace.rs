@@ -16,8 +16,7 @@ pub enum Stop {
     Syscall,
     /// It has just become another program; its first system call to leave is execve.
     Exec,
-    /// It has just started a thread or process that does not share all its memory for
-    /// long.
+    /// It has just started a thread or process.
     Started,
     /// It begins to be followed, or its whole process was stopped by a signal.
     Group(i32),
@@ -41,6 +40,12 @@ pub enum Syscall {
     Elsewhere,
 }
 
+/// close(2)
+pub const CLOSE: i64 = libc::SYS_close;
+/// mmap(2)
+pub const MMAP: u64 = libc::SYS_mmap as u64;
+/// The flag of mmap(2) for memory that is no file.
+pub const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
 /// The signal of [`Stop::Group`] when nothing but following begins.
 pub const TRAP: i32 = libc::SIGTRAP;
 /// Marks stops at system calls (`PTRACE_O_TRACESYSGOOD`).
@@ -110,22 +115,6 @@ pub fn leave_stopped(pid: i32) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, pid, 0, 0)
 }
 
-/// Stops a thread, so that it can be left.
-///
-/// # Errors
-/// `ESRCH` when it is gone.
-pub fn interrupt(pid: i32) -> io::Result<()> {
-    request(libc::PTRACE_INTERRUPT, pid, 0, 0)
-}
-
-/// Lets a stopped thread go for good, with a signal or 0.
-///
-/// # Errors
-/// `ESRCH` when it was killed.
-pub fn leave(pid: i32, signal: i32) -> io::Result<()> {
-    request(libc::PTRACE_DETACH, pid, 0, signal as usize)
-}
-
 /// Where in a system call a stopped thread is.
 ///
 /// # Errors
@@ -175,6 +164,7 @@ pub fn run_syscall(pid: i32, at: u64, number: i64, arguments: [u64; 3]) -> io::R
         rdx,
         ..before
     };
+    let mut stopped_by = None;
     let done = (|| {
         request(libc::PTRACE_SETREGS, pid, 0, &raw const during as usize)?;
         loop {
@@ -188,12 +178,18 @@ pub fn run_syscall(pid: i32, at: u64, number: i64, arguments: [u64; 3]) -> io::R
                         return Ok(result);
                     }
                 }
+                // The one signal that can't be made to wait.
+                Some((_, Stop::Signal(signal))) => stopped_by = Some(signal),
                 Some(_) => {}
             }
         }
     })();
     request(libc::PTRACE_SETREGS, pid, 0, &raw const before as usize)?;
     request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), &raw const mask as usize)?;
+    if let Some(signal) = stopped_by {
+        // SAFETY: this only sends a signal.
+        unsafe { libc::kill(pid, signal) };
+    }
     match done? {
         error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32)),
         result => Ok(result),
@@ -227,7 +223,7 @@ mod tests {
             Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let pid = cat.id() as i32;
         seize(pid).unwrap();
-        interrupt(pid).unwrap();
+        request(libc::PTRACE_INTERRUPT, pid, 0, 0).unwrap();
         drop(cat.stdin.take());
         let (mut calls, mut asked) = (0, None);
         loop {

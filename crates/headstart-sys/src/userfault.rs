@@ -13,19 +13,13 @@ pub const SYSCALL: i64 = libc::SYS_userfaultfd;
 /// Its flags: closed by exec, and no say over faults of the kernel, which takes no right.
 pub const FLAGS: u64 = libc::O_CLOEXEC as u64 | 1;
 
-/// The system calls that close it, and that map files.
-pub const CLOSE: i64 = libc::SYS_close;
-/// mmap(2)
-pub const MMAP: u64 = libc::SYS_mmap as u64;
-/// The flag of mmap(2) for memory that is no file.
-pub const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
-
-/// include/uapi/linux/userfaultfd.h
+/// Version of the interface, from include/uapi/linux/userfaultfd.h as what follows.
 const UFFD_API: u64 = 0xaa;
 const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
-/// `_IOWR(0xaa, 0x3f, struct uffdio_api)` and `_IOWR(0xaa, 0, struct uffdio_register)`.
+/// `_IOWR(0xaa, 0x3f, struct uffdio_api)`
 const UFFDIO_API: u32 = 0xc018_aa3f;
+/// `_IOWR(0xaa, 0, struct uffdio_register)`
 const UFFDIO_REGISTER: u32 = 0xc020_aa00;
 
 /// A descriptor of userfaultfd(2) of another process, which acts on the memory of that.

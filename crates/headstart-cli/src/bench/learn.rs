@@ -52,11 +52,10 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
         walk: true,
         trace_out: None,
         ignored_tids: Vec::new(),
-        exact: false,
     };
     // While the program lives, it tells what it has open.
     let known_before = Known { pack: known.as_ref(), replay: report, ..Known::default() };
-    let learned = learning::learn(recorder, began_ns, &settings, known_before, uid);
+    let learned = learning::learn(recorder, began_ns, &settings, known_before, uid, || None);
     let finished = bench.starter.finish(running, over, Rest::End)?;
     if over == Over::Interrupted {
         return Ok(None);

@@ -190,10 +190,9 @@ impl Start<'_> {
             walk: false,
             trace_out: None,
             ignored_tids: recorded.members.others(),
-            exact: false,
         };
         let (learned, outcome, instance) =
-            learning::learn(recorder, recorded.since_ns, &settings, known, 0)?;
+            learning::learn(recorder, recorded.since_ns, &settings, known, 0, || None)?;
         learning::remove(instance);
         if learned.written {
             learning::know_device(&settings.pack, &Models::here());

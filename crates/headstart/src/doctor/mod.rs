@@ -10,7 +10,7 @@ mod expect;
 mod kernel;
 mod memory;
 mod packs;
-mod rights;
+pub mod rights;
 mod storage;
 mod tracing;
 

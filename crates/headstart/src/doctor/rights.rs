@@ -6,6 +6,8 @@ use super::Check;
 
 /// Capabilities as bits of `CapEff` (`include/uapi/linux/capability.h`).
 pub const DAC_READ_SEARCH: u32 = 2;
+/// Other processes can be followed.
+pub const SYS_PTRACE: u32 = 19;
 /// Much of what only root may do.
 pub const SYS_ADMIN: u32 = 21;
 /// Priorities of other processes, and raising one's own.

@@ -4,13 +4,14 @@
 //! reports them all alike. Which of them the program needs, a start tells in which each
 //! page shows by itself ([`crate::trace::exact`]). From then on a page of such a file is
 //! taken to be needed when that start, or a later one, faulted for it by itself: as when it
-//! was missing. What is only mapped with others and is not in the pack stays out of it.
+//! was missing. What is only mapped with others stays out of the pack, or leaves it with
+//! time.
 
 use super::fold::{Observation, Pages};
 use super::resolve::{Resolution, ResolvedFile};
 use super::spans::{How, Spans};
 use crate::id::InodeId;
-use crate::pack::paths::PathInterner;
+use crate::pack::paths::{NodeId, PathInterner};
 use crate::pack::{File, Identity, Pack};
 use std::collections::HashMap;
 
@@ -18,38 +19,59 @@ use std::collections::HashMap;
 /// start, that start says nothing: its mappings could not be registered.
 const MOST_PERCENT: u64 = 10;
 
+/// What became of neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Neighbours {
+    /// Pages that were left out.
+    pub left_out: u64,
+    /// Files of which this start showed each page by itself.
+    pub exact_files: u64,
+}
+
 /// Takes neighbours out of what was seen of a start, by what the `pack` knows; `exact`
-/// when each page of this start shows by itself. Returns how many pages that were.
+/// when each page of this start is to show by itself.
 pub fn leave_out_neighbours(
     seen: &mut Observation,
     names: &Resolution,
     pack: Option<&Pack>,
     exact: bool,
-) -> u64 {
-    let known = pack.map(Known::of).unwrap_or_default();
-    let mut left_out = 0;
+) -> Neighbours {
+    let mut found = Neighbours::default();
+    if !seen.has_access_events {
+        return found;
+    }
+    let known = pack.filter(|_| !exact).map(Known::of).unwrap_or_default();
     for (id, named) in &names.files {
         let Some(pages) = seen.files.get_mut(id) else { continue };
         let before = pages.touched.pages();
         if exact {
-            mark_exact(pages);
+            found.exact_files += u64::from(mark_exact(pages));
         } else if let Some(needed) = known.of_file(*id, named) {
-            let neighbours = pages.touched.without(&pages.certain).without(needed);
-            pages.touched = pages.touched.without(&neighbours);
+            leave_out(pages, &pages.touched.without(&pages.certain).without(needed));
         }
-        left_out += before - pages.touched.pages();
+        found.left_out += before - pages.touched.pages();
     }
-    left_out
+    found
 }
 
-/// Keeps what shows by itself, if that is nearly all.
-fn mark_exact(pages: &mut Pages) {
+/// Keeps what shows by itself, if that is nearly all. Whether the file was mapped, and
+/// that so.
+fn mark_exact(pages: &mut Pages) -> bool {
     let all = pages.touched.pages();
     let certain = pages.touched.within(&pages.certain);
-    if (all - certain.pages()) * 100 < all * MOST_PERCENT {
-        pages.touched = certain;
-        pages.touched.mark(How::EXACT, |span| span.how.has(How::MAPPED));
+    let is_exact = (all - certain.pages()) * 100 < all * MOST_PERCENT;
+    if is_exact {
+        leave_out(pages, &pages.touched.without(&certain));
     }
+    is_exact && pages.touched.iter().any(|span| span.how.has(How::MAPPED))
+}
+
+/// Takes these pages out of a file that is known exactly.
+fn leave_out(pages: &mut Pages, neighbours: &Spans) {
+    pages.touched = pages.touched.without(neighbours);
+    // What brought them in was the fault for another.
+    pages.inserted = pages.inserted.without(neighbours);
+    pages.touched.mark(How::EXACT, |span| span.how.has(How::MAPPED));
 }
 
 /// What a pack knows exactly.
@@ -57,22 +79,20 @@ fn mark_exact(pages: &mut Pages) {
 struct Known {
     paths: PathInterner,
     /// By name: what the file was, and the pages of it that are needed.
-    files: HashMap<crate::pack::paths::NodeId, (Identity, Spans)>,
+    files: HashMap<NodeId, (Identity, Spans)>,
 }
 
 impl Known {
     fn of(pack: &Pack) -> Self {
         let mut exact: HashMap<u32, Spans> = HashMap::new();
         for range in pack.ranges.iter().filter(|r| r.how.has(How::EXACT)) {
-            exact.entry(range.file).or_default();
-        }
-        for range in &pack.ranges {
-            if let Some(spans) = exact.get_mut(&range.file) {
-                spans.touch(range.first, u64::from(range.pages), 0, range.how);
-            }
+            let spans = exact.entry(range.file).or_default();
+            spans.touch(range.first, u64::from(range.pages), 0, range.how);
         }
         // Of a file that took the place of another nothing is known yet.
-        exact.retain(|_, spans| !spans.iter().any(|span| span.how.has(How::PRESUMED)));
+        for range in pack.ranges.iter().filter(|r| r.how.has(How::PRESUMED)) {
+            exact.remove(&range.file);
+        }
         let mut paths = PathInterner::default();
         let nodes = paths.adopt(&pack.paths);
         let named = |(index, spans): (u32, Spans)| {
@@ -127,7 +147,11 @@ mod tests {
             pages.touched.touch(first, end - first, 0, How::MAPPED);
             pages.certain.touch(first, end - first, 0, How::MAPPED);
         }
-        Observation { files: [(ID, pages)].into(), ..Observation::default() }
+        Observation {
+            files: [(ID, pages)].into(),
+            has_access_events: true,
+            ..Observation::default()
+        }
     }
 
     fn pack(ino: u64, how: How, pieces: &[(u64, u64)]) -> Pack {
@@ -155,11 +179,31 @@ mod tests {
             ("mostly neighbours", vec![(0, 16)], vec![(3, 4)], vec![(0, 16)], false),
         ] {
             let mut seen = start(&mapped, &certain);
-            leave_out_neighbours(&mut seen, &names(), None, true);
+            let found = leave_out_neighbours(&mut seen, &names(), None, true);
+            assert_eq!(found.exact_files, u64::from(marked), "{name}");
             assert_eq!(touched(&seen), expected, "{name}");
             let all_marked = seen.files[&ID].touched.iter().all(|s| s.how.has(How::EXACT));
             assert_eq!(all_marked, marked, "{name}");
         }
+    }
+
+    #[test]
+    fn an_old_neighbour_is_not_taken_to_be_needed_by_what_is_known_exactly() {
+        let mut known = pack(42, How::MAPPED | How::EXACT, &[(0, 2), (4, 5)]);
+        known.ranges[1].how = How::MAPPED;
+        let mut seen = start(&[(0, 16)], &[(7, 8)]);
+        leave_out_neighbours(&mut seen, &names(), Some(&known), false);
+        assert_eq!(touched(&seen), [(0, 2), (7, 8)]);
+        assert!(seen.files[&ID].touched.iter().all(|span| span.how.has(How::EXACT)));
+    }
+
+    #[test]
+    fn without_events_of_uses_nothing_is_left_out() {
+        let mut seen = start(&[(0, 16)], &[]);
+        seen.has_access_events = false;
+        let known = pack(42, How::MAPPED | How::EXACT, &[(0, 2)]);
+        leave_out_neighbours(&mut seen, &names(), Some(&known), false);
+        assert_eq!(touched(&seen), [(0, 16)]);
     }
 
     #[test]
@@ -172,10 +216,10 @@ mod tests {
             ("presumed", pack(42, exact | How::PRESUMED, &[(0, 2)]), vec![(0, 16)]),
         ] {
             let mut seen = start(&[(0, 16)], &[(5, 6)]);
-            let left_out = leave_out_neighbours(&mut seen, &names(), Some(&pack), false);
+            let found = leave_out_neighbours(&mut seen, &names(), Some(&pack), false);
             assert_eq!(touched(&seen), expected, "{name}");
             let kept: u64 = expected.iter().map(|(first, end)| end - first).sum();
-            assert_eq!(left_out, 16 - kept, "{name}");
+            assert_eq!(found, Neighbours { left_out: 16 - kept, exact_files: 0 }, "{name}");
         }
     }
 }

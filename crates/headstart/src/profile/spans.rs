@@ -28,8 +28,8 @@ impl How {
     pub const PRESUMED: Self = Self(16);
     /// By the start that wrote it, and no more: nothing to read, but the file is known.
     pub const WRITTEN: Self = Self(32);
-    /// By itself, through a mapping, in a start in which no fault mapped neighbours of its
-    /// page.
+    /// Through a mapping, and known to be needed for itself: from a start in which no fault
+    /// mapped neighbours of its page, or from a later fault for it.
     pub const EXACT: Self = Self(64);
     const ALL: [(Self, &'static str); 7] = [
         (Self::READ, "read"),

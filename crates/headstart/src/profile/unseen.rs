@@ -19,8 +19,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// Adds to what was seen of a start what the start before it touched, by the `pack`, of
-/// parts that are in large folios now. Returns how many pages that were.
-pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack) -> u64 {
+/// parts that are in large folios now. Returns how many pages that were. In an `exact`
+/// start a touch of such a part says nothing of its other pages either: it was one fault.
+pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack, exact: bool) -> u64 {
     let Ok(size) = huge_page_size() else { return 0 };
     let part_pages = size as u64 / page_size();
     let mut candidates = touched_last(pack, size as u64);
@@ -36,10 +37,14 @@ pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack) -> u
         let index = paths.find(&named.path).and_then(|node| by_node.get(&node));
         let Some(last) = index.and_then(|index| candidates.remove(index)) else { continue };
         let learned = pack.files[last.file as usize];
-        let parts = untouched_parts(&last.spans, &seen.touched, part_pages);
+        let none = Spans::default();
+        let now = if exact { &none } else { &seen.touched };
+        let parts = untouched_parts(&last.spans, now, part_pages);
         let large = in_large_folios(&named.path, &learned, parts.keys().copied(), size);
         for span in large.iter().filter_map(|part| parts.get(part)).flat_map(Spans::iter) {
-            seen.touched.touch(span.first, span.end - span.first, span.at, span.how);
+            for touches in [&mut seen.touched, &mut seen.certain] {
+                touches.touch(span.first, span.end - span.first, span.at, span.how);
+            }
             added += span.end - span.first;
         }
     }

@@ -97,6 +97,8 @@ struct Wanted {
     order: u32,
     /// The latest touch of what was joined.
     latest: u32,
+    /// Where what counts of it ends: behind that comes only what comes along.
+    counted_end: u64,
 }
 
 impl Plan {
@@ -233,23 +235,27 @@ impl Plan {
 
 impl Wanted {
     fn new(target: u32, offset: u64, end: u64, order: u32) -> Self {
-        Self { target, offset, end, order, latest: order }
+        Self { target, offset, end, order, latest: order, counted_end: end }
     }
 
     /// The touches of what is read when `next`, which begins no earlier, is read with it:
     /// if it lies near enough and is touched at about the same time, or they overlap, or
     /// the one that is touched later is, hole included, no larger than a hole that is read
-    /// too: then it comes along, and only the other one counts.
-    fn with(&self, next: &Self, gap: u64, near: u32) -> Option<(u32, u32)> {
+    /// too, with all others that come along there: only the other one counts then.
+    fn with(&self, next: &Self, gap: u64, near: u32) -> Option<Self> {
         let (order, latest) = (self.order.min(next.order), self.latest.max(next.latest));
+        let end = self.end.max(next.end);
+        let both = Self { order, latest, end, counted_end: end, ..*self };
         if self.target != next.target || next.offset > self.end.saturating_add(gap) {
             None
         } else if next.offset < self.end || latest - order <= near {
-            Some((order, latest))
+            Some(both)
         } else if next.order > self.order {
-            (next.end - self.end <= gap).then_some((self.order, self.latest))
+            let along = Self { end, ..*self };
+            (next.end - self.counted_end <= gap).then_some(along)
         } else {
-            (next.offset - self.offset <= gap).then_some((next.order, next.latest))
+            let along = Self { order: next.order, latest: next.latest, ..both };
+            (next.offset - self.offset <= gap).then_some(along)
         }
     }
 }
@@ -263,13 +269,12 @@ fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) -> Vec<Wanted
     for range in wanted {
         let mut from = range.offset;
         if let Some(last) = out.last_mut()
-            && let Some((order, latest)) = last.with(&range, gap, near)
+            && let Some(both) = last.with(&range, gap, near)
         {
             let limit = last.end.max(last.offset.saturating_add(step));
             // A portion that is full takes neither the hole nor the range.
             if range.offset < limit {
-                (last.order, last.latest) = (order, latest);
-                last.end = last.end.max(range.end.min(limit));
+                *last = Wanted { end: both.end.min(limit), ..both };
             }
             from = from.max(last.end);
         }
@@ -352,6 +357,12 @@ mod tests {
                 &vec![(0, 0, 4, 900), (0, 8, 40, 10), (1, 0, 4, 500)],
                 100,
                 vec![(0, 0, 48), (1, 0, 4)],
+            ),
+            (
+                "small each, but not all of them",
+                &vec![(0, 0, 4, 10), (0, 4, 20, 900), (0, 24, 20, 700), (1, 0, 4, 500)],
+                100,
+                vec![(0, 0, 24), (1, 0, 4), (0, 24, 20)],
             ),
             (
                 "its hole counts too",

@@ -18,59 +18,62 @@ use headstart_sys::signals;
 use headstart_sys::userfault::{self, Userfault};
 use std::collections::HashMap;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, str};
 
 /// A page of a mapping; addresses and lengths are multiples of it.
 const PAGE: u64 = 4096;
 
-/// Follows a program and what it starts until all have ended, or until `enough`, which is
-/// looked at when a signal arrives. `begun` is told whether that works before the program
-/// runs on.
+/// Of how many processes pages showed by themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Processes {
+    /// Their mappings were registered, the first program's included.
+    pub registered: u64,
+    /// They could not be.
+    pub failed: u64,
+}
+
+/// Follows a program and what it starts until all have ended, until `enough`, which is
+/// looked at when a signal arrives, or until the first program that it executes can't be
+/// registered. `begun` is told whether it can be followed before it runs on. When the
+/// calling process ends, the kernel lets go of all that still run.
 ///
 /// Signals are held back by then ([`signals::hold_back`]): the kernel sends one for each
 /// stop of the program.
-pub fn follow(pid: i32, enough: &AtomicBool, begun: impl FnOnce(io::Result<()>)) {
+pub fn follow(pid: i32, enough: &AtomicBool, begun: impl FnOnce(io::Result<()>)) -> Processes {
     let started = ptrace::seize(pid);
     let works = started.is_ok();
     begun(started);
-    if !works {
-        return;
-    }
     let mut followed = Followed::default();
     followed.threads.insert(pid, Thread { process: pid, call: None });
-    let mut leaving = false;
-    loop {
-        match ptrace::stopped() {
-            // Nobody is left.
-            Err(_) => return,
-            Ok(Some((tid, stop))) => {
-                // A thread that was killed meanwhile says so in its next stop.
-                let _ = if leaving { leave(tid, stop) } else { followed.on(tid, stop) };
+    let mut is_over = !works;
+    while !is_over {
+        // All that have stopped get their turn: of threads that wait for each other in a
+        // loop of system calls, those that come first would else be the only ones.
+        let mut stops = Vec::new();
+        let nobody = loop {
+            match ptrace::stopped() {
+                Ok(Some(stop)) => stops.push(stop),
+                Ok(None) => break false,
+                Err(_) => break true,
             }
-            Ok(None) => {
-                if !leaving && enough.load(Ordering::Relaxed) {
-                    leaving = true;
-                    for tid in followed.threads.keys() {
-                        let _ = ptrace::interrupt(*tid);
-                    }
-                }
-                // Without signals there would be nothing to wait for.
-                if signals::next().is_err() {
-                    return;
-                }
+        };
+        let none = stops.is_empty();
+        for (tid, stop) in stops {
+            if followed.on(tid, stop).is_err() {
+                // It was killed meanwhile.
+                followed.forget(tid);
             }
         }
+        let Processes { registered, failed } = followed.processes;
+        is_over = nobody
+            || enough.load(Ordering::Relaxed)
+            || (registered == 0 && failed > 0)
+            // Without signals there would be nothing to wait for.
+            || (none && signals::next().is_err());
     }
-}
-
-/// Lets a stopped thread go, with the signal that it is to get.
-fn leave(tid: i32, stop: Stop) -> io::Result<()> {
-    match stop {
-        Stop::Gone => Ok(()),
-        Stop::Signal(signal) => ptrace::leave(tid, signal),
-        _ => ptrace::leave(tid, 0),
-    }
+    followed.processes
 }
 
 /// All that is followed.
@@ -79,6 +82,7 @@ struct Followed {
     threads: HashMap<i32, Thread>,
     /// By process. Of those that could not be registered there is none.
     memories: HashMap<i32, Memory>,
+    processes: Processes,
 }
 
 struct Thread {
@@ -99,8 +103,7 @@ impl Followed {
     fn on(&mut self, tid: i32, stop: Stop) -> io::Result<()> {
         match stop {
             Stop::Gone => {
-                self.threads.remove(&tid);
-                self.memories.remove(&tid);
+                self.forget(tid);
                 Ok(())
             }
             Stop::Syscall => {
@@ -109,6 +112,7 @@ impl Followed {
             }
             Stop::Exec => {
                 // Of all its threads this one is left, under the number of the process.
+                self.threads.retain(|_, thread| thread.process != tid);
                 self.threads.insert(tid, Thread { process: tid, call: None });
                 self.memories.insert(tid, Memory::New);
                 ptrace::resume(tid, 0)
@@ -126,6 +130,11 @@ impl Followed {
                 }
             }
         }
+    }
+
+    fn forget(&mut self, tid: i32) {
+        self.threads.remove(&tid);
+        self.memories.remove(&tid);
     }
 
     /// A thread was started by one that is followed.
@@ -150,7 +159,10 @@ impl Followed {
                 match self.memories.get(&process) {
                     Some(Memory::New) => self.register(tid),
                     Some(Memory::Registered(faults)) => {
-                        if let Some((address, bytes)) = call.and_then(|call| mapped(call, result)) {
+                        let mapping = call.and_then(|call| mapped(call, result));
+                        if let Some((file, address, bytes)) = mapping
+                            && is_learned(&name_of(process, file))
+                        {
                             // What can't be registered shows its neighbours.
                             let _ = faults.page_by_page(address, bytes);
                         }
@@ -164,10 +176,13 @@ impl Followed {
     /// Registers the mappings of a process whose thread `tid` is stopped.
     fn register(&mut self, tid: i32) {
         let Some(process) = self.threads.get(&tid).map(|thread| thread.process) else { return };
-        match registered(tid, process) {
-            Some(faults) => self.memories.insert(process, Memory::Registered(faults)),
-            None => self.memories.remove(&process),
-        };
+        if let Some(faults) = registered(tid, process) {
+            self.memories.insert(process, Memory::Registered(faults));
+            self.processes.registered += 1;
+        } else {
+            self.memories.remove(&process);
+            self.processes.failed += 1;
+        }
     }
 }
 
@@ -184,32 +199,51 @@ fn registered(tid: i32, process: i32) -> Option<Userfault> {
     let fd = i32::try_from(fd).ok()?;
     let faults = Userfault::of(process, fd);
     let close = [fd as u64, 0, 0];
-    ptrace::run_syscall(tid, at, userfault::CLOSE, close).ok()?;
+    ptrace::run_syscall(tid, at, ptrace::CLOSE, close).ok()?;
     let faults = faults.ok()?;
-    for (address, bytes) in files_in(&fs::read_to_string(format!("/proc/{process}/maps")).ok()?) {
+    let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
+    for (address, bytes) in files_in(&String::from_utf8_lossy(&maps)) {
         let _ = faults.page_by_page(address, bytes);
     }
     Some(faults)
 }
 
-/// Where a system call has mapped a file, and how many bytes.
-fn mapped((number, arguments): (u64, [u64; 6]), result: i64) -> Option<(u64, u64)> {
+/// The file that a system call has mapped, where, and how many bytes.
+fn mapped((number, arguments): (u64, [u64; 6]), result: i64) -> Option<(i32, u64, u64)> {
     let [_, bytes, _, flags, file, _] = arguments;
-    let is_file = file as i32 >= 0 && flags & userfault::MAP_ANONYMOUS == 0;
+    let is_file = file as i32 >= 0 && flags & ptrace::MAP_ANONYMOUS == 0;
     let address = u64::try_from(result).ok()?;
-    (number == userfault::MMAP && is_file).then(|| (address, bytes.next_multiple_of(PAGE)))
+    (number == ptrace::MMAP && is_file)
+        .then(|| (file as i32, address, bytes.next_multiple_of(PAGE)))
 }
 
-/// Address and length of the mappings of files in the text of /proc/PID/maps.
+/// What a descriptor of a process leads to.
+fn name_of(process: i32, file: i32) -> Vec<u8> {
+    let link = fs::read_link(format!("/proc/{process}/fd/{file}")).unwrap_or_default();
+    link.into_os_string().into_vec()
+}
+
+/// Whether something of this name may be learned. Devices and memory without a file are not,
+/// and are left to the program, which may want a userfaultfd of its own for them.
+fn is_learned(name: &[u8]) -> bool {
+    let begins = |with: &[u8]| name.starts_with(with);
+    let is_device = begins(b"/dev/") && !begins(b"/dev/shm/");
+    begins(b"/")
+        && !is_device
+        && ![&b"/memfd:"[..], b"/SYSV", b"/anon_hugepage"].into_iter().any(begins)
+}
+
+/// Address and length of the mappings of files that may be learned, in the text of
+/// /proc/PID/maps.
 fn files_in(maps: &str) -> impl Iterator<Item = (u64, u64)> + '_ {
     maps.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
         let (start, end) =
             (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-        // Behind access, offset and device.
-        let inode: u64 = fields.nth(3)?.parse().ok()?;
-        (inode > 0 && start < end).then(|| (start, end - start))
+        // Behind access, offset, device and inode; only the begin of the name counts.
+        let name = fields.nth(4)?;
+        (is_learned(name.as_bytes()) && start < end).then(|| (start, end - start))
     })
 }
 
@@ -230,7 +264,9 @@ mod tests {
     fn only_mappings_of_files_are_found() {
         let maps = "5581a000-5581c000 r--p 00000000 fd:00 1234   /usr/bin/a b\n\
                     7ffd0000-7ffd1000 rw-p 00000000 00:00 0      [stack]\n\
-                    7ffd2000-7ffd3000 r-xp 00001000 fd:00 99\n\
+                    7ffd2000-7ffd3000 r-xp 00001000 fd:00 99     /lib/c\n\
+                    7ffd4000-7ffd5000 rw-s 00000000 00:01 7      /memfd:x (deleted)\n\
+                    7ffd6000-7ffd7000 rw-s 00000000 00:05 8      /dev/dri/card0\n\
                     nonsense\n7-6 r--p 0 0:0 5\n";
         let found: Vec<_> = files_in(maps).collect();
         assert_eq!(found, [(0x5581_a000, 0x2000), (0x7ffd_2000, 0x1000)]);
@@ -240,10 +276,10 @@ mod tests {
     fn a_system_call_that_mapped_a_file_tells_where() {
         let call = |number, flags, file: i32| (number, [0, 5000, 1, flags, file as u64, 0]);
         for (name, call, result, expected) in [
-            ("a file", call(userfault::MMAP, 2, 3), 0x7000_0000, Some((0x7000_0000, 8192))),
-            ("memory", call(userfault::MMAP, 2 | userfault::MAP_ANONYMOUS, -1), 4096, None),
-            ("a failure", call(userfault::MMAP, 2, 3), -12, None),
-            ("another call", call(userfault::MMAP + 1, 2, 3), 4096, None),
+            ("a file", call(ptrace::MMAP, 2, 3), 0x7000_0000, Some((3, 0x7000_0000, 8192))),
+            ("memory", call(ptrace::MMAP, 2 | ptrace::MAP_ANONYMOUS, -1), 4096, None),
+            ("a failure", call(ptrace::MMAP, 2, 3), -12, None),
+            ("another call", call(ptrace::MMAP + 1, 2, 3), 4096, None),
         ] {
             assert_eq!(mapped(call, result), expected, "{name}");
         }
