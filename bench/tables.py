@@ -340,6 +340,28 @@ def feedback():
         f"brackets the most. Measured on {found['date'][:10]} at commit `{found['commit']}`.")
 
 
+def exact():
+    """Starts with packs that were learned exactly, and not."""
+    found = results("exact")
+    if not found:
+        return MISSING
+    def row(cell):
+        plain, exact = cell["plain"], cell["exact"]
+        both = lambda form: [form(plain), form(exact)]
+        return [cell["title"], *both(lambda a: seconds(a["median_s"])),
+                f"{cell['ratio']:.3f} [{cell['least']:.3f}, {cell['most']:.3f}]",
+                *both(lambda a: f"{a['read_bytes'] / 1e6:.1f}"),
+                *both(lambda a: f"{a['read_requests']:,.0f}")]
+    head = ["start", "ordinary", "exact", "exact ÷ ordinary", "MB", "exact", "requests", "exact"]
+    models = dict.fromkeys(cell["model"] for cell in found["cells"])
+    parts = [f"`{model}`:\n\n" + markdown(head, [
+        row(cell) for cell in found["cells"] if cell["model"] == model]) for model in models]
+    commits = ", ".join(f"`{c}`" for c in dict.fromkeys(c["commit"] for c in found["cells"]))
+    return "\n\n".join(parts) + (
+        f"\n\nMedians of {found['cells'][0]['pairs']} pairs, the median ratio of a pair and the "
+        f"least and the most. Measured on {found['date'][:10]} at commit {commits}.")
+
+
 def harm():
     """Starts where headstart may be in the way."""
     found = results("harm")
@@ -357,6 +379,7 @@ def harm():
 
 
 TABLES = {
+    "exact": exact,
     "feedback": feedback,
     "growth": growth,
     "harm": harm,
