@@ -5,6 +5,7 @@
 //! there on x86-64 only.
 
 use std::io;
+#[cfg(target_arch = "x86_64")]
 use std::mem::MaybeUninit;
 
 /// Why a followed thread does not run.
@@ -61,7 +62,7 @@ pub fn seize(pid: i32) -> io::Result<()> {
         | libc::PTRACE_O_TRACEFORK
         | libc::PTRACE_O_TRACEVFORK
         | libc::PTRACE_O_TRACECLONE;
-    request(libc::PTRACE_SEIZE, pid, 0, options as usize)
+    request(libc::PTRACE_SEIZE, pid, options)
 }
 
 /// The next stop of any followed thread, if there is one now; `None` when there is none.
@@ -104,7 +105,7 @@ fn stop(status: i32) -> Stop {
 /// # Errors
 /// `ESRCH` when it was killed.
 pub fn resume(pid: i32, signal: i32) -> io::Result<()> {
-    request(libc::PTRACE_SYSCALL, pid, 0, signal as usize)
+    request(libc::PTRACE_SYSCALL, pid, signal)
 }
 
 /// Leaves a thread whose process was stopped by a signal stopped, until it is continued.
@@ -112,7 +113,7 @@ pub fn resume(pid: i32, signal: i32) -> io::Result<()> {
 /// # Errors
 /// `ESRCH` when it was killed.
 pub fn leave_stopped(pid: i32) -> io::Result<()> {
-    request(libc::PTRACE_LISTEN, pid, 0, 0)
+    request(libc::PTRACE_LISTEN, pid, 0)
 }
 
 /// Where in a system call a stopped thread is.
@@ -123,7 +124,7 @@ pub fn syscall(pid: i32) -> io::Result<Syscall> {
     // `struct ptrace_syscall_info`: the operation and the architecture, where it is, its
     // stack, and the number and arguments or the result.
     let mut info = [0u64; 11];
-    request(libc::PTRACE_GET_SYSCALL_INFO, pid, size_of_val(&info), info.as_mut_ptr() as usize)?;
+    exchange(libc::PTRACE_GET_SYSCALL_INFO, pid, size_of_val(&info), &mut info)?;
     let [what, _, _, number, a, b, c, d, e, f, _] = info;
     Ok(match what.to_ne_bytes()[0] {
         libc::PTRACE_SYSCALL_INFO_ENTRY => Syscall::Entry { number, arguments: [a, b, c, d, e, f] },
@@ -142,20 +143,16 @@ pub fn syscall(pid: i32) -> io::Result<Syscall> {
 pub fn run_syscall(pid: i32, at: u64, number: i64, arguments: [u64; 3]) -> io::Result<i64> {
     /// The code segment of 64-bit programs (`arch/x86/include/asm/segment.h`).
     const USER_CS: u64 = 0x33;
-    let mut before = MaybeUninit::<libc::user_regs_struct>::zeroed();
-    request(libc::PTRACE_GETREGS, pid, 0, before.as_mut_ptr() as usize)?;
-    // SAFETY: any bytes are valid in it.
-    let before = unsafe { before.assume_init() };
+    let mut before = registers(pid)?;
     if before.cs != USER_CS {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    let mut mask = 0u64;
-    request(libc::PTRACE_GETSIGMASK, pid, size_of::<u64>(), &raw mut mask as usize)?;
-    let all = u64::MAX;
-    request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), &raw const all as usize)?;
+    let (mut mask, mut all) = (0u64, u64::MAX);
+    exchange(libc::PTRACE_GETSIGMASK, pid, size_of::<u64>(), &mut mask)?;
+    exchange(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), &mut all)?;
     let [rdi, rsi, rdx] = arguments;
     // No system call of its own is to be begun again: that is for when all is put back.
-    let during = libc::user_regs_struct {
+    let mut during = libc::user_regs_struct {
         rip: at,
         rax: number as u64,
         orig_rax: u64::MAX,
@@ -166,7 +163,7 @@ pub fn run_syscall(pid: i32, at: u64, number: i64, arguments: [u64; 3]) -> io::R
     };
     let mut stopped_by = None;
     let done = (|| {
-        request(libc::PTRACE_SETREGS, pid, 0, &raw const during as usize)?;
+        exchange(libc::PTRACE_SETREGS, pid, 0, &mut during)?;
         loop {
             resume(pid, 0)?;
             match wait(pid, 0)? {
@@ -184,8 +181,8 @@ pub fn run_syscall(pid: i32, at: u64, number: i64, arguments: [u64; 3]) -> io::R
             }
         }
     })();
-    request(libc::PTRACE_SETREGS, pid, 0, &raw const before as usize)?;
-    request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), &raw const mask as usize)?;
+    exchange(libc::PTRACE_SETREGS, pid, 0, &mut before)?;
+    exchange(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), &mut mask)?;
     if let Some(signal) = stopped_by {
         // SAFETY: this only sends a signal.
         unsafe { libc::kill(pid, signal) };
@@ -205,11 +202,35 @@ pub fn run_syscall(_: i32, _: u64, _: i64, _: [u64; 3]) -> io::Result<i64> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-fn request(request: libc::c_uint, pid: i32, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: the requests of this file read or write at `data` as much as the structures
-    // that they are given hold, and nothing of this process otherwise.
-    let result = unsafe { libc::ptrace(request as _, pid, address, data) };
+/// A request that reads and writes no memory of this process.
+fn request(request: libc::c_uint, pid: i32, data: i32) -> io::Result<()> {
+    // SAFETY: `data` is a number to the requests that are given here.
+    let result = unsafe { libc::ptrace(request as _, pid, 0usize, data as usize) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A request that reads or writes a value of this process; `size` is what it wants to be
+/// told as an address.
+fn exchange<T: Copy>(
+    request: libc::c_uint,
+    pid: i32,
+    size: usize,
+    value: &mut T,
+) -> io::Result<()> {
+    // SAFETY: the requests that are given here read or write at most as many bytes as the
+    // value has, which are numbers throughout.
+    let result = unsafe { libc::ptrace(request as _, pid, size, &raw mut *value) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The registers of a stopped thread.
+#[cfg(target_arch = "x86_64")]
+fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
+    let registers = MaybeUninit::zeroed();
+    // SAFETY: any bytes are valid in it.
+    let mut registers: libc::user_regs_struct = unsafe { registers.assume_init() };
+    exchange(libc::PTRACE_GETREGS, pid, 0, &mut registers)?;
+    Ok(registers)
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -223,17 +244,19 @@ mod tests {
             Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let pid = cat.id() as i32;
         seize(pid).unwrap();
-        request(libc::PTRACE_INTERRUPT, pid, 0, 0).unwrap();
+        request(libc::PTRACE_INTERRUPT, pid, 0).unwrap();
         drop(cat.stdin.take());
-        let (mut calls, mut asked) = (0, None);
+        let (mut calls, mut asked, mut in_read) = (0, None, false);
         loop {
             match wait(pid, 0).unwrap().unwrap().1 {
                 Stop::Gone => break,
                 Stop::Syscall => {
                     calls += 1;
-                    let leaves = matches!(syscall(pid).unwrap(), Syscall::Exit(_));
-                    if leaves && asked.is_none() {
-                        asked = Some(ask(pid));
+                    match syscall(pid).unwrap() {
+                        Syscall::Entry { number, .. } => in_read = number == libc::SYS_read as u64,
+                        // Behind others, as execve(2), there is no instruction for them.
+                        Syscall::Exit(_) if in_read && asked.is_none() => asked = Some(ask(pid)),
+                        _ => {}
                     }
                 }
                 _ => {}
@@ -248,11 +271,7 @@ mod tests {
 
     /// What getpid(2) and close(2) of nothing say when a process is made to call them.
     fn ask(pid: i32) -> (Option<i64>, Option<i32>) {
-        let mut regs = MaybeUninit::<libc::user_regs_struct>::zeroed();
-        let got = request(libc::PTRACE_GETREGS, pid, 0, regs.as_mut_ptr() as usize);
-        assert!(got.is_ok());
-        // SAFETY: any bytes are valid in it.
-        let at = unsafe { regs.assume_init() }.rip - 2;
+        let at = registers(pid).map_or(0, |registers| registers.rip - 2);
         let own = run_syscall(pid, at, libc::SYS_getpid, [0; 3]).ok();
         let wrong = run_syscall(pid, at, libc::SYS_close, [9999, 0, 0]).err();
         (own, wrong.and_then(|error| error.raw_os_error()))

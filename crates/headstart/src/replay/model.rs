@@ -45,6 +45,9 @@ const CLEARLY: f64 = 2.0;
 /// requests that it saves.
 const CHEAP_IOPS: u32 = 100_000;
 
+/// What the processor takes for a request at least, in µs.
+const REQUEST_CPU_US: f64 = 10.0;
+
 /// Ranges that are smaller than this on the average are small, in bytes.
 const SMALL_BYTES: u64 = 16 << 10;
 
@@ -118,9 +121,12 @@ impl Model {
     fn gap(&self, Ranges { count, bytes, holes }: &Ranges) -> u64 {
         let (largest, request_us) = match self.order() {
             Order::Disk => (LARGEST_GAP, f64::from(self.seek_us() / SHORT_MOVE_PART)),
-            Order::Touch => (LARGEST_STILL_GAP, 1e6 / f64::from(self.iops.max(1))),
+            Order::Touch => {
+                (LARGEST_STILL_GAP, (1e6 / f64::from(self.iops.max(1))).max(REQUEST_CPU_US))
+            }
         };
-        let one_by_one = self.depth == 1 || self.order() == Order::Disk;
+        // Where the device costs hardly anything, the processor does both.
+        let one_by_one = self.depth == 1 || self.order() == Order::Disk || self.iops >= CHEAP_IOPS;
         let time = |requests: u64, bytes: u64| {
             let (asking, moving) = (requests as f64 * request_us, self.moving_us(bytes));
             // One at a time, each takes its time and that of its bytes. Many at a
@@ -246,7 +252,9 @@ mod tests {
         let holes = [4 * KIB, 8 * KIB, 32 * KIB, 60 * KIB, 200 * KIB];
         let (one, many) = (model(330, 330, 150, 1, 3000), model(1500, 1500, 125, 16, 3000));
         let arm = model(8340, 140, 100, 1, 119);
+        let memory = model(10, 10, 5000, 16, 400_000);
         for (name, model, count, bytes, expected) in [
+            ("the processor does it, 49 KiB are as long as a request", memory, 100, 1 << 20, 32),
             ("each request is waited for, 49 KiB are as long as one", one, 100, 1 << 20, 32),
             ("bytes are scarce", many, 100, 100 << 20, 0),
             ("requests are scarce", many, 1000, 1 << 20, 60),
