@@ -60,7 +60,9 @@ fn what_was_read_page_by_page_is_in_large_folios_afterwards_and_stays_there() {
             let verified = &first["verified"];
             assert_eq!(verified["planned_pages"], verified["resident_pages"], "{first:#}");
             let again = replay(&pack);
-            assert!(parts(&again, "already") >= 4, "{kind}: {again:#}");
+            // Of python's own files nothing can be said: others may have them mapped.
+            assert!(parts(&again, "already") >= 3, "{kind}: {again:#}");
+            assert!(in_large_folios(&file), "{kind}: {again:#}");
         });
     }
 }
