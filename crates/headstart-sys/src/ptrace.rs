@@ -245,7 +245,8 @@ mod tests {
         let pid = cat.id() as i32;
         seize(pid).unwrap();
         request(libc::PTRACE_INTERRUPT, pid, 0).unwrap();
-        drop(cat.stdin.take());
+        // Kept until the first stop, so that there is a read to be seen.
+        let mut input = cat.stdin.take();
         let (mut calls, mut asked, mut in_read) = (0, None, false);
         loop {
             match wait(pid, 0).unwrap().unwrap().1 {
@@ -261,6 +262,7 @@ mod tests {
                 }
                 _ => {}
             }
+            drop(input.take());
             resume(pid, 0).unwrap();
         }
         assert!(calls > 2, "{calls}");
