@@ -63,7 +63,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand record" -l name -d '
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l for -d 'The start is over after this time at the latest' -r
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l system -d 'Record everything that the machine does meanwhile, not only the program'
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l exact -d 'See which pages the program looks at, and not which are mapped with them: packs get smaller by 14 to 45 %. Takes a moment at each of its system calls'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l exact -d 'See which pages the program looks at, and not which are mapped with them: packs of programs with large libraries get smaller. Takes a moment at each of its system calls'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -27,7 +27,7 @@ pub struct RecordArgs {
     system: bool,
 
     /// See which pages the program looks at, and not which are mapped with them: packs
-    /// get smaller by 14 to 45 %. Takes a moment at each of its system calls
+    /// of programs with large libraries get smaller. Takes a moment at each of its system calls
     #[arg(long, conflicts_with = "system")]
     exact: bool,
 
