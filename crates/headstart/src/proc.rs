@@ -50,6 +50,16 @@ fn threads(process: &str) -> Vec<i32> {
     tasks.filter_map(|t| t.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// A number in /proc/PID/status, of a process or thread.
+pub fn status(pid: i32, name: &str) -> Option<u64> {
+    let text = fs::read(format!("/proc/{pid}/status")).ok()?;
+    // Its name, the first line, may be any bytes.
+    text.split(|byte| *byte == b'\n').find_map(|line| {
+        let (key, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
+        (key == name).then(|| value.trim().parse().ok())?
+    })
+}
+
 /// Field 4 of /proc/PID/stat.
 fn parse_parent(stat: &[u8]) -> Option<i32> {
     let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
@@ -116,5 +126,13 @@ mod tests {
     fn our_own_start_time_is_known() {
         assert!(start_time(std::process::id() as i32).is_some());
         assert_eq!(start_time(-1), None);
+    }
+
+    #[test]
+    fn numbers_of_a_process_are_found_in_its_status() {
+        let own = std::process::id();
+        assert_eq!(status(own as i32, "Tgid"), Some(u64::from(own)));
+        assert_eq!(status(own as i32, "Nonsense"), None);
+        assert_eq!(status(-1, "Tgid"), None);
     }
 }

@@ -6,6 +6,7 @@ pub mod fold;
 pub mod fsid;
 pub mod learn;
 pub mod mounts;
+mod named;
 pub mod neighbours;
 pub mod pace;
 pub mod resolve;

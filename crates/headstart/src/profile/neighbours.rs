@@ -8,11 +8,11 @@
 //! time.
 
 use super::fold::{Observation, Pages};
+use super::named::NamedFiles;
 use super::resolve::{Resolution, ResolvedFile};
 use super::spans::{How, Spans};
 use crate::id::InodeId;
-use crate::pack::paths::{NodeId, PathInterner};
-use crate::pack::{File, Identity, Pack};
+use crate::pack::{Identity, Pack};
 use std::collections::HashMap;
 
 /// Of a file of which so many pages of a hundred, or more, are neighbours also in an exact
@@ -40,13 +40,16 @@ pub fn leave_out_neighbours(
     if !seen.has_access_events {
         return found;
     }
-    let known = pack.filter(|_| !exact).map(Known::of).unwrap_or_default();
+    let known = pack.filter(|_| !exact).and_then(Known::of);
+    if !exact && known.is_none() {
+        return found;
+    }
     for (id, named) in &names.files {
         let Some(pages) = seen.files.get_mut(id) else { continue };
         let before = pages.touched.pages();
         if exact {
             found.exact_files += u64::from(mark_exact(pages));
-        } else if let Some(needed) = known.of_file(*id, named) {
+        } else if let Some(needed) = known.as_ref().and_then(|k| k.of_file(*id, named)) {
             leave_out(pages, &pages.touched.without(&pages.certain).without(needed));
         }
         found.left_out += before - pages.touched.pages();
@@ -75,40 +78,35 @@ fn leave_out(pages: &mut Pages, neighbours: &Spans) {
 }
 
 /// What a pack knows exactly.
-#[derive(Default)]
-struct Known {
-    paths: PathInterner,
-    /// By name: what the file was, and the pages of it that are needed.
-    files: HashMap<NodeId, (Identity, Spans)>,
+struct Known<'a> {
+    pack: &'a Pack,
+    names: NamedFiles,
+    /// The pages that are needed, by index of the file.
+    needed: HashMap<u32, Spans>,
 }
 
-impl Known {
-    fn of(pack: &Pack) -> Self {
-        let mut exact: HashMap<u32, Spans> = HashMap::new();
+impl<'a> Known<'a> {
+    /// `None` if that is nothing.
+    fn of(pack: &'a Pack) -> Option<Self> {
+        let mut needed: HashMap<u32, Spans> = HashMap::new();
         for range in pack.ranges.iter().filter(|r| r.how.has(How::EXACT)) {
-            let spans = exact.entry(range.file).or_default();
+            let spans = needed.entry(range.file).or_default();
             spans.touch(range.first, u64::from(range.pages), 0, range.how);
         }
         // Of a file that took the place of another nothing is known yet.
         for range in pack.ranges.iter().filter(|r| r.how.has(How::PRESUMED)) {
-            exact.remove(&range.file);
+            needed.remove(&range.file);
         }
-        let mut paths = PathInterner::default();
-        let nodes = paths.adopt(&pack.paths);
-        let named = |(index, spans): (u32, Spans)| {
-            let File { node, identity, .. } = *pack.files.get(index as usize)?;
-            let node = nodes.get(node.0 as usize).copied().flatten()?;
-            Some((node, (identity, spans)))
-        };
-        let files = exact.into_iter().filter_map(named).collect();
-        Self { paths, files }
+        (!needed.is_empty()).then(|| Self { pack, names: NamedFiles::of(pack), needed })
     }
 
     /// The pages that are needed of a file, if that is known.
     fn of_file(&self, id: InodeId, named: &ResolvedFile) -> Option<&Spans> {
-        let (identity, spans) = self.files.get(&self.paths.find(&named.path)?)?;
+        let index = self.names.index(&named.path)?;
+        let learned = &self.pack.files.get(index as usize)?.identity;
         let ResolvedFile { size, mtime_ns, ctime_ns, .. } = *named;
-        identity.is_still(&Identity { ino: id.ino, size, mtime_ns, ctime_ns }).then_some(spans)
+        let now = Identity { ino: id.ino, size, mtime_ns, ctime_ns };
+        self.needed.get(&index).filter(|_| learned.is_still(&now))
     }
 }
 
@@ -117,6 +115,7 @@ mod tests {
     use super::*;
     use crate::id::Dev;
     use crate::pack::build::{FilePart, Parts};
+    use crate::pack::paths::PathInterner;
     use crate::pack::pieces::Piece;
     use crate::pack::{FileSystem, Origin};
     use crate::profile::resolve::FileKind;

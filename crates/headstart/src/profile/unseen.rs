@@ -7,10 +7,10 @@
 //! touched again. The driver asks the page cache; the rest is pure.
 
 use super::fold::Observation;
+use super::named::NamedFiles;
 use super::resolve::Resolution;
 use super::spans::Spans;
 use crate::cache::residency::{page_size, resident_count};
-use crate::pack::paths::PathInterner;
 use crate::pack::{File, Pack, Range};
 use crate::replay::engine::open_learned;
 use crate::replay::folios::huge_page_size;
@@ -25,17 +25,15 @@ pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack, exac
     let Ok(size) = huge_page_size() else { return 0 };
     let part_pages = size as u64 / page_size();
     let mut candidates = touched_last(pack, size as u64);
-    let mut paths = PathInterner::default();
-    let nodes = paths.adopt(&pack.paths);
-    let by_node: HashMap<_, _> = (0u32..)
-        .zip(&pack.files)
-        .filter_map(|(i, file)| Some((nodes.get(file.node.0 as usize).copied().flatten()?, i)))
-        .collect();
+    if candidates.is_empty() {
+        return 0;
+    }
+    let learned_files = NamedFiles::of(pack);
     let mut added = 0;
     for (id, named) in &names.files {
         let Some(seen) = pages.files.get_mut(id) else { continue };
-        let index = paths.find(&named.path).and_then(|node| by_node.get(&node));
-        let Some(last) = index.and_then(|index| candidates.remove(index)) else { continue };
+        let index = learned_files.index(&named.path);
+        let Some(last) = index.and_then(|index| candidates.remove(&index)) else { continue };
         let learned = pack.files[last.file as usize];
         let none = Spans::default();
         let now = if exact { &none } else { &seen.touched };

@@ -1,6 +1,7 @@
 //! The files in `/proc/PID/maps` (proc_pid_maps(5)); parsing only.
 
 use crate::id::{Dev, InodeId};
+use std::str;
 
 /// A file that a process has mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +11,10 @@ pub struct MappedFile<'a> {
     /// The name as the kernel printed it: newlines are `\012` but backslashes
     /// are themselves, and a deleted file ends in ` (deleted)`.
     pub path: &'a [u8],
+    /// Where it begins in the memory of the process.
+    pub address: u64,
+    /// How many bytes are mapped.
+    pub bytes: u64,
 }
 
 /// The mappings of files in the text of `/proc/PID/maps`, in its order. Lines
@@ -21,12 +26,16 @@ pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
 /// `start-end perms offset major:minor inode` and, behind padding, the path.
 fn parse_line(line: &[u8]) -> Option<MappedFile<'_>> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
-    let (major, minor) = std::str::from_utf8(fields.nth(3)?).ok()?.split_once(':')?;
+    let (start, end) = str::from_utf8(fields.next()?).ok()?.split_once('-')?;
+    let address = u64::from_str_radix(start, 16).ok()?;
+    let bytes = u64::from_str_radix(end, 16).ok()?.checked_sub(address)?;
+    let (major, minor) = str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
     let hex = |digits| u32::from_str_radix(digits, 16).ok();
-    let ino = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let ino = str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let path = fields.next()?.trim_ascii_start();
     let dev = Dev::new(hex(major)?, hex(minor)?);
-    path.starts_with(b"/").then_some(MappedFile { id: InodeId { dev, ino }, path })
+    let id = InodeId { dev, ino };
+    path.starts_with(b"/").then_some(MappedFile { id, path, address, bytes })
 }
 
 /// The name with each `\012` as the newline that it may stand for, or `None`
@@ -60,11 +69,13 @@ mod tests {
             7f5fe37fb000-7f5fe3814000 rw-p 00000000 00:00 0 \n\
             7f5fe37fb000-7f5fe3814000 rw-p 00000000 00:00 0    [heap]\n\
             nonsense\n\
+            9-8 r--p 0 00:2c 17 /backwards\n\
             0-1 r--p 0 103:fffff 18446744073709551615 /\xff\\012";
         let files: Vec<_> = mapped_files(text).collect();
         assert_eq!(files.len(), 2);
         assert_eq!(files[0].id, InodeId { dev: Dev::new(0, 0x2c), ino: 17 });
         assert_eq!(files[0].path, b"/tmp/a b  c (deleted)");
+        assert_eq!((files[0].address, files[0].bytes), (0x7f5f_e37f_b000, 0x19000));
         assert_eq!(files[1].id, InodeId { dev: Dev::new(0x103, 0xfffff), ino: u64::MAX });
         assert_eq!(with_newlines(files[1].path).unwrap(), b"/\xff\n");
         assert_eq!(with_newlines(files[0].path), None);

@@ -13,14 +13,16 @@
 
 mod vdso;
 
+use crate::proc::status;
+use crate::profile::resolve::maps::mapped_files;
 use headstart_sys::ptrace::{self, Stop, Syscall};
 use headstart_sys::signals;
 use headstart_sys::userfault::{self, Userfault};
 use std::collections::HashMap;
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fs, str};
 
 /// A page of a mapping; addresses and lengths are multiples of it.
 const PAGE: u64 = 4096;
@@ -202,8 +204,8 @@ fn registered(tid: i32, process: i32) -> Option<Userfault> {
     ptrace::run_syscall(tid, at, ptrace::CLOSE, close).ok()?;
     let faults = faults.ok()?;
     let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
-    for (address, bytes) in files_in(&String::from_utf8_lossy(&maps)) {
-        let _ = faults.page_by_page(address, bytes);
+    for file in mapped_files(&maps).filter(|file| is_learned(file.path)) {
+        let _ = faults.page_by_page(file.address, file.bytes);
     }
     Some(faults)
 }
@@ -233,43 +235,22 @@ fn is_learned(name: &[u8]) -> bool {
         && ![&b"/memfd:"[..], b"/SYSV", b"/anon_hugepage"].into_iter().any(begins)
 }
 
-/// Address and length of the mappings of files that may be learned, in the text of
-/// /proc/PID/maps.
-fn files_in(maps: &str) -> impl Iterator<Item = (u64, u64)> + '_ {
-    maps.lines().filter_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        let (start, end) = fields.next()?.split_once('-')?;
-        let (start, end) =
-            (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-        // Behind access, offset, device and inode; only the begin of the name counts.
-        let name = fields.nth(4)?;
-        (is_learned(name.as_bytes()) && start < end).then(|| (start, end - start))
-    })
-}
-
-/// A number in /proc/TID/status.
-fn status(tid: i32, name: &str) -> Option<u64> {
-    let text = fs::read(format!("/proc/{tid}/status")).ok()?;
-    text.split(|byte| *byte == b'\n').find_map(|line| {
-        let (key, value) = str::from_utf8(line).ok()?.split_once(':')?;
-        (key == name).then(|| value.trim().parse().ok())?
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_mappings_of_files_are_found() {
-        let maps = "5581a000-5581c000 r--p 00000000 fd:00 1234   /usr/bin/a b\n\
-                    7ffd0000-7ffd1000 rw-p 00000000 00:00 0      [stack]\n\
-                    7ffd2000-7ffd3000 r-xp 00001000 fd:00 99     /lib/c\n\
-                    7ffd4000-7ffd5000 rw-s 00000000 00:01 7      /memfd:x (deleted)\n\
-                    7ffd6000-7ffd7000 rw-s 00000000 00:05 8      /dev/dri/card0\n\
-                    nonsense\n7-6 r--p 0 0:0 5\n";
-        let found: Vec<_> = files_in(maps).collect();
-        assert_eq!(found, [(0x5581_a000, 0x2000), (0x7ffd_2000, 0x1000)]);
+    fn only_files_are_learned() {
+        for (name, expected) in [
+            ("/usr/bin/a b", true),
+            ("/dev/shm/c", true),
+            ("/memfd:x (deleted)", false),
+            ("/dev/dri/card0", false),
+            ("socket:[5]", false),
+            ("", false),
+        ] {
+            assert_eq!(is_learned(name.as_bytes()), expected, "{name}");
+        }
     }
 
     #[test]
@@ -283,13 +264,5 @@ mod tests {
         ] {
             assert_eq!(mapped(call, result), expected, "{name}");
         }
-    }
-
-    #[test]
-    fn numbers_of_a_process_are_found_in_its_status() {
-        let own = std::process::id();
-        assert_eq!(status(own as i32, "Tgid"), Some(u64::from(own)));
-        assert_eq!(status(own as i32, "Nonsense"), None);
-        assert_eq!(status(-1, "Tgid"), None);
     }
 }
