@@ -3,6 +3,7 @@
 
 use super::build::{FilePart, Parts};
 use super::changing::{carries_on, changes_after};
+use super::clock::Clock;
 use super::paths::PathInterner;
 use super::pieces::{Piece, overlay};
 use super::{HISTORY_STARTS, Pack, first_seen};
@@ -42,6 +43,10 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     } else {
         Parts::default()
     };
+    let clock = match rule {
+        Rule::NextStart { .. } => clock(&old, &new),
+        Rule::Union => Clock::default(),
+    };
     let mut out = Parts { origin: new.origin, ..Parts::default() };
     out.file_systems = std::mem::take(&mut new.file_systems);
     match rule {
@@ -59,7 +64,7 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
 
     // Also what only one side has is laid over nothing, so that it comes out in
     // order whatever it was.
-    let data = |was, is| overlay(was, is, |a, b| data(rule, a, b));
+    let data = |was, is| overlay(on_time(was, &clock), is, |a, b| data(rule, a, b));
     let mut old_files = old.files;
     for (node, is) in new.files {
         let was = old_files.remove(&node);
@@ -95,14 +100,35 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     for (file_system, is) in new.metadata {
         let was = old_metadata.remove(&file_system).unwrap_or_default();
         let (was, is) = comparable(rule, was, is);
-        out.metadata.insert(file_system, overlay(was, is, |a, b| metadata_piece(rule, a, b)));
+        out.metadata.insert(
+            file_system,
+            overlay(on_time(was, &clock), is, |a, b| metadata_piece(rule, a, b)),
+        );
     }
     for (file_system, was) in old_metadata {
-        let pieces = overlay(was, Vec::new(), |a, b| metadata_piece(rule, a, b));
+        let pieces = overlay(on_time(was, &clock), Vec::new(), |a, b| metadata_piece(rule, a, b));
         out.metadata.insert(file_system, pieces);
     }
     drop_empty(&mut out);
     out.build(names.table())
+}
+
+/// From the times of the old start to those of the new, by the files that are in both.
+fn clock(old: &Parts, new: &Parts) -> Clock {
+    let first = |part: &FilePart| part.pieces.iter().map(|piece| piece.at_us).min();
+    let both = new.files.iter().filter_map(|(node, is)| {
+        let was = old.files.get(node)?;
+        Some((first(was)?, first(is)?))
+    });
+    Clock::between(both, (old.origin.duration_us, new.origin.duration_us))
+}
+
+/// What the old start touched, when the new one would have.
+fn on_time(mut pieces: Vec<Piece>, clock: &Clock) -> Vec<Piece> {
+    for piece in &mut pieces {
+        piece.at_us = clock.at(piece.at_us);
+    }
+    pieces
 }
 
 /// Two sets of ranges of one file, of packs that were learned beside each other. Of
