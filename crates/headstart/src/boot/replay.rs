@@ -153,7 +153,8 @@ impl Session<'_> {
     /// boot computes for seconds, unless it waits for all of them.
     fn way(&self, part: &Part, mounts: &Mounts) -> Way {
         let model = self.models.of_boot(&part.pack, mounts);
-        let way = model::way(model, &part.pack);
+        // Measured of single programs only.
+        let way = Way { metadata_lead: u64::MAX, in_flight: None, ..model::way(model, &part.pack) };
         model.filter(|_| !self.wanted.wait).map_or(way, |model| way.in_sweeps(model.arm()))
     }
 

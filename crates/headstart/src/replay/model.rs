@@ -2,7 +2,7 @@
 //! measures, [`super::models`] keeps what was measured.
 
 use super::sweep::Arm;
-use super::way::{Order, Way};
+use super::way::{InFlight, Order, Way};
 use crate::pack::{Pack, Range};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,15 @@ const CLEARLY: f64 = 2.0;
 /// From so many reads a second on, asking for files together costs more than the
 /// requests that it saves.
 const CHEAP_IOPS: u32 = 100_000;
+
+/// So many bytes of metadata go ahead of data, and where reads come one by one.
+const LEAD: u64 = 1 << 20;
+const ONE_BY_ONE_LEAD: u64 = 4 << 20;
+/// What may be on its way to a device that reads many at a time: so many times the bytes that
+/// it can have in work, and twice the reads, but never less than this.
+const IN_FLIGHT_TIMES: u64 = 4;
+const LEAST_IN_FLIGHT: u64 = 4 << 20;
+const LEAST_STEPS_IN_FLIGHT: usize = 64;
 
 /// What the processor takes for a request at least, in µs.
 const REQUEST_CPU_US: f64 = 10.0;
@@ -93,8 +102,22 @@ impl Model {
             gap_bytes: self.gap(ranges),
             near_us: if one_by_one { u32::MAX } else { NEAR_US },
             together,
+            metadata_lead: if one_by_one { ONE_BY_ONE_LEAD } else { LEAD },
+            in_flight: self.in_flight(),
             arm: None,
         }
+    }
+
+    /// What keeps the device busy, a few times over: what comes behind it waits for all of it.
+    /// Where reads come one by one the device works off what is there in fewer requests the
+    /// more that is, and where they cost hardly anything nothing waits for long.
+    fn in_flight(&self) -> Option<InFlight> {
+        let is_queued = self.depth > 1 && self.iops < CHEAP_IOPS;
+        let in_work = u64::from(self.bandwidth_mb_s) * u64::from(self.latency_us);
+        is_queued.then(|| InFlight {
+            bytes: in_work.saturating_mul(IN_FLIGHT_TIMES).max(LEAST_IN_FLIGHT),
+            steps: (self.depth as usize).saturating_mul(2).max(LEAST_STEPS_IN_FLIGHT),
+        })
     }
 
     /// Whether small steps are better asked for together: where the number of

@@ -3,9 +3,11 @@
 use crate::pack::changing::changes_often;
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
 use crate::pack::{FileSystem, Identity, Pack};
+use crate::replay::interleave::{Interleaved, interleaved};
 use crate::replay::list::Entry;
 use crate::replay::model::Ranges;
 use crate::replay::often::{Choice, Often};
+use crate::replay::portions::{Wanted, joined};
 use crate::replay::way::{Order, Way};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -66,10 +68,10 @@ pub struct Plan {
     /// Portions in the order in which they are read; in a sweep those of files
     /// are sorted when it is known where these lie.
     pub steps: Vec<Step>,
-    /// Steps at the begin that read metadata.
+    /// Steps at the begin that read metadata, before the first that reads data.
     pub metadata: usize,
-    /// Steps at the begin that the program needs at once: metadata, and what it
-    /// touches within [`HEAD_US`].
+    /// Steps at the begin that the program needs at once: what it touches within
+    /// [`HEAD_US`], and the metadata that goes ahead of that.
     pub head: usize,
     /// Bytes left out because the budget was used up.
     pub over_budget: u64,
@@ -88,21 +90,8 @@ pub struct Limits {
     pub often: Often,
 }
 
-/// A range to be read; `order`, its earliest touch, sorts portions.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    target: u32,
-    offset: u64,
-    end: u64,
-    order: u32,
-    /// The latest touch of what was joined.
-    latest: u32,
-    /// Where what counts of it ends: behind that comes only what comes along.
-    counted_end: u64,
-}
-
 impl Plan {
-    /// The replay of packs: metadata first, then data, in the order in which
+    /// The replay of packs: data with metadata ahead of it, in the order in which
     /// starts touch them; in a sweep metadata in the order of the device.
     pub fn of_packs(packs: &[Pack], limits: Limits, way: Way) -> Self {
         let choices: Vec<_> = packs.iter().map(|pack| limits.often.choice(pack)).collect();
@@ -166,9 +155,11 @@ impl Plan {
         if way.order == Order::Disk {
             metadata.iter_mut().for_each(|w| (w.order, w.latest) = (0, 0));
         }
-        plan.add(metadata, way.metadata_gap_bytes(), limits.budget, u32::MAX);
-        plan.metadata = plan.steps.len();
-        plan.add(data, way.gap_bytes, limits.budget, HEAD_US);
+        let metadata = plan.cut(metadata, way.metadata_gap_bytes(), limits.budget);
+        let left = limits.budget.saturating_sub(bytes(&metadata));
+        let data = plan.cut(data, way.gap_bytes, left);
+        let found = interleaved(&metadata, &data, way.metadata_lead());
+        Interleaved { steps: plan.steps, before_data: plan.metadata, head: plan.head } = found;
         plan
     }
 
@@ -201,93 +192,39 @@ impl Plan {
         let bytes = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.end - w.offset));
         let ranges = Ranges { count: wanted.len() as u64, bytes, holes: Vec::new() };
         plan.way.together |= ranges.are_small();
-        plan.add(wanted, way.gap_bytes, limits.budget, 0);
+        plan.steps = plan.cut(wanted, way.gap_bytes, limits.budget);
+        // The first file.
+        plan.head = plan.steps.partition_point(|step| step.touched_us == 0);
         plan
     }
 
     /// Bytes of all steps.
     pub fn bytes(&self) -> u64 {
-        self.steps.iter().map(|s| s.length).sum()
+        bytes(&self.steps)
     }
 
-    /// Cuts what is wanted into portions until the budget is used up; those of
-    /// an order up to `head` belong to the head. What is left out is not cut: a
-    /// range of a hostile pack may hold half a billion portions.
-    fn add(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64, head: u32) {
-        let mut left = budget.saturating_sub(self.bytes());
+    /// Cuts what is wanted into portions until the budget is used up. What is left out is
+    /// not cut: a range of a hostile pack may hold half a billion portions.
+    fn cut(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64) -> Vec<Step> {
+        let (mut steps, mut left) = (Vec::new(), budget);
         let step = self.way.step_bytes.max(1);
         for range in joined(wanted, gap, step, self.way.near_us) {
             let Wanted { target, offset, end, order, .. } = range;
             let mut from = offset;
             while from < end && left > 0 {
                 let length = step.min(end - from).min(left);
-                self.steps.push(Step { target, offset: from, length, touched_us: order });
+                steps.push(Step { target, offset: from, length, touched_us: order });
                 from += length;
                 left -= length;
-                if order <= head {
-                    self.head = self.steps.len();
-                }
             }
             self.over_budget = self.over_budget.saturating_add(end - from);
         }
+        steps
     }
 }
 
-impl Wanted {
-    fn new(target: u32, offset: u64, end: u64, order: u32) -> Self {
-        Self { target, offset, end, order, latest: order, counted_end: end }
-    }
-
-    /// The touches of what is read when `next`, which begins no earlier, is read with it:
-    /// if it lies near enough and is touched at about the same time, or they overlap, or
-    /// the one that is touched later is, hole included, no larger than a hole that is read
-    /// too, with all others that come along there: only the other one counts then.
-    fn with(&self, next: &Self, gap: u64, near: u32) -> Option<Self> {
-        let (order, latest) = (self.order.min(next.order), self.latest.max(next.latest));
-        let end = self.end.max(next.end);
-        let both = Self { order, latest, end, counted_end: end, ..*self };
-        if self.target != next.target || next.offset > self.end.saturating_add(gap) {
-            None
-        } else if next.offset < self.end || latest - order <= near {
-            Some(both)
-        } else if next.order > self.order {
-            let along = Self { end, ..*self };
-            (next.end - self.counted_end <= gap).then_some(along)
-        } else {
-            let along = Self { order: next.order, latest: next.latest, ..both };
-            (next.offset - self.offset <= gap).then_some(along)
-        }
-    }
-}
-
-/// Joins ranges across small holes and short times, as far as a portion reaches,
-/// and sorts what comes out by the earliest touch in each. What is longer than a
-/// portion is a row of full ones of the same order.
-fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) -> Vec<Wanted> {
-    wanted.sort_unstable_by_key(|w| (w.target, w.offset));
-    let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
-    for range in wanted {
-        let mut from = range.offset;
-        if let Some(last) = out.last_mut()
-            && let Some(both) = last.with(&range, gap, near)
-        {
-            let limit = last.end.max(last.offset.saturating_add(step));
-            // A portion that is full takes neither the hole nor the range.
-            if range.offset < limit {
-                *last = Wanted { end: both.end.min(limit), ..both };
-            }
-            from = from.max(last.end);
-        }
-        // The last portion is apart, so that it may take in what follows.
-        let full = range.end.saturating_sub(from) / step * step;
-        for (offset, end) in [(from, from + full), (from + full, range.end)] {
-            if offset < end {
-                out.push(Wanted { offset, end, ..range });
-            }
-        }
-    }
-    out.sort_by_key(|w| w.order);
-    out
+fn bytes(steps: &[Step]) -> u64 {
+    steps.iter().map(|s| s.length).sum()
 }
 
 #[cfg(test)]
@@ -307,8 +244,7 @@ mod tests {
 
     fn steps(wanted: Vec<Wanted>, near_us: u32) -> Vec<Step> {
         let mut plan = Plan { way: Way { near_us, ..Way::default() }, ..Plan::default() };
-        plan.add(wanted, plan.way.gap_bytes, u64::MAX, 0);
-        plan.steps
+        plan.cut(wanted, plan.way.gap_bytes, u64::MAX)
     }
 
     fn shape(list: &[(u32, u64, u64, u32)]) -> Vec<(u32, u64, u64)> {
@@ -430,14 +366,6 @@ mod tests {
         let limits = Limits { budget: 1 << 20, metadata: false, often: Often::EVER };
         let plan = Plan::of_list(&list, |_| 0, limits, Way::default());
         assert_eq!((plan.bytes(), plan.over_budget), (1 << 20, u64::MAX - (1 << 20)));
-    }
-
-    #[test]
-    fn the_head_is_metadata_and_what_is_touched_at_once() {
-        let mut plan = Plan::default();
-        plan.add(wanted(&[(0, 0, 4, 90_000)]), 0, u64::MAX, u32::MAX);
-        plan.add(wanted(&[(1, 0, 4, 6000), (2, 0, 4, 10)]), 0, u64::MAX, HEAD_US);
-        assert_eq!((plan.head, plan.steps.len()), (2, 3));
     }
 
     #[test]

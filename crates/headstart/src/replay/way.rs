@@ -5,13 +5,13 @@ use super::sweep::Arm;
 use serde::Serialize;
 use std::fmt;
 
-/// In which order steps are read. Metadata comes first in either.
+/// In which order steps are read.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// As starts touch them.
+    /// As starts touch them, with metadata ahead.
     Touch,
-    /// As they lie on the device, in sweeps.
+    /// As they lie on the device, in sweeps, after all metadata.
     Disk,
 }
 
@@ -33,8 +33,22 @@ pub struct Way {
     /// Whether small steps are asked for together, so that those that lie side by
     /// side become one request.
     pub together: bool,
+    /// So many bytes of metadata are read ahead of the data that is touched with them, where
+    /// not all metadata comes first.
+    pub metadata_lead: u64,
+    /// What may be on its way at most, where that is bounded.
+    pub in_flight: Option<InFlight>,
     /// Whether there may be several sweeps, and what then decides when a new one begins.
     pub arm: Option<Arm>,
+}
+
+/// What was asked for and may not have arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+pub struct InFlight {
+    /// Bytes.
+    pub bytes: u64,
+    /// Steps.
+    pub steps: usize,
 }
 
 /// What is touched so much later is not read in one step where sweeps are apart.
@@ -56,6 +70,8 @@ impl Default for Way {
             gap_bytes: 32 << 10,
             near_us: u32::MAX,
             together: false,
+            metadata_lead: u64::MAX,
+            in_flight: None,
             arm: None,
         }
     }
@@ -68,6 +84,14 @@ impl Way {
         match self.order {
             Order::Disk => Self { near_us: APART_US, arm: Some(arm), ..self },
             Order::Touch => self,
+        }
+    }
+
+    /// How many bytes of metadata go ahead of the data: in a sweep all.
+    pub(super) fn metadata_lead(&self) -> u64 {
+        match self.order {
+            Order::Touch => self.metadata_lead,
+            Order::Disk => u64::MAX,
         }
     }
 
@@ -98,6 +122,9 @@ impl fmt::Display for Way {
         }
         if self.together {
             f.write_str(", small ones together")?;
+        }
+        if let Some(InFlight { bytes, .. }) = self.in_flight {
+            write!(f, ", at most {} MiB on their way", bytes >> 20)?;
         }
         Ok(())
     }

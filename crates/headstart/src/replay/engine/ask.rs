@@ -224,6 +224,7 @@ impl Shared {
         let end = step.offset + step.length;
         let mut offset = step.offset;
         self.note_first_request();
+        self.wait_for_room(target, step);
         self.note_asked(step);
         while offset < end {
             let length = target.portion.bytes.min(end - offset);

@@ -5,6 +5,7 @@
 //! copies none but a byte of each batch, and stops when told.
 
 mod ask;
+mod flight;
 mod log;
 mod scarcity;
 mod targets;
@@ -24,6 +25,7 @@ use crate::cache::residency::resident_count;
 use crate::profile::mounts::Mounts;
 use crate::trace::kernel_tids::KernelTids;
 use ask::Gathering;
+use flight::Flight;
 use rustix::io::{Errno, ReadWriteFlags};
 use scarcity::Scarcity;
 use std::collections::{HashMap, HashSet};
@@ -101,6 +103,7 @@ struct Shared {
     scarcity: Scarcity,
     portions: Mutex<HashMap<u64, Portion>>,
     gathering: Gathering,
+    flight: Flight,
     asked: Mutex<Vec<Asked>>,
     /// Who we are.
     uid: u32,
@@ -148,6 +151,7 @@ impl Replay {
             scarcity: Scarcity::default(),
             portions: Mutex::default(),
             gathering: Gathering::default(),
+            flight: Flight::default(),
             asked: Mutex::default(),
             uid: rustix::process::geteuid().as_raw(),
             threads: Mutex::default(),
@@ -245,6 +249,7 @@ impl Shared {
                     }
             }
         };
+        self.flight.clear();
         self.complete.store(complete, Relaxed);
         // The replay was stopped, or there was less to do than the head.
         self.release_head();

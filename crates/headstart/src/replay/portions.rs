@@ -1,0 +1,71 @@
+//! From ranges to portions: what is read in one step, and in which order. Pure.
+
+/// A range to be read; `order`, its earliest touch, sorts portions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) target: u32,
+    pub(super) offset: u64,
+    pub(super) end: u64,
+    pub(super) order: u32,
+    /// The latest touch of what was joined.
+    pub(super) latest: u32,
+    /// Where what counts of it ends: behind that comes only what comes along.
+    counted_end: u64,
+}
+
+impl Wanted {
+    pub(super) fn new(target: u32, offset: u64, end: u64, order: u32) -> Self {
+        Self { target, offset, end, order, latest: order, counted_end: end }
+    }
+
+    /// The touches of what is read when `next`, which begins no earlier, is read with it:
+    /// if it lies near enough and is touched at about the same time, or they overlap, or
+    /// the one that is touched later is, hole included, no larger than a hole that is read
+    /// too, with all others that come along there: only the other one counts then.
+    fn with(&self, next: &Self, gap: u64, near: u32) -> Option<Self> {
+        let (order, latest) = (self.order.min(next.order), self.latest.max(next.latest));
+        let end = self.end.max(next.end);
+        let both = Self { order, latest, end, counted_end: end, ..*self };
+        if self.target != next.target || next.offset > self.end.saturating_add(gap) {
+            None
+        } else if next.offset < self.end || latest - order <= near {
+            Some(both)
+        } else if next.order > self.order {
+            let along = Self { end, ..*self };
+            (next.end - self.counted_end <= gap).then_some(along)
+        } else {
+            let along = Self { order: next.order, latest: next.latest, ..both };
+            (next.offset - self.offset <= gap).then_some(along)
+        }
+    }
+}
+
+/// Joins ranges across small holes and short times, as far as a portion reaches,
+/// and sorts what comes out by the earliest touch in each. What is longer than a
+/// portion is a row of full ones of the same order.
+pub(super) fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) -> Vec<Wanted> {
+    wanted.sort_unstable_by_key(|w| (w.target, w.offset));
+    let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
+    for range in wanted {
+        let mut from = range.offset;
+        if let Some(last) = out.last_mut()
+            && let Some(both) = last.with(&range, gap, near)
+        {
+            let limit = last.end.max(last.offset.saturating_add(step));
+            // A portion that is full takes neither the hole nor the range.
+            if range.offset < limit {
+                *last = Wanted { end: both.end.min(limit), ..both };
+            }
+            from = from.max(last.end);
+        }
+        // The last portion is apart, so that it may take in what follows.
+        let full = range.end.saturating_sub(from) / step * step;
+        for (offset, end) in [(from, from + full), (from + full, range.end)] {
+            if offset < end {
+                out.push(Wanted { offset, end, ..range });
+            }
+        }
+    }
+    out.sort_by_key(|w| w.order);
+    out
+}
