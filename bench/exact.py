@@ -22,12 +22,13 @@ from pathlib import Path
 
 from lib import image
 from lib.alone import alone
+from lib.choice import add_choice
 from lib.disk import Programs
 from lib.learn import learn
 from lib.run import Trouble, run
 from lib.workloads import WORKLOADS
 from measured import RESULTS, about, joined, main, needs_root, write
-from standing import MODELS, binaries, listed
+from standing import MODELS, binaries
 
 ARMS = ("plain", "exact")
 TIMEOUT_S = 180
@@ -35,20 +36,15 @@ TIMEOUT_S = 180
 
 def arguments():
     """The command line."""
-    names = [w.name for w in WORKLOADS]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s [OPTION…]")
-    add = parser.add_argument
-    add("--workloads", type=listed(names), default=names, metavar="A,B", help=", ".join(names))
     # Of nvme, a plain loop device, nobody counts the requests.
     models = [model for model in MODELS if model != "nvme"]
-    add("--models", type=listed(models), default=["cloud", "emmc", "sata-ssd", "hdd"],
-        metavar="A,B", help=", ".join(models))
+    add_choice(parser, models, ["cloud", "emmc", "sata-ssd", "hdd"])
+    add = parser.add_argument
     add("--pairs", type=int, default=6, metavar="N", help="[default: 6]")
     add("--seed", type=int, default=1)
-    add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR")
-    add("--bin", type=Path, metavar="DIR", help="where headstart and slowdisk are")
     add("--out", type=Path, default=RESULTS / "exact.json")
     return parser.parse_args()
 
@@ -104,12 +100,11 @@ def measure(headstart, disk, workload, packs, args):
             "least": round(ratios[0], 4), "most": round(ratios[-1], 4)}
     for arm in ARMS:
         shown = json.loads(run(headstart, "show", "--json", packs[arm], capture=True))
-        ranges = [r for file in shown["files"] for r in file["ranges"]]
         cell[arm] = {
             "median_s": round(statistics.median(one["s"] for one in found[arm]), 4),
             "read_bytes": statistics.median(one["bytes"] for one in found[arm]),
             "read_requests": statistics.median(one["requests"] for one in found[arm]),
-            "pack_bytes": sum(r["length"] for r in ranges), "pack_ranges": len(ranges),
+            "pack_bytes": sum(r["length"] for file in shown["files"] for r in file["ranges"]),
         }
     return cell
 

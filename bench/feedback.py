@@ -22,31 +22,26 @@ from pathlib import Path
 
 from lib import image
 from lib.alone import alone
+from lib.choice import add_choice
 from lib.disk import Programs
+from lib.learn import ending
 from lib.run import run
 from lib.workloads import WORKLOADS
 from measured import RESULTS, Trouble, about, main, write
-from standing import MODELS, binaries, listed
+from standing import MODELS, binaries
 
 LEARNED = 3
-# How long a server runs before it is told to end.
-SERVER_S = 6
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def arguments():
     """The command line."""
-    names = [w.name for w in WORKLOADS]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s [OPTION…]")
+    add_choice(parser, MODELS, ["emmc"])
     add = parser.add_argument
-    add("--workloads", type=listed(names), default=names, metavar="A,B", help=", ".join(names))
-    add("--models", type=listed(MODELS), default=["emmc"], metavar="A,B",
-        help=f"{', '.join(MODELS)} [default: emmc]")
     add("--starts", type=int, default=3, metavar="N", help="starts that count [default: 3]")
-    add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR")
-    add("--bin", type=Path, metavar="DIR", help="where headstart and slowdisk are")
     add("--out", type=Path, default=RESULTS / "feedback.json")
     return parser.parse_args()
 
@@ -72,8 +67,7 @@ def feedback():
 def measure(programs, disk, workload, starts, packs):
     """One workload on one disk."""
     pack, figures = Path(packs) / f"{workload.name}.pack", Path(packs) / "figures"
-    server = ["timeout", "--preserve-status", "--signal", "INT", str(SERVER_S)]
-    command = [*(server if workload.ready else []), *disk.command(workload.start)]
+    command = ending(disk, workload)
     learned, found = 0, []
     for _ in range(3 * (LEARNED + starts)):
         run("sh", "-c", disk.cold())

@@ -35,11 +35,12 @@ from pathlib import Path
 
 from lib import image
 from lib.alone import alone
+from lib.choice import add_choice, listed
 from lib.disk import Programs
 from lib.run import Trouble, run
 from lib.workloads import WORKLOADS
 from measured import main, needs_root
-from standing import about, binaries, commit, keep, listed
+from standing import about, binaries, commit, keep
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = "headstart-bench/harm/1"
@@ -84,20 +85,15 @@ def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s [OPTION…]")
-    names = [w.name for w in WORKLOADS]
+    add_choice(parser, MODELS, list(MODELS), workloads=["python", "ml"])
     add = parser.add_argument
-    add("--workloads", type=listed(names), default=["python", "ml"], metavar="A,B")
-    add("--models", type=listed(MODELS), default=list(MODELS), metavar="A,B")
     add("--conditions", type=listed(CONDITIONS), default=list(CONDITIONS), metavar="A,B")
     add("--pairs", type=int, default=20, metavar="N", help="of a cell at most")
     add("--seconds", type=float, default=60, metavar="S",
         help="for a cell; at least 3 pairs are made")
     add("--run", default="", metavar="OPTIONS", help="more options of headstart run")
     add("--seed", type=int, default=1)
-    add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR")
     add("--results", type=Path, default=HERE / "results/harm.json", metavar="FILE")
-    add("--bin", type=Path, metavar="DIR",
-        help="where headstart and slowdisk are [default: they are built]")
     return parser.parse_args()
 
 

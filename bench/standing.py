@@ -24,6 +24,7 @@ from pathlib import Path
 from lib import image, peers
 from lib.alone import alone
 from lib.cell import Bench, measure
+from lib.choice import add_choice
 from lib.disk import Programs
 from lib.run import Trouble, run
 from lib.workloads import WORKLOADS
@@ -55,11 +56,8 @@ def benchmark():
 def arguments():
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [w.name for w in WORKLOADS]
+    add_choice(parser, MODELS, list(MODELS))
     add = parser.add_argument
-    add("--workloads", type=listed(names), default=names, metavar="A,B", help=", ".join(names))
-    add("--models", type=listed(MODELS), default=list(MODELS), metavar="A,B",
-        help=", ".join(MODELS))
     add("--rounds", type=int, default=20, metavar="N", help="rounds of a cell at most")
     add("--minutes", type=float, default=75, metavar="M",
         help="to aim at for everything, the image included; at least 3 rounds are made of "
@@ -71,26 +69,11 @@ def arguments():
         help="do not measure again what was at this commit")
     add("--smoke", action="store_true",
         help="python on two disks, to see that it works; keeps no results")
-    add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR",
-        help="for images and whole results")
     add("--results", type=Path, default=HERE / "results/standing.json", metavar="FILE")
-    add("--bin", type=Path, metavar="DIR",
-        help="where headstart and slowdisk are [default: they are built]")
     args = parser.parse_args()
     if args.smoke:
         args.workloads, args.models, args.rounds, args.minutes = ["python"], SMOKE_MODELS, 2, 1
     return args
-
-
-def listed(allowed):
-    """A parser of comma-separated names."""
-    def parse(text):
-        names = text.split(",")
-        for name in names:
-            if name not in allowed:
-                raise argparse.ArgumentTypeError(f"{name!r}: there are {', '.join(allowed)}")
-        return [name for name in allowed if name in names]
-    return parse
 
 
 def standing(args):

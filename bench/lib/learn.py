@@ -9,10 +9,15 @@ STARTS = 4
 SERVER_S = 6
 
 
+def ending(disk, workload):
+    """The command of a start that ends, of a server after a while."""
+    server = ["timeout", "--preserve-status", "--signal", "INT", str(SERVER_S)]
+    return [*(server if workload.ready else []), *disk.command(workload.start)]
+
+
 def learn(headstart, disk, workload, pack, exact):
     """Learns a pack in four starts; with `exact`, the first is one of `record --exact`."""
-    server = ["timeout", "--preserve-status", str(SERVER_S)]
-    command = [*(server if workload.ready else []), *disk.command(workload.start)]
+    command = ending(disk, workload)
     environment = os.environ | {"HEADSTART_PACKS": str(pack.parent)}
     pack.unlink(missing_ok=True)
     for number in range(STARTS):
