@@ -1,5 +1,5 @@
 //! The plan of any pack: steps that are not empty and lie within a file that
-//! can exist, and no more of them than the budget allows, in either order. The
+//! can exist, and no more of them than the budget allows, in any order. The
 //! first byte chooses the bounds.
 #![no_main]
 
@@ -20,8 +20,9 @@ fuzz_target!(|data: &[u8]| {
     let often = if seldom { Often::HALF } else { Often::EVER };
     let limits = Limits { budget, metadata, often };
     let pair = [pack.clone(), pack.clone()];
-    for order in [Order::Touch, Order::Disk] {
-        let way = Way { order, ..Way::default() };
+    let ways = [(Order::Touch, None), (Order::Touch, Some(64 << 10)), (Order::Disk, None)];
+    for (order, metadata_lead) in ways {
+        let way = Way { order, metadata_lead, ..Way::default() };
         for packs in [&pair[..1], &pair] {
             check(&Plan::of_packs(packs, limits, way), limits, &pack);
         }
@@ -42,7 +43,8 @@ fn check(plan: &Plan, limits: Limits, pack: &Pack) {
     }
     let is_file = |step: &Step| matches!(plan.targets[step.target as usize], Target::File { .. });
     assert_eq!(plan.steps.iter().take_while(|step| !is_file(step)).count(), plan.metadata);
-    assert!(plan.steps[plan.metadata..].iter().all(is_file));
+    assert!(plan.way.metadata_lead.is_some() || plan.steps[plan.metadata..].iter().all(is_file));
+    assert!(plan.head <= plan.steps.len());
     let choice = limits.often.choice(pack);
     let data = pack.ranges.iter().filter(|r| choice.has(r)).count();
     let metadata = pack.metadata.iter().filter(|r| choice.has_metadata(r)).count();

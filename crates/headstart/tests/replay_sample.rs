@@ -7,15 +7,19 @@ mod common;
 use common::{LoopFs, loop_fs};
 use headstart::cache::residency::{page_size, resident_count};
 use headstart::pack::paths::PathInterner;
-use headstart::pack::{File, Pack, Range};
+use headstart::pack::{File, FileSystem, MetadataRange, Pack, Range};
+use headstart::profile::fsid::{block_device, uuid};
+use headstart::profile::mounts::MountTable;
 use headstart::profile::spans::How;
 use headstart::replay::engine::{Options, Replay, identity_of};
 use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::report::Report;
 use headstart::replay::sample::is_in_memory;
-use headstart::replay::way::Way;
+use headstart::replay::way::{InFlight, Way};
 use rustix::fs::Advice;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -58,6 +62,68 @@ fn replay(pack: &Pack) -> Replay {
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     common::wait_until("the end of the replay", || replay.is_finished().then_some(()));
     replay
+}
+
+/// Metadata of so many pages each, far enough apart that each is a step, and touched among the
+/// data.
+fn add_metadata(pack: &mut Pack, fs: &LoopFs, pages: u32) -> PathBuf {
+    let table = MountTable::read().unwrap();
+    let mount = table.at(fs.path()).unwrap();
+    let id = uuid(mount).unwrap().unwrap().0;
+    pack.file_systems = vec![FileSystem { uuid: Some(id), ..FileSystem::default() }];
+    for number in 0..FILES as u32 {
+        let (first, at_us) = (u64::from(number) * 32, 7000 + number);
+        pack.metadata.push(MetadataRange { file_system: 0, first, pages, at_us, history: 1 });
+    }
+    for range in &mut pack.ranges {
+        range.at_us += 7000;
+    }
+    block_device(mount).unwrap().unwrap().path
+}
+
+fn among_the_data(pack: &Pack, in_flight: Option<InFlight>) -> Plan {
+    let limits = Limits { budget: u64::MAX, metadata: true, often: Often::HALF };
+    let way = Way { metadata_lead: Some(0), gap_bytes: 0, in_flight, ..Way::default() };
+    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, way);
+    assert!(plan.metadata < FILES, "the others are among the data");
+    plan
+}
+
+fn finished(plan: Plan, options: Options) -> Report {
+    let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
+    common::wait_until("the end of the replay", || replay.is_finished().then_some(()));
+    replay.finish()
+}
+
+#[test]
+fn metadata_in_memory_among_the_data_does_not_make_a_start_look_at_each_file() {
+    let Some(fs) = loop_fs("ext4", 32 << 20) else { return };
+    let mut pack = learned(&fs);
+    let device = fs::File::open(add_metadata(&mut pack, &fs, 1)).unwrap();
+    for range in &pack.metadata {
+        device.read_exact_at(&mut [0], range.first * page_size()).unwrap();
+    }
+    let options = Options { sampled: true, ..Options::default() };
+    let report = finished(among_the_data(&pack, None), options);
+    assert_eq!((report.bytes, report.complete), (0, true));
+    assert!(report.presumed_bytes > 0);
+}
+
+#[test]
+fn with_little_on_its_way_all_is_read_also_beside_metadata_that_the_file_system_reads() {
+    let Some(fs) = loop_fs("ext4", 32 << 20) else { return };
+    let mut pack = learned(&fs);
+    add_metadata(&mut pack, &fs, 4);
+    fs.make_cold();
+    for path in paths(&fs) {
+        fs::metadata(path).unwrap();
+    }
+    let in_flight = Some(InFlight { bytes: 2 * page_size(), steps: 2 });
+    let report = finished(among_the_data(&pack, in_flight), Options::default());
+    assert!(report.complete);
+    let data = FILES as u64 * u64::from(PAGES) * page_size();
+    assert!(report.bytes > data, "some metadata was not in memory: {report:?}");
+    assert_eq!(report.bytes - report.metadata_bytes, data);
 }
 
 fn evict(path: &PathBuf) {

@@ -34,8 +34,8 @@ pub fn one_after_another<'a>(packs: impl Iterator<Item = (usize, &'a mut Pack)>)
     }
 }
 
-/// How long the last start went on to touch something, without its waits, in µs. What
-/// another phase touched keeps an older time, which may be any.
+/// How long the last start went on to touch something, without its waits, in µs. The time
+/// of what another phase touched is computed.
 fn lasted(pack: &Pack) -> u32 {
     let touched = pack.ranges.iter().filter(|range| range.history & 1 == 1);
     let last = touched.map(|range| range.at_us).max().unwrap_or(0);

@@ -154,7 +154,7 @@ impl Session<'_> {
     fn way(&self, part: &Part, mounts: &Mounts) -> Way {
         let model = self.models.of_boot(&part.pack, mounts);
         // Measured of single programs only.
-        let way = Way { metadata_lead: u64::MAX, in_flight: None, ..model::way(model, &part.pack) };
+        let way = Way { metadata_lead: None, in_flight: None, ..model::way(model, &part.pack) };
         model.filter(|_| !self.wanted.wait).map_or(way, |model| way.in_sweeps(model.arm()))
     }
 

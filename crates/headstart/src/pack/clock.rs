@@ -32,7 +32,8 @@ impl Clock {
 
     /// The time in the other start.
     pub fn at(&self, time: u32) -> u32 {
-        let next = self.knots.partition_point(|(from, _)| *from <= time);
+        // Of equal times the first counts.
+        let next = self.knots.partition_point(|(from, _)| *from < time);
         let Some(before) = next.checked_sub(1).and_then(|i| self.knots.get(i)) else { return time };
         let Some(after) = self.knots.get(next) else {
             // Behind the end of both.
@@ -64,6 +65,12 @@ mod tests {
         ] {
             assert_eq!(clock.at(time), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn what_comes_with_several_files_comes_with_the_first_of_them() {
+        let clock = Clock::between([(100, 50), (100, 70), (100, 60)].into_iter(), (100, 80));
+        assert_eq!(clock.at(100), 50);
     }
 
     #[test]

@@ -306,6 +306,25 @@ mod tests {
     }
 
     #[test]
+    fn what_only_an_earlier_start_saw_has_the_times_of_the_latest() {
+        let timed = |a: u32, b: u32, end: u64, metadata: &[(u64, u64)]| {
+            let mut pack = start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], metadata);
+            pack.origin.duration_us = end;
+            for range in &mut pack.ranges {
+                let path = pack.paths.path(pack.files[range.file as usize].node);
+                range.at_us = if path == Path::new("/a") { a } else { b };
+            }
+            pack
+        };
+        let mut slow = timed(1000, 5000, 9000, &[(100, 104)]);
+        slow.metadata[0].at_us = 3000;
+        let quick = timed(100, 300, 400, &[]);
+        let merged = |rule| merge(&slow, &quick, rule).metadata[0].at_us;
+        assert_eq!(merged(Rule::NextStart { keep: 4, metadata_seen: false }), 200);
+        assert_eq!(merged(Rule::Union), 3000, "which start would it be of?");
+    }
+
+    #[test]
     fn a_lossy_start_never_replaces_a_clean_one() {
         let mut pack = start(&[], &[]);
         assert!(accepts(&pack, 0));

@@ -223,8 +223,8 @@ pub struct Range {
     pub first: u64,
     /// Number of pages.
     pub pages: u32,
-    /// When it was first touched, in µs from the begin of the start; of boots without the
-    /// time that they waited for a disk.
+    /// When it was first touched, in µs from the begin of the last start, or would have been
+    /// in that; of boots without the time that they waited for a disk.
     pub at_us: u32,
     /// How it was touched.
     pub how: How,
@@ -241,7 +241,7 @@ pub struct MetadataRange {
     pub first: u64,
     /// Number of pages.
     pub pages: u32,
-    /// When it was first touched, in µs from the begin of the start.
+    /// When it was first touched, as for [`Range`].
     pub at_us: u32,
     /// In which starts, as for [`Range`].
     pub history: u8,

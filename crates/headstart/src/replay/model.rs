@@ -45,7 +45,7 @@ const CLEARLY: f64 = 2.0;
 /// requests that it saves.
 const CHEAP_IOPS: u32 = 100_000;
 
-/// So many bytes of metadata go ahead of data, and where reads come one by one.
+/// So many bytes of metadata go ahead of data, and so many where reads come one by one.
 const LEAD: u64 = 1 << 20;
 const ONE_BY_ONE_LEAD: u64 = 4 << 20;
 /// What may be on its way to a device that reads many at a time: so many times the bytes that
@@ -102,7 +102,7 @@ impl Model {
             gap_bytes: self.gap(ranges),
             near_us: if one_by_one { u32::MAX } else { NEAR_US },
             together,
-            metadata_lead: if one_by_one { ONE_BY_ONE_LEAD } else { LEAD },
+            metadata_lead: Some(if one_by_one { ONE_BY_ONE_LEAD } else { LEAD }),
             in_flight: self.in_flight(),
             arm: None,
         }
@@ -254,6 +254,31 @@ mod tests {
     }
 
     #[test]
+    fn little_is_on_its_way_where_reads_queue_up() {
+        for (name, model, lead, expected) in [
+            ("hard disk", model(8340, 140, 100, 1, 119), None, None),
+            ("eMMC", model(330, 330, 150, 1, 3000), Some(4 << 20), None),
+            (
+                "network volume",
+                model(1500, 1500, 125, 16, 3000),
+                Some(1 << 20),
+                Some((4 << 20, 64)),
+            ),
+            (
+                "a quick one",
+                model(1000, 1000, 4000, 64, 90_000),
+                Some(1 << 20),
+                Some((16_000_000, 128)),
+            ),
+            ("memory", model(10, 10, 5000, 16, 400_000), Some(1 << 20), None),
+        ] {
+            let way = model.way(&Ranges { count: 10, bytes: 1 << 20, holes: Vec::new() });
+            let in_flight = way.in_flight.map(|limit| (limit.bytes, limit.steps));
+            assert_eq!((way.metadata_lead, in_flight), (lead, expected), "{name}");
+        }
+    }
+
+    #[test]
     fn small_files_are_asked_for_together_where_requests_clearly_decide() {
         let few_large = Ranges { count: 2800, bytes: 109 << 20, holes: Vec::new() };
         let many_small = Ranges { count: 20_000, bytes: 81 << 20, holes: Vec::new() };
@@ -332,6 +357,7 @@ mod tests {
             let way = model(latency, next, bandwidth, depth, iops).way(&ranges);
             prop_assert!(way.threads > 0 && way.step_bytes >= 1 << 19);
             prop_assert!(way.gap_bytes <= LARGEST_GAP);
+            prop_assert!(way.in_flight.is_none_or(|i| i.bytes >= way.step_bytes && i.steps > 0));
         }
     }
 }

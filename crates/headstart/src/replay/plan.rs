@@ -393,6 +393,43 @@ mod tests {
     }
 
     #[test]
+    fn in_touch_order_data_comes_before_metadata_that_is_touched_much_later() {
+        use crate::pack::{File, MetadataRange, Origin, Range};
+        use crate::profile::spans::How;
+        let metadata =
+            |first, at_us| MetadataRange { file_system: 0, first, pages: 16, at_us, history: 1 };
+        let pack = Pack {
+            origin: Origin { page_shift: 12, ..Origin::default() },
+            file_systems: vec![FileSystem::default()],
+            files: vec![File {
+                file_system: 0,
+                node: NodeId::ROOT,
+                identity: Identity::default(),
+                changes: 0,
+            }],
+            ranges: vec![Range {
+                file: 0,
+                first: 0,
+                pages: 1,
+                at_us: 0,
+                how: How::READ,
+                history: 1,
+            }],
+            metadata: vec![metadata(0, 40_000), metadata(100, 50_000), metadata(200, 60_000)],
+            ..Pack::default()
+        };
+        let limits = Limits { budget: u64::MAX, metadata: true, often: Often::EVER };
+        for (metadata_lead, expected) in [(Some(0), 1), (Some(64 << 10), 2), (None, 3)] {
+            let way = Way { metadata_lead, ..Way::default() };
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, way);
+            assert_eq!((plan.metadata, plan.head), (expected, expected + 1));
+            let is_device =
+                |step: &Step| matches!(plan.targets[step.target as usize], Target::Device(_));
+            assert_eq!(plan.steps.iter().position(|step| !is_device(step)), Some(expected));
+        }
+    }
+
+    #[test]
     fn what_few_starts_touch_is_left_out_and_counted() {
         use crate::pack::{File, MetadataRange, Origin, Range};
         use crate::profile::spans::How;

@@ -33,9 +33,9 @@ pub struct Way {
     /// Whether small steps are asked for together, so that those that lie side by
     /// side become one request.
     pub together: bool,
-    /// So many bytes of metadata are read ahead of the data that is touched with them, where
-    /// not all metadata comes first.
-    pub metadata_lead: u64,
+    /// So many bytes of metadata are read ahead of the data that is touched with them;
+    /// without a number all metadata comes first, as in sweeps.
+    pub metadata_lead: Option<u64>,
     /// What may be on its way at most, where that is bounded.
     pub in_flight: Option<InFlight>,
     /// Whether there may be several sweeps, and what then decides when a new one begins.
@@ -70,7 +70,7 @@ impl Default for Way {
             gap_bytes: 32 << 10,
             near_us: u32::MAX,
             together: false,
-            metadata_lead: u64::MAX,
+            metadata_lead: None,
             in_flight: None,
             arm: None,
         }
@@ -89,10 +89,7 @@ impl Way {
 
     /// How many bytes of metadata go ahead of the data: in a sweep all.
     pub(super) fn metadata_lead(&self) -> u64 {
-        match self.order {
-            Order::Touch => self.metadata_lead,
-            Order::Disk => u64::MAX,
-        }
+        self.metadata_lead.filter(|_| self.order == Order::Touch).unwrap_or(u64::MAX)
     }
 
     /// The largest hole between two ranges of metadata that is read too.
@@ -123,8 +120,8 @@ impl fmt::Display for Way {
         if self.together {
             f.write_str(", small ones together")?;
         }
-        if let Some(InFlight { bytes, .. }) = self.in_flight {
-            write!(f, ", at most {} MiB on their way", bytes >> 20)?;
+        if let Some(InFlight { bytes, steps }) = self.in_flight {
+            write!(f, ", at most {} MiB in {steps} steps on their way", bytes >> 20)?;
         }
         Ok(())
     }

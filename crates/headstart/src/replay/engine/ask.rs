@@ -89,7 +89,7 @@ impl Shared {
     /// Asks for a step, or leaves it to be asked for with others. `number` is its
     /// place among those that are carried out in order.
     pub(super) fn carry_out(&self, step: &Step, number: usize) {
-        if self.is_presumed(number) {
+        if self.is_presumed(step, number) {
             self.presumed().push((*step, number));
             // Another thread may have found one that is not in memory meanwhile.
             if !self.presumes() {
@@ -108,13 +108,12 @@ impl Shared {
         let (mut joined, mut refuted) = (false, false);
         if let Some(target) = opened {
             let missing = self.missing(&target, step);
-            if missing > 0 {
+            refuted = missing > 0;
+            if refuted {
                 self.calm.store(false, Relaxed);
-            }
-            if missing > 0 || target.kind == Kind::Device {
                 self.in_memory.store(0, Relaxed);
-                refuted = missing > 0;
-            } else {
+            } else if target.kind != Kind::Device {
+                // Metadata in memory says little of data.
                 self.in_memory.fetch_add(1, Relaxed);
             }
             let wanted = Wanted { step: *step, number, target, missing };
@@ -142,9 +141,11 @@ impl Shared {
     }
 
     /// Whether a step is taken to be in memory, as those before it were. The program
-    /// waits for those of the head.
-    fn is_presumed(&self, number: usize) -> bool {
-        let may_be = !self.options.exact && number >= self.plan.head;
+    /// waits for those of the head, and data in memory says little of metadata, which is
+    /// quickly looked at.
+    fn is_presumed(&self, step: &Step, number: usize) -> bool {
+        let is_data = self.plan.targets[step.target as usize].node().is_some();
+        let may_be = is_data && !self.options.exact && number >= self.plan.head;
         may_be && !number.is_multiple_of(SAMPLE) && self.presumes()
     }
 
@@ -224,7 +225,7 @@ impl Shared {
         let end = step.offset + step.length;
         let mut offset = step.offset;
         self.note_first_request();
-        self.wait_for_room(target, step);
+        self.wait_for_room(*missing);
         self.note_asked(step);
         while offset < end {
             let length = target.portion.bytes.min(end - offset);
@@ -234,6 +235,7 @@ impl Shared {
             };
             offset += length;
         }
+        self.note_on_way(target, step, *missing);
         self.counters.bytes.fetch_add(*missing, Relaxed);
         self.scarcity.note(target, step);
         if target.kind == Kind::Device {

@@ -1,65 +1,121 @@
 //! What was asked for and may not have arrived: bounded, so that what the program asks for
 //! itself, and what comes later in the plan but is needed soon, does not stand behind all of
-//! the rest. Steps that are asked for together are not counted.
+//! the rest. Steps that are asked for together are not counted, nor files whose time of
+//! access would change by looking; all devices share the bound.
 
 use super::Shared;
-use super::targets::Opened;
-use crate::cache::residency::resident_count;
+use super::targets::{Kind, Opened};
 use crate::replay::plan::Step;
+use crate::replay::way::InFlight;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Steps on their way, in the order in which they were asked for.
+/// Steps on their way.
 #[derive(Debug, Default)]
-pub(super) struct Flight(Mutex<OnWay>);
-
-#[derive(Debug, Default)]
-struct OnWay {
-    steps: VecDeque<(Arc<Opened>, Step)>,
-    /// Of those, and of what is waited for at the moment.
-    bytes: u64,
+pub(super) struct Flight {
+    on_way: Mutex<OnWay<(Arc<Opened>, Step)>>,
+    /// Held by the thread that waits for room, so that others do not take what it waits for.
+    turn: Mutex<()>,
 }
 
 impl Flight {
-    fn lock(&self) -> MutexGuard<'_, OnWay> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn on_way(&self) -> MutexGuard<'_, OnWay<(Arc<Opened>, Step)>> {
+        self.on_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets all, and lets go of the files.
+    /// Lets go of the files.
     pub(super) fn clear(&self) {
-        *self.lock() = OnWay::default();
+        *self.on_way() = OnWay::default();
     }
 }
 
 impl Shared {
-    /// Waits until a step may be asked for, and counts it.
-    pub(super) fn wait_for_room(&self, target: &Arc<Opened>, step: &Step) {
+    /// Waits until so many bytes of a step may be asked for.
+    pub(super) fn wait_for_room(&self, bytes: u64) {
         let Some(limit) = self.plan.way.in_flight else { return };
+        let _turn = self.flight.turn.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let mut on_way = self.flight.lock();
-            let fits = on_way.bytes.saturating_add(step.length) <= limit.bytes
-                && on_way.steps.len() < limit.steps;
-            let oldest = if fits { None } else { on_way.steps.pop_front() };
-            let Some((of, oldest)) = oldest else {
-                on_way.bytes = on_way.bytes.saturating_add(step.length);
-                on_way.steps.push_back((target.clone(), *step));
+            let oldest = self.flight.on_way().make_room(bytes, limit);
+            let Some(((target, step), bytes)) = oldest else { return };
+            // What was gathered need not wait for this.
+            self.ask_for_gathered(true);
+            self.see_arrive(&target, &step);
+            self.flight.on_way().arrived(bytes);
+            if self.is_over() {
                 return;
-            };
-            drop(on_way);
-            wait_until_read(&of, &oldest);
-            let mut on_way = self.flight.lock();
-            on_way.bytes = on_way.bytes.saturating_sub(oldest.length);
+            }
+        }
+    }
+
+    /// Counts a step of which so many bytes were asked for.
+    pub(super) fn note_on_way(&self, target: &Arc<Opened>, step: &Step, bytes: u64) {
+        let is_watched = matches!(target.kind, Kind::Device | Kind::Unnoticed);
+        if is_watched && self.plan.way.in_flight.is_some() {
+            self.flight.on_way().add((target.clone(), *step), bytes);
         }
     }
 }
 
-/// Waits until the last page of a step is in memory. What could not be asked for, or is
-/// gone again, is not read for that.
-fn wait_until_read(target: &Opened, step: &Step) {
-    let page = rustix::param::page_size() as u64;
-    let last = (step.offset + step.length.max(1) - 1) / page;
-    if resident_count(&target.file, last, 1).is_ok_and(|pages| pages > 0) {
-        // An error is the program's to meet.
-        let _ = rustix::io::pread(&target.file, &mut [0u8][..], last * page);
+/// What is on its way, in the order in which it was asked for.
+#[derive(Debug)]
+struct OnWay<T> {
+    all: VecDeque<(T, u64)>,
+    /// Of those, and of what somebody waits for.
+    bytes: u64,
+}
+
+impl<T> Default for OnWay<T> {
+    fn default() -> Self {
+        Self { all: VecDeque::new(), bytes: 0 }
+    }
+}
+
+impl<T> OnWay<T> {
+    /// Without room for so many bytes the oldest, with its own: there may be room when that
+    /// has arrived. There always is when nothing is on its way.
+    fn make_room(&mut self, bytes: u64, limit: InFlight) -> Option<(T, u64)> {
+        let fits = self.bytes.saturating_add(bytes) <= limit.bytes && self.all.len() < limit.steps;
+        if fits { None } else { self.all.pop_front() }
+    }
+
+    fn add(&mut self, one: T, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.all.push_back((one, bytes));
+    }
+
+    fn arrived(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_makes_room_in_bytes_and_in_steps() {
+        let limit = InFlight { bytes: 100, steps: 3 };
+        let mut on_way = OnWay::default();
+        for (one, bytes) in [('a', 60), ('b', 40)] {
+            assert_eq!(on_way.make_room(bytes, limit), None);
+            on_way.add(one, bytes);
+        }
+        assert_eq!(on_way.make_room(1, limit), Some(('a', 60)));
+        on_way.arrived(60);
+        for one in ['c', 'd'] {
+            assert_eq!(on_way.make_room(1, limit), None);
+            on_way.add(one, 1);
+        }
+        assert_eq!(on_way.make_room(1, limit), Some(('b', 40)), "three are on their way");
+    }
+
+    #[test]
+    fn a_step_larger_than_the_limit_is_asked_for_when_nothing_else_is_on_its_way() {
+        let limit = InFlight { bytes: 100, steps: 3 };
+        let mut on_way = OnWay::default();
+        assert_eq!(on_way.make_room(500, limit), None);
+        on_way.add('a', 500);
+        assert_eq!(on_way.make_room(500, limit), Some(('a', 500)));
+        assert_eq!(on_way.make_room(500, limit), None);
     }
 }

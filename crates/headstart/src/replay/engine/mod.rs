@@ -1,8 +1,9 @@
 //! Carries out a plan: a small pool of threads that takes its steps in order.
 //!
 //! The driver: it opens files (`targets`) and asks the kernel to read ahead
-//! (`ask`). It waits for data when told to, and between the batches of sweeps; it
-//! copies none but a byte of each batch, and stops when told.
+//! (`ask`). It waits for data when told to, between the batches of sweeps, and when much is
+//! on its way (`flight`); it copies none but a byte of what it waits for, and stops when
+//! told.
 
 mod ask;
 mod flight;
@@ -35,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use targets::Slot;
+use targets::{Kind, Opened, Slot};
 
 /// Threads that look up where files lie before a sweep. The arm moves for each,
 /// but the disk may choose the nearest.
@@ -283,7 +284,11 @@ impl Shared {
             if !self.carry_out_all(batch) {
                 return false;
             }
-            self.see_arrive(batch);
+            if let Some(last) = batch.last().filter(|_| self.has_asked())
+                && let Some(target) = self.opened(last.target as usize)
+            {
+                self.see_arrive(&target, last);
+            }
             left = rest;
         }
         true
@@ -302,7 +307,7 @@ impl Shared {
         };
         let work = |alone: bool| {
             let goes_on = || !alone || self.calm.load(Relaxed);
-            while goes_on() && !self.stop.load(Relaxed) && !self.timed_out() {
+            while goes_on() && !self.is_over() {
                 let number = next.fetch_add(1, Relaxed);
                 if number >= count {
                     break;
@@ -372,25 +377,30 @@ impl Shared {
         self.head_news.notify_all();
     }
 
-    fn timed_out(&self) -> bool {
-        self.options.timeout.is_some_and(|limit| self.started.elapsed() >= limit)
+    /// Whether it was stopped, or its time is over.
+    fn is_over(&self) -> bool {
+        let timed_out = || self.options.timeout.is_some_and(|t| self.started.elapsed() >= t);
+        self.stop.load(Relaxed) || timed_out()
     }
 
-    /// Waits until the last page that was asked for is in memory, and reads a byte of it: by
+    /// Waits until the last page of a step is in memory, and reads a byte of it: by
     /// that event in a trace it is known until when the program may have waited for a sweep
     /// ([`crate::profile::pace`]).
-    fn see_arrive(&self, steps: &[Step]) {
-        let Some(last) = steps.last().filter(|_| self.has_asked()) else { return };
-        let Some(target) = self.opened(last.target as usize) else { return };
+    fn see_arrive(&self, target: &Opened, step: &Step) {
         let page = rustix::param::page_size() as u64;
-        let number = (last.offset + last.length.max(1) - 1) / page;
-        while !self.stop.load(Relaxed) && !self.timed_out() {
-            let (mut byte, at) = ([0u8], number * page);
+        let number = (step.offset + step.length.max(1) - 1) / page;
+        // Blocks of metadata that the file system reads by itself never count as read for one
+        // who does not wait (block_is_partially_uptodate of fs/buffer.c), and a device answers.
+        let flags = match target.kind {
+            Kind::Device => ReadWriteFlags::empty(),
+            Kind::File | Kind::Unnoticed => ReadWriteFlags::NOWAIT,
+        };
+        // What is gone again has come, too.
+        let is_coming = || resident_count(&target.file, number, 1).is_ok_and(|n| n > 0);
+        while is_coming() && !self.is_over() {
+            let mut byte = [0u8];
             let into = &mut [IoSliceMut::new(&mut byte)];
-            let got = rustix::io::preadv2(&target.file, into, at, ReadWriteFlags::NOWAIT);
-            // What is gone again has come, too.
-            let is_coming = || resident_count(&target.file, number, 1).is_ok_and(|n| n > 0);
-            if got != Err(Errno::AGAIN) || !is_coming() {
+            if rustix::io::preadv2(&target.file, into, number * page, flags) != Err(Errno::AGAIN) {
                 break;
             }
             thread::sleep(LOOK);
