@@ -11,6 +11,7 @@ status is 1 when a table is out of date.
 
 import json
 import re
+import statistics
 import sys
 from pathlib import Path
 
@@ -132,7 +133,8 @@ def standing_starts():
              f"{c['limit']['ratio']:.2f} ({c['limit']['bound']})" if c["limit"] else "–",
              in_order(c["limit"]), ratio(against(c, "cold"))]
             for c in cells
-        ])
+        ] + [["geometric mean", "", "", "", "", "", mean(cells, "ratio"),
+              mean(cells, "in_order"), ""]])
     return by_model(found, table)
 
 
@@ -140,6 +142,15 @@ def in_order(limit):
     """How many times the least possible in the order of use headstart took."""
     found = limit and limit.get("in_order")
     return f"{found['ratio']:.2f}" if found else "–"
+
+
+def mean(cells, name):
+    """The geometric mean of a ratio to the limit, where all cells have it."""
+    limits = [cell["limit"] and cell["limit"].get(name) for cell in cells]
+    if not limits or not all(limits):
+        return "–"
+    ratios = [one["ratio"] if isinstance(one, dict) else one for one in limits]
+    return f"{statistics.geometric_mean(ratios):.2f}"
 
 
 def median(cell, arm, counter="median_s"):
