@@ -44,6 +44,10 @@ const COMPLETE_SHARE: f64 = 0.9;
 const NOT_EXACT: &str = "pages are learned with their neighbours: `record --exact` needs \
     x86-64, Linux 6.7 with events of page uses, and no seccomp filter";
 
+/// Said when a start that was to be exact was only seen in part.
+const CUT_OFF: &str = "pages are learned with their neighbours: the program went on when its \
+    time was over; give it more with --for, or a server --until idle";
+
 /// What a learner is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -115,6 +119,8 @@ pub struct Known<'a> {
     pub log: Option<&'a Log>,
     /// When the program was let go, in µs on the clock of the log.
     pub released_us: u64,
+    /// Whether it was seen until the program ended, or nothing was read any more.
+    pub whole: bool,
 }
 
 /// A recorder, or why there is none.
@@ -208,7 +214,8 @@ pub fn learn(
     let from = Instant::now();
     let (mut capture, instance) = recorder.finish()?;
     let followed = followed();
-    let exact = followed.is_some_and(|processes| processes.registered > 0);
+    // What was not seen of a file must not look like what the program does not need.
+    let exact = known.whole && followed.is_some_and(|processes| processes.registered > 0);
     let mounts = seen::complete(&mut capture)?;
     // Elsewhere these are the numbers of others.
     if proc::in_first_pid_namespace() {
@@ -263,6 +270,7 @@ pub fn learn(
         Some(Processes { failed, .. }) if neighbours.exact_files > 0 && failed > 0 => {
             learned.problems.push(format!("{failed} processes could not be learned exactly"));
         }
+        Some(_) if !known.whole => learned.problems.push(CUT_OFF.into()),
         Some(_) if neighbours.exact_files == 0 => learned.problems.push(NOT_EXACT.into()),
         _ => {}
     }

@@ -375,12 +375,15 @@ impl Learner {
             }
             return Followed::default();
         }
+        let is_idle = |recorder: &Recorder| recorder.idle_for() >= IDLE;
+        let whole = over == Over::Ended || self.recorder.as_ref().is_some_and(is_idle);
         let (report, log) = replay.map(Replay::finish_with_log).unzip();
         let known = Known {
             pack: pack.as_ref(),
             replay: report,
             log: log.as_ref(),
             released_us: self.released_us,
+            whole,
         };
         let settings = Settings { pack: path.clone(), ..self.settings };
         let lesson = self.recorder.map(|recorder| {

@@ -184,7 +184,7 @@ fn a_followed_program_gets_signals_and_may_be_stopped_and_continued() {
 }
 
 #[test]
-fn a_program_is_let_go_when_its_start_is_over() {
+fn a_program_is_let_go_when_its_start_is_over_and_is_not_known_exactly() {
     let packs = disk_dir();
     let pack = packs.path().join("a.pack");
     let program = "echo $$; read line; exit 4";
@@ -201,6 +201,10 @@ fn a_program_is_let_go_when_its_start_is_over() {
     let mut said = String::new();
     run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("learned start 1"), "{said}");
+    // What it looks at later would seem to be neighbours of this.
+    assert!(said.contains("give it more with --for"), "{said}");
+    let shown = json(&["show", "--json", pack.to_str().unwrap()]);
+    assert!(!shown.to_string().contains("\"exact\""), "{shown}");
 }
 
 #[test]
