@@ -33,12 +33,15 @@ impl Shared {
     /// Waits until so many bytes of a step may be asked for.
     pub(super) fn wait_for_room(&self, bytes: u64) {
         let Some(limit) = self.plan.way.in_flight else { return };
+        if !self.flight.on_way().has_room(bytes, limit) {
+            // What was gathered need not wait for this; before our turn, since what can't be
+            // asked for together waits for room itself.
+            self.ask_for_gathered(true);
+        }
         let _turn = self.flight.turn.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let oldest = self.flight.on_way().make_room(bytes, limit);
             let Some(((target, step), bytes)) = oldest else { return };
-            // What was gathered need not wait for this.
-            self.ask_for_gathered(true);
             self.see_arrive(&target, &step);
             self.flight.on_way().arrived(bytes);
             if self.is_over() {
@@ -74,8 +77,11 @@ impl<T> OnWay<T> {
     /// Without room for so many bytes the oldest, with its own: there may be room when that
     /// has arrived. There always is when nothing is on its way.
     fn make_room(&mut self, bytes: u64, limit: InFlight) -> Option<(T, u64)> {
-        let fits = self.bytes.saturating_add(bytes) <= limit.bytes && self.all.len() < limit.steps;
-        if fits { None } else { self.all.pop_front() }
+        if self.has_room(bytes, limit) { None } else { self.all.pop_front() }
+    }
+
+    fn has_room(&self, bytes: u64, limit: InFlight) -> bool {
+        self.bytes.saturating_add(bytes) <= limit.bytes && self.all.len() < limit.steps
     }
 
     fn add(&mut self, one: T, bytes: u64) {
