@@ -10,6 +10,7 @@ mod flight;
 mod log;
 mod scarcity;
 mod targets;
+mod wait;
 
 pub use log::{Asked, Log};
 pub use targets::identity_of;
@@ -22,21 +23,19 @@ use super::plan::{Plan, Step};
 use super::report::{Counters, Report, Stopped};
 use super::sweep;
 use super::way::Order;
-use crate::cache::residency::resident_count;
 use crate::profile::mounts::Mounts;
 use crate::trace::kernel_tids::KernelTids;
 use ask::Gathering;
 use flight::Flight;
-use rustix::io::{Errno, ReadWriteFlags};
 use scarcity::Scarcity;
 use std::collections::{HashMap, HashSet};
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use targets::{Kind, Opened, Slot};
+use targets::Slot;
 
 /// Threads that look up where files lie before a sweep. The arm moves for each,
 /// but the disk may choose the nearest.
@@ -44,8 +43,6 @@ const LOOKING_UP: usize = 4;
 /// Steps of a sweep that are on their way at most, and their bytes: some 20 ms.
 const BATCH_STEPS: usize = 16;
 const BATCH_BYTES: u64 = 2 << 20;
-/// How often it is looked whether they have arrived.
-const LOOK: Duration = Duration::from_micros(250);
 /// Stack of each thread, in bytes.
 const STACK: usize = 128 << 10;
 
@@ -381,49 +378,6 @@ impl Shared {
     fn is_over(&self) -> bool {
         let timed_out = || self.options.timeout.is_some_and(|t| self.started.elapsed() >= t);
         self.stop.load(Relaxed) || timed_out()
-    }
-
-    /// Waits until the last page of a step is in memory, and reads a byte of it: by
-    /// that event in a trace it is known until when the program may have waited for a sweep
-    /// ([`crate::profile::pace`]).
-    fn see_arrive(&self, target: &Opened, step: &Step) {
-        let page = rustix::param::page_size() as u64;
-        let number = (step.offset + step.length.max(1) - 1) / page;
-        // Blocks of metadata that the file system reads by itself never count as read for one
-        // who does not wait (block_is_partially_uptodate of fs/buffer.c), and a device answers.
-        let flags = match target.kind {
-            Kind::Device => ReadWriteFlags::empty(),
-            Kind::File | Kind::Unnoticed => ReadWriteFlags::NOWAIT,
-        };
-        // What is gone again has come, too.
-        let is_coming = || resident_count(&target.file, number, 1).is_ok_and(|n| n > 0);
-        while is_coming() && !self.is_over() {
-            let mut byte = [0u8];
-            let into = &mut [IoSliceMut::new(&mut byte)];
-            if rustix::io::preadv2(&target.file, into, number * page, flags) != Err(Errno::AGAIN) {
-                break;
-            }
-            thread::sleep(LOOK);
-        }
-    }
-
-    /// Waits for every page of a step: what was asked for together lies in
-    /// several places, and may come in any order. A page that is gone again is
-    /// not read a second time.
-    fn wait_for(&self, step: &Step) {
-        if let Some(target) = self.opened(step.target as usize) {
-            let page = rustix::param::page_size() as u64;
-            let (first, end) = (step.offset / page, (step.offset + step.length).div_ceil(page));
-            let there = |first, pages| {
-                resident_count(&target.file, first, pages).map_or(true, |count| count == pages)
-            };
-            let all = there(first, end - first);
-            for at in (first..end).filter(|at| all || there(*at, 1)) {
-                // A read error is the program's to meet.
-                let _ = rustix::io::pread(&target.file, &mut [0u8][..], at * page);
-            }
-        }
-        self.note_use(step);
     }
 
     fn report(&self) -> Report {

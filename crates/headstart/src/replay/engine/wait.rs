@@ -1,0 +1,59 @@
+//! Waiting for what was asked for: for its last page, without holding up whoever else reads, or
+//! for every page. What is gone again is not read a second time.
+
+use super::Shared;
+use super::targets::{Kind, Opened};
+use crate::cache::residency::resident_count;
+use crate::replay::plan::Step;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSliceMut;
+use std::thread;
+use std::time::Duration;
+
+/// How often it is looked whether a page has arrived.
+const LOOK: Duration = Duration::from_micros(250);
+
+impl Shared {
+    /// Waits until the last page of a step is in memory, and reads a byte of it: by
+    /// that event in a trace it is known until when the program may have waited for a sweep
+    /// ([`crate::profile::pace`]).
+    pub(super) fn see_arrive(&self, target: &Opened, step: &Step) {
+        let page = rustix::param::page_size() as u64;
+        let number = (step.offset + step.length.max(1) - 1) / page;
+        // Blocks of metadata that the file system reads by itself never count as read for one
+        // who does not wait (block_is_partially_uptodate of fs/buffer.c), and a device answers.
+        let flags = match target.kind {
+            Kind::Device => ReadWriteFlags::empty(),
+            Kind::File | Kind::Unnoticed => ReadWriteFlags::NOWAIT,
+        };
+        // What is gone again has come, too.
+        let is_coming = || resident_count(&target.file, number, 1).is_ok_and(|n| n > 0);
+        while is_coming() && !self.is_over() {
+            let mut byte = [0u8];
+            let into = &mut [IoSliceMut::new(&mut byte)];
+            if rustix::io::preadv2(&target.file, into, number * page, flags) != Err(Errno::AGAIN) {
+                break;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits for every page of a step: what was asked for together lies in
+    /// several places, and may come in any order. A page that is gone again is
+    /// not read a second time.
+    pub(super) fn wait_for(&self, step: &Step) {
+        if let Some(target) = self.opened(step.target as usize) {
+            let page = rustix::param::page_size() as u64;
+            let (first, end) = (step.offset / page, (step.offset + step.length).div_ceil(page));
+            let there = |first, pages| {
+                resident_count(&target.file, first, pages).map_or(true, |count| count == pages)
+            };
+            let all = there(first, end - first);
+            for at in (first..end).filter(|at| all || there(*at, 1)) {
+                // A read error is the program's to meet.
+                let _ = rustix::io::pread(&target.file, &mut [0u8][..], at * page);
+            }
+        }
+        self.note_use(step);
+    }
+}
