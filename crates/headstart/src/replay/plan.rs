@@ -230,10 +230,26 @@ fn bytes(steps: &[Step]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::{File, MetadataRange, Origin, Range};
+    use crate::profile::spans::How;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     const KIB: u64 = 1 << 10;
+
+    /// A pack of so many files of one file system.
+    fn pack(shift: u8, files: u32, ranges: Vec<Range>, metadata: Vec<MetadataRange>) -> Pack {
+        let file =
+            File { file_system: 0, node: NodeId::ROOT, identity: Identity::default(), changes: 0 };
+        Pack {
+            origin: Origin { page_shift: shift, ..Origin::default() },
+            file_systems: vec![FileSystem::default()],
+            files: vec![file; files as usize],
+            ranges,
+            metadata,
+            ..Pack::default()
+        }
+    }
 
     fn wanted(list: &[(u32, u64, u64, u32)]) -> Vec<Wanted> {
         let of = |&(target, offset, length, order): &(u32, u64, u64, u32)| {
@@ -328,30 +344,13 @@ mod tests {
 
     #[test]
     fn the_largest_ranges_are_planned_as_far_as_the_budget_goes() {
-        use crate::pack::{File, MetadataRange, Origin, Range};
-        use crate::profile::spans::How;
         const FILES: u32 = 1 << 16;
         let pages = u32::MAX;
         let bytes = u64::from(pages) << 16;
         let first = (i64::MAX as u64 >> 16) - u64::from(pages);
-        let pack = Pack {
-            origin: Origin { page_shift: 16, ..Origin::default() },
-            file_systems: vec![FileSystem::default()],
-            files: vec![
-                File {
-                    file_system: 0,
-                    node: NodeId::ROOT,
-                    identity: Identity::default(),
-                    changes: 0
-                };
-                FILES as usize
-            ],
-            ranges: (0..FILES)
-                .map(|file| Range { file, first, pages, at_us: 0, how: How::READ, history: 1 })
-                .collect(),
-            metadata: vec![MetadataRange { file_system: 0, first, pages, at_us: 0, history: 1 }],
-            ..Pack::default()
-        };
+        let range = |file| Range { file, first, pages, at_us: 0, how: How::READ, history: 1 };
+        let metadata = MetadataRange { file_system: 0, first, pages, at_us: 0, history: 1 };
+        let pack = pack(16, FILES, (0..FILES).map(range).collect(), vec![metadata]);
         for (metadata, wanted) in [(false, 1 << 16), (true, (1 << 16) + 1)] {
             let budget = (100 << 20) + 1;
             let limits = Limits { budget, metadata, often: Often::EVER };
@@ -370,15 +369,9 @@ mod tests {
 
     #[test]
     fn in_a_sweep_metadata_goes_up_the_device_and_larger_holes_are_read() {
-        use crate::pack::{MetadataRange, Origin};
         let range =
             |first, at_us| MetadataRange { file_system: 0, first, pages: 1, at_us, history: 1 };
-        let pack = Pack {
-            origin: Origin { page_shift: 12, ..Origin::default() },
-            file_systems: vec![FileSystem::default()],
-            metadata: vec![range(900, 1), range(4, 2), range(40, 3)],
-            ..Pack::default()
-        };
+        let pack = pack(12, 0, Vec::new(), vec![range(900, 1), range(4, 2), range(40, 3)]);
         let limits = Limits { budget: u64::MAX, metadata: true, often: Often::EVER };
         for (order, expected) in [
             (Order::Touch, vec![(900, 1), (4, 1), (40, 1)]),
@@ -394,30 +387,11 @@ mod tests {
 
     #[test]
     fn in_touch_order_data_comes_before_metadata_that_is_touched_much_later() {
-        use crate::pack::{File, MetadataRange, Origin, Range};
-        use crate::profile::spans::How;
         let metadata =
             |first, at_us| MetadataRange { file_system: 0, first, pages: 16, at_us, history: 1 };
-        let pack = Pack {
-            origin: Origin { page_shift: 12, ..Origin::default() },
-            file_systems: vec![FileSystem::default()],
-            files: vec![File {
-                file_system: 0,
-                node: NodeId::ROOT,
-                identity: Identity::default(),
-                changes: 0,
-            }],
-            ranges: vec![Range {
-                file: 0,
-                first: 0,
-                pages: 1,
-                at_us: 0,
-                how: How::READ,
-                history: 1,
-            }],
-            metadata: vec![metadata(0, 40_000), metadata(100, 50_000), metadata(200, 60_000)],
-            ..Pack::default()
-        };
+        let data = Range { file: 0, first: 0, pages: 1, at_us: 0, how: How::READ, history: 1 };
+        let later = vec![metadata(0, 40_000), metadata(100, 50_000), metadata(200, 60_000)];
+        let pack = pack(12, 1, vec![data], later);
         let limits = Limits { budget: u64::MAX, metadata: true, often: Often::EVER };
         for (metadata_lead, expected) in [(Some(0), 1), (Some(64 << 10), 2), (None, 3)] {
             let way = Way { metadata_lead, ..Way::default() };
@@ -431,8 +405,6 @@ mod tests {
 
     #[test]
     fn what_few_starts_touch_is_left_out_and_counted() {
-        use crate::pack::{File, MetadataRange, Origin, Range};
-        use crate::profile::spans::How;
         let range = |first, pages, history| Range {
             file: 0,
             first,
@@ -443,19 +415,9 @@ mod tests {
         };
         let metadata =
             |first, history| MetadataRange { file_system: 0, first, pages: 1, at_us: 0, history };
-        let pack = Pack {
-            origin: Origin { page_shift: 12, starts: 8, ..Origin::default() },
-            file_systems: vec![FileSystem::default()],
-            files: vec![File {
-                file_system: 0,
-                node: NodeId::ROOT,
-                identity: Identity::default(),
-                changes: 0,
-            }],
-            ranges: vec![range(0, 4, 0xff), range(90, 2, 0b111), range(200, 1, 0b1111)],
-            metadata: vec![metadata(0, 0xff), metadata(90, 1)],
-            ..Pack::default()
-        };
+        let ranges = vec![range(0, 4, 0xff), range(90, 2, 0b111), range(200, 1, 0b1111)];
+        let mut pack = pack(12, 1, ranges, vec![metadata(0, 0xff), metadata(90, 1)]);
+        pack.origin.starts = 8;
         for (often, metadata, steps, seldom) in
             [(Often::EVER, true, 5, 0), (Often::HALF, true, 3, 3), (Often::HALF, false, 2, 2)]
         {
