@@ -155,7 +155,7 @@ impl Session<'_> {
         let model = self.models.of_boot(&part.pack, mounts);
         // Measured of single programs only.
         let way = Way { metadata_lead: None, in_flight: None, ..model::way(model, &part.pack) };
-        model.filter(|_| !self.wanted.wait).map_or(way, |model| way.in_sweeps(model.arm()))
+        if self.wanted.wait { way } else { way.in_sweeps() }
     }
 
     /// Whether file systems or packs may still appear.

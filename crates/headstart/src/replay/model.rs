@@ -68,9 +68,10 @@ impl Model {
         if matters { seek } else { 0 }
     }
 
-    /// What moving costs.
-    pub fn arm(&self) -> Arm {
-        Arm { move_us: self.seek_us(), mb_s: self.bandwidth_mb_s }
+    /// What moving costs, where it does.
+    fn arm(&self) -> Option<Arm> {
+        let move_us = self.seek_us();
+        (move_us > 0).then_some(Arm { move_us, mb_s: self.bandwidth_mb_s })
     }
 
     /// The order in which it is read.
@@ -84,8 +85,8 @@ impl Model {
         if self.order() == Order::Disk {
             // More threads would send the arm to and fro between their steps.
             let (order, threads, gap_bytes) = (Order::Disk, 1, self.gap(ranges));
-            let step_bytes = 1 << 20;
-            return Way { order, threads, step_bytes, gap_bytes, together, ..Way::default() };
+            let (step_bytes, arm) = (1 << 20, self.arm());
+            return Way { order, threads, step_bytes, gap_bytes, together, arm, ..Way::default() };
         }
         let one_by_one = self.depth == 1;
         Way {
@@ -105,6 +106,7 @@ impl Model {
             metadata_lead: Some(if one_by_one { ONE_BY_ONE_LEAD } else { LEAD }),
             in_flight: self.in_flight(),
             arm: None,
+            in_sweeps: false,
         }
     }
 

@@ -1,11 +1,13 @@
-//! In which order a disk with an arm reads steps: in sweeps over it, each of what is touched
-//! later than all of the one before. Pure.
+//! In which order a disk with an arm reads steps: in a sweep over it, which begins where that
+//! suits the start best, or in several, each of what is touched later than all of the one
+//! before. Pure.
 //!
 //! A sweep brings what a start touches first only when the arm comes there, and the start
-//! computes nothing meanwhile; another sweep costs the arm its way. When to begin a new one
-//! is decided by computing by how much the steps would come too late, for all borders between
-//! a few parts of the touches. The times of touches must not contain waits
-//! ([`crate::profile::pace`]).
+//! computes nothing meanwhile. To begin with that, and to go back for what lies below it,
+//! costs one move; another sweep costs the arm its way. Both are decided by computing by how much
+//! the steps would come too late: for each step to begin with, or for all borders
+//! between a few parts of the touches. For several sweeps the times of touches must not contain
+//! waits ([`crate::profile::pace`]).
 
 use super::plan::Step;
 use serde::Serialize;
@@ -38,11 +40,13 @@ struct Spot {
 }
 
 /// Puts steps into the order in which they are read. `place` tells where each lies; those
-/// without one come last and keep their order. Without an arm it is one sweep.
+/// without one come last and keep their order. Without an arm it is one sweep from the
+/// lowest place on; with one it begins where that pays, or there are `several`.
 pub fn order(
     steps: &[Step],
     place: impl Fn(&Step) -> Option<Place>,
     arm: Option<Arm>,
+    several: bool,
 ) -> Vec<Step> {
     let (mut spots, mut rest) = (Vec::with_capacity(steps.len()), Vec::new());
     for &step in steps {
@@ -54,10 +58,16 @@ pub fn order(
     spots.sort_by_key(|spot| spot.place);
     if let Some(arm) = arm {
         let disk = Disk::new(spots, arm);
-        let ends = disk.sweeps();
-        spots = disk.spots;
-        // The order on the disk stays within each.
-        spots.sort_by_key(|spot| ends.partition_point(|&end| end < spot.step.touched_us));
+        if several {
+            let ends = disk.sweeps();
+            spots = disk.spots;
+            // The order on the disk stays within each.
+            spots.sort_by_key(|spot| ends.partition_point(|&end| end < spot.step.touched_us));
+        } else {
+            let begin = disk.begin();
+            spots = disk.spots;
+            spots.rotate_left(begin);
+        }
     }
     spots.into_iter().map(|spot| spot.step).chain(rest).collect()
 }
@@ -101,6 +111,46 @@ impl Disk {
             bytes_per_us: f64::from(arm.mb_s.max(1)),
             span: (end.saturating_sub(begin) as f64).max(1.0),
         }
+    }
+
+    /// The step with which one sweep begins best: from there it goes up the disk, and on from
+    /// the lowest place.
+    fn begin(&self) -> usize {
+        let (Some(lowest), Some(highest)) = (self.spots.first(), self.spots.last()) else {
+            return 0;
+        };
+        // When each step has come if the lowest is the first, by how much that is late, and
+        // the move to it.
+        let (mut head, mut takes) = (None, 0.0);
+        let come = |spot: &Spot| {
+            let moved = self.move_us(head, spot.place);
+            head = Some(spot.end());
+            takes += moved + self.passing_us(spot);
+            (takes, takes - f64::from(spot.step.touched_us), moved)
+        };
+        let comes: Vec<(f64, f64, f64)> = self.spots.iter().map(come).collect();
+        let most = |most: &mut f64, late: f64| {
+            *most = most.max(late);
+            Some(*most)
+        };
+        let mut late_from: Vec<f64> =
+            comes.iter().rev().map(|come| come.1).scan(f64::NEG_INFINITY, most).collect();
+        late_from.reverse();
+        let back = self.move_us(Some(highest.end()), lowest.place);
+        let (mut best, mut found) = (f64::INFINITY, 0);
+        let (mut passed, mut late_before) = (0.0, f64::NEG_INFINITY);
+        for (number, (&(at, late, moved), &late_from)) in comes.iter().zip(&late_from).enumerate() {
+            // What lies below it comes after the end of the disk, and no sooner by its way.
+            let sooner = passed + moved - self.move_us;
+            let last = takes - sooner + back - self.move_us;
+            let longer = if number == 0 { 0.0 } else { back - moved };
+            let worth = (late_from - sooner).max(last + late_before) + CARE * longer;
+            if worth < best {
+                (best, found) = (worth, number);
+            }
+            (passed, late_before) = (at, late_before.max(late));
+        }
+        found
     }
 
     /// The last touches of all sweeps but the last one.
@@ -153,11 +203,16 @@ impl Disk {
         let (mut head, mut takes, mut late) = (None, 0.0, f64::NEG_INFINITY);
         let spots = self.spots.iter().zip(part_of).filter(|(_, part)| parts.contains(*part));
         for (spot, _) in spots {
-            takes += self.move_us(head, spot.place) + spot.step.length as f64 / self.bytes_per_us;
+            takes += self.move_us(head, spot.place) + self.passing_us(spot);
             late = f64::max(late, takes - f64::from(spot.step.touched_us));
             head = Some(spot.end());
         }
         Cost { takes, late }
+    }
+
+    /// How long a step passes below the arm.
+    fn passing_us(&self, spot: &Spot) -> f64 {
+        spot.step.length as f64 / self.bytes_per_us
     }
 
     /// The move from the end of one step to the begin of another: half of it is settling
@@ -216,7 +271,13 @@ mod tests {
     }
 
     fn targets(steps: &[Step], places: &[Option<Place>], arm: Option<Arm>) -> Vec<u32> {
-        let ordered = order(steps, |step| places[step.target as usize], arm);
+        let ordered = order(steps, |step| places[step.target as usize], arm, true);
+        ordered.iter().map(|step| step.target).collect()
+    }
+
+    fn begins(list: &[(u64, u64, u32)]) -> Vec<u32> {
+        let (steps, places) = steps(list);
+        let ordered = order(&steps, |step| places[step.target as usize], Some(ARM), false);
         ordered.iter().map(|step| step.target).collect()
     }
 
@@ -271,6 +332,26 @@ mod tests {
     }
 
     #[test]
+    fn a_sweep_begins_where_the_start_does_and_goes_back_for_the_rest() {
+        for (name, list, expected) in [
+            (
+                "what is wanted at once lies behind a large late file",
+                &[(0, 40 * MIB, 400_000), (50, MIB, 0), (60, MIB, 100), (70, MIB, 200)][..],
+                &[1, 2, 3, 0][..],
+            ),
+            ("all is wanted at once", &[(0, 40 * MIB, 0), (50, MIB, 0), (60, MIB, 0)], &[0, 1, 2]),
+            (
+                "what is wanted at once lies first",
+                &[(0, MIB, 0), (50, 40 * MIB, 400_000), (95, MIB, 500_000)],
+                &[0, 1, 2],
+            ),
+            ("nothing", &[], &[]),
+        ] {
+            assert_eq!(begins(list), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn a_move_is_passing_by_where_that_is_shorter_and_grows_with_its_way() {
         let list = [(0, MIB - 4096, 0), (1, MIB, 0), (9, MIB, 0), (300, MIB, 0)];
         let (steps, places) = steps(&list);
@@ -307,6 +388,24 @@ mod tests {
             let mut all = read;
             all.sort_unstable();
             prop_assert!(all.iter().copied().eq(0..list.len() as u32));
+        }
+
+        #[test]
+        fn no_other_begin_of_one_sweep_is_better_as_far_as_computed(
+            list in prop::collection::vec((0u64..2000, 1..4 * MIB, 0u32..2_000_000), 1..40),
+        ) {
+            let (steps, places) = steps(&list);
+            let disk = disk(&steps, &places);
+            let cost = |begin: usize| {
+                let mut spots = disk.spots.clone();
+                spots.rotate_left(begin);
+                let cost = Disk { spots, ..disk }.sweep(&vec![0; list.len()], 0..1);
+                cost.late + CARE * cost.takes
+            };
+            let found = cost(disk.begin());
+            for begin in 0..list.len() {
+                prop_assert!(found <= cost(begin) + 1e-3, "{begin}: {found} {}", cost(begin));
+            }
         }
 
         #[test]

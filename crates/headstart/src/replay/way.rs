@@ -38,8 +38,10 @@ pub struct Way {
     pub metadata_lead: Option<u64>,
     /// What may be on its way at most, where that is bounded.
     pub in_flight: Option<InFlight>,
-    /// Whether there may be several sweeps, and what then decides when a new one begins.
+    /// What moving costs where there is an arm, which decides where sweeps begin.
     pub arm: Option<Arm>,
+    /// Whether there may be several sweeps.
+    pub in_sweeps: bool,
 }
 
 /// What was asked for and may not have arrived.
@@ -73,6 +75,7 @@ impl Default for Way {
             metadata_lead: None,
             in_flight: None,
             arm: None,
+            in_sweeps: false,
         }
     }
 }
@@ -80,9 +83,9 @@ impl Default for Way {
 impl Way {
     /// The same in several sweeps, where they pay, if this is one.
     #[must_use]
-    pub fn in_sweeps(self, arm: Arm) -> Self {
+    pub fn in_sweeps(self) -> Self {
         match self.order {
-            Order::Disk => Self { near_us: APART_US, arm: Some(arm), ..self },
+            Order::Disk => Self { near_us: APART_US, in_sweeps: true, ..self },
             Order::Touch => self,
         }
     }

@@ -241,9 +241,9 @@ impl Shared {
                 swept = self.in_disk_order(data);
                 data = &swept;
                 complete
-                    && match self.plan.way.arm {
-                        Some(_) => self.carry_out_in_batches(data),
-                        None => self.carry_out_all(data),
+                    && match self.plan.way.in_sweeps {
+                        true => self.carry_out_in_batches(data),
+                        false => self.carry_out_all(data),
                     }
             }
         };
@@ -345,7 +345,10 @@ impl Shared {
             let _ = places[target].set(place);
         });
         let place = |step: &Step| places[step.target as usize].get()?.as_ref()?.find(step.offset);
-        sweep::order(steps, place, self.plan.way.arm)
+        let way = &self.plan.way;
+        // Who waits for all of it gains nothing by what comes first.
+        let arm = way.arm.filter(|_| !self.options.wait);
+        sweep::order(steps, place, arm, way.in_sweeps)
     }
 
     /// Stops the replay when memory has become scarce.
