@@ -222,7 +222,8 @@ impl Source {
             Self::Packs(packs) => {
                 let of_pack = |pack| model::way(Models::here().of_pack(pack, mounts), pack);
                 let way = packs.first().map(of_pack).unwrap_or_default();
-                // No program waits behind it, and the caller for no data.
+                // If a program waits for it at all, that begins later: nothing is held back for
+                // what it reads itself.
                 let way = Way { in_flight: None, ..way };
                 Plan::of_packs(packs, limits, ahead::with_threads(way, threads))
             }

@@ -19,9 +19,9 @@ use std::time::Instant;
 
 const FILES: u64 = 256;
 const SIZE: u64 = 128 << 10;
-/// So many are asked for together, which do not fit into what is allowed. Threads do.
-const TOGETHER: usize = 64;
-const ALLOWED: u64 = 3 << 20;
+/// So many that are asked for together do not fit into what is allowed. Threads do.
+const TOGETHER: usize = 16;
+const ALLOWED: u64 = 1 << 20;
 /// Where the files of the inner test are.
 const FILES_IN: &str = "HEADSTART_TEST_FILES";
 

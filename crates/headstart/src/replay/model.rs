@@ -252,6 +252,8 @@ mod tests {
                 (order, threads, step),
                 "{name}"
             );
+            assert_eq!(way.arm.is_some(), order == Order::Disk, "{name}");
+            assert_eq!(way.in_sweeps().in_sweeps, order == Order::Disk, "{name}");
         }
     }
 

@@ -38,9 +38,10 @@ pub struct Way {
     pub metadata_lead: Option<u64>,
     /// What may be on its way at most, where that is bounded.
     pub in_flight: Option<InFlight>,
-    /// What moving costs where there is an arm, which decides where sweeps begin.
+    /// What moving costs where there is an arm: it decides at which place one sweep begins, or
+    /// from when on each of several.
     pub arm: Option<Arm>,
-    /// Whether there may be several sweeps.
+    /// Whether there may be several sweeps, in batches; without an arm it is one.
     pub in_sweeps: bool,
 }
 

@@ -209,16 +209,17 @@ impl Shared {
             && self.open_files() < MAX_OPEN
     }
 
-    /// Bytes of a step that are not in memory.
+    /// Bytes of a step that are not in memory; the others are counted.
     fn missing(&self, target: &Opened, step: &Step) -> u64 {
-        let page = rustix::param::page_size() as u64;
-        let first = step.offset / page;
-        let pages = (step.offset + step.length).div_ceil(page) - first;
-        // Without an answer the kernel sorts out by itself what it has.
-        let resident = resident_count(&target.file, first, pages).unwrap_or(0);
-        let resident = (resident * page).min(step.length);
+        let resident = resident(target, step);
         self.counters.resident_bytes.fetch_add(resident, Relaxed);
         step.length - resident
+    }
+
+    /// Whether all of a step is in memory, as far as can be told.
+    pub(super) fn is_in_memory(&self, step: &Step) -> bool {
+        let opened = self.opened(step.target as usize);
+        opened.is_some_and(|target| resident(&target, step) == step.length)
     }
 
     fn ask_for(&self, Wanted { step, target, missing, .. }: &Wanted) {
@@ -258,6 +259,15 @@ impl Wanted {
         let Self { step, target, .. } = self;
         Piece { file: target.file.as_fd(), offset: step.offset, length: step.length as usize }
     }
+}
+
+/// Bytes of a step that are in memory. Without an answer the kernel sorts out by itself what it
+/// has.
+fn resident(target: &Opened, step: &Step) -> u64 {
+    let page = rustix::param::page_size() as u64;
+    let first = step.offset / page;
+    let pages = (step.offset + step.length).div_ceil(page) - first;
+    (resident_count(&target.file, first, pages).unwrap_or(0) * page).min(step.length)
 }
 
 /// Puts steps that lie side by side one after the other, where the first of them

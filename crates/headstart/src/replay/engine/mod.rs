@@ -330,8 +330,8 @@ impl Shared {
         next.into_inner() >= count
     }
 
-    /// These steps as they lie on their devices. The files are opened for that,
-    /// which waits for the metadata that was asked for.
+    /// These steps as an arm reads them; what is in memory comes last. The files are opened
+    /// for that, which waits for the metadata that was asked for.
     fn in_disk_order(&self, steps: &[Step]) -> Vec<Step> {
         let places: Vec<_> = self.plan.targets.iter().map(|_| OnceLock::new()).collect();
         let mut targets: Vec<u32> = steps.iter().map(|step| step.target).collect();
@@ -344,7 +344,10 @@ impl Shared {
             // Each target is there once.
             let _ = places[target].set(place);
         });
-        let place = |step: &Step| places[step.target as usize].get()?.as_ref()?.find(step.offset);
+        let place = |step: &Step| {
+            let place = places[step.target as usize].get()?.as_ref()?.find(step.offset);
+            place.filter(|_| !self.is_in_memory(step))
+        };
         let way = &self.plan.way;
         // Who waits for all of it gains nothing by what comes first.
         let arm = way.arm.filter(|_| !self.options.wait);

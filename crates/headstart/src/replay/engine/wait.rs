@@ -1,5 +1,4 @@
-//! Waiting for what was asked for: for its last page, without holding up whoever else reads, or
-//! for every page. What is gone again is not read a second time.
+//! Waiting for what was asked for: for its last page, or for every page.
 
 use super::Shared;
 use super::targets::{Kind, Opened};
