@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const BYTES: usize = 8 << 20;
-/// When a start touches what lies first, in µs, and what lies last.
+/// When a start touches all but the last file, in µs.
 const LATE_US: u32 = 400_000;
 
 /// Two files, that which lies lower first.
