@@ -284,14 +284,15 @@ mod tests {
         (list.iter().enumerate().map(step).collect(), list.iter().map(place).collect())
     }
 
-    fn targets(steps: &[Step], places: &[Option<Place>], arm: Option<Arm>) -> Vec<u32> {
-        let ordered = order(steps, |step| places[step.target as usize], arm, true);
-        ordered.iter().map(|step| step.target).collect()
-    }
+    const NO_ARM: (Option<Arm>, bool) = (None, false);
+    const ONE: (Option<Arm>, bool) = (Some(ARM), false);
+    const SEVERAL: (Option<Arm>, bool) = (Some(ARM), true);
 
-    fn begins(list: &[(u64, u64, u32)]) -> Vec<u32> {
-        let (steps, places) = steps(list);
-        let ordered = order(&steps, |step| places[step.target as usize], Some(ARM), false);
+    fn targets(
+        (steps, places): (&[Step], &[Option<Place>]),
+        (arm, several): (Option<Arm>, bool),
+    ) -> Vec<u32> {
+        let ordered = order(steps, |step| places[step.target as usize], arm, several);
         ordered.iter().map(|step| step.target).collect()
     }
 
@@ -307,7 +308,7 @@ mod tests {
         let (steps, mut places) = steps(&[(9, 8, 0), (1, 8, 1), (5, 8, 2), (3, 8, 3), (0, 8, 4)]);
         places[3] = None;
         places[4] = Some((2, 90 * MIB));
-        assert_eq!(targets(&steps, &places, None), [4, 1, 2, 0, 3]);
+        assert_eq!(targets((&steps, &places), NO_ARM), [4, 1, 2, 0, 3]);
     }
 
     #[test]
@@ -341,7 +342,7 @@ mod tests {
             ),
         ] {
             let (steps, places) = steps(list);
-            assert_eq!(targets(&steps, &places, Some(ARM)), expected, "{name}");
+            assert_eq!(targets((&steps, &places), SEVERAL), expected, "{name}");
         }
     }
 
@@ -361,7 +362,8 @@ mod tests {
             ),
             ("nothing", &[], &[]),
         ] {
-            assert_eq!(begins(list), expected, "{name}");
+            let (steps, places) = steps(list);
+            assert_eq!(targets((&steps, &places), ONE), expected, "{name}");
         }
     }
 
@@ -388,7 +390,7 @@ mod tests {
             for (place, device) in places.iter_mut().zip(&devices) {
                 *place = place.zip(*device).map(|((_, at), device)| (device, at));
             }
-            let read = targets(&steps, &places, Some(ARM));
+            let read = targets((&steps, &places), SEVERAL);
             let placed: Vec<u32> =
                 read.iter().copied().filter(|&t| places[t as usize].is_some()).collect();
             prop_assert_eq!(&read[..placed.len()], &placed);
@@ -400,12 +402,11 @@ mod tests {
                 prop_assert!(key(pair[0]) <= key(pair[1]));
             }
             // One sweep begins somewhere, and goes on from the lowest place.
-            let place = |step: &Step| places[step.target as usize];
-            let one = order(&steps, place, Some(ARM), false);
-            let ups: Vec<_> = one.iter().filter_map(place).collect();
+            let one = targets((&steps, &places), ONE);
+            let ups: Vec<_> = one.iter().filter_map(|&t| places[t as usize]).collect();
             let downs = ups.windows(2).filter(|pair| pair[1] < pair[0]).count();
             prop_assert!(downs == 0 || downs == 1 && ups.last() <= ups.first());
-            for mut all in [read, one.iter().map(|step| step.target).collect()] {
+            for mut all in [read, one] {
                 all.sort_unstable();
                 prop_assert!(all.iter().copied().eq(0..list.len() as u32));
             }
