@@ -3,8 +3,9 @@
 
 mod common;
 
-use common::{LoopFs, disk_dir, has, headstart, is_root, json, noise, skipped, undisturbed};
+use common::{LoopFs, disk_dir, has, headstart, is_root, json, must, noise, skipped, undisturbed};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -268,5 +269,93 @@ fn a_program_outlives_a_killed_headstart_and_a_killed_helper() {
         writeln!(run.stdin.take().unwrap(), "go on").unwrap();
         until(|| std::fs::read_to_string(&end).is_ok_and(|text| text == "ended\n"));
         run.wait().unwrap();
+    }
+}
+
+/// Is killed at the system call with which pages are made to show, and then is another program.
+const FILTERED: &str = r#"
+import ctypes, os, struct
+USERFAULTFD, KILL, ALLOW = 323, 0x80000000, 0x7fff0000
+LOAD_NUMBER, IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+code = b"".join(struct.pack("HBBI", *step) for step in (
+    (LOAD_NUMBER, 0, 0, 0), (IF_EQUAL, 0, 1, USERFAULTFD), (RETURN, 0, 0, KILL), (RETURN, 0, 0, ALLOW)))
+kept = ctypes.create_string_buffer(code)
+class Filter(ctypes.Structure):
+    _fields_ = ("steps", ctypes.c_ushort), ("at", ctypes.c_void_p)
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+libc = ctypes.CDLL(None)
+assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+made = Filter(4, ctypes.addressof(kept))
+assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(made)) == 0
+os.execv("/bin/sh", ["sh", "-c", "exit 9"])
+"#;
+
+#[test]
+fn a_program_that_limits_its_system_calls_is_asked_for_none_of_ours() {
+    let Some(python) = python() else { return };
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    let script = format!("exec {python} -I -S -c '{FILTERED}'");
+    let Some(run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(9), "{output:?}");
+}
+
+#[test]
+fn a_followed_program_gets_the_rights_of_a_set_uid_file() {
+    let dir = disk_dir();
+    let (id, pack) = (dir.path().join("id"), dir.path().join("a.pack"));
+    let found = must("sh", &["-c", "command -v id"]);
+    std::fs::copy(found.trim(), &id).unwrap();
+    std::fs::set_permissions(&id, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    // By its descriptor, since others may not look into the directory.
+    let script = format!(
+        "exec 3<{}; exec setpriv --reuid 65534 --clear-groups /proc/self/fd/3 -u",
+        id.display()
+    );
+    let Some(run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{output:?}");
+}
+
+/// A program for 32 bits that ends with status 9: ELF header, one segment, and
+/// `mov eax, 1; mov ebx, 9; int 0x80` (elf(5), Intel SDM volume 2).
+fn program_of_32_bits() -> Vec<u8> {
+    const AT: u32 = 0x0804_8000;
+    let half = |n: u16| n.to_le_bytes().to_vec();
+    let word = |n: u32| n.to_le_bytes().to_vec();
+    let code = [0xb8, 1, 0, 0, 0, 0xbb, 9, 0, 0, 0, 0xcd, 0x80];
+    let headers = 52 + 32;
+    let bytes = headers + code.len() as u32;
+    [
+        b"\x7fELF\x01\x01\x01".to_vec(),
+        vec![0; 9],
+        // ET_EXEC, EM_386, version, entry, where the segment is told, no sections, flags.
+        [half(2), half(3), word(1), word(AT + headers), word(52), word(0), word(0)].concat(),
+        [half(52), half(32), half(1), half(0), half(0), half(0)].concat(),
+        // PT_LOAD: all of the file, to be read and executed.
+        [word(1), word(0), word(AT), word(AT), word(bytes), word(bytes), word(5), word(4096)]
+            .concat(),
+        code.to_vec(),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_program_for_32_bits_runs_on_beside_those_that_are_followed() {
+    let dir = disk_dir();
+    let (program, pack) = (dir.path().join("program"), dir.path().join("a.pack"));
+    std::fs::write(&program, program_of_32_bits()).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let by_itself = Command::new("sh").args(["-c", program.to_str().unwrap()]).status().unwrap();
+    // 126 and a message where the kernel runs no such programs.
+    let expected = by_itself.code();
+    let script = format!("{}; status=$?; cat $0 >/dev/null; exit $status", program.display());
+    let Some(run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), expected, "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if expected == Some(9) {
+        assert!(said.contains("1 processes could not be learned exactly"), "{said}");
     }
 }
