@@ -4,6 +4,7 @@
 use crate::exit::ExitStatus;
 use crate::relay::{Parties, Verdict, verdict};
 use anyhow::Context;
+use headstart_sys::abort;
 use headstart_sys::descriptors;
 use headstart_sys::process::{self, Change, Gated, Released, Usage};
 use headstart_sys::signals::{self, Sent};
@@ -14,9 +15,6 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Status of a program that was not found; that could not be executed (sh(1)).
-const NOT_FOUND: u8 = 127;
-const NOT_EXECUTABLE: u8 = 126;
 /// Added to the number of the signal that killed a program (sh(1)).
 const KILLED: u8 = 128;
 
@@ -35,10 +33,7 @@ pub struct Ended {
 impl Ended {
     /// The status to pass on.
     pub fn status(&self) -> ExitStatus {
-        ExitStatus::Program(match self.change {
-            Change::Exited(status) => status as u8,
-            Change::Killed(signal) | Change::Stopped(signal) => KILLED.saturating_add(signal as u8),
-        })
+        ExitStatus::Program(status_of(self.change))
     }
 
     /// From now on the first signal that asks for our end is told by `enough`,
@@ -73,14 +68,25 @@ impl Ended {
     }
 }
 
+/// The exit status that a shell gives.
+fn status_of(change: Change) -> u8 {
+    match change {
+        Change::Exited(status) => status as u8,
+        Change::Killed(signal) | Change::Stopped(signal) => KILLED.saturating_add(signal as u8),
+    }
+}
+
 fn asks_for_end(sent: &Sent) -> bool {
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM]
         .iter()
         .any(|signal| signal.as_raw() == sent.number())
 }
 
-/// Holds signals back for the program; before any thread is started.
-pub fn prepare() {
+/// Holds signals back for the program, and has it start and its end told whatever becomes
+/// of us; before any thread is started.
+pub fn prepare(command: &[OsString]) {
+    // What can't be executed is told when it is tried.
+    let _ = abort::guard(command);
     signals::hold_back();
 }
 
@@ -96,8 +102,7 @@ pub struct NotStarted(pub io::Error);
 impl NotStarted {
     /// The status that a shell would give.
     pub fn status(&self) -> ExitStatus {
-        let not_found = self.0.kind() == io::ErrorKind::NotFound;
-        ExitStatus::Program(if not_found { NOT_FOUND } else { NOT_EXECUTABLE })
+        ExitStatus::Program(process::status_of_failure(&self.0))
     }
 }
 
@@ -149,6 +154,7 @@ impl Running {
             match process::look(pid).context("Can't wait for the program")? {
                 Some((Change::Stopped(signal), _)) => self.stop_too(signal),
                 Some((change, usage)) => {
+                    abort::ended(status_of(change));
                     let wall = self.started.elapsed();
                     return Ok(match self.released.failure(change) {
                         Some(error) => Err(NotStarted(error)),

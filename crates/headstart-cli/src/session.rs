@@ -118,7 +118,7 @@ impl Session {
     /// A start as `args` describe it, in a process that `began` then. From here
     /// on signals are kept for the program, so no thread may run yet.
     pub fn new(args: StartArgs, began: Instant) -> Self {
-        launch::prepare();
+        launch::prepare(&args.command);
         let key = match &args.name {
             Some(name) => Key::of_name(name),
             None => Key::of_command(&args.command, learning::locate),

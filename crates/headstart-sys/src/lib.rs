@@ -5,6 +5,7 @@
 //! nothing; policy lives in the `headstart` crate.
 #![allow(unsafe_code)]
 
+pub mod abort;
 pub mod btrfs;
 pub mod cachestat;
 #[cfg(feature = "counting")]

@@ -2,6 +2,7 @@
 //! by hand, because std's `Command` resets signals and std's start-up code
 //! replaces closed standard descriptors and ignores SIGPIPE.
 
+use crate::abort;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -41,14 +42,14 @@ pub struct Gated {
 }
 
 /// What execvp(3) is given.
-struct Arguments {
+pub(crate) struct Arguments {
     /// What the pointers lead to.
     _strings: Vec<CString>,
     pointers: Vec<*const libc::c_char>,
 }
 
 impl Arguments {
-    fn new(argv: &[impl AsRef<OsStr>]) -> io::Result<Self> {
+    pub(crate) fn new(argv: &[impl AsRef<OsStr>]) -> io::Result<Self> {
         let strings: Vec<CString> = argv
             .iter()
             .map(|a| CString::new(a.as_ref().as_bytes()))
@@ -95,7 +96,10 @@ pub fn spawn_gated(argv: &[impl AsRef<OsStr>]) -> io::Result<Gated> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => child(&arguments, &gate_in, &gate, &failure_in, &parent),
-        pid => Ok(Gated { pid, gate, failure }),
+        pid => {
+            abort::holds(pid, gate.as_raw_fd());
+            Ok(Gated { pid, gate, failure })
+        }
     }
 }
 
@@ -110,6 +114,19 @@ pub fn exec(argv: &[impl AsRef<OsStr>]) -> io::Error {
         }
         Err(error) => error,
     }
+}
+
+/// The same; returns the status with which a shell says why it failed. Async-signal-safe.
+pub(crate) fn become_program(arguments: &Arguments) -> u8 {
+    restore();
+    status_of_failure(&io::Error::from_raw_os_error(arguments.exec()))
+}
+
+/// The status with which a shell says why a program could not be executed (sh(1)).
+pub fn status_of_failure(error: &io::Error) -> u8 {
+    const NOT_FOUND: u8 = 127;
+    const NOT_EXECUTABLE: u8 = 126;
+    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
 /// What a child knows of its parent.
@@ -182,6 +199,7 @@ impl Gated {
     pub fn release(self) -> Released {
         // It fails when the child has ended, which shows soon enough.
         let _ = rustix::io::write(&self.gate, b"g");
+        abort::released();
         Released { failure: self.failure }
     }
 }

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The kernel's size of a signal set.
 const MASK_BYTES: usize = 8;
-/// What can't be blocked, and the two that glibc keeps for its threads
-/// (nptl(7)).
-const KEPT: [i32; 4] = [libc::SIGKILL, libc::SIGSTOP, 32, 33];
+/// What can't be blocked, the two that glibc keeps for its threads (nptl(7)), and
+/// what has a handler ([`crate::abort`]): not every C library lets it in to abort.
+const KEPT: [i32; 5] = [libc::SIGKILL, libc::SIGSTOP, 32, 33, libc::SIGABRT];
 
 /// The mask this process was started with, as the kernel's set.
 static ORIGINAL_MASK: AtomicU64 = AtomicU64::new(0);
@@ -84,7 +84,7 @@ pub(crate) fn restore() {
     }
 }
 
-/// Blocks all signals that can be, so that they can be fetched with [`next`],
+/// Blocks all signals that can be, but SIGABRT, so that they can be fetched with [`next`],
 /// those of children included. Call it before the first thread starts, which
 /// inherits the mask.
 pub fn hold_back() {
@@ -95,6 +95,19 @@ pub fn hold_back() {
         ORIGINAL_MASK.store(mask, Ordering::Relaxed);
         HELD.store(true, Ordering::Relaxed);
     }
+}
+
+/// A handler with three arguments (sigaction(2)).
+pub(crate) type Handler = extern "C" fn(libc::c_int, *const libc::siginfo_t, *const libc::c_void);
+
+/// Calls this on SIGABRT.
+pub(crate) fn handle_abort(handler: Handler) {
+    // SAFETY: all-zero bytes are a valid `sigaction`, with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+    // SAFETY: the handler is async-signal-safe. It fails for bad pointers only.
+    unsafe { libc::sigaction(libc::SIGABRT, &raw const action, std::ptr::null_mut()) };
 }
 
 /// A signal that was sent to this process.
@@ -120,6 +133,11 @@ impl Sent {
         (self.code() <= 0).then(|| unsafe { self.0.si_pid() })
     }
 
+    /// Whether a thread of this process sent it with raise(3) or abort(3).
+    pub(crate) fn is_own(&self) -> bool {
+        self.code() == libc::SI_TKILL && self.sender() == Some(own_pid())
+    }
+
     /// Sends it on. A value that came with it goes with it; the sender's
     /// number can't, unless it was queued. kill(2), rt_sigqueueinfo(2).
     ///
@@ -135,6 +153,12 @@ impl Sent {
             return if queued == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
         }
         kill(pid, self.number())
+    }
+}
+
+impl From<libc::siginfo_t> for Sent {
+    fn from(info: libc::siginfo_t) -> Self {
+        Self(info)
     }
 }
 
