@@ -327,8 +327,8 @@ fn remover(dirs: &[CString]) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Goes on in a new session, without the standard descriptors, while the
-/// calling process ends with status 0. Only while there is a single thread.
+/// Goes on in a new session, without the standard descriptors and with no signal held
+/// back, while the calling process ends with status 0. Only while there is a single thread.
 /// fork(2), setsid(2).
 ///
 /// # Errors
@@ -338,6 +338,8 @@ pub fn detach() -> io::Result<()> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
+            // Who starts programs holds signals back, and what it starts inherits that.
+            crate::signals::let_in();
             rustix::process::setsid()?;
             let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
             rustix::stdio::dup2_stdin(&null)?;
@@ -357,4 +359,43 @@ pub fn leads_session() -> bool {
     // SAFETY: takes a number; 0 is the calling process.
     let session = unsafe { libc::getsid(0) };
     session == rustix::process::getpid().as_raw_nonzero().get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the inner test says which signals are held back in the background.
+    const SAYS: &str = "HEADSTART_TEST_SAYS";
+
+    #[test]
+    #[ignore = "run by another test, in a process of its own"]
+    fn inner_detach() {
+        let Some(says) = std::env::var_os(SAYS) else { return };
+        crate::signals::hold_back();
+        // The harness has a thread that waits, which the child does without.
+        detach().unwrap();
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let written = Path::new(&says).with_extension("new");
+        std::fs::write(&written, blocked.trim()).unwrap();
+        std::fs::rename(written, says).unwrap();
+        // SAFETY: ends the process without what the harness does at its end.
+        unsafe { libc::_exit(0) }
+    }
+
+    #[test]
+    fn in_the_background_no_signal_is_held_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let says = dir.path().join("says");
+        let mut inner = std::process::Command::new(std::env::current_exe().unwrap());
+        inner.args(["--ignored", "--exact", "process::tests::inner_detach"]).env(SAYS, &says);
+        assert!(inner.stdout(std::process::Stdio::null()).status().unwrap().success());
+        let from = std::time::Instant::now();
+        while !says.exists() {
+            assert!(from.elapsed() < std::time::Duration::from_secs(20), "it has died");
+            std::thread::yield_now();
+        }
+        assert_eq!(std::fs::read_to_string(&says).unwrap(), "0000000000000000");
+    }
 }
