@@ -199,42 +199,41 @@ pub struct Locked {
     path: PathBuf,
 }
 
+/// Writers have a directory locked for milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Locks the directory of `path`, which is made if it is missing, and removes
-/// what killed writers left in it.
+/// what killed writers left in it. Fails when somebody else keeps it locked: whoever may look
+/// into a directory may lock it, for ever.
+///
+/// # Errors
+/// That, or the directory can't be made or opened.
 pub fn lock(path: &Path) -> Result<Locked, StoreError> {
-    lock_by(path, |dir| {
-        // File systems without locks (some network ones) lose a merge at worst.
-        let _ = rustix::fs::flock(dir, FlockOperation::LockExclusive);
-        Ok(())
-    })
+    lock_until(path, Instant::now() + PATIENCE)
 }
 
-/// The same, but fails when somebody else has had it locked until then. Whoever may look
-/// into a directory may lock it, for ever.
+/// The same, but waits until then.
+///
+/// # Errors
+/// As [`lock`].
 pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
     const AGAIN_AFTER: Duration = Duration::from_millis(5);
-    lock_by(path, |dir| {
-        let is_locked = || {
-            let tried = rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive);
-            tried.is_err_and(|errno| errno == Errno::WOULDBLOCK)
-        };
-        while is_locked() {
-            if Instant::now() >= until {
-                let why = "another process keeps its directory locked; see lslocks";
-                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
-            }
-            thread::sleep(AGAIN_AFTER);
-        }
-        Ok(())
-    })
-}
-
-fn lock_by(path: &Path, lock: impl Fn(&File) -> io::Result<()>) -> Result<Locked, StoreError> {
     let failed = |source| StoreError::Write { path: path.into(), source };
     let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(failed)?;
     let file = File::open(dir).map_err(failed)?;
-    lock(&file).map_err(failed)?;
+    // File systems without locks (some network ones) lose a merge at worst.
+    let is_locked = || {
+        let tried = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        tried.is_err_and(|errno| errno == Errno::WOULDBLOCK)
+    };
+    while is_locked() {
+        if Instant::now() >= until {
+            let why = "another process keeps its directory locked; see lslocks";
+            return Err(failed(io::Error::new(io::ErrorKind::TimedOut, why)));
+        }
+        thread::sleep(AGAIN_AFTER);
+    }
     remove_orphans(dir);
     Ok(Locked { dir: file, path: path.into() })
 }
