@@ -102,7 +102,7 @@ pub struct Learned {
     pub walked_entries: u64,
     /// Time for names, in µs.
     pub resolve_us: u64,
-    /// Time from the end of the start to the written pack, in µs.
+    /// Time from the end of the recording to the written pack, in µs.
     pub learn_us: u64,
     /// Things that did not work and were worked around.
     pub problems: Vec<String>,
@@ -200,20 +200,39 @@ pub fn know_device(pack: &Path, models: &Models) {
     }
 }
 
-/// Ends the recording of a start, joins it into its pack and says what became
-/// of the pages. The instance is handed back for removal. `followed` tells, when nothing
-/// more is recorded, of how many processes pages showed by themselves, if that was wanted.
+/// A recording that has ended.
+pub struct Recorded {
+    /// What was recorded.
+    pub capture: Capture,
+    /// Where it was, to be removed.
+    pub instance: Instance,
+    /// Of how many processes pages showed by themselves, if that was wanted.
+    pub followed: Option<Processes>,
+}
+
+impl Recorded {
+    /// Ends a recording. `followed` tells of how many processes pages showed by themselves,
+    /// when nothing more is recorded.
+    pub fn end(
+        recorder: Recorder,
+        followed: impl FnOnce() -> Option<Processes>,
+    ) -> anyhow::Result<Self> {
+        let (capture, instance) = recorder.finish()?;
+        Ok(Self { capture, instance, followed: followed() })
+    }
+}
+
+/// Joins a start into its pack and says what became of the pages. The instance is handed
+/// back for removal.
 pub fn learn(
-    recorder: Recorder,
+    recorded: Recorded,
     began_ns: i64,
     settings: &Settings,
     known: Known<'_>,
     uid: u32,
-    followed: impl FnOnce() -> Option<Processes>,
 ) -> anyhow::Result<(Learned, Outcome, Instance)> {
     let from = Instant::now();
-    let (mut capture, instance) = recorder.finish()?;
-    let followed = followed();
+    let Recorded { mut capture, instance, followed } = recorded;
     // What was not seen of a file must not look like what the program does not need.
     let exact = known.whole && followed.is_some_and(|processes| processes.registered > 0);
     let mounts = seen::complete(&mut capture)?;

@@ -7,7 +7,7 @@ use crate::ahead::large_folios_later;
 use crate::exact::Follower;
 use crate::exit::ExitStatus;
 use crate::launch::{self, Ended, NotStarted};
-use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
+use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Recorded, Settings};
 use crate::prepare::{Ahead, Preparation, Prepared, WELL_KNOWN, Wanted};
 use crate::told::{Lesson, Told};
 use crate::{args, output};
@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// How long hardly any page may come in or into use until reading has died down.
 const IDLE: Duration = Duration::from_secs(2);
+/// How often it is looked whether all was read ahead for a program that goes on.
+const REPLAY_CHECK: Duration = Duration::from_millis(50);
 /// How often that is looked at.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
 
@@ -377,7 +379,14 @@ impl Learner {
         }
         let is_idle = |recorder: &Recorder| recorder.idle_for() >= IDLE;
         let whole = over == Over::Ended || self.recorder.as_ref().is_some_and(is_idle);
-        let (report, log) = replay.map(Replay::finish_with_log).unzip();
+        let followed = || self.follower.and_then(Follower::end);
+        let recorded = self.recorder.map(|recorder| Recorded::end(recorder, followed));
+        if let Some(replay) = replay.as_ref().filter(|_| over == Over::Early) {
+            // The program goes on, and what it will need is still being read.
+            let timeout = Err(RecvTimeoutError::Timeout);
+            while !replay.is_finished() && told.recv_timeout(REPLAY_CHECK) == timeout {}
+        }
+        let (report, log) = replay.map(Replay::end).unzip();
         let known = Known {
             pack: pack.as_ref(),
             replay: report,
@@ -386,10 +395,9 @@ impl Learner {
             whole,
         };
         let settings = Settings { pack: path.clone(), ..self.settings };
-        let lesson = self.recorder.map(|recorder| {
-            let exact = || self.follower.and_then(Follower::end);
+        let lesson = recorded.map(|recorded| {
             let (learned, outcome, instance) =
-                learning::learn(recorder, self.began_ns, &settings, known, self.uid, exact)?;
+                learning::learn(recorded?, self.began_ns, &settings, known, self.uid)?;
             learning::remove(instance);
             Ok(Lesson { learned, outcome })
         });
@@ -421,6 +429,7 @@ impl Learner {
 }
 
 /// What a learner is told about the program.
+#[derive(PartialEq, Eq)]
 enum News {
     /// It has ended.
     Ended,

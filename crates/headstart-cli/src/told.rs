@@ -133,6 +133,9 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
             output::size(report.presumed_bytes)
         ));
     }
+    if report.stuck {
+        parts.push("reading ahead was left behind at a file that does not answer".into());
+    }
     if let Some(why) = report.stopped {
         parts.push(format!("stopped {} before its end: {why}", output::size(report.stopped_bytes)));
     }

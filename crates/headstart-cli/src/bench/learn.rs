@@ -16,7 +16,7 @@ use headstart::trace::capture::{BufferSize, Scope};
 
 use super::measure::{Bench, read_ahead};
 use super::start::{Over, Rest};
-use crate::learning::{self, DEFAULT_KEEP, Known, Settings};
+use crate::learning::{self, DEFAULT_KEEP, Known, Recorded, Settings};
 
 /// Makes a cold start and joins it into the pack at `path`; with `ahead`, the
 /// pack is read ahead beside it, as `run` does. Tells how well that met what the
@@ -55,7 +55,8 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     };
     // While the program lives, it tells what it has open.
     let known_before = Known { pack: known.as_ref(), replay: report, ..Known::default() };
-    let learned = learning::learn(recorder, began_ns, &settings, known_before, uid, || None);
+    let learned = Recorded::end(recorder, || None)
+        .and_then(|recorded| learning::learn(recorded, began_ns, &settings, known_before, uid));
     let finished = bench.starter.finish(running, over, Rest::End)?;
     if over == Over::Interrupted {
         return Ok(None);

@@ -6,7 +6,7 @@
 use super::{notify, pack_name};
 use crate::ahead::limits;
 use crate::exit::ExitStatus;
-use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Settings};
+use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Recorded, Settings};
 use crate::output;
 use crate::told::{Lesson, add_lesson, add_report};
 use anyhow::{Context, bail};
@@ -24,7 +24,7 @@ use headstart::replay::model;
 use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
 use headstart::service::members::Members;
-use headstart::trace::capture::{BufferSize, Recorder, Scope};
+use headstart::trace::capture::{BufferSize, Scope};
 use headstart_sys::interrupt::Interrupt;
 use std::io;
 use std::path::PathBuf;
@@ -65,13 +65,13 @@ struct Start<'a> {
 }
 
 /// Whose processes are recorded, and since when.
-struct Recorded {
+struct Watched {
     members: Members,
     since_us: u64,
     since_ns: i64,
 }
 
-impl Recorded {
+impl Watched {
     fn begin(service: &str) -> Self {
         let (since_us, since_ns) = (monotonic_us(), seen::now_ns());
         Self { members: Members::of(service), since_us, since_ns }
@@ -102,32 +102,35 @@ impl Start<'_> {
             },
             (None, None) => {}
         }
-        let mut recorded = Recorded::begin(self.service);
+        let interrupt = Interrupt::catch().context("Can't catch signals");
+        let mut watched = Watched::begin(self.service);
         let armed = arm(pack.as_ref());
         if let Some(replay) = &replay {
             replay.wait_for_head(HOLD);
         }
         ready()?;
+        let interrupt = interrupt?;
         learning::remove_orphans();
-        let waited = match armed {
-            Ok(Armed::Recorder(_)) => self.wait(&mut recorded),
-            _ => Ok(()),
-        };
-        let report = replay.map(Replay::finish);
-        if let Some(report) = &report {
-            add_report(parts, report);
+        if matches!(armed, Ok(Armed::Recorder(_))) {
+            self.wait(&mut watched, &interrupt);
         }
-        let recorder = match armed? {
-            Armed::Recorder(recorder) => recorder,
+        let recorded = armed.and_then(|armed| match armed {
+            Armed::Recorder(recorder) => Recorded::end(recorder, || None),
             Armed::Late(thread) => {
                 // It clears away what came too late.
                 let _ = thread.join();
                 bail!("tracing was busy");
             }
-        };
+        });
+        // The service goes on, and what it will need is still being read.
+        let is_read = || replay.as_ref().is_none_or(Replay::is_finished);
+        while !is_read() && !interrupt.wait(LOOK) {}
+        let report = replay.map(|replay| replay.end().0);
+        if let Some(report) = &report {
+            add_report(parts, report);
+        }
         let known = Known { pack: pack.as_ref(), replay: report, ..Known::default() };
-        let lesson = self.learn((recorder, &recorded), path, known)?;
-        waited?;
+        let lesson = self.learn(recorded?, &watched, path, known)?;
         add_lesson(parts, &lesson, report.is_some());
         Ok(())
     }
@@ -141,43 +144,43 @@ impl Start<'_> {
 
     /// Waits for the start, until it is over or nobody wants to wait, and looks who is
     /// who.
-    fn wait(&self, recorded: &mut Recorded) -> anyhow::Result<()> {
-        let interrupt = Interrupt::catch().context("Can't catch signals")?;
+    fn wait(&self, watched: &mut Watched, interrupt: &Interrupt) {
         let mut asked = self.began;
         let mut started = None;
         loop {
-            recorded.members.look();
+            watched.members.look();
             if started.is_none() && asked.elapsed() >= ASK {
                 // Its processes may be short-lived. An answer may come next time.
-                let known = self.has_started(recorded).unwrap_or(false);
+                let known = self.has_started(watched).unwrap_or(false);
                 started = known.then(Instant::now);
                 asked = Instant::now();
             }
-            started = started.or_else(|| recorded.members.seen().then(Instant::now));
+            started = started.or_else(|| watched.members.seen().then(Instant::now));
             let left = match started {
                 Some(at) => self.limit.saturating_sub(at.elapsed()),
                 None => LONGEST.saturating_sub(self.began.elapsed()),
             };
             if left.is_zero() || interrupt.wait(left.min(LOOK)) {
-                return Ok(());
+                return;
             }
         }
     }
 
     /// Whether systemd has started the service since the recording began.
-    fn has_started(&self, recorded: &Recorded) -> io::Result<bool> {
-        Ok(systemd::started(self.service)?.is_some_and(|at| at >= recorded.since_us))
+    fn has_started(&self, watched: &Watched) -> io::Result<bool> {
+        Ok(systemd::started(self.service)?.is_some_and(|at| at >= watched.since_us))
     }
 
     fn learn(
         &self,
-        (recorder, recorded): (Recorder, &Recorded),
+        recorded: Recorded,
+        watched: &Watched,
         pack: PathBuf,
         known: Known<'_>,
     ) -> anyhow::Result<Lesson> {
-        let started = self.has_started(recorded);
+        let started = self.has_started(watched);
         if !matches!(started, Ok(true)) {
-            learning::give_up(recorder);
+            learning::remove(recorded.instance);
             started.context("Can't ask systemd about the service")?;
             bail!("{} did not start", self.service);
         }
@@ -189,10 +192,10 @@ impl Start<'_> {
             keep: DEFAULT_KEEP,
             walk: false,
             trace_out: None,
-            ignored_tids: recorded.members.others(),
+            ignored_tids: watched.members.others(),
         };
         let (learned, outcome, instance) =
-            learning::learn(recorder, recorded.since_ns, &settings, known, 0, || None)?;
+            learning::learn(recorded, watched.since_ns, &settings, known, 0)?;
         learning::remove(instance);
         if learned.written {
             learning::know_device(&settings.pack, &Models::here());

@@ -75,6 +75,7 @@ impl Replayed {
         sum.stopped = sum.stopped.or(report.stopped);
         sum.stopped_bytes += report.stopped_bytes;
         sum.complete = report.complete && (first || sum.complete);
+        sum.stuck |= report.stuck;
         sum.first_request_us = sum.first_request_us.or(report.first_request_us);
         sum.elapsed_us += report.elapsed_us;
         for thread in threads {

@@ -51,6 +51,9 @@ pub struct Report {
     pub stopped_bytes: u64,
     /// Whether the end of the plan was reached.
     pub complete: bool,
+    /// Whether a thread was left behind that did not come back from a file, as where a file
+    /// server does not answer.
+    pub stuck: bool,
     /// From the start of the process to the first request, in µs.
     pub first_request_us: Option<u64>,
     /// From the start of the replay to its end, in µs.

@@ -43,6 +43,10 @@ const LOOKING_UP: usize = 4;
 /// Steps of a sweep that are on their way at most, and their bytes: some 20 ms.
 const BATCH_STEPS: usize = 16;
 const BATCH_BYTES: u64 = 2 << 20;
+/// How long a thread that is told to stop may take for the step at hand, and how often it is
+/// looked whether it has.
+const STUCK: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Stack of each thread, in bytes.
 const STACK: usize = 128 << 10;
 
@@ -213,12 +217,23 @@ impl Replay {
     /// Waits for the threads, and for the data if that was asked for, and
     /// tells what became of the plan.
     pub fn finish(self) -> Report {
-        self.finish_with_log().0
+        // A thread that panicked has its steps missing from the counts.
+        let _ = self.lead.join();
+        self.shared.report()
     }
 
-    /// As [`Self::finish`], with what was asked for, if that was kept.
-    pub fn finish_with_log(self) -> (Report, Log) {
-        // A thread that panicked has its steps missing from the counts.
+    /// Makes the threads stop, and tells what became of the plan and what was asked for, if
+    /// that was kept. Threads that do not come back from a file are left behind, and then
+    /// nothing is told of what was asked for.
+    pub fn end(self) -> (Report, Log) {
+        self.stop();
+        let until = Instant::now() + STUCK;
+        while !self.is_finished() {
+            if Instant::now() >= until {
+                return (Report { stuck: true, ..self.shared.report() }, Log::default());
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
         let _ = self.lead.join();
         let report = self.shared.report();
         (report, Arc::into_inner(self.shared).map(Log::of).unwrap_or_default())
@@ -413,6 +428,7 @@ impl Shared {
             stopped,
             stopped_bytes: if stopped.is_some() { left } else { 0 },
             complete: self.complete.load(Relaxed),
+            stuck: false,
             first_request_us: Some(get(&self.first_request_us)).filter(|us| *us != u64::MAX),
             elapsed_us: get(&self.ended_us),
         }
