@@ -7,15 +7,17 @@ use crate::replay::plan::Step;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How often it is looked whether a page has arrived.
+/// How often it is looked whether a page has arrived, and for how long: one that the disk
+/// can't read stays in memory as if it were on its way.
 const LOOK: Duration = Duration::from_micros(250);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Waits until the last page of a step is in memory, and reads a byte of it: by
-    /// that event in a trace it is known until when the program may have waited for a sweep
-    /// ([`crate::profile::pace`]).
+    /// Waits until the last page of a step is in memory, for [`PATIENCE`] at most, and reads a
+    /// byte of it: by that event in a trace it is known until when the program may have waited
+    /// for a sweep ([`crate::profile::pace`]).
     pub(super) fn see_arrive(&self, target: &Opened, step: &Step) {
         let page = rustix::param::page_size() as u64;
         let number = (step.offset + step.length.max(1) - 1) / page;
@@ -27,7 +29,8 @@ impl Shared {
         };
         // What is gone again has come, too.
         let is_coming = || resident_count(&target.file, number, 1).is_ok_and(|n| n > 0);
-        while is_coming() && !self.is_over() {
+        let until = Instant::now() + PATIENCE;
+        while is_coming() && !self.is_over() && Instant::now() < until {
             let mut byte = [0u8];
             let into = &mut [IoSliceMut::new(&mut byte)];
             if rustix::io::preadv2(&target.file, into, number * page, flags) != Err(Errno::AGAIN) {
