@@ -210,7 +210,8 @@ fn mark(machine: &Machine) -> Result<(), RecordError> {
 /// Takes over what is recorded already, or begins.
 fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
     let tracefs = Tracefs::locate()?;
-    let most = budget::memory().unwrap_or(0) / RAW_SHARE;
+    let memory = budget::memory().unwrap_or(0);
+    let most = memory / RAW_SHARE;
     let most = usize::try_from(most.clamp(*RAW_BYTES.start(), *RAW_BYTES.end()));
     let most = most.unwrap_or(usize::MAX);
     // What this thread does is no part of the boot, whatever number it has here.
@@ -235,7 +236,7 @@ fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
     let now = monotonic_us();
     let clock_ahead = i128::from(instance.now_ns()?) - i128::from(now) * 1000;
     let began = if source == Source::Own { now } else { 0 };
-    let bounds = Bounds { buffer, most };
+    let bounds = Bounds { most, ..Bounds::within(memory, instance.cpus()?.len(), buffer) };
     let recorder = Recorder::of(&tracefs, instance, own, earlier, bounds, true)?;
     Ok(Recording { recorder, source, clock_ahead, began })
 }

@@ -10,6 +10,7 @@ use super::format::{FormatError, PageHeader, parse_page_header};
 use super::page::used;
 use super::stir::Stir;
 use super::tracefs::{Instance, TraceError, Tracefs};
+use crate::replay::budget;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -22,11 +23,18 @@ use thiserror::Error;
 
 /// Largest buffer of one CPU, in KiB: half a million events.
 const MAX_BUFFER_KB: u32 = 32 * 1024;
+/// The kernel's own, in KiB (`TRACE_BUF_SIZE_DEFAULT` of kernel/trace/trace.c).
+const DEFAULT_BUFFER_KB: u32 = 1408;
 /// A buffer found this full is doubled, in percent.
 const GROW_PERCENT: u64 = 50;
+/// The next start has half of a buffer that was never this full, in percent: as full as it
+/// has to be to wake the reader.
+const SHRINK_PERCENT: u64 = 25;
 /// Raw pages kept at most. 10 s of a start are far below; a start beyond it
 /// counts as lossy rather than filling the memory.
 const MAX_BYTES: usize = 512 << 20;
+/// One of so many bytes that may be filled may be buffers of the kernel, and one raw pages.
+const SHARE: u64 = 4;
 
 /// How often a watching recorder looks.
 const WATCH_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
@@ -70,22 +78,38 @@ pub enum BufferSize {
     Fixed(u32),
 }
 
-impl BufferSize {
-    fn kb(self) -> Option<u32> {
-        match self {
-            Self::Default => None,
-            Self::From(kb) | Self::Fixed(kb) => Some(kb),
-        }
-    }
-}
-
 /// What bounds a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     /// The buffer of each CPU.
     pub buffer: BufferSize,
+    /// How large it may get, in KiB.
+    pub largest_kb: u32,
     /// Raw pages that are kept, in bytes. What comes later counts as lost.
     pub most: usize,
+}
+
+impl Bounds {
+    /// With buffers for so many CPUs, where `memory` bytes may be filled.
+    pub fn within(memory: u64, cpus: usize, buffer: BufferSize) -> Self {
+        let each_kb = memory / SHARE / 1024 / (cpus as u64).max(1);
+        let largest_kb = u32::try_from(each_kb).unwrap_or(u32::MAX);
+        let largest_kb = largest_kb.clamp(DEFAULT_BUFFER_KB, MAX_BUFFER_KB);
+        let buffer = match buffer {
+            BufferSize::From(kb) => BufferSize::From(kb.min(largest_kb)),
+            other => other,
+        };
+        let most = usize::try_from(memory / SHARE).unwrap_or(usize::MAX).min(MAX_BYTES);
+        Self { buffer, largest_kb, most }
+    }
+}
+
+/// The buffer that the next start begins with, in KiB, 0 for the kernel's own, after one
+/// whose last buffer was never fuller than so many bytes.
+fn needed_kb(buffer_kb: u32, fullest: u64) -> u32 {
+    let is_too_large = fullest * 100 < u64::from(buffer_kb) * 1024 * SHRINK_PERCENT;
+    let kb = if is_too_large { buffer_kb / 2 } else { buffer_kb };
+    if kb > DEFAULT_BUFFER_KB { kb } else { 0 }
 }
 
 /// Raw pages that were recorded elsewhere before a recording began.
@@ -194,7 +218,14 @@ impl Recorder {
         buffer: BufferSize,
         watch: bool,
     ) -> Result<Self, CaptureError> {
-        let instance = Instance::create(tracefs, buffer.kb())?;
+        let instance = Instance::create(tracefs, None)?;
+        let bounds = Bounds::within(budget::available(), instance.cpus()?.len(), buffer);
+        match bounds.buffer {
+            BufferSize::Default => {}
+            BufferSize::Fixed(kb) => instance.set_buffer_kb(kb)?,
+            // No memory for it is no reason not to record.
+            BufferSize::From(kb) => drop(instance.set_buffer_kb(kb)),
+        }
         let mut ignored_tids = Vec::new();
         match scope {
             Scope::Tree(pid) => instance.follow(pid)?,
@@ -205,7 +236,6 @@ impl Recorder {
             }
             Scope::System => {}
         }
-        let bounds = Bounds { buffer, most: MAX_BYTES };
         Self::of(tracefs, instance, ignored_tids, Earlier::default(), bounds, watch)
     }
 
@@ -217,7 +247,7 @@ impl Recorder {
         instance: Instance,
         ignored_tids: Vec<i32>,
         earlier: Earlier,
-        Bounds { buffer, most }: Bounds,
+        Bounds { buffer, largest_kb, most }: Bounds,
         watch: bool,
     ) -> Result<Self, CaptureError> {
         let formats = instance.enable_events()?;
@@ -252,11 +282,12 @@ impl Recorder {
             } else {
                 None
             },
-            may_grow: !matches!(buffer, BufferSize::Fixed(_)),
+            may_change: !matches!(buffer, BufferSize::Fixed(_)),
+            largest_kb,
             most,
             out: Drained {
                 buffer_kb: instance.buffer_kb()?,
-                needed_kb: if let BufferSize::From(kb) = buffer { kb } else { 0 },
+                needed_kb: 0,
                 instance,
                 bytes: earlier.bytes,
                 pages: earlier.pages,
@@ -310,7 +341,7 @@ struct Drained {
     lost: u64,
     /// Present size of the buffer of one CPU.
     buffer_kb: u32,
-    /// The size that an earlier start or this one needed; 0 for the default.
+    /// The size that the next start begins with; 0 for the default.
     needed_kb: u32,
 }
 
@@ -320,7 +351,9 @@ struct Drain {
     stop: OwnedFd,
     header: PageHeader,
     watch: Option<(Decoder, Arc<Activity>, Stir)>,
-    may_grow: bool,
+    /// Whether the buffers may have another size than at the begin.
+    may_change: bool,
+    largest_kb: u32,
     /// Raw pages kept at most, in bytes.
     most: usize,
     out: Drained,
@@ -329,6 +362,7 @@ struct Drain {
 impl Drain {
     fn run(mut self) -> Result<Drained, CaptureError> {
         let mut page = vec![0; self.out.instance.sub_buffer_size()];
+        let mut most_filled = 0;
         loop {
             let stopped = self.wait().map_err(CaptureError::Read)?;
             if stopped {
@@ -337,20 +371,23 @@ impl Drain {
             let seen = self.out.pages.len();
             let seen_bytes = self.out.bytes.len();
             let fullest = self.empty(&mut page).map_err(CaptureError::Read)?;
+            most_filled = most_filled.max(fullest);
             if stopped {
                 break;
             }
             self.note_activity(seen, seen_bytes);
             let buffer = u64::from(self.out.buffer_kb) * 1024;
             let filled = fullest * 100 > buffer * GROW_PERCENT;
-            if filled && self.may_grow && self.out.buffer_kb < MAX_BUFFER_KB {
-                let doubled = (self.out.buffer_kb * 2).min(MAX_BUFFER_KB);
+            if filled && self.may_change && self.out.buffer_kb < self.largest_kb {
+                let doubled = (self.out.buffer_kb * 2).min(self.largest_kb);
                 // No memory for it is no reason to end the recording.
                 if self.out.instance.set_buffer_kb(doubled).is_ok() {
                     self.out.buffer_kb = doubled;
-                    self.out.needed_kb = doubled;
                 }
             }
+        }
+        if self.may_change {
+            self.out.needed_kb = needed_kb(self.out.buffer_kb, most_filled);
         }
         let stats = self.out.instance.stats(self.buffers.iter().map(|(cpu, _)| *cpu))?;
         self.out.lost += stats.dropped + stats.overrun;
@@ -399,6 +436,49 @@ impl Drain {
         }
         if new > TRICKLE {
             activity.note();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use BufferSize::{Default, Fixed, From};
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_recording_takes_no_more_than_its_share_of_the_memory() {
+        for (name, memory, cpus, buffer, expected) in [
+            ("plenty", 64 << 30, 2, From(4096), (From(4096), 32 * 1024, MAX_BYTES)),
+            (
+                "a hostile pack",
+                64 << 30,
+                2,
+                From(u32::MAX),
+                (From(32 * 1024), 32 * 1024, MAX_BYTES),
+            ),
+            ("many CPUs", 1024 * MIB, 128, From(32 * 1024), (From(2048), 2048, 256 << 20)),
+            ("little memory", 8 * MIB, 2, From(4096), (From(1408), 1408, 2 << 20)),
+            ("nothing is known of it", 0, 0, Default, (Default, 1408, 0)),
+            ("as it is wanted", 8 * MIB, 2, Fixed(9999), (Fixed(9999), 1408, 2 << 20)),
+        ] {
+            let bounds = Bounds::within(memory, cpus, buffer);
+            assert_eq!((bounds.buffer, bounds.largest_kb, bounds.most), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_was_never_a_quarter_full_is_halved_for_the_next_start() {
+        for (name, buffer_kb, fullest, expected) in [
+            ("the kernel's own", 1408, 100, 0),
+            ("the kernel's own, full", 1408, 1408 << 10, 0),
+            ("doubled and used", 2816, 1408 << 10, 2816),
+            ("a quarter full", 4096, MIB, 4096),
+            ("less", 32_768, MIB, 16_384),
+            ("as small as the kernel's own", 2816, 100, 0),
+        ] {
+            assert_eq!(needed_kb(buffer_kb, fullest), expected, "{name}");
         }
     }
 }

@@ -302,24 +302,29 @@ impl Instance {
         self.write("tracing_on", "0")
     }
 
-    /// The raw buffer of each CPU, not blocking.
-    pub fn open_buffers(&self) -> Result<Vec<(u32, File)>, TraceError> {
+    /// The CPUs that have a buffer.
+    pub fn cpus(&self) -> Result<Vec<u32>, TraceError> {
         let dir = self.dir.join("per_cpu");
         let mut cpus: Vec<u32> = fs::read_dir(&dir)
-            .map_err(|source| TraceError::File { path: dir.clone(), source })?
+            .map_err(|source| TraceError::File { path: dir, source })?
             .flatten()
             .filter_map(|e| e.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())
             .collect();
         cpus.sort_unstable();
+        Ok(cpus)
+    }
+
+    /// The raw buffer of each CPU, not blocking.
+    pub fn open_buffers(&self) -> Result<Vec<(u32, File)>, TraceError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = |cpu: u32| {
-            let path = dir.join(format!("cpu{cpu}/trace_pipe_raw"));
+            let path = self.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
             match rustix::fs::open(&path, flags, Mode::empty()) {
                 Ok(fd) => Ok((cpu, File::from(fd))),
                 Err(e) => Err(TraceError::File { path, source: e.into() }),
             }
         };
-        cpus.into_iter().map(open).collect()
+        self.cpus()?.into_iter().map(open).collect()
     }
 
     /// Sums what the buffers lost.
