@@ -356,8 +356,7 @@ fn planned(pack: &Pack) -> Pack {
 
 /// Whether all of a pack was read ahead and nearly all of the start found.
 fn was_complete(known: Known<'_>, outcome: &Outcome) -> bool {
-    known.replay.is_some_and(|r| r.complete && r.over_budget_bytes == 0)
-        && outcome.ready_share() >= COMPLETE_SHARE
+    known.replay.is_some_and(|report| report.is_whole()) && outcome.ready_share() >= COMPLETE_SHARE
 }
 
 /// Where a program is that a command names, symbolic links followed: by

@@ -363,7 +363,7 @@ fn brought_in_by(threads: &HashSet<i32>, capture: &Capture) -> Result<Observatio
 
 /// Whether all of a pack was read ahead and nearly all of the phase found.
 fn was_complete(replays: &[&Replayed], outcome: &Outcome) -> bool {
-    let whole = |r: &&Replayed| r.report.complete && r.report.over_budget_bytes == 0;
+    let whole = |replayed: &&Replayed| replayed.report.is_whole();
     !replays.is_empty() && replays.iter().all(whole) && outcome.ready_share() >= COMPLETE_SHARE
 }
 

@@ -60,7 +60,21 @@ pub struct Report {
     pub elapsed_us: u64,
 }
 
+/// Of what was planned a replay may have left out so much, in percent, and still count as
+/// whole: lock files and the like are gone in each start.
+const LEFT_OUT_PERCENT: u64 = 1;
+
 impl Report {
+    /// Whether nearly all of the pack was read ahead or in memory, so that what the program
+    /// brings in it does by itself.
+    pub fn is_whole(&self) -> bool {
+        let dealt_with = self.bytes + self.resident_bytes + self.presumed_bytes;
+        let left_out = self.dropped_bytes.saturating_mul(100);
+        self.complete
+            && self.over_budget_bytes == 0
+            && left_out <= dealt_with.saturating_mul(LEFT_OUT_PERCENT)
+    }
+
     /// What became of each of these packs that were read by one plan. What was asked for
     /// is divided by what each has, and all else is told of the first.
     pub fn divided(&self, packs: &[Pack]) -> Vec<Self> {
@@ -169,6 +183,25 @@ impl From<Errno> for NotRead {
 mod tests {
     use super::*;
     use crate::pack::{MetadataRange, Origin};
+
+    #[test]
+    fn what_was_left_out_keeps_a_replay_from_counting_as_whole() {
+        let read = Report { complete: true, bytes: 600, resident_bytes: 400, ..Report::default() };
+        for (name, report, expected) in [
+            ("all was read", read, true),
+            ("a lock file is gone", Report { dropped_bytes: 10, ..read }, true),
+            ("a library was replaced", Report { dropped_bytes: 11, ..read }, false),
+            (
+                "all was replaced",
+                Report { bytes: 0, resident_bytes: 0, dropped_bytes: 1, ..read },
+                false,
+            ),
+            ("it was stopped", Report { complete: false, ..read }, false),
+            ("there was no room", Report { over_budget_bytes: 1, ..read }, false),
+        ] {
+            assert_eq!(report.is_whole(), expected, "{name}");
+        }
+    }
 
     #[test]
     fn what_several_packs_brought_is_divided_and_nothing_of_it_lost() {
