@@ -143,6 +143,24 @@ fn a_dry_run_prints_the_plan_as_a_list_and_reads_nothing() {
 }
 
 #[test]
+fn where_few_files_may_be_open_all_are_read_all_the_same() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let files: Vec<PathBuf> = (0..300).map(|n| fs.path.join(n.to_string())).collect();
+    files.iter().for_each(|file| std::fs::write(file, [7; PAGE as usize]).unwrap());
+    let lines: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
+    let list = list_file(&lines);
+    undisturbed(|| {
+        fs.remount();
+        let script = "ulimit -n 64; exec \"$0\" replay --json --wait \"$1\"";
+        let headstart = env!("CARGO_BIN_EXE_headstart");
+        let said = must("sh", &["-c", script, headstart, list.path().to_str().unwrap()]);
+        let figures: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(figures["report"]["bytes"], 300 * PAGE, "{figures:#}");
+        assert_eq!(figures["report"]["failed"], 0, "{figures:#}");
+    });
+}
+
+#[test]
 fn the_budget_bounds_what_is_read_and_the_rest_is_counted() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let file = file_on(&fs, "file", 1024);

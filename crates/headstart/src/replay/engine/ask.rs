@@ -25,10 +25,7 @@ use std::time::{Duration, Instant};
 /// `block/blk-mq.c`).
 const SMALL: u64 = 128 << 10;
 /// The most steps that are asked for together.
-const MOST: usize = 64;
-/// Files that may be open before steps stop to wait for others. Threads that ask for
-/// what was gathered have up to [`MOST`] each.
-const MAX_OPEN: usize = 512;
+pub(super) const MOST: usize = 64;
 /// How long a step waits for others, unless all threads wait for the disk.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// From so many steps in memory one after the other on, the rest is presumed to be.
@@ -206,7 +203,7 @@ impl Shared {
             && !target.portion.by_reading
             && step.length <= SMALL.min(target.portion.bytes)
             && step.offset.is_multiple_of(rustix::param::page_size() as u64)
-            && self.open_files() < MAX_OPEN
+            && self.open_files() < self.descriptors.gathered
     }
 
     /// Bytes of a step that are not in memory; the others are counted.

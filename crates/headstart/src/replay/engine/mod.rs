@@ -6,6 +6,7 @@
 //! told.
 
 mod ask;
+mod descriptors;
 mod flight;
 mod log;
 mod scarcity;
@@ -26,6 +27,7 @@ use super::way::Order;
 use crate::profile::mounts::Mounts;
 use crate::trace::kernel_tids::KernelTids;
 use ask::Gathering;
+use descriptors::Descriptors;
 use flight::Flight;
 use scarcity::Scarcity;
 use std::collections::{HashMap, HashSet};
@@ -99,6 +101,7 @@ struct Shared {
     complete: AtomicBool,
     /// Held by everything that is open.
     open: Arc<()>,
+    descriptors: Descriptors,
     stop: AtomicBool,
     /// Why it was stopped, if for want of memory.
     stopped: OnceLock<Stopped>,
@@ -148,6 +151,7 @@ impl Replay {
             head_news: Condvar::new(),
             complete: AtomicBool::new(false),
             open: Arc::default(),
+            descriptors: Descriptors::here(plan.way.threads),
             stop: AtomicBool::new(false),
             stopped: OnceLock::new(),
             scarcity: Scarcity::default(),

@@ -15,9 +15,6 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// Files that are kept open between their steps.
-const MAX_KEPT: usize = 256;
-
 /// A target as the threads know it.
 #[derive(Debug, Default)]
 pub(super) enum Slot {
@@ -89,7 +86,7 @@ impl Shared {
                 if first_time && opened.kind != Kind::Device {
                     self.counters.files.fetch_add(1, Relaxed);
                 }
-                *slot = if self.open_files() <= MAX_KEPT {
+                *slot = if self.open_files() <= self.descriptors.kept {
                     Slot::Open(opened.clone())
                 } else {
                     Slot::Closed

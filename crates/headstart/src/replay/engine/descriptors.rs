@@ -1,0 +1,59 @@
+//! How many files a replay may have open at a time: the limit is the program's, too, and many
+//! services have a low one. getrlimit(2).
+
+use super::ask::MOST;
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::sched_getaffinity;
+use std::fs;
+
+/// Files that are kept open between their steps, at most.
+const KEPT: usize = 256;
+/// Files that may be open before steps stop to wait for others, at most.
+const GATHERED: usize = 512;
+/// What else is opened while a replay goes on, beside a trace buffer for each processor.
+const OTHERS: usize = 32;
+
+/// How many files may be open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Descriptors {
+    /// Between their steps.
+    pub(super) kept: usize,
+    /// Before steps stop to wait for others. Threads that ask for what was gathered have up
+    /// to [`MOST`] each beside these.
+    pub(super) gathered: usize,
+}
+
+impl Descriptors {
+    /// What this process may have, for so many threads.
+    pub(super) fn here(threads: usize) -> Self {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        let processors = sched_getaffinity(None).map_or(1, |set| set.count() as usize);
+        Self::of(limit.saturating_sub(open + processors + OTHERS), threads)
+    }
+
+    /// The same where so many are free.
+    fn of(free: usize, threads: usize) -> Self {
+        let gathered = free.saturating_sub(threads.saturating_mul(MOST)).min(GATHERED);
+        Self { kept: (free / 4).min(KEPT), gathered }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_few_may_be_open_few_are_kept_and_none_waits_for_others() {
+        for (name, free, threads, kept, gathered) in [
+            ("as usual", 950, 4, 237, 512),
+            ("many threads", 950, 8, 237, 438),
+            ("plenty", 1 << 20, 4, 256, 512),
+            ("few", 100, 4, 25, 0),
+            ("none", 0, 4, 0, 0),
+        ] {
+            assert_eq!(Descriptors::of(free, threads), Descriptors { kept, gathered }, "{name}");
+        }
+    }
+}
