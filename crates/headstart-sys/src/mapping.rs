@@ -45,6 +45,23 @@ impl Mapping {
         Ok(Self { address, len })
     }
 
+    /// What is left of it without these parts, which are not ours any more: where each
+    /// begins in it, in order, and how long it is, in multiples of the page size.
+    pub(crate) fn without(self, parts: &[(usize, usize)]) -> Vec<Self> {
+        let whole = std::mem::ManuallyDrop::new(self);
+        let end = (whole.len, 0);
+        let mut from = 0;
+        let mut left = Vec::new();
+        for &(begin, len) in parts.iter().chain([&end]) {
+            if begin > from {
+                let address = whole.address.wrapping_byte_add(from);
+                left.push(Self { address, len: begin - from });
+            }
+            from = begin + len;
+        }
+        left
+    }
+
     /// Where it is in this process, as `/proc/self/maps` shows it.
     pub fn address(&self) -> usize {
         self.address as usize

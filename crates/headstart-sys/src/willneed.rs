@@ -38,15 +38,15 @@ pub fn will_need(pieces: &[Piece<'_>]) -> io::Result<Vec<usize>> {
     let pages = |piece: &Piece<'_>| piece.length.checked_next_multiple_of(page);
     let total = pieces.iter().try_fold(0usize, |sum, piece| sum.checked_add(pages(piece)?));
     let room = Mapping::room(total.ok_or(Errno::NOMEM)?)?;
-    let mut left_out = Vec::new();
+    let (mut left_out, mut lost) = (Vec::new(), Vec::new());
     let mut used = 0;
     for (number, piece) in pieces.iter().enumerate() {
         // Neighbours of one kind and one file would become one mapping, and the
         // kernel would cut what is asked of both to what it asks of one.
         let sharing = if number % 2 == 0 { MapFlags::SHARED } else { MapFlags::PRIVATE };
         // SAFETY: it fits behind what is used of our own room, which has place for
-        // all pieces and which nothing else uses. Without access rights no reference
-        // into it can be made.
+        // all pieces and of which nothing behind that was given up. Without access rights
+        // no reference into it can be made.
         let mapped = unsafe {
             mmap(
                 room.as_ptr().wrapping_byte_add(used),
@@ -57,15 +57,18 @@ pub fn will_need(pieces: &[Piece<'_>]) -> io::Result<Vec<usize>> {
                 piece.offset,
             )
         };
-        match mapped {
-            // Without gaps: the kernel might stop at one.
-            Ok(_) => used += piece.length.next_multiple_of(page),
-            Err(_) => left_out.push(number),
+        let taken = piece.length.next_multiple_of(page);
+        if mapped.is_err() {
+            left_out.push(number);
+            // A file system that refuses comes after what was there has been unmapped
+            // (mmap_region of mm/vma.c), and another thread may have got the place.
+            lost.push((used, taken));
         }
+        used += taken;
     }
-    if used > 0 {
+    for filled in room.without(&lost) {
         // SAFETY: it changes nothing in memory.
-        unsafe { madvise(room.as_ptr(), used, Advice::WillNeed)? };
+        unsafe { madvise(filled.as_ptr(), filled.len(), Advice::WillNeed)? };
     }
     Ok(left_out)
 }
@@ -89,6 +92,25 @@ mod tests {
         assert_eq!(will_need(&[]).unwrap_err().raw_os_error(), Some(22));
         let huge = [piece(file.as_fd(), usize::MAX - 1), piece(file.as_fd(), 4096)];
         assert_eq!(will_need(&huge).unwrap_err().raw_os_error(), Some(12));
+    }
+
+    #[test]
+    fn what_lies_behind_a_piece_that_is_left_out_is_asked_for() {
+        let other = std::fs::File::open("/proc/self/status").unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 9000]).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let piece = |file, length| Piece { file, offset: 0, length };
+        let pieces = [piece(other.as_fd(), 4096), piece(file.as_fd(), 9000)];
+        assert_eq!(will_need(&pieces).unwrap(), [0]);
+        let from = std::time::Instant::now();
+        let mut resident = vec![false; 9000usize.div_ceil(rustix::param::page_size())];
+        while !resident.iter().all(|page| *page) {
+            crate::mincore::mincore(&file, 0, &mut resident).unwrap();
+            assert!(from.elapsed() < std::time::Duration::from_secs(20), "it does not come");
+            std::thread::yield_now();
+        }
     }
 
     #[test]
