@@ -32,7 +32,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Rea
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "boot" -d 'Learn the boots of this machine and read ahead what they touch'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "unit" -d 'Let a service of systemd be read ahead and learned each time it starts'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show what a pack holds'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify or compare packs'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify or compare packs, or take them over an upgrade'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Say what this machine can do for headstart, and how to mend what it cannot'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "bench" -d 'Measure starts cold, read ahead and hot, and say whether reading ahead helps'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Tell which counters of two result files differ'
@@ -40,7 +40,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use and update this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l keep -d 'Forget what this many starts in a row did not touch' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default: half of the available memory]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default and limit: half of the available memory, and three quarters of what its control group leaves]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l hold -d 'Start the program at the latest after this time, even if the pages that it needs first have not been asked for; recording may take longer' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Keep the program under this name instead of one made from its command' -r
@@ -54,7 +54,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d '
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s o -l output -d 'Write this pack instead of the program\'s own' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'When the start is over before that' -r -f -a "exit\t'When the program has ended'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'What ends the start, if it comes before the time of --for' -r -f -a "exit\t'When the program has ended'
 idle\t'When it has ended or has hardly read anything for two seconds'
 time\t'After the time of --for, also when the program ends earlier'"
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l trace-out -d 'Also keep the raw trace in this file' -r -F
@@ -69,7 +69,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand record" -s q -l quie
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l nice -d 'Set the nice value, -20 to 19' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l ioprio -d 'Set the I/O priority: idle, best-effort[:0-7], realtime[:0-7]' -r
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l budget -d 'Read at most this much [default and limit: half of the available memory]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l budget -d 'Read at most this much [default and limit: half of the available memory, and three quarters of what its control group leaves]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l timeout -d 'Stop after this time' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l wait -d 'Wait until the data is there'

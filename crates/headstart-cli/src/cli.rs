@@ -39,7 +39,7 @@ pub enum Verb {
     Unit(unit::UnitArgs),
     /// Show what a pack holds
     Show(show::ShowArgs),
-    /// Merge, verify or compare packs
+    /// Merge, verify or compare packs, or take them over an upgrade
     #[command(subcommand)]
     Pack(pack::PackVerb),
     /// Say what this machine can do for headstart, and how to mend what it cannot

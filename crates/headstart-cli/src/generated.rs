@@ -32,8 +32,8 @@ const SECTIONS: [(&str, Items); 4] = [
         &[
             (
                 "headstart run -- python3 app.py",
-                "Starts a program. Every start is learned, and from the second on its files are \
-                 read ahead.",
+                "Starts a program. Its first starts are learned, later ones where that costs \
+                 little, and from the second on its files are read ahead.",
             ),
             (
                 "headstart show /var/lib/headstart/packs/python3-app.py-*.pack",
@@ -92,7 +92,13 @@ const SECTIONS: [(&str, Items); 4] = [
                 "Packs of boots by phase and file system, PHASE@KEY.pack, and the history of the \
                  last eight boots.",
             ),
+            (
+                "PACK.last",
+                "Beside a pack: what was late, missing or read in vain in the last learned start.",
+            ),
+            ("/var/lib/headstart/packs/devices/", "How devices behave, as it was measured."),
             ("/etc/headstart/boot.conf", "Phases of this machine's own."),
+            ("/run/headstart/", "What was recorded and read ahead in this boot."),
             (
                 "~/.local/state/headstart/packs/",
                 "Packs of a user other than root; looked at before the others.",

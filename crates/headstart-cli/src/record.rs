@@ -18,7 +18,7 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "PACK")]
     output: Option<PathBuf>,
 
-    /// When the start is over before that
+    /// What ends the start, if it comes before the time of --for
     #[arg(long, value_enum, default_value_t = Until::Exit)]
     until: Until,
 

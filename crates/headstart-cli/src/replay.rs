@@ -59,7 +59,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "CLASS[:LEVEL]", value_parser = io_priority)]
     ioprio: Option<IoPriority>,
 
-    /// Read at most this much [default and limit: half of the available memory]
+    /// Read at most this much [default and limit: half of the available memory,
+    /// and three quarters of what its control group leaves]
     #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     budget: Option<u64>,
 

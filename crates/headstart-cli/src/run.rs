@@ -49,7 +49,8 @@ pub struct RunArgs {
           value_parser = clap::value_parser!(u32).range(1..=8))]
     keep: u32,
 
-    /// Read ahead at most this much [default: half of the available memory]
+    /// Read ahead at most this much [default and limit: half of the available
+    /// memory, and three quarters of what its control group leaves]
     #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     budget: Option<u64>,
 

@@ -21,10 +21,10 @@ use std::time::Duration;
 The service itself stays as it is. A drop-in pulls in a unit, headstart-unit@NAME, \
 which reads the service's pack ahead from right before its start, records what systemd \
 starts in the service's control group, and learns it 10 s later. The service waits until \
-it can be recorded, 5 ms as a rule, and starts whatever becomes of that unit.
+it can be recorded, 5 to 10 ms as a rule and a second at most (a tenth from the fourth start \
+on), and starts whatever becomes of that unit.
 
-`journalctl -u headstart-unit@NAME` shows what a start gained. Without NAME the services \
-are listed.")]
+`journalctl -u headstart-unit@NAME` shows what a start gained.")]
 pub struct UnitArgs {
     /// The service, as nginx, nginx.service or getty@tty1
     #[arg(value_name = "NAME", required_unless_present_any = ["list"])]

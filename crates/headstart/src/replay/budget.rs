@@ -7,8 +7,15 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Largest share of the available memory that a replay fills.
-const SHARE: u64 = 2;
+/// Largest part of the machine's available memory that a replay fills: others may want the
+/// rest.
+const OF_MACHINE: Part = (1, 2);
+/// The same of what a control group leaves, which is the program's: it has to find place for
+/// its own beside its files.
+const OF_GROUP: Part = (3, 4);
+
+/// So many of so many parts.
+type Part = (u64, u64);
 
 /// Where the kernel says how long tasks waited for memory: those of a group, and all.
 const GROUP_PRESSURE: &str = "memory.pressure";
@@ -16,10 +23,12 @@ const PRESSURE: &str = "/proc/pressure/memory";
 /// What is in the lines of mounts of control groups.
 const CGROUP: &[u8] = b" - cgroup";
 
-/// The default budget: half of the memory that is available now, in bytes,
-/// bounded by the memory limit of our control group. Without /proc nothing.
+/// How much a replay may fill now, in bytes: a part of the available memory, and of what the
+/// limit of our control group leaves. Without /proc nothing.
 pub fn available() -> u64 {
-    memory().unwrap_or(0).min(group_headroom().unwrap_or(u64::MAX)) / SHARE
+    let part = |bytes: u64, (some, all): Part| bytes / all * some;
+    let of_group = group_headroom().map_or(u64::MAX, |bytes| part(bytes, OF_GROUP));
+    part(memory().unwrap_or(0), OF_MACHINE).min(of_group)
 }
 
 /// Bytes of memory that are available on this machine; `None` without /proc.
