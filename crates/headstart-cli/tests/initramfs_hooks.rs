@@ -65,9 +65,12 @@ fn both_are_for_a_root_directory_with_packs_or_with_the_recorder() {
     for (packs, recorder) in [(true, false), (false, true), (false, false)] {
         let initramfs = Initramfs::new(packs, "exit 1");
         if recorder {
-            let units = initramfs.place("root/etc/systemd/system");
-            fs::create_dir_all(&units).unwrap();
-            fs::write(units.join("headstart-boot-record.service"), "").unwrap();
+            // As a package's unit is enabled: it leads nowhere in the initramfs.
+            let (name, wants) = ("headstart-boot-record.service", "sysinit.target.wants");
+            let wants = initramfs.place("root/etc/systemd/system").join(wants);
+            fs::create_dir_all(&wants).unwrap();
+            let unit = Path::new("/usr/lib/systemd/system").join(name);
+            std::os::unix::fs::symlink(unit, wants.join(name)).unwrap();
         }
         let call = format!("called boot replay --root {}\n", initramfs.place("root").display());
         let expected = if packs || recorder { call.as_str() } else { "" };

@@ -6,7 +6,7 @@ if ! getargbool 1 headstart; then
     info "headstart: off"
 elif [ -d "${NEWROOT:-/sysroot}/var/lib/headstart/boot" ] \
     || [ -d "${NEWROOT:-/sysroot}/usr/lib/headstart/boot" ] \
-    || [ -e "${NEWROOT:-/sysroot}/etc/systemd/system/headstart-boot-record.service" ]; then
+    || [ -L "${NEWROOT:-/sysroot}/etc/systemd/system/sysinit.target.wants/headstart-boot-record.service" ]; then
     # Without packs it reads the program that is to record this boot.
     # It goes into the background by itself when it is in the root directory; what does
     # not come so far in a second is left alone.

@@ -5,7 +5,7 @@
 //! reads too, and an arm moves for each of them. Waiting for it wins over reading it
 //! beside the boot, which is in pieces again (doc/boot.md has the figures).
 
-use super::install::PACKAGED;
+use super::install::recorder;
 use super::machine::Machine;
 use super::mounted::Mounted;
 use crate::profile::mounts::MountsError;
@@ -39,7 +39,7 @@ fn is_read_ahead(machine: &Machine, phases: &[String]) -> Result<bool, MountsErr
 
 fn read(machine: &Machine, limit: Duration) -> io::Result<()> {
     let began = Instant::now();
-    let mut file = File::open(machine.place(PACKAGED))?;
+    let mut file = File::open(machine.place(&recorder(machine)))?;
     rustix::fs::fadvise(&file, 0, None, Advice::Sequential)?;
     let mut piece = vec![0; PIECE];
     while file.read(&mut piece)? > 0 && began.elapsed() < limit {}
@@ -49,8 +49,10 @@ fn read(machine: &Machine, limit: Duration) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boot::install::enable;
     use crate::boot::replay::tests::{away, here, keep_pack};
     use std::fs;
+    use std::path::Path;
 
     #[test]
     fn the_recorder_is_read_where_no_pack_is_of_something_that_is_mounted() {
@@ -58,10 +60,16 @@ mod tests {
         let machine = Machine::at(dir.path());
         let read = || read_recorder(&machine, &["system".into()], Duration::ZERO);
         assert!(!read(), "there is no program yet");
-        let program = machine.place(PACKAGED);
+        let program = machine.place("/usr/bin/headstart");
         fs::create_dir_all(program.parent().unwrap()).unwrap();
         fs::write(&program, [7; 9000]).unwrap();
         assert!(read(), "there is no pack");
+        let here_too = machine.place("/usr/local/bin/headstart");
+        enable(&machine, Path::new("/usr/local/bin/headstart")).unwrap();
+        assert!(!read(), "it is not the recorder's");
+        fs::create_dir_all(here_too.parent().unwrap()).unwrap();
+        fs::rename(&program, &here_too).unwrap();
+        assert!(read(), "it is, as its unit says");
         for (fs, expected) in [(away(), true), (here("proc"), false)] {
             let path = machine.pack("system", &fs);
             keep_pack(&machine, "system", &fs);

@@ -28,6 +28,8 @@ pub(crate) const LOCAL_UNITS: &str = "/etc/systemd/system";
 pub(crate) const PACKAGED_UNITS: &str = "/usr/lib/systemd/system";
 /// What wants them.
 const WANTS: &str = "sysinit.target.wants";
+/// How a unit tells its program; what comes of that is ignored.
+const STARTS: &str = "ExecStart=-";
 /// How a unit that we wrote begins.
 const OURS: &str = "# Written by `headstart boot enable`";
 /// The command line of kernels that are installed by kernel-install(8).
@@ -216,6 +218,14 @@ fn without_ours(text: &str) -> String {
 }
 
 /// The link that enables a unit.
+/// The program of the recorder as its unit has it.
+pub(crate) fn recorder(machine: &Machine) -> String {
+    let unit = Path::new(LOCAL_UNITS).join(UNITS[0].0);
+    let text = fs::read_to_string(place(machine, &unit)).unwrap_or_default();
+    let program = text.lines().find_map(|line| line.strip_prefix(STARTS)?.split(' ').next());
+    program.unwrap_or(PACKAGED).to_owned()
+}
+
 fn wanted(unit: &str) -> PathBuf {
     Path::new(LOCAL_UNITS).join(WANTS).join(unit)
 }
