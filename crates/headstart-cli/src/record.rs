@@ -49,6 +49,7 @@ pub struct RecordArgs {
 pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     let mut session = Session::new(args.start, Instant::now());
     let preparation = Preparation::now(&session.wanted(args.output, None));
+    session.must_learn = true;
     session.until = args.until;
     session.system = args.system;
     session.exact = args.exact;

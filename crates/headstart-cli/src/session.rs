@@ -108,6 +108,8 @@ pub struct Session {
     pub buffer_kb: Option<u32>,
     /// Whether this start is learned.
     pub learn: bool,
+    /// Whether the program waits for that as long as it takes.
+    pub must_learn: bool,
     /// Whether the program's big files are put into large folios after its end.
     pub large_folios: bool,
     /// Whether the line at the end is left out.
@@ -150,6 +152,7 @@ impl Session {
             exact: false,
             buffer_kb: None,
             learn: true,
+            must_learn: false,
             large_folios: false,
             quiet: args.quiet,
             json: args.json,
@@ -165,16 +168,16 @@ impl Session {
     /// in time comes later.
     pub fn go(mut self, mut preparation: Preparation) -> anyhow::Result<ExitStatus> {
         let hold_from = Instant::now();
-        let prepared = preparation.within(self.hold);
+        let prepared = preparation.within(self.hold).map(|prepared| &*prepared);
         let held = hold_from.elapsed();
-        self.learn &= !prepared.as_ref().is_some_and(|prepared| prepared.spare_learning);
-        let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
-        let known = pack.map(|pack| (pack.origin.starts, pack.origin.buffer_kb));
+        self.learn &= !prepared.is_some_and(|prepared| prepared.spare_learning);
+        let buffer = self.buffer(prepared);
+        let patience = self.patience(prepared);
         let follower = self.follower();
         // In a PID namespace the kernel knows the program by another number
         // than we do; it follows what is forked after arming.
         let early = self.learn && !self.system && !proc::in_first_pid_namespace();
-        let armed = early.then(|| self.arm(Scope::Descendants, known));
+        let armed = early.then(|| self.arm(Scope::Descendants, buffer, patience));
         let program = match launch::hold(&self.command) {
             Ok(program) => program,
             Err(error) => {
@@ -188,7 +191,7 @@ impl Session {
         };
         let recorder = armed.unwrap_or_else(|| {
             let scope = if self.system { Scope::System } else { Scope::Tree(program.pid()) };
-            if self.learn { self.arm(scope, known) } else { None }
+            if self.learn { self.arm(scope, buffer, patience) } else { None }
         });
         let follower = follower.filter(|_| recorder.is_some()).and_then(|mut follower| {
             let attached = follower.attach(program.pid());
@@ -285,16 +288,26 @@ impl Session {
         }
     }
 
-    /// A recorder, or a note why there is none. Of what is `known`, how many starts
-    /// were learned and which buffer the last one needed.
-    fn arm(&mut self, scope: Scope, known: Option<(u32, u32)>) -> Option<Recorder> {
-        let (starts, buffer_kb) = known.unwrap_or_default();
-        let patience = if starts >= WELL_KNOWN { PATIENCE } else { Duration::MAX };
-        let buffer = match (self.buffer_kb, buffer_kb) {
+    /// How large the trace buffers are to be.
+    fn buffer(&self, prepared: Option<&Prepared>) -> BufferSize {
+        let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
+        match (self.buffer_kb, pack.map_or(0, |pack| pack.origin.buffer_kb)) {
             (Some(fixed), _) => BufferSize::Fixed(fixed),
             (None, 0) => BufferSize::Default,
             (None, needed) => BufferSize::From(needed),
-        };
+        }
+    }
+
+    /// How long the program waits to be traced. A pack that is not ready in time is large, and
+    /// so of a program that was learned before.
+    fn patience(&self, prepared: Option<&Prepared>) -> Duration {
+        let starts = |prepared: &Prepared| prepared.pack.as_ref().map_or(0, |p| p.origin.starts);
+        let is_known = prepared.is_none_or(|prepared| starts(prepared) >= WELL_KNOWN);
+        if is_known && !self.must_learn { PATIENCE } else { Duration::MAX }
+    }
+
+    /// A recorder, or a note why there is none.
+    fn arm(&mut self, scope: Scope, buffer: BufferSize, patience: Duration) -> Option<Recorder> {
         let watch = self.until == Until::Idle;
         let armed = match scope {
             // It is this thread that forks.
