@@ -232,10 +232,12 @@ class Group:
     def __init__(self):
         version_1 = Path("/sys/fs/cgroup/memory")
         self.is_v1 = version_1.is_dir()
-        self.folder = (version_1 if self.is_v1 else Path("/sys/fs/cgroup")) / "headstart-harm"
+        parent = version_1 if self.is_v1 else Path("/sys/fs/cgroup")
+        # One that could not be removed would bring its limit along.
+        self.folder = parent / f"headstart-harm-{os.getpid()}-{time.monotonic_ns()}"
 
     def __enter__(self):
-        self.folder.mkdir(exist_ok=True)
+        self.folder.mkdir()
         return self
 
     def __exit__(self, *_):

@@ -130,12 +130,23 @@ def standing_starts():
             [names[c["workload"]], c["rounds"], times(c["arms"].get("cold")),
              times(c["arms"].get("readahead")), seconds(median(c, "hot")),
              seconds(median(c, "floor")),
-             f"{c['limit']['ratio']:.2f} ({c['limit']['bound']})" if c["limit"] else "–",
-             in_order(c["limit"]), ratio(against(c, "cold"))]
+             f"{limit(c)['ratio']:.2f} ({limit(c)['bound']})" if limit(c) else "–",
+             in_order(limit(c)), ratio(against(c, "cold"))]
             for c in cells
         ] + [["geometric mean", "", "", "", "", "", mean(cells, "ratio"),
               mean(cells, "in_order"), ""]])
     return by_model(found, table)
+
+
+def has_hot_starts(cell):
+    """Whether what is called hot was: such a start hardly reads what a cold one does."""
+    of_hot, of_cold = (median(cell, state, "read_bytes") or 0 for state in ("hot", "cold"))
+    return of_hot <= 0.1 * of_cold
+
+
+def limit(cell):
+    """The limit of a cell, where it is known."""
+    return cell["limit"] if has_hot_starts(cell) else None
 
 
 def in_order(limit):
@@ -146,7 +157,7 @@ def in_order(limit):
 
 def mean(cells, name):
     """The geometric mean of a ratio to the limit, where all cells have it."""
-    limits = [cell["limit"] and cell["limit"].get(name) for cell in cells]
+    limits = [limit(cell) and limit(cell).get(name) for cell in cells]
     if not limits or not all(limits):
         return "–"
     ratios = [one["ratio"] if isinstance(one, dict) else one for one in limits]
@@ -192,19 +203,19 @@ def standing_peers():
 
 
 def standing_counts():
-    """Requests, bytes and major faults, which hardly depend on the disk."""
+    """Requests, bytes and major faults on one disk; what is read ahead depends on it."""
     found = results("standing")
     if not found:
         return MISSING
     names, rows = titles(found), []
     for workload in names:
         cells = [c for c in found["cells"] if c["workload"] == workload]
-        # Any disk will do; one of those where the kernel reads ahead as usual.
-        cells.sort(key=lambda c: c["model"] not in ("emmc", "cloud-lazy"))
+        # Others if it has to be: where many are in flight steps are shorter, and more.
+        cells.sort(key=lambda c: c["model"] != "emmc")
         if not cells:
             continue
         cell = cells[0]
-        row = [names[workload]]
+        row = [names[workload], f"`{cell['model']}`", cell["rounds"]]
         for counter, form in (("read_requests", "{:.0f}"), ("read_bytes", "{:.1f}"),
                               ("major_faults", "{:.0f}")):
             for state in ("cold", "readahead"):
@@ -212,7 +223,7 @@ def standing_counts():
                 scale = 1e6 if counter == "read_bytes" else 1
                 row.append("–" if value is None else form.format(value / scale))
         rows.append(row)
-    return markdown(["start", "requests cold", "with headstart", "MB cold", "with headstart",
+    return markdown(["start", "on", "n", "requests cold", "with headstart", "MB cold", "with headstart",
                      "major faults cold", "with headstart"], rows)
 
 
