@@ -92,7 +92,6 @@ mod tests {
             ("kill", 15, 0, anybody, PARTIES, PassOn),
             ("kill -INT", 2, 0, anybody, PARTIES, PassOn),
             ("kill -TSTP", 20, 0, anybody, PARTIES, PassOn),
-            ("kill -ABRT", 6, 0, anybody, PARTIES, PassOn),
             ("kill -CHLD", 17, 0, anybody, PARTIES, PassOn),
             ("a real-time signal", 34, QUEUE, anybody, PARTIES, PassOn),
             ("our alarm clock, set before our exec", 14, KERNEL, None, PARTIES, PassOn),

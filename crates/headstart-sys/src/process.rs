@@ -2,7 +2,7 @@
 //! by hand, because std's `Command` resets signals and std's start-up code
 //! replaces closed standard descriptors and ignores SIGPIPE.
 
-use crate::abort;
+use crate::{abort, signals};
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,7 +24,7 @@ extern "C" fn note_inherited() {
         }
     }
     CLOSED.store(closed, Ordering::Relaxed);
-    crate::signals::note_inherited();
+    signals::note_inherited();
 }
 
 // SAFETY: the section holds pointers to functions that the C start-up code
@@ -91,16 +91,19 @@ pub fn spawn_gated(argv: &[impl AsRef<OsStr>]) -> io::Result<Gated> {
         // Forking clears it.
         death_signal: rustix::process::parent_process_death_signal()?.map_or(0, |s| s.as_raw()),
     };
+    abort::will_fork();
+    // Else the child would handle one that comes before its exec as if it were this process.
+    let mask = signals::hold_back_abort();
     // SAFETY: the child calls only async-signal-safe functions until it has
     // become another program or ended: other threads may hold any lock.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => child(&arguments, &gate_in, &gate, &failure_in, &parent),
-        pid => {
-            abort::holds(pid, gate.as_raw_fd());
-            Ok(Gated { pid, gate, failure })
-        }
+    let pid = unsafe { libc::fork() };
+    let error = io::Error::last_os_error();
+    if pid == 0 {
+        child(&arguments, &gate_in, &gate, &failure_in, &parent);
     }
+    abort::forked((pid > 0).then_some((pid, &gate)));
+    signals::give_back(mask);
+    if pid > 0 { Ok(Gated { pid, gate, failure }) } else { Err(error) }
 }
 
 /// Executes `argv` in this process, with the signals and descriptors that it
@@ -158,12 +161,10 @@ fn child(
     let errno = arguments.exec();
     // SAFETY: `errno` is four readable bytes.
     unsafe { libc::write(failure.as_raw_fd(), (&raw const errno).cast(), 4) };
+    let status = status_of_failure(&io::Error::from_raw_os_error(errno));
     // SAFETY: ends the child without running the parent's exit handlers.
-    unsafe { libc::_exit(EXEC_FAILED) }
+    unsafe { libc::_exit(status.into()) }
 }
-
-/// The status of a child that could not execute its program.
-const EXEC_FAILED: i32 = 127;
 
 /// Somebody wanted this program to end when its parent does. That parent will
 /// now end us, and so we end the program.
@@ -185,7 +186,7 @@ fn restore() {
         // SAFETY: std opened /dev/null here; nothing in the child uses it.
         unsafe { libc::close(fd) };
     }
-    crate::signals::restore();
+    signals::restore();
 }
 
 impl Gated {
@@ -199,7 +200,7 @@ impl Gated {
     pub fn release(self) -> Released {
         // It fails when the child has ended, which shows soon enough.
         let _ = rustix::io::write(&self.gate, b"g");
-        abort::released();
+        abort::released(self.gate);
         Released { failure: self.failure }
     }
 }
@@ -215,7 +216,7 @@ impl Released {
     /// program, if it could not.
     pub fn failure(&self, end: Change) -> Option<io::Error> {
         let mut errno = [0; 4];
-        if end != Change::Exited(EXEC_FAILED) {
+        if !matches!(end, Change::Exited(_)) {
             return None;
         }
         // The kernel closed the writing end at a successful exec.
@@ -339,7 +340,7 @@ pub fn detach() -> io::Result<()> {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             // Who starts programs holds signals back, and what it starts inherits that.
-            crate::signals::let_in();
+            signals::let_in();
             rustix::process::setsid()?;
             let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
             rustix::stdio::dup2_stdin(&null)?;

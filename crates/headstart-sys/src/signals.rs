@@ -34,16 +34,14 @@ const fn bit(signal: i32) -> u64 {
 }
 
 fn set_mask(new: u64) -> io::Result<u64> {
+    change_mask(libc::SIG_SETMASK, new)
+}
+
+fn change_mask(how: i32, new: u64) -> io::Result<u64> {
     let mut old = 0u64;
     // SAFETY: both pointers are to eight bytes, the kernel's size of a set.
     let done = unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const new,
-            &raw mut old,
-            MASK_BYTES,
-        )
+        libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const new, &raw mut old, MASK_BYTES)
     };
     if done == 0 { Ok(old) } else { Err(io::Error::last_os_error()) }
 }
@@ -73,8 +71,11 @@ pub(crate) fn note_inherited() {
 /// with. Async-signal-safe.
 pub(crate) fn restore() {
     let ignored = IGNORED.load(Ordering::Relaxed);
-    // std ignores it; handlers end with the exec.
-    disposition(libc::SIGPIPE, Some(libc::SIG_DFL));
+    // std ignores the one. The other has a handler, which would be called for what came
+    // before the exec.
+    for signal in [libc::SIGPIPE, libc::SIGABRT] {
+        disposition(signal, Some(libc::SIG_DFL));
+    }
     for signal in (1..=SIGNALS).filter(|signal| ignored & bit(*signal) != 0) {
         disposition(signal, Some(libc::SIG_IGN));
     }
@@ -95,6 +96,17 @@ pub fn hold_back() {
         ORIGINAL_MASK.store(mask, Ordering::Relaxed);
         HELD.store(true, Ordering::Relaxed);
     }
+}
+
+/// Blocks SIGABRT in this thread; returns what was blocked before.
+pub(crate) fn hold_back_abort() -> Option<u64> {
+    change_mask(libc::SIG_BLOCK, bit(libc::SIGABRT)).ok()
+}
+
+/// Blocks again what was blocked before, and no more.
+pub(crate) fn give_back(before: Option<u64>) {
+    // Fails for bad pointers only.
+    let _ = before.map(set_mask);
 }
 
 /// Blocks no signal any more.
