@@ -17,7 +17,7 @@ use crate::proc::in_first_pid_namespace;
 use crate::profile::mounts::MountsError;
 use crate::profile::seen::SeenError;
 use crate::replay::budget;
-use crate::trace::capture::{Bounds, BufferSize, CaptureError, Earlier, Recorder};
+use crate::trace::capture::{Bounds, CaptureError, Earlier, Recorder, Sizes};
 use crate::trace::file::Capture;
 use crate::trace::tracefs::{Instance, TraceError, Tracefs};
 use rustix::fs::FlockOperation;
@@ -210,18 +210,13 @@ fn mark(machine: &Machine) -> Result<(), RecordError> {
 /// Takes over what is recorded already, or begins.
 fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
     let tracefs = Tracefs::locate()?;
-    let memory = budget::memory().unwrap_or(0);
-    let most = memory / RAW_SHARE;
+    let most = budget::memory().unwrap_or(0) / RAW_SHARE;
     let most = usize::try_from(most.clamp(*RAW_BYTES.start(), *RAW_BYTES.end()));
     let most = most.unwrap_or(usize::MAX);
     // What this thread does is no part of the boot, whatever number it has here.
     let mut own = Vec::new();
-    let (instance, source, earlier, buffer) = match tracefs.adopt(&wanted.instance)? {
-        Some(instance) => {
-            // As large as the command line made it.
-            let buffer = BufferSize::Fixed(instance.buffer_kb()?);
-            (instance, Source::Adopted, Earlier::default(), buffer)
-        }
+    let (instance, source, earlier) = match tracefs.adopt(&wanted.instance)? {
+        Some(instance) => (instance, Source::Adopted, Earlier::default()),
         None => {
             let instance = Instance::create(&tracefs, None)?;
             if !in_first_pid_namespace() {
@@ -230,14 +225,19 @@ fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
             instance.enable_events()?;
             let earlier = Earlier::of_global(&tracefs)?;
             let source = if earlier.is_some() { Source::Global } else { Source::Own };
-            (instance, source, earlier.unwrap_or_default(), BufferSize::Default)
+            (instance, source, earlier.unwrap_or_default())
         }
     };
     let now = monotonic_us();
     let clock_ahead = i128::from(instance.now_ns()?) - i128::from(now) * 1000;
     let began = if source == Source::Own { now } else { 0 };
-    let bounds = Bounds { most, ..Bounds::within(memory, instance.cpus()?.len(), buffer) };
-    let recorder = Recorder::of(&tracefs, instance, own, earlier, bounds, true)?;
+    let bounds = Bounds::within(budget::available(), instance.cpus()?.len());
+    let sizes = Sizes {
+        // It is as large as the command line made it.
+        may_change: source != Source::Adopted,
+        bounds: Some(Bounds { most, ..bounds }),
+    };
+    let recorder = Recorder::of(&tracefs, instance, own, earlier, sizes, true)?;
     Ok(Recording { recorder, source, clock_ahead, began })
 }
 

@@ -12,6 +12,7 @@ use super::stir::Stir;
 use super::tracefs::{Instance, TraceError, Tracefs};
 use crate::replay::budget;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
@@ -81,9 +82,7 @@ pub enum BufferSize {
 /// What bounds a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// The buffer of each CPU.
-    pub buffer: BufferSize,
-    /// How large it may get, in KiB.
+    /// How large the buffer of each CPU may get, in KiB.
     pub largest_kb: u32,
     /// Raw pages that are kept, in bytes. What comes later counts as lost.
     pub most: usize,
@@ -91,17 +90,22 @@ pub struct Bounds {
 
 impl Bounds {
     /// With buffers for so many CPUs, where `memory` bytes may be filled.
-    pub fn within(memory: u64, cpus: usize, buffer: BufferSize) -> Self {
+    pub fn within(memory: u64, cpus: usize) -> Self {
         let each_kb = memory / SHARE / 1024 / (cpus as u64).max(1);
         let largest_kb = u32::try_from(each_kb).unwrap_or(u32::MAX);
         let largest_kb = largest_kb.clamp(DEFAULT_BUFFER_KB, MAX_BUFFER_KB);
-        let buffer = match buffer {
-            BufferSize::From(kb) => BufferSize::From(kb.min(largest_kb)),
-            other => other,
-        };
         let most = usize::try_from(memory / SHARE).unwrap_or(usize::MAX).min(MAX_BYTES);
-        Self { buffer, largest_kb, most }
+        Self { largest_kb, most }
     }
+}
+
+/// What may become of the buffers of a recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sizes {
+    /// Whether they may have another size than at the begin.
+    pub may_change: bool,
+    /// What bounds them; looked up when the recording is under way where it is not known yet.
+    pub bounds: Option<Bounds>,
 }
 
 /// The buffer that the next start begins with, in KiB, 0 for the kernel's own, after one
@@ -142,15 +146,39 @@ impl Earlier {
         let mut page = vec![0; global.sub_buffer_size()];
         let mut out = Self::default();
         let mut buffers = global.open_buffers()?;
-        for (cpu, file) in &mut buffers {
-            let cpu = *cpu + ELSEWHERE;
-            copy(cpu, file, &mut page, &header, (&mut out.bytes, &mut out.pages, MAX_BYTES))
-                .map_err(CaptureError::Read)?;
-        }
+        let to = (&mut out.bytes, &mut out.pages, MAX_BYTES);
+        empty(&mut buffers, ELSEWHERE, &mut page, &header, to).map_err(CaptureError::Read)?;
         let stats = global.stats(buffers.iter().map(|(cpu, _)| *cpu))?;
-        out.lost = stats.dropped + stats.overrun;
+        out.lost = stats.lost(out.bytes.len() >= MAX_BYTES);
         Ok(Some(out))
     }
+}
+
+/// Where raw pages are kept, with the CPU and the length of each, and how many bytes at most.
+type Kept<'a> = (&'a mut Vec<u8>, &'a mut Vec<(u32, u32)>, usize);
+
+/// Copies what the buffers hold, with this added to the number of each CPU, and returns the
+/// most bytes that one held. Those of CPUs that are not there go: the kernel names a buffer
+/// for each that there may be, and has one only of those that were online.
+fn empty(
+    buffers: &mut Vec<(u32, File)>,
+    added: u32,
+    page: &mut [u8],
+    header: &PageHeader,
+    (bytes, pages, most): Kept<'_>,
+) -> io::Result<u64> {
+    let (mut fullest, mut failure) = (0, None);
+    buffers.retain_mut(|(cpu, file)| {
+        match copy(*cpu + added, file, page, header, (bytes, pages, most)) {
+            Ok(taken) => fullest = fullest.max(taken),
+            Err(error) if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => {
+                return false;
+            }
+            Err(error) => failure = Some(error),
+        }
+        true
+    });
+    failure.map_or(Ok(fullest), Err)
 }
 
 /// Copies what the buffer of a CPU holds, as long as less than the `most` is kept.
@@ -160,7 +188,7 @@ fn copy(
     file: &mut File,
     page: &mut [u8],
     header: &PageHeader,
-    (bytes, pages, most): (&mut Vec<u8>, &mut Vec<(u32, u32)>, usize),
+    (bytes, pages, most): Kept<'_>,
 ) -> io::Result<u64> {
     let mut taken = 0;
     while bytes.len() < most {
@@ -219,13 +247,21 @@ impl Recorder {
         watch: bool,
     ) -> Result<Self, CaptureError> {
         let instance = Instance::create(tracefs, None)?;
-        let bounds = Bounds::within(budget::available(), instance.cpus()?.len(), buffer);
-        match bounds.buffer {
-            BufferSize::Default => {}
-            BufferSize::Fixed(kb) => instance.set_buffer_kb(kb)?,
-            // No memory for it is no reason not to record.
-            BufferSize::From(kb) => drop(instance.set_buffer_kb(kb)),
-        }
+        let bounds = match buffer {
+            // The program waits for this.
+            BufferSize::Default => None,
+            BufferSize::Fixed(kb) => {
+                instance.set_buffer_kb(kb)?;
+                None
+            }
+            BufferSize::From(kb) => {
+                let bounds = Bounds::within(budget::available(), instance.cpus()?.len());
+                // No memory for it is no reason not to record.
+                let _ = instance.set_buffer_kb(kb.min(bounds.largest_kb));
+                Some(bounds)
+            }
+        };
+        let may_change = !matches!(buffer, BufferSize::Fixed(_));
         let mut ignored_tids = Vec::new();
         match scope {
             Scope::Tree(pid) => instance.follow(pid)?,
@@ -236,7 +272,8 @@ impl Recorder {
             }
             Scope::System => {}
         }
-        Self::of(tracefs, instance, ignored_tids, Earlier::default(), bounds, watch)
+        let sizes = Sizes { may_change, bounds };
+        Self::of(tracefs, instance, ignored_tids, Earlier::default(), sizes, watch)
     }
 
     /// Enables the events in `instance`, unless they are, and starts to empty its
@@ -247,7 +284,7 @@ impl Recorder {
         instance: Instance,
         ignored_tids: Vec<i32>,
         earlier: Earlier,
-        Bounds { buffer, largest_kb, most }: Bounds,
+        sizes: Sizes,
         watch: bool,
     ) -> Result<Self, CaptureError> {
         let formats = instance.enable_events()?;
@@ -282,9 +319,8 @@ impl Recorder {
             } else {
                 None
             },
-            may_change: !matches!(buffer, BufferSize::Fixed(_)),
-            largest_kb,
-            most,
+            sizes,
+            most: MAX_BYTES,
             out: Drained {
                 buffer_kb: instance.buffer_kb()?,
                 needed_kb: 0,
@@ -351,9 +387,7 @@ struct Drain {
     stop: OwnedFd,
     header: PageHeader,
     watch: Option<(Decoder, Arc<Activity>, Stir)>,
-    /// Whether the buffers may have another size than at the begin.
-    may_change: bool,
-    largest_kb: u32,
+    sizes: Sizes,
     /// Raw pages kept at most, in bytes.
     most: usize,
     out: Drained,
@@ -362,6 +396,10 @@ struct Drain {
 impl Drain {
     fn run(mut self) -> Result<Drained, CaptureError> {
         let mut page = vec![0; self.out.instance.sub_buffer_size()];
+        let Sizes { may_change, bounds } = self.sizes;
+        let within = || Bounds::within(budget::available(), self.buffers.len());
+        let Bounds { largest_kb, most } = bounds.unwrap_or_else(within);
+        self.most = most;
         let mut most_filled = 0;
         loop {
             let stopped = self.wait().map_err(CaptureError::Read)?;
@@ -378,19 +416,19 @@ impl Drain {
             self.note_activity(seen, seen_bytes);
             let buffer = u64::from(self.out.buffer_kb) * 1024;
             let filled = fullest * 100 > buffer * GROW_PERCENT;
-            if filled && self.may_change && self.out.buffer_kb < self.largest_kb {
-                let doubled = (self.out.buffer_kb * 2).min(self.largest_kb);
+            if filled && may_change && self.out.buffer_kb < largest_kb {
+                let doubled = (self.out.buffer_kb * 2).min(largest_kb);
                 // No memory for it is no reason to end the recording.
                 if self.out.instance.set_buffer_kb(doubled).is_ok() {
                     self.out.buffer_kb = doubled;
                 }
             }
         }
-        if self.may_change {
+        if may_change {
             self.out.needed_kb = needed_kb(self.out.buffer_kb, most_filled);
         }
         let stats = self.out.instance.stats(self.buffers.iter().map(|(cpu, _)| *cpu))?;
-        self.out.lost += stats.dropped + stats.overrun;
+        self.out.lost += stats.lost(self.out.bytes.len() >= self.most);
         Ok(self.out)
     }
 
@@ -410,12 +448,8 @@ impl Drain {
 
     /// Copies what the buffers hold and returns the most that one held.
     fn empty(&mut self, page: &mut [u8]) -> io::Result<u64> {
-        let mut fullest = 0;
-        for (cpu, file) in &mut self.buffers {
-            let Drained { bytes, pages, .. } = &mut self.out;
-            fullest = fullest.max(copy(*cpu, file, page, &self.header, (bytes, pages, self.most))?);
-        }
-        Ok(fullest)
+        let Drained { bytes, pages, .. } = &mut self.out;
+        empty(&mut self.buffers, 0, page, &self.header, (bytes, pages, self.most))
     }
 
     /// Notes the time when the pages since `seen` hold more than a trickle of what is new.
@@ -443,28 +477,18 @@ impl Drain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use BufferSize::{Default, Fixed, From};
 
     const MIB: u64 = 1 << 20;
 
     #[test]
     fn a_recording_takes_no_more_than_its_share_of_the_memory() {
-        for (name, memory, cpus, buffer, expected) in [
-            ("plenty", 64 << 30, 2, From(4096), (From(4096), 32 * 1024, MAX_BYTES)),
-            (
-                "a hostile pack",
-                64 << 30,
-                2,
-                From(u32::MAX),
-                (From(32 * 1024), 32 * 1024, MAX_BYTES),
-            ),
-            ("many CPUs", 1024 * MIB, 128, From(32 * 1024), (From(2048), 2048, 256 << 20)),
-            ("little memory", 8 * MIB, 2, From(4096), (From(1408), 1408, 2 << 20)),
-            ("nothing is known of it", 0, 0, Default, (Default, 1408, 0)),
-            ("as it is wanted", 8 * MIB, 2, Fixed(9999), (Fixed(9999), 1408, 2 << 20)),
+        for (name, memory, cpus, largest_kb, most) in [
+            ("plenty", 64 << 30, 2, 32 * 1024, MAX_BYTES),
+            ("many CPUs", 1024 * MIB, 128, 2048, 256 << 20),
+            ("little memory", 8 * MIB, 2, 1408, 2 << 20),
+            ("nothing is known of it", 0, 0, 1408, 0),
         ] {
-            let bounds = Bounds::within(memory, cpus, buffer);
-            assert_eq!((bounds.buffer, bounds.largest_kb, bounds.most), expected, "{name}");
+            assert_eq!(Bounds::within(memory, cpus), Bounds { largest_kb, most }, "{name}");
         }
     }
 

@@ -180,6 +180,16 @@ pub struct BufferStats {
     pub dropped: u64,
     /// Events overwritten unread.
     pub overrun: u64,
+    /// Events that are in the buffer.
+    pub entries: u64,
+}
+
+impl BufferStats {
+    /// Events that were lost, with those that were left in the buffers if these were no
+    /// longer read to the end.
+    pub fn lost(self, left: bool) -> u64 {
+        self.dropped + self.overrun + if left { self.entries } else { 0 }
+    }
 }
 
 /// A private instance; dropping it removes it from the kernel.
@@ -335,6 +345,7 @@ impl Instance {
             let one = parse_stats(&text);
             sum.dropped += one.dropped;
             sum.overrun += one.overrun;
+            sum.entries += one.entries;
         }
         Ok(sum)
     }
@@ -382,6 +393,7 @@ fn parse_stats(text: &str) -> BufferStats {
     BufferStats {
         dropped: value("dropped events:"),
         overrun: value("overrun:") + value("commit overrun:"),
+        entries: value("entries:"),
     }
 }
 
@@ -470,7 +482,8 @@ mod tests {
     #[test]
     fn buffer_statistics_are_read_by_name() {
         let text = "entries: 5\noverrun: 7\ncommit overrun: 1\nbytes: 60\ndropped events: 9\n";
-        assert_eq!(parse_stats(text), BufferStats { dropped: 9, overrun: 8 });
+        assert_eq!(parse_stats(text), BufferStats { dropped: 9, overrun: 8, entries: 5 });
+        assert_eq!([false, true].map(|left| parse_stats(text).lost(left)), [17, 22]);
         assert_eq!(parse_stats(""), BufferStats::default());
     }
 
