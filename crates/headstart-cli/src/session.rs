@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 
 /// How long hardly any page may come in or into use until reading has died down.
 const IDLE: Duration = Duration::from_secs(2);
-/// How often it is looked whether all was read ahead for a program that goes on.
-const REPLAY_CHECK: Duration = Duration::from_millis(50);
 /// How often that is looked at.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
+/// How often it is looked whether all was read ahead for a program that goes on.
+const REPLAY_CHECK: Duration = Duration::from_millis(50);
 
 /// How long a program of which [`WELL_KNOWN`] starts were learned waits to be traced.
 /// Arming takes 5 ms; it takes up to 100 ms while the kernel removes the
@@ -399,11 +399,12 @@ impl Learner {
             let timeout = Err(RecvTimeoutError::Timeout);
             while !replay.is_finished() && told.recv_timeout(REPLAY_CHECK) == timeout {}
         }
-        let (report, log) = replay.map(Replay::end).unzip();
+        let ended = replay.map(Replay::end);
+        let report = ended.as_ref().map(|ended| ended.report);
         let known = Known {
             pack: pack.as_ref(),
             replay: report,
-            log: log.as_ref(),
+            log: ended.as_ref().map(|ended| &ended.log),
             released_us: self.released_us,
             whole,
         };

@@ -66,9 +66,9 @@ fn asked(pack: &Pack, wait: bool) -> Vec<PathBuf> {
     let options = Options { wait, log: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     wait_until("the end of the replay", || replay.is_finished().then_some(()));
-    let (report, log) = replay.end();
-    assert!(report.complete);
-    let mut files = log.files();
+    let ended = replay.end();
+    assert!(ended.report.complete);
+    let mut files = ended.log.files();
     files.sort_by_key(|(_, asked)| asked.iter().map(|asked| asked.at_us).min());
     files.into_iter().map(|(path, _)| path).collect()
 }

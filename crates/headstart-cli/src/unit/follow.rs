@@ -41,7 +41,8 @@ const HOLD: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_millis(100);
 /// How often systemd is asked whether the service has started, if no process tells.
 const ASK: Duration = Duration::from_secs(2);
-/// How long a service may take to come, as at boot when it waits for others.
+/// How long a service may take to come, as at boot when it waits for others; and how long is
+/// read ahead for one.
 const LONGEST: Duration = Duration::from_secs(120);
 /// The process that starts services.
 const SYSTEMD: i32 = 1;
@@ -124,8 +125,9 @@ impl Start<'_> {
         });
         // The service goes on, and what it will need is still being read.
         let is_read = || replay.as_ref().is_none_or(Replay::is_finished);
-        while !is_read() && !interrupt.wait(LOOK) {}
-        let report = replay.map(|replay| replay.end().0);
+        let is_over = || self.began.elapsed() >= LONGEST;
+        while !is_read() && !is_over() && !interrupt.wait(LOOK) {}
+        let report = replay.map(|replay| replay.end().report);
         if let Some(report) = &report {
             add_report(parts, report);
         }

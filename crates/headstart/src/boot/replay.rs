@@ -13,7 +13,7 @@ use super::replayed::Replayed;
 use crate::error::causes;
 use crate::pack::Pack;
 use crate::profile::mounts::Mounts;
-use crate::replay::engine::{Options, Replay};
+use crate::replay::engine::{Ended, Options, Replay};
 use crate::replay::models::Models;
 use crate::replay::often::Often;
 use crate::replay::plan::{Limits, Plan};
@@ -212,15 +212,12 @@ impl Session<'_> {
         };
         let replay = Replay::start(plan, options, mounts, self.began)?;
         let mut past = false;
-        while !replay.is_finished() {
-            past = past || is_past(self.machine, self.wanted, last);
-            if past || self.machine.is_cancelled() {
-                replay.stop();
-            }
+        let is_over = || self.machine.is_cancelled() || self.began.elapsed() >= self.wanted.limit;
+        while !replay.is_finished() && !past && !is_over() {
+            past = is_past(self.machine, self.wanted, last);
             thread::sleep(TICK);
         }
-        let threads = replay.threads();
-        let report: Report = replay.finish();
+        let Ended { report, threads, .. } = replay.end();
         let cut = past && !report.complete;
         self.keep(parts, Some((report.divided(&packs), threads)));
         if cut {

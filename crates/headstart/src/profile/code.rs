@@ -1,6 +1,7 @@
 //! Which pages of a file a loader maps as code: the executable segments of
 //! an ELF file. A thin driver over the `object` crate.
 
+use crate::replay::engine::open_again;
 use object::Endianness;
 use object::elf::{FileHeader32, FileHeader64, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -17,7 +18,9 @@ const HEAD_BYTES: usize = 4096;
 /// can't be read.
 pub fn code_of(path: &Path) -> Vec<Range<u64>> {
     let mut head = vec![0; HEAD_BYTES];
-    let read = File::open(path).and_then(|file| file.read_at(&mut head, 0)).unwrap_or(0);
+    // Whoever owns it may have put something else there since it was named.
+    let file = open_again(path).map(File::from);
+    let read = file.ok().and_then(|file| file.read_at(&mut head, 0).ok()).unwrap_or(0);
     head.truncate(read);
     let page = rustix::param::page_size() as u64;
     segments::<FileHeader64<Endianness>>(&head, page)

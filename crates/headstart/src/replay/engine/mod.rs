@@ -15,7 +15,7 @@ mod wait;
 
 pub use log::{Asked, Log};
 pub use targets::identity_of;
-pub(crate) use targets::open_learned;
+pub(crate) use targets::{open_again, open_learned};
 
 use super::budget;
 use super::device::Portion;
@@ -123,6 +123,17 @@ struct Shared {
     ended_us: AtomicU64,
 }
 
+/// A replay that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What became of the plan.
+    pub report: Report,
+    /// The threads that worked on it; those whose numbers can't be known are left out.
+    pub threads: Vec<i32>,
+    /// What was asked for, if that was kept.
+    pub log: Log,
+}
+
 /// A replay under way.
 #[derive(Debug)]
 pub struct Replay {
@@ -226,21 +237,23 @@ impl Replay {
         self.shared.report()
     }
 
-    /// Makes the threads stop, and tells what became of the plan and what was asked for, if
-    /// that was kept. Threads that do not come back from a file are left behind, and then
-    /// nothing is told of what was asked for.
-    pub fn end(self) -> (Report, Log) {
+    /// Makes the threads stop, and tells what became of the plan. Threads that do not come
+    /// back from a file are left behind, and then nothing is told of what was asked for.
+    pub fn end(self) -> Ended {
         self.stop();
         let until = Instant::now() + STUCK;
-        while !self.is_finished() {
-            if Instant::now() >= until {
-                return (Report { stuck: true, ..self.shared.report() }, Log::default());
-            }
+        while !self.is_finished() && Instant::now() < until {
             thread::sleep(LOOK_AGAIN);
+        }
+        let threads = self.threads();
+        if !self.is_finished() {
+            let report = Report { stuck: true, ..self.shared.report() };
+            return Ended { report, threads, log: Log::default() };
         }
         let _ = self.lead.join();
         let report = self.shared.report();
-        (report, Arc::into_inner(self.shared).map(Log::of).unwrap_or_default())
+        let log = Arc::into_inner(self.shared).map(Log::of).unwrap_or_default();
+        Ended { report, threads, log }
     }
 }
 

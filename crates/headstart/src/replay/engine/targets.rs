@@ -9,8 +9,10 @@ use crate::replay::device::{Portion, portion};
 use crate::replay::metadata;
 use crate::replay::plan::{Step, Target};
 use crate::replay::report::NotRead;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -128,7 +130,7 @@ impl Shared {
             let follows = self.options.follow && is_regular(stat);
             changing || other.is_none_or(|learned| follows && is_alike(learned, &now))
         };
-        let (file, kind, dev) = open_if(path, is_wanted, self.uid)?;
+        let (file, kind, dev) = open_if(path, is_wanted, identity.is_some(), self.uid)?;
         if is_other && first_time {
             let c = &self.counters;
             let counter = if changing { &c.changing_files } else { &c.followed_files };
@@ -161,6 +163,23 @@ impl Shared {
     }
 }
 
+/// Opens a file that was learned for reading, by its path without symbolic links, so that
+/// nobody can lead us elsewhere: opening a device could do something. What became a pipe
+/// meanwhile does not block.
+pub(crate) fn open_again(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open_unmoved(path, OFlags::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+/// openat2(2); before Linux 5.6 only the last component may be no symbolic link.
+fn open_unmoved(path: &Path, more: OFlags, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
+    match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
+        // A sandbox may refuse a call that it does not know.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
+        opened => opened,
+    }
+}
+
 /// Opens a regular file that is still what was learned, if `identity` says what that
 /// was; `uid` is who asks. Also tells the device that it is on.
 pub(crate) fn open_learned(
@@ -169,13 +188,15 @@ pub(crate) fn open_learned(
     uid: u32,
 ) -> Result<(File, Kind, u64), NotRead> {
     let is_wanted = |stat: &Stat| identity.is_none_or(|l| l.is_still(&identity_of(stat)));
-    open_if(path, is_wanted, uid)
+    open_if(path, is_wanted, identity.is_some(), uid)
 }
 
-/// The same of a regular file that `is_wanted`.
+/// The same of a regular file that `is_wanted`. If it was `learned`, its path has no symbolic
+/// links; those that people write may have some, but in their last component.
 fn open_if(
     path: &Path,
     is_wanted: impl FnOnce(&Stat) -> bool,
+    learned: bool,
     uid: u32,
 ) -> Result<(File, Kind, u64), NotRead> {
     // Looked at before it is opened: opening a device could do something.
@@ -186,8 +207,8 @@ fn open_if(
     if !is_regular(&stat) {
         return Err(NotRead::Failed);
     }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let open = |more| rustix::fs::open(path, flags | more, Mode::empty());
+    let resolve = if learned { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
+    let open = |more| open_unmoved(path, more, resolve);
     // Only the owner and root may look at a file unnoticed.
     let may = uid == 0 || uid == stat.st_uid;
     let (file, kind) = match may.then(|| open(OFlags::NOATIME)).and_then(Result::ok) {
