@@ -11,11 +11,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Types whose mount points are not looked into: their servers may not answer, or the
-/// look itself would mount something.
-const ALOOF: [&str; 10] =
-    ["autofs", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "glusterfs", "virtiofs"];
-
 /// The file systems that are mounted.
 #[derive(Debug, Default)]
 pub struct Mounted {
@@ -48,10 +43,6 @@ impl Mounted {
     /// Where it is mounted, the first of these places.
     pub fn place_of(&mut self, wanted: &FileSystem) -> Option<&Path> {
         let Self { mounts, uuids } = self;
-        let is_aloof = |mount: &Mount| {
-            let kind = mount.fstype.to_string_lossy();
-            ALOOF.contains(&&*kind) || kind.starts_with("fuse")
-        };
         let mut uuid_of = |mount: &Mount| {
             let key = (mount.dev.0, mount.id);
             let known = uuids.get(&key).copied();
@@ -59,7 +50,7 @@ impl Mounted {
             Some(*uuids.entry(key).or_insert(uuid))
         };
         let mut is = |mount: &Mount| match wanted.uuid {
-            Some(uuid) => !is_aloof(mount) && uuid_of(mount) == Some(uuid),
+            Some(uuid) => !fsid::is_aloof(mount) && uuid_of(mount) == Some(uuid),
             None => mount.source.as_bytes() == wanted.source,
         };
         let found = mounts.iter().find(|mount| mount.fstype == *wanted.kind && is(mount))?;

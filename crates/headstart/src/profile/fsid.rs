@@ -77,8 +77,19 @@ impl FsIdError {
     }
 }
 
+/// Types whose mount points are not looked into: their servers may not answer, or the
+/// look itself would mount something.
+const ALOOF: [&str; 10] =
+    ["autofs", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "glusterfs", "virtiofs"];
+
+/// Whether looking into a mount could wait for somebody else.
+pub fn is_aloof(mount: &Mount) -> bool {
+    let kind = mount.fstype.to_string_lossy();
+    ALOOF.contains(&&*kind) || kind.starts_with("fuse")
+}
+
 /// The UUID of the file system of `mount`: from the file system itself where it
-/// tells, else from udev's `/dev/disk/by-uuid`.
+/// tells and may be looked into ([`is_aloof`]), else from udev's `/dev/disk/by-uuid`.
 ///
 /// `None` for a file system without a lasting one: tmpfs makes a new one with
 /// every mount, overlayfs is known by what lies below it.
@@ -89,20 +100,27 @@ pub fn uuid(mount: &Mount) -> Result<Option<FsUuid>, FsIdError> {
     if ["tmpfs", "overlay", "devtmpfs", "ramfs"].iter().any(|fstype| mount.fstype == *fstype) {
         return Ok(None);
     }
+    if !is_aloof(mount)
+        && let Some(uuid) = told_by(&mount.mount_point)?
+    {
+        return Ok(Some(uuid));
+    }
+    let Some(device) = block_device(mount)? else { return Ok(None) };
+    by_uuid(Path::new(BY_UUID), device.rdev)
+}
+
+/// The UUID of the file system of a directory, if it tells it.
+fn told_by(dir: &Path) -> Result<Option<FsUuid>, FsIdError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(&mount.mount_point, flags, Mode::empty())
-        .map_err(|errno| FsIdError::new(&mount.mount_point, errno))?;
+    let fd =
+        rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| FsIdError::new(dir, errno))?;
     // Each call refuses the file systems it is not for with ENOTTY; whatever
     // else a file system answers, the next way may still work.
     let told = fsuuid::fs_uuid(&fd)
         .or_else(|_| btrfs::uuid(&fd))
         .or_else(|_| xfs::uuid(&fd))
         .or_else(|_| fsuuid::ext4_uuid(&fd));
-    if let Ok(uuid) = told {
-        return Ok(Some(FsUuid(uuid)));
-    }
-    let Some(device) = block_device(mount)? else { return Ok(None) };
-    by_uuid(Path::new(BY_UUID), device.rdev)
+    Ok(told.ok().map(FsUuid))
 }
 
 /// Looks for the link to block device `rdev` in a directory of links that are
