@@ -199,8 +199,9 @@ pub struct Locked {
     path: PathBuf,
 }
 
-/// Writers have a directory locked for milliseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Writers have a directory locked while they read, merge and sync one file: milliseconds,
+/// but on a busy disk with an arm, when several starts end together, it may be seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Locks the directory of `path`, which is made if it is missing, and removes
 /// what killed writers left in it. Fails when somebody else keeps it locked: whoever may look

@@ -75,14 +75,18 @@ impl Report {
             && left_out <= dealt_with.saturating_mul(LEFT_OUT_PERCENT)
     }
 
-    /// What became of each of these packs that were read by one plan. What was asked for
-    /// is divided by what each has, and all else is told of the first.
+    /// What became of each of these packs that were read by one plan. Bytes and requests are
+    /// divided by what each has, and all else is told of the first.
     pub fn divided(&self, packs: &[Pack]) -> Vec<Self> {
         let metadata: Vec<u64> = packs.iter().map(Pack::metadata_bytes).collect();
         let data: Vec<u64> = packs.iter().map(Pack::data_bytes).collect();
         let of_metadata = shares(self.metadata_bytes, &metadata);
         let of_data = shares(self.bytes.saturating_sub(self.metadata_bytes), &data);
         let of_requests = shares(self.requests, &data);
+        let both: Vec<u64> =
+            metadata.iter().zip(&data).map(|(m, d)| m.saturating_add(*d)).collect();
+        let others = [self.resident_bytes, self.presumed_bytes, self.dropped_bytes];
+        let [resident, presumed, dropped] = others.map(|bytes| shares(bytes, &both));
         let of_pack = |number: usize| {
             let complete = self.complete && self.over_budget_bytes == 0;
             let rest = Self { complete, ..Self::default() };
@@ -90,6 +94,9 @@ impl Report {
                 bytes: of_data[number] + of_metadata[number],
                 metadata_bytes: of_metadata[number],
                 requests: of_requests[number],
+                resident_bytes: resident[number],
+                presumed_bytes: presumed[number],
+                dropped_bytes: dropped[number],
                 ..if number == 0 { *self } else { rest }
             }
         };
@@ -229,6 +236,9 @@ mod tests {
         let over = over.divided(&[pack(1), pack(2)]);
         assert_eq!((over[0].over_budget_bytes, over[1].over_budget_bytes), (1, 0));
         assert!(!over[1].complete, "what was over the budget may have been of any");
+        let dropped = Report { dropped_bytes: whole.bytes, ..whole };
+        let dropped = dropped.divided(&[pack(1), pack(2)]);
+        assert!(dropped.iter().all(|part| !part.is_whole()), "so may what was left out");
         assert_eq!(whole.divided(&[Pack::default()]), [whole]);
     }
 }
