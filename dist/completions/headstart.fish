@@ -40,7 +40,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use and update this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l keep -d 'Forget what this many starts in a row did not touch' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default and limit: half of the available memory, and three quarters of what its control group leaves]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l hold -d 'Start the program at the latest after this time, even if the pages that it needs first have not been asked for; recording may take longer' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Keep the program under this name instead of one made from its command' -r
@@ -69,7 +69,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand record" -s q -l quie
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l nice -d 'Set the nice value, -20 to 19' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l ioprio -d 'Set the I/O priority: idle, best-effort[:0-7], realtime[:0-7]' -r
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l budget -d 'Read at most this much [default and limit: half of the available memory, and three quarters of what its control group leaves]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l budget -d 'Read at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l timeout -d 'Stop after this time' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l wait -d 'Wait until the data is there'

@@ -60,7 +60,7 @@ pub struct ReplayArgs {
     ioprio: Option<IoPriority>,
 
     /// Read at most this much [default and limit: half of the available memory,
-    /// and three quarters of what its control group leaves]
+    /// or three quarters of what the control group leaves, whichever is less]
     #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     budget: Option<u64>,
 

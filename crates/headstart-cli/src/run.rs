@@ -50,7 +50,7 @@ pub struct RunArgs {
     keep: u32,
 
     /// Read ahead at most this much [default and limit: half of the available
-    /// memory, and three quarters of what its control group leaves]
+    /// memory, or three quarters of what the control group leaves, whichever is less]
     #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     budget: Option<u64>,
 

@@ -217,7 +217,6 @@ fn without_ours(text: &str) -> String {
     out
 }
 
-/// The link that enables a unit.
 /// The program of the recorder as its unit has it.
 pub(crate) fn recorder(machine: &Machine) -> String {
     let unit = Path::new(LOCAL_UNITS).join(UNITS[0].0);
@@ -226,6 +225,7 @@ pub(crate) fn recorder(machine: &Machine) -> String {
     program.unwrap_or(PACKAGED).to_owned()
 }
 
+/// The link that enables a unit.
 fn wanted(unit: &str) -> PathBuf {
     Path::new(LOCAL_UNITS).join(WANTS).join(unit)
 }
