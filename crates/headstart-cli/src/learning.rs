@@ -4,6 +4,8 @@
 use crate::ahead::OFTEN;
 use crate::output;
 use anyhow::Context;
+use headstart::boot::machine::Machine;
+use headstart::boot::record::discard_left;
 use headstart::measure::fates::{Replayed, fates};
 use headstart::measure::last_run::file as last_run;
 use headstart::measure::outcome::Outcome;
@@ -182,13 +184,14 @@ pub fn remove(instance: Instance) {
     }
 }
 
-/// Removes the trace instances that killed headstarts left behind. It takes
-/// the kernel a while, so it is done beside the program.
+/// Removes the trace instances that killed headstarts left behind, also recorders of boots. It
+/// takes the kernel a while, so it is done beside the program.
 pub fn remove_orphans() {
     // Where there is no tracefs, or none for us, there is nothing to remove.
     if let Ok(Some(tracefs)) = Tracefs::mounted() {
         tracefs.remove_orphans();
     }
+    discard_left(&Machine::at(Path::new("/")));
 }
 
 /// Measures the device of a pack that was just learned, if it never was. That

@@ -38,7 +38,7 @@ pub struct RecordArgs {
 pub fn run(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     let machine = Machine::at(&args.root);
     if let Some(Unwanted(why)) = machine.is_off() {
-        discard(&args.instance);
+        discard(&machine, &args.instance);
         output::message(format_args!("this boot is not learned: {why}"));
         return Ok(ExitStatus::Done);
     }

@@ -28,6 +28,8 @@ use thiserror::Error;
 
 /// The trace instance that the kernel's command line is to make.
 pub const INSTANCE: &str = "headstart-boot";
+/// What says, below `/run/headstart`, that this boot has had its recorder.
+const RECORDED: &str = "recorded";
 
 /// How often it is looked how far the boot is.
 const TICK: Duration = Duration::from_secs(2);
@@ -132,22 +134,39 @@ pub fn record(
     let _alone = alone(machine)?;
     let recorded = record_alone(machine, wanted, wait);
     if recorded.is_err() {
-        discard(&wanted.instance);
+        discard(machine, &wanted.instance);
     }
     recorded
 }
 
 /// Removes what the kernel was told to record and nobody wants, so that it costs nothing
 /// any more, and what killed recorders left.
-pub fn discard(instance: &str) {
+pub fn discard(machine: &Machine, instance: &str) {
     // Where there is no tracefs there is nothing to remove.
     if let Ok(Some(tracefs)) = Tracefs::mounted() {
         tracefs.remove_orphans();
         if let Ok(Some(instance)) = tracefs.adopt(instance) {
             remove(instance);
         }
-        let _ = Earlier::of_global(&tracefs);
+        let _ = of_global(machine, &tracefs);
     }
+}
+
+/// Removes what the kernel records for a recorder that was killed: in this boot no other
+/// will take it over.
+pub fn discard_left(machine: &Machine) {
+    let is_left = |tracefs: Tracefs| tracefs.has(INSTANCE) && machine.run().join(RECORDED).exists();
+    if Tracefs::mounted().ok().flatten().is_some_and(is_left) && alone(machine).is_ok() {
+        discard(machine, INSTANCE);
+    }
+}
+
+/// What the global trace holds, if the kernel's command line says that it is ours.
+fn of_global(machine: &Machine, tracefs: &Tracefs) -> Result<Option<Earlier>, CaptureError> {
+    let command_line = fs::read_to_string(machine.place("/proc/cmdline")).unwrap_or_default();
+    let is_told =
+        command_line.split_ascii_whitespace().any(|word| word.starts_with("trace_event="));
+    if is_told { Earlier::of_global(tracefs) } else { Ok(None) }
 }
 
 fn record_alone(
@@ -157,7 +176,7 @@ fn record_alone(
 ) -> Result<BootRecord, RecordError> {
     mark(machine)?;
     let phases = machine.phases()?;
-    let Recording { recorder, source, clock_ahead, began } = begin(wanted)?;
+    let Recording { recorder, source, clock_ahead, began } = begin(machine, wanted)?;
     let followed = follow(machine, wanted, &phases, (&recorder, began), wait);
     let ended = Instant::now();
     let (capture, instance): (Capture, Instance) = recorder.finish()?;
@@ -199,7 +218,7 @@ fn alone(machine: &Machine) -> Result<File, RecordError> {
 
 /// Marks this boot as recorded: what a later recorder would learn is not a boot.
 fn mark(machine: &Machine) -> Result<(), RecordError> {
-    let path = machine.run().join("recorded");
+    let path = machine.run().join(RECORDED);
     if path.exists() {
         return Err(RecordError::Again);
     }
@@ -208,7 +227,7 @@ fn mark(machine: &Machine) -> Result<(), RecordError> {
 }
 
 /// Takes over what is recorded already, or begins.
-fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
+fn begin(machine: &Machine, wanted: &Wanted) -> Result<Recording, RecordError> {
     let tracefs = Tracefs::locate()?;
     let most = budget::memory().unwrap_or(0) / RAW_SHARE;
     let most = usize::try_from(most.clamp(*RAW_BYTES.start(), *RAW_BYTES.end()));
@@ -223,7 +242,7 @@ fn begin(wanted: &Wanted) -> Result<Recording, RecordError> {
                 own.extend(instance.own_tid());
             }
             instance.enable_events()?;
-            let earlier = Earlier::of_global(&tracefs)?;
+            let earlier = of_global(machine, &tracefs)?;
             let source = if earlier.is_some() { Source::Global } else { Source::Own };
             (instance, source, earlier.unwrap_or_default())
         }

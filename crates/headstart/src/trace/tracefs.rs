@@ -124,6 +124,11 @@ impl Tracefs {
 }
 
 impl Tracefs {
+    /// Whether there is an instance of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.instances().join(name).exists()
+    }
+
     /// The instance of this name, if somebody made it for us, as the kernel does when its
     /// command line says so. What it has recorded stays in it.
     pub fn adopt(&self, name: &str) -> Result<Option<Instance>, TraceError> {
