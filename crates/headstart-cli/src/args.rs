@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+/// As good as for ever, and not too long to be added to the time: a hundred years.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// Parses a time: `10s`, `500ms`, `2m 30s`; a bare number means seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_secs).or_else(|_| {
+    let seconds = text.parse().map(Duration::from_secs);
+    let time = seconds.or_else(|_| {
         humantime::parse_duration(text)
             .map_err(|_| format!("{text:?} is not a time; write it like 10s, 500ms or 2m"))
-    })
+    })?;
+    Ok(time.min(LONGEST))
 }
 
 /// Parses a size: `4096`, `512K`, `64M`, `2G`, also with `iB` or `B` behind.
@@ -50,6 +55,8 @@ mod tests {
         for text in ["", "s", "10x", "-1s", "1e400", "99999999999999999999h"] {
             assert!(duration(text).is_err(), "{text}");
         }
+        let longest = duration("18446744073709551615").unwrap();
+        assert!(std::time::Instant::now().checked_add(longest).is_some());
     }
 
     #[test]

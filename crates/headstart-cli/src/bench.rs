@@ -192,22 +192,28 @@ fn publish(
     let write = |path: &Path, text: String| {
         std::fs::write(path, text).with_context(|| format!("Can't write {}", path.display()))
     };
-    // Files first: a reader of standard output that leaves must not cost them.
-    if let Some(path) = &args.export_json {
-        let json = serde_json::to_string_pretty(&document).context("Can't make JSON")?;
-        write(path, json + "\n")?;
-    }
-    if let Some(path) = &args.export_markdown {
-        write(path, print::markdown(setup, measured, found))?;
-    }
-    if let Some(path) = &args.export_svg {
-        write(path, picture(setup, measured))?;
-    }
-    if args.json {
+    let write_files = || {
+        if let Some(path) = &args.export_json {
+            let json = serde_json::to_string_pretty(&document).context("Can't make JSON")?;
+            write(path, json + "\n")?;
+        }
+        if let Some(path) = &args.export_markdown {
+            write(path, print::markdown(setup, measured, found))?;
+        }
+        if let Some(path) = &args.export_svg {
+            write(path, picture(setup, measured))?;
+        }
+        Ok(())
+    };
+    // Files first: a reader of standard output that leaves must not cost them. Nor must a file
+    // that can't be written cost hours: all is printed.
+    let written = write_files();
+    let printed = if args.json {
         output::print_json(&document)
     } else {
         output::print(|out| out.write_all(print::text(setup, measured, found).as_bytes()))
-    }
+    };
+    written.and(printed)
 }
 
 fn picture(setup: &Setup, measured: &Measured) -> String {
@@ -227,7 +233,7 @@ fn picture(setup: &Setup, measured: &Measured) -> String {
 
 fn status(args: &BenchArgs, measured: &Measured, found: &Report) -> ExitStatus {
     let failed = measured.runs.iter().flat_map(|arm| &arm.runs).any(|run| run.failure.is_some());
-    if failed || measured.stopped == Stopped::Interrupted {
+    if failed || matches!(measured.stopped, Stopped::Interrupted | Stopped::Failed) {
         return ExitStatus::Failed;
     }
     let verdict = found.verdict();

@@ -118,7 +118,8 @@ pub fn counted(n: u64, noun: &str) -> String {
 /// The width of the terminal in characters: `$COLUMNS`, or that of standard
 /// output, or 80.
 pub fn terminal_width() -> usize {
-    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    // Wider lines can't be formatted.
+    let columns = || Some(usize::from(std::env::var("COLUMNS").ok()?.parse::<u16>().ok()?));
     let window = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|w| w.ws_col.into());
     columns().filter(|&n| n > 0).or_else(window).filter(|&n| n > 0).unwrap_or(80)
 }
@@ -185,6 +186,8 @@ impl<const N: usize> Table<N> {
         for row in &self.rows {
             let mut line = String::new();
             for ((text, align), width) in row.iter().zip(self.align).zip(widths) {
+                // Wider ones can't be formatted.
+                let width = width.min(u16::MAX.into());
                 match align {
                     Align::Left => line += &format!("{text:<width$}  "),
                     Align::Right => line += &format!("{text:>width$}  "),

@@ -179,6 +179,7 @@ pub fn head(setup: &Setup, measured: &Measured) -> String {
         Stopped::Rounds | Stopped::PreciseOrCap => "",
         Stopped::TimeLimit => " (stopped by the time limit)",
         Stopped::Interrupted => " (interrupted)",
+        Stopped::Failed => " (it failed then)",
     };
     let took = std::time::Duration::from_secs(measured.elapsed.as_secs_f64().round() as u64);
     format!(

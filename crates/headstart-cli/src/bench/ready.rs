@@ -17,6 +17,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// How often a condition is looked at that nothing announces.
 const TICK: Duration = Duration::from_millis(1);
+/// Pieces of output that are looked through at once.
+const READS: usize = 4;
 
 /// What a start is waited for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -193,12 +195,13 @@ impl Watcher {
         }
     }
 
-    /// Reads what is there; also drains it for a program that is to end.
+    /// Reads what is there, or a part of much; also drains it for a program that is to end.
     pub fn read_lines(&mut self) -> anyhow::Result<bool> {
         let Self::Line { output, seen, text } = self else { return Ok(false) };
         let Some(file) = output else { return Ok(false) };
         let mut chunk = [0; 8192];
-        loop {
+        // One that writes faster than this reads must not keep us from the clock and signals.
+        for _ in 0..READS {
             match io::Read::read(file, &mut chunk) {
                 Ok(0) => {
                     *output = None;
@@ -209,16 +212,17 @@ impl Watcher {
                     if holds(seen, text) {
                         return Ok(true);
                     }
-                    // What can't be the begin of the text any more may go, as
-                    // long as the line it is in is known.
+                    // What can't be the begin of the text any more may go.
                     let last_line = seen.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-                    seen.drain(..last_line);
+                    let begin = (seen.len() + 1).saturating_sub(text.len().max(1));
+                    seen.drain(..last_line.max(begin.min(seen.len())));
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e).context("Can't read the program's output"),
             }
         }
+        Ok(false)
     }
 }
 
@@ -343,6 +347,22 @@ mod tests {
         assert!(watcher.read_lines().unwrap());
         drop(writer);
         assert!(!matches!(watcher, Watcher::Line { output: None, .. }));
+    }
+
+    #[test]
+    fn of_much_output_without_lines_a_part_is_read_and_little_kept() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&reader, true).unwrap();
+        let output = Some(File::from(OwnedFd::from(reader)));
+        let mut watcher = Watcher::Line { output, seen: Vec::new(), text: b"ready now".to_vec() };
+        io::Write::write_all(&mut writer, &[b'x'; 50_000]).unwrap();
+        assert!(!watcher.read_lines().unwrap());
+        let Watcher::Line { output: Some(output), seen, .. } = &watcher else { panic!() };
+        assert!(rustix::io::ioctl_fionread(output).unwrap() > 0, "all was read");
+        assert_eq!(seen.len(), 8);
+        io::Write::write_all(&mut writer, b"ready now").unwrap();
+        let found = (0..8).any(|_| watcher.read_lines().unwrap());
+        assert!(found, "it is still seen across pieces");
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub enum Stopped {
     TimeLimit,
     /// Somebody interrupted it.
     Interrupted,
+    /// Something went wrong that is not the program's.
+    Failed,
 }
 
 /// All runs.
@@ -55,8 +57,8 @@ pub struct Measured {
     pub elapsed: Duration,
 }
 
-/// Measures the arms. A program that fails in the first round ends it with an
-/// error; later on, a failed run is one without a time.
+/// Measures the arms. What fails in the first round ends it with an error; later on, a failed
+/// run of the program is one without a time, and of all else the rounds before are kept.
 pub fn measure(bench: &Bench, arms: &[Arm], length: Length, seed: u64) -> anyhow::Result<Measured> {
     let name = |arm: &Arm| arm.name(&bench.peers);
     let mut measured = Measured {
@@ -90,7 +92,16 @@ pub fn measure(bench: &Bench, arms: &[Arm], length: Length, seed: u64) -> anyhow
         let told = |arm: &Arm| {
             progress(&format!("{} of {}: {}{left}", left_out(at), length.least, name(arm)));
         };
-        let Some(runs) = round(bench, arms, &mut design, told)? else { break };
+        let runs = match round(bench, arms, &mut design, told) {
+            Ok(Some(runs)) => runs,
+            Ok(None) => break,
+            Err(error) if measured.rounds > 0 => {
+                output::message(format_args!("{error:#}; the rounds before are kept"));
+                measured.stopped = Stopped::Failed;
+                break;
+            }
+            Err(error) => return Err(error),
+        };
         if at == 0 {
             refuse_failures(&runs, arms, bench)?;
         }

@@ -100,13 +100,15 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitStatus> {
     if args.history {
         metrics.iter_mut().for_each(|metric| metric.comparisons.clear());
     }
-    // Files first: a reader of standard output that leaves must not cost them.
-    if let Some(path) = &args.bootperf {
+    let write_file = |path: &PathBuf| {
         let text = serde_json::to_string_pretty(&bootperf(&measured.arms))
             .context("Can't make JSON of the result")?;
         std::fs::write(path, text + "\n")
-            .with_context(|| format!("Can't write {}", output::shown(path)))?;
-    }
+            .with_context(|| format!("Can't write {}", output::shown(path)))
+    };
+    // Files first: a reader of standard output that leaves must not cost them. Nor must a file
+    // that can't be written cost hours: all is printed.
+    let written = args.bootperf.as_ref().map_or(Ok(()), write_file);
     if args.json {
         output::print_json(&Document {
             schema: "headstart/boot-bench/1",
@@ -121,6 +123,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitStatus> {
         let text = print::text(&measured, &metrics);
         output::print(|out| out.write_all(text.as_bytes()))?;
     }
+    written?;
     let failed = measured.arms.iter().flat_map(|arm| &arm.boots).any(|b| b.failure.is_some());
     Ok(if failed || measured.interrupted { ExitStatus::Failed } else { ExitStatus::Done })
 }

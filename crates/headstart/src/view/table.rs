@@ -86,7 +86,10 @@ impl Table {
         let lines: Vec<Vec<String>> = std::iter::once(titles).chain(rows).collect();
         let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
         let widths: Vec<usize> =
-            (0..self.columns.len()).map(|column| width(column).unwrap_or(0).max(least)).collect();
+            // Wider ones can't be formatted.
+            (0..self.columns.len())
+                .map(|column| width(column).unwrap_or(0).max(least).min(u16::MAX.into()))
+                .collect();
         for cells in lines {
             let padded: Vec<String> = cells
                 .iter()
