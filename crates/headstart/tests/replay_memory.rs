@@ -67,7 +67,8 @@ fn inner_replay() {
     println!("{report:?}");
     if is_bounded {
         assert!(report.complete && report.stopped.is_none());
-        assert!(report.bytes <= MEMORY / 2);
+        // Three quarters of what the group leaves.
+        assert!(report.bytes <= MEMORY / 4 * 3);
         assert_eq!(report.bytes + report.over_budget_bytes, SIZE);
     } else {
         assert!(!report.complete && report.stopped.is_some());
