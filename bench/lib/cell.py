@@ -12,6 +12,8 @@ from lib.run import Trouble, run
 LEAST_ROUNDS = 3
 # Where a round takes longer than this, one less has to do.
 LONG_S = 60
+# From so many rounds on there are intervals of 95 %.
+SURE_ROUNDS = 6
 COUNTERS = ("major_faults", "minor_faults", "read_bytes", "read_requests",
             "read_ahead_bytes", "peer_s")
 # What a round takes beside its starts: remounting and settling, for each arm.
@@ -88,7 +90,7 @@ def write_lists(bench, disk, pack):
 def affordable(pilot, peers, seconds, most):
     """How many rounds fit, and with which peers, after a round without any.
 
-    Where too few rounds fit, the last peers are left out, but not the first.
+    Where there would be no intervals, the last peers are left out, but not the first.
     """
     took = {arm["name"]: arm["counters"]["time_s"]["median"] for arm in pilot["arms"]}
     cold, ahead, hot = took["cold"], took["readahead"], took["hot"]
@@ -100,7 +102,7 @@ def affordable(pilot, peers, seconds, most):
         a_round = cold + ahead + 2 * hot + floor + count * (cold + ahead) / 2
         a_round += (5 + count) * BESIDE_S
         rounds = int(left / a_round)
-        if rounds >= least or count <= 1:
+        if rounds >= min(SURE_ROUNDS, most) or count <= 1:
             return min(max(rounds, least), most), peers[:count]
     return least, []
 
