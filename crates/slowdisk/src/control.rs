@@ -116,7 +116,7 @@ pub fn ask(dir: &Path, command: &Command) -> Result<Option<Answer>> {
         server.write_all((serde_json::to_string(command)? + "\n").as_bytes())?;
         let answer = serde_json::from_str(&line(&server)?)?;
         if *command == Command::Quit {
-            // Its end closes the connection.
+            // It closes the connection when it is about to end.
             server.read_to_end(&mut Vec::new())?;
         }
         Ok(answer)

@@ -4,8 +4,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::control::{Answer, Command, ask};
 use crate::engine::Overhead;
@@ -60,6 +64,8 @@ fn bring_up(entry: &Entry, mut disk: Disk, read_ahead_kib: u32, server: Process)
     entry.save(&disk)?;
     let (child, ready) = start(entry, server)?;
     disk.server = Some(child.id());
+    // Whoever has to kill it when it is stuck needs its number.
+    entry.save(&disk)?;
     let device = host::attach(&ready.file)?;
     host::set_queue(&device, disk.model.rotational, read_ahead_kib)?;
     let mut warnings = Vec::new();
@@ -195,11 +201,29 @@ pub fn tear_down(entry: &Entry) -> Result<()> {
         }
         host::detach(&device)?;
     }
+    let server = entry.load().ok().flatten().and_then(|disk| disk.server).filter(|_| alive);
+    let server = server.and_then(watch);
     ask(entry.dir(), &Command::Quit)?;
+    if let Some(server) = server {
+        wait_for_end(&server);
+    }
     for point in host::mounts(|mount| mount.point == file)? {
         host::umount(&point, true)?;
     }
     entry.remove()
+}
+
+/// Something to wait on for the end of a process.
+fn watch(id: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(id).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// The memory of a server that was told to end is free when it has; one that is stuck is not
+/// waited for.
+fn wait_for_end(server: &OwnedFd) {
+    let limit = Timespec { tv_sec: 5, tv_nsec: 0 };
+    let _ = poll(&mut [PollFd::new(server, PollFlags::IN)], Some(&limit));
 }
 
 fn unmount(device: &Path, lazily: bool) -> Result<()> {
