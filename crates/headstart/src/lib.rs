@@ -16,6 +16,7 @@ pub mod id;
 pub mod measure;
 pub mod pack;
 pub mod proc;
+pub mod processors;
 pub mod profile;
 pub mod replay;
 pub mod service;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
 use anyhow::{Context, bail};
-use headstart::measure::bench::machine::{BOOST, NO_TURBO, chosen, governor_file, queue_dir};
+use headstart::measure::bench::machine::{BOOST, NO_TURBO, chosen, governor_files, queue_dir};
 
 use crate::output;
 
@@ -77,8 +77,7 @@ impl Settings {
 
     /// Sets the frequency governor of all processors.
     pub fn governor(&mut self, governor: &str) -> anyhow::Result<()> {
-        let files = (0..).map(governor_file).take_while(|file| Path::new(file).exists());
-        let files: Vec<String> = files.collect();
+        let files = governor_files(|path| fs::read_to_string(path).ok());
         if files.is_empty() {
             bail!("This machine has no CPU frequency governor to choose; leave --governor out");
         }

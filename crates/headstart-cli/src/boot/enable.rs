@@ -52,17 +52,21 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<ExitStatus> {
         let program = output::shown(&program);
         done.push(format!("mind that units will start {program}; packages use /usr/bin"));
     }
-    if args.kernel_cmdline {
-        done.extend(install::add_kernel_words(&machine, &words)?);
+    let words_added = if args.kernel_cmdline {
+        install::add_kernel_words(&machine, &words).map(|more| done.extend(more))
     } else {
         done.push(format!(
             "to record from the first page on, add this to the kernel's command line, or use \
              --kernel-cmdline: {words}"
         ));
-    }
+        Ok(())
+    };
     done.push("the next boot is the first that is learned, the one after it is read ahead".into());
     installed::reload(is_here);
-    installed::print(&done)
+    let status = installed::print(&done)?;
+    // All else was done.
+    words_added?;
+    Ok(status)
 }
 
 /// Disables it.

@@ -173,7 +173,13 @@ impl Machine {
         let is_to_be_mounted = |dir: &PathBuf| {
             let name = dir.to_string_lossy().trim_matches('/').replace('/', "-");
             let unit = format!("{name}.mount");
-            UNIT_DIRS.iter().any(|at| self.place(at).join(&unit).exists())
+            // The strongest counts, and one that is masked mounts nothing.
+            let mut paths = UNIT_DIRS.iter().map(|at| self.place(at).join(&unit));
+            let found = paths.find(|path| path.symlink_metadata().is_ok());
+            let is_masked = |path: &PathBuf| {
+                fs::read_link(path).is_ok_and(|link| link == Path::new("/dev/null"))
+            };
+            found.is_some_and(|path| !is_masked(&path))
         };
         above(Path::new(STATE)).into_iter().filter(is_to_be_mounted).collect()
     }

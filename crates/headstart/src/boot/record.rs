@@ -142,14 +142,23 @@ pub fn record(
 /// Removes what the kernel was told to record and nobody wants, so that it costs nothing
 /// any more, and what killed recorders left.
 pub fn discard(machine: &Machine, instance: &str) {
+    let is_told = is_told(machine, &["trace_instance=", "trace_event="]);
+    // So early in a boot it may not be mounted yet.
+    let tracefs = if is_told { Tracefs::locate().map(Some) } else { Tracefs::mounted() };
     // Where there is no tracefs there is nothing to remove.
-    if let Ok(Some(tracefs)) = Tracefs::mounted() {
+    if let Ok(Some(tracefs)) = tracefs {
         tracefs.remove_orphans();
-        if let Ok(Some(instance)) = tracefs.adopt(instance) {
-            remove(instance);
-        }
+        // At once: what we leave behind is ended with our unit.
+        drop(tracefs.adopt(instance));
         let _ = of_global(machine, &tracefs);
     }
+}
+
+/// Whether the kernel's command line has a word that begins so.
+fn is_told(machine: &Machine, begins: &[&str]) -> bool {
+    let command_line = fs::read_to_string(machine.place("/proc/cmdline")).unwrap_or_default();
+    let mut words = command_line.split_ascii_whitespace();
+    words.any(|word| begins.iter().any(|begin| word.starts_with(begin)))
 }
 
 /// Removes what the kernel records for a recorder that was killed: in this boot no other
@@ -163,10 +172,7 @@ pub fn discard_left(machine: &Machine) {
 
 /// What the global trace holds, if the kernel's command line says that it is ours.
 fn of_global(machine: &Machine, tracefs: &Tracefs) -> Result<Option<Earlier>, CaptureError> {
-    let command_line = fs::read_to_string(machine.place("/proc/cmdline")).unwrap_or_default();
-    let is_told =
-        command_line.split_ascii_whitespace().any(|word| word.starts_with("trace_event="));
-    if is_told { Earlier::of_global(tracefs) } else { Ok(None) }
+    if is_told(machine, &["trace_event="]) { Earlier::of_global(tracefs) } else { Ok(None) }
 }
 
 fn record_alone(
@@ -250,7 +256,7 @@ fn begin(machine: &Machine, wanted: &Wanted) -> Result<Recording, RecordError> {
     let now = monotonic_us();
     let clock_ahead = i128::from(instance.now_ns()?) - i128::from(now) * 1000;
     let began = if source == Source::Own { now } else { 0 };
-    let bounds = Bounds::within(budget::available(), instance.cpus()?.len());
+    let bounds = Bounds::here();
     let sizes = Sizes {
         // It is as large as the command line made it.
         may_change: source != Source::Adopted,

@@ -120,10 +120,18 @@ impl Session<'_> {
             if self.wanted.in_initramfs || !self.expects_more(&mounted) {
                 return Ok(());
             }
-            while !changes.wait(WAITING)? {
-                self.leave_out(&mut mounted);
-                if self.is_over(true) || !self.expects_more(&mounted) {
+            let mut has_changed = false;
+            while !has_changed {
+                has_changed = changes.wait(WAITING)?;
+                // Something may be mounted all the time.
+                if self.is_over(true) {
                     return Ok(());
+                }
+                if !has_changed {
+                    self.leave_out(&mut mounted);
+                    if !self.expects_more(&mounted) {
+                        return Ok(());
+                    }
                 }
             }
         }

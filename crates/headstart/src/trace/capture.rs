@@ -10,6 +10,7 @@ use super::format::{FormatError, PageHeader, parse_page_header};
 use super::page::used;
 use super::stir::Stir;
 use super::tracefs::{Instance, TraceError, Tracefs};
+use crate::processors;
 use crate::replay::budget;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
@@ -89,6 +90,11 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// Here and now. Only processors that are online have a buffer.
+    pub fn here() -> Self {
+        Self::within(budget::available(), processors::online())
+    }
+
     /// With buffers for so many CPUs, where `memory` bytes may be filled.
     pub fn within(memory: u64, cpus: usize) -> Self {
         let each_kb = memory / SHARE / 1024 / (cpus as u64).max(1);
@@ -149,6 +155,12 @@ impl Earlier {
         let to = (&mut out.bytes, &mut out.pages, MAX_BYTES);
         empty(&mut buffers, ELSEWHERE, &mut page, &header, to).map_err(CaptureError::Read)?;
         let stats = global.stats(buffers.iter().map(|(cpu, _)| *cpu))?;
+        drop(buffers);
+        // As large as the command line made it, it would be so for nothing until the machine
+        // is switched off.
+        if global.buffer_kb()? > DEFAULT_BUFFER_KB {
+            let _ = global.set_buffer_kb(DEFAULT_BUFFER_KB);
+        }
         out.lost = stats.lost(out.bytes.len() >= MAX_BYTES);
         Ok(Some(out))
     }
@@ -255,7 +267,7 @@ impl Recorder {
                 None
             }
             BufferSize::From(kb) => {
-                let bounds = Bounds::within(budget::available(), instance.cpus()?.len());
+                let bounds = Bounds::here();
                 // No memory for it is no reason not to record.
                 let _ = instance.set_buffer_kb(kb.min(bounds.largest_kb));
                 Some(bounds)
@@ -397,14 +409,14 @@ impl Drain {
     fn run(mut self) -> Result<Drained, CaptureError> {
         let mut page = vec![0; self.out.instance.sub_buffer_size()];
         let Sizes { may_change, bounds } = self.sizes;
-        let within = || Bounds::within(budget::available(), self.buffers.len());
-        let Bounds { largest_kb, most } = bounds.unwrap_or_else(within);
+        let Bounds { largest_kb, most } = bounds.unwrap_or_else(Bounds::here);
         self.most = most;
         let mut most_filled = 0;
         loop {
             let stopped = self.wait().map_err(CaptureError::Read)?;
             if stopped {
                 self.out.instance.stop()?;
+                self.add_buffers();
             }
             let seen = self.out.pages.len();
             let seen_bytes = self.out.bytes.len();
@@ -430,6 +442,16 @@ impl Drain {
         let stats = self.out.instance.stats(self.buffers.iter().map(|(cpu, _)| *cpu))?;
         self.out.lost += stats.lost(self.out.bytes.len() >= self.most);
         Ok(self.out)
+    }
+
+    /// Adds the buffers of processors that came online meanwhile.
+    fn add_buffers(&mut self) {
+        // Where they can't be had, what is in them is not seen, as if it had been lost.
+        for (cpu, file) in self.out.instance.open_buffers().into_iter().flatten() {
+            if self.buffers.iter().all(|(known, _)| *known != cpu) {
+                self.buffers.push((cpu, file));
+            }
+        }
     }
 
     /// Sleeps until a buffer fills up or the recording ends; true at its end.

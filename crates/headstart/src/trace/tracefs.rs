@@ -34,7 +34,7 @@ pub enum TraceError {
     #[error("Recording needs tracefs: run `mount -t tracefs nodev {MOUNT_POINT}` as root")]
     NoTracefs(#[source] io::Error),
     /// Tracefs is there but closed to this user.
-    #[error("Recording needs root: run headstart with sudo")]
+    #[error("Recording needs {}", needed_right())]
     Permission(#[source] io::Error),
     /// None of the events exists.
     #[error("This kernel lacks the filemap trace events that recording needs (CONFIG_FTRACE)")]
@@ -47,6 +47,14 @@ pub enum TraceError {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+fn needed_right() -> &'static str {
+    if rustix::process::geteuid().is_root() {
+        "more than root may here: start the container with --privileged, or record outside of it"
+    } else {
+        "root: run headstart with sudo"
+    }
 }
 
 /// A mounted tracefs.

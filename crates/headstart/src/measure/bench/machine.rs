@@ -2,6 +2,7 @@
 //! the settings of the disks. Recorded with the result, with warnings that say
 //! what to do. Reads through a function that the caller passes.
 
+use crate::processors;
 use serde::Serialize;
 
 /// A machine as it was while it measured.
@@ -58,9 +59,13 @@ pub const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 /// The same where another driver than Intel's is in use.
 pub const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
-/// The file with a processor's governor.
-pub fn governor_file(cpu: usize) -> String {
-    format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")
+/// The files with the processors' governors; one that is offline has none.
+pub fn governor_files(read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let most = processors::count(&read(processors::POSSIBLE).unwrap_or_default());
+    (0..most)
+        .map(|cpu| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"))
+        .filter(|file| read(file).is_some())
+        .collect()
 }
 
 /// The directory of a disk's queue; a partition has that of its disk.
@@ -86,8 +91,9 @@ impl Machine {
             line.strip_prefix("cpu").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
         };
         let cpus = stat.lines().filter(is_cpu).count();
-        let mut governors: Vec<String> = (0..cpus)
-            .filter_map(|cpu| Some(read(&governor_file(cpu))?.trim().to_owned()))
+        let mut governors: Vec<String> = governor_files(&read)
+            .iter()
+            .filter_map(|file| Some(read(file)?.trim().to_owned()))
             .collect();
         governors.sort();
         governors.dedup();
@@ -211,13 +217,15 @@ mod tests {
 
     fn machine(path: &str) -> Option<String> {
         let text = match path {
-            "/proc/stat" => "cpu  1 2 3\ncpu0 1\ncpu1 1\ncpufreq 3\nintr 1\n",
+            "/proc/stat" => "cpu  1 2 3\ncpu0 1\ncpu2 1\ncpufreq 3\nintr 1\n",
+            // The second is offline.
+            processors::POSSIBLE => "0-3\n",
             "/proc/sys/kernel/osrelease" => "6.1.0\n",
             "/proc/cpuinfo" => "processor\t: 0\nmodel name\t: A CPU: fast\n",
             "/proc/meminfo" => "MemTotal:       1024 kB\nMemFree: 1 kB\n",
             "/proc/loadavg" => "0.10 0.20 0.30 1/2 3\n",
             "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor" => "powersave\n",
-            "/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor" => "performance\n",
+            "/sys/devices/system/cpu/cpu2/cpufreq/scaling_governor" => "performance\n",
             NO_TURBO => "0\n",
             "/sys/class/block/vda/queue/nr_requests" => "64\n",
             "/sys/class/block/vda/queue/scheduler" => "none [mq-deadline] kyber\n",

@@ -2,6 +2,7 @@
 //! services have a low one. getrlimit(2).
 
 use super::ask::MOST;
+use crate::processors;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 
@@ -28,7 +29,8 @@ impl Descriptors {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-        Self::of(limit.saturating_sub(open + processors() + OTHERS), threads)
+        // Each processor has a trace buffer.
+        Self::of(limit.saturating_sub(open + processors::here() + OTHERS), threads)
     }
 
     /// The same where so many are free.
@@ -36,13 +38,6 @@ impl Descriptors {
         let gathered = free.saturating_sub(threads.saturating_mul(MOST)).min(GATHERED);
         Self { kept: (free / 4).min(KEPT), gathered }
     }
-}
-
-/// How many processors there may be: each has a trace buffer. As `0-7` or `0`, in sysfs.
-fn processors() -> usize {
-    let text = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let last = text.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<usize>().ok());
-    last.map_or(1, |last| last.saturating_add(1))
 }
 
 #[cfg(test)]
