@@ -49,7 +49,9 @@ pub fn examine() -> Examination {
         kernel::release(&uname.release().to_string_lossy(), &uname.machine().to_string_lossy()),
         kernel::page_size(page_size()),
     ];
-    checks.extend(tracing_checks(uid.is_root()));
+    let may_mount = rights::has(capabilities, rights::SYS_ADMIN)
+        && rights::is_first_user_namespace(namespace("user"));
+    checks.extend(tracing_checks(may_mount));
     checks.extend(rights::capabilities(capabilities));
     checks.extend([
         rights::open_by_handle(try_handle()),
@@ -100,11 +102,11 @@ fn text(path: &str) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-fn tracing_checks(is_root: bool) -> Vec<Check> {
+fn tracing_checks(may_mount: bool) -> Vec<Check> {
     let found = Tracefs::mounted();
     let root = found.as_ref().map(|tracefs| tracefs.as_ref().map(Tracefs::root));
     let types = text("/proc/filesystems").unwrap_or_default();
-    let mut checks = vec![tracing::tracefs(&root, types.contains("\ttracefs\n"), is_root)];
+    let mut checks = vec![tracing::tracefs(&root, types.contains("\ttracefs\n"), may_mount)];
     // Without it there is nothing to look at, and no saying what would be there.
     let Ok(Some(tracefs)) = &found else { return checks };
     let file = |name: &str| tracefs.root().join(name);

@@ -31,6 +31,12 @@ pub fn has(effective: u64, capability: u32) -> bool {
     effective & 1 << capability != 0
 }
 
+/// Whether capabilities of the user namespace with this number count for the whole machine;
+/// a kernel without such namespaces has no number.
+pub fn is_first_user_namespace(number: Option<u64>) -> bool {
+    number.is_none_or(|number| number == FIRST_USER_NAMESPACE)
+}
+
 /// The capabilities that headstart makes use of.
 pub fn capabilities(effective: u64) -> Vec<Check> {
     [
@@ -98,8 +104,7 @@ pub fn fs_uuid(tried: io::Result<()>) -> Check {
 /// The namespaces by the inode numbers of `/proc/self/ns`; `None`: no such
 /// namespace or no `/proc`.
 pub fn namespaces(user: Option<u64>, pid: Option<u64>) -> [Check; 2] {
-    let first = |found: Option<u64>, first| found.is_none_or(|found| found == first);
-    let user = if first(user, FIRST_USER_NAMESPACE) {
+    let user = if is_first_user_namespace(user) {
         Check::ok("user_namespace", "In the first user namespace: capabilities count everywhere")
     } else {
         Check::degraded(
@@ -110,7 +115,7 @@ pub fn namespaces(user: Option<u64>, pid: Option<u64>) -> [Check; 2] {
     };
     let pid = Check::ok(
         "pid_namespace",
-        if first(pid, FIRST_PID_NAMESPACE) {
+        if pid.is_none_or(|number| number == FIRST_PID_NAMESPACE) {
             "In the first PID namespace: trace events name our processes"
         } else {
             "In a PID namespace: programs are followed by the numbers that the kernel has for them"

@@ -8,8 +8,9 @@ use crate::trace::Kind;
 use crate::trace::decode::EVENTS;
 use crate::trace::tracefs::TraceError;
 
-/// Where tracefs is; `known`: `/proc/filesystems` has it.
-pub fn tracefs(found: &Result<Option<&Path>, &TraceError>, known: bool, is_root: bool) -> Check {
+/// Where tracefs is; `known`: `/proc/filesystems` has it; `may_mount`: this process may mount
+/// it where it is not.
+pub fn tracefs(found: &Result<Option<&Path>, &TraceError>, known: bool, may_mount: bool) -> Check {
     const ID: &str = "tracefs";
     const MOUNT: &str = "mount -t tracefs nodev /sys/kernel/tracing";
     match found {
@@ -19,12 +20,14 @@ pub fn tracefs(found: &Result<Option<&Path>, &TraceError>, known: bool, is_root:
             Lack::Kernel,
             "This kernel has no tracefs (CONFIG_FTRACE), so nothing can be recorded",
         ),
-        Ok(None) if is_root => {
+        Ok(None) if may_mount => {
             Check::degraded(ID, "tracefs is not mounted; recording mounts it").mend(MOUNT)
         }
         Ok(None) => {
-            let meaning = "tracefs is not mounted, and only root can mount it to record";
-            Check::missing(ID, Lack::Permission, meaning).mend(format!("sudo {MOUNT}"))
+            let meaning = "tracefs is not mounted, and this process may not mount it to record";
+            Check::missing(ID, Lack::Permission, meaning).mend(format!(
+                "sudo {MOUNT}; in a container: start that with --privileged, or record outside"
+            ))
         }
         Err(_) => {
             let meaning = "tracefs is closed to this user, so only root can record";
@@ -140,14 +143,14 @@ mod tests {
     fn where_tracefs_is_decides_with_the_user() {
         let root = Path::new("/sys/kernel/tracing");
         let denied = denied();
-        for (found, known, is_root, state, lack) in [
+        for (found, known, may_mount, state, lack) in [
             (Ok(Some(root)), true, false, State::Ok, None),
             (Ok(None), true, true, State::Degraded, None),
             (Ok(None), true, false, State::Missing, Some(Lack::Permission)),
             (Ok(None), false, true, State::Missing, Some(Lack::Kernel)),
             (Err(&denied), true, false, State::Missing, Some(Lack::Permission)),
         ] {
-            let check = tracefs(&found, known, is_root);
+            let check = tracefs(&found, known, may_mount);
             assert_eq!((check.state, check.lack), (state, lack), "{check:?}");
         }
     }
