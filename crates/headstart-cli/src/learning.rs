@@ -225,11 +225,11 @@ impl Recorded {
     }
 }
 
-/// Joins a start into its pack and says what became of the pages. The instance is handed
-/// back for removal.
+/// Joins a start, which `began` then, into its pack and says what became of the pages. The
+/// instance is handed back for removal.
 pub fn learn(
     recorded: Recorded,
-    began_ns: i64,
+    began: Instant,
     settings: &Settings,
     known: Known<'_>,
     uid: u32,
@@ -259,22 +259,21 @@ pub fn learn(
     let replayed =
         Replayed { pack: planned.as_ref(), log: known.log, released_us: known.released_us };
     let (outcome, mut last_run) = fates(&seen.pages, &seen.names, &file_systems, replayed);
+    let metadata_seen = seen.metadata_was_cold(
+        &seen.pages,
+        known.pack.into_iter(),
+        &file_systems,
+        known.replay.map_or(0, |r| r.metadata_bytes),
+    );
     let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
     let start = Start {
         origin: seen.origin(&settings.name, words.join(&0)),
         file_systems,
-        began_ns,
+        during: seen::the_last(began.elapsed()),
         keep_untouched: was_complete(known, &outcome),
     };
     let new = pack_of_start(&seen.pages, &seen.names, start, code_of);
-    let rule = Rule::NextStart {
-        keep: settings.keep,
-        metadata_seen: seen.metadata_was_cold(
-            &seen.pages,
-            known.pack.map_or(0, Pack::metadata_bytes),
-            known.replay.map_or(0, |r| r.metadata_bytes),
-        ),
-    };
+    let rule = Rule::NextStart { keep: settings.keep, metadata_seen };
 
     let mut learned = Learned {
         pack: settings.pack.clone(),

@@ -273,8 +273,9 @@ fn may_begin_late(pack: &Pack, ahead: &Ahead) -> bool {
 /// Whether enough starts of a program were learned, and the last not long ago.
 fn is_known_lately(pack: &Pack) -> bool {
     let now = u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0);
-    let age = Duration::from_secs(now.saturating_sub(pack.origin.learned_at));
-    pack.origin.starts >= WELL_KNOWN && age < LEARN_AGAIN
+    // Of one that was learned in the future the clock says nothing.
+    let age = now.checked_sub(pack.origin.learned_at).map(Duration::from_secs);
+    pack.origin.starts >= WELL_KNOWN && age.is_some_and(|age| age < LEARN_AGAIN)
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use crate::{args, output};
 use headstart::doctor::rights;
 use headstart::pack::key::Key;
 use headstart::proc;
-use headstart::profile::seen;
 use headstart::replay::engine::Replay;
 use headstart::replay::models::Models;
 use headstart::replay::report::Report;
@@ -198,14 +197,14 @@ impl Session {
             attached.map_err(|error| self.neighbours_show(&error)).map(|()| follower).ok()
         });
         self.wait_for_head(&mut preparation, self.hold.saturating_sub(held));
-        let began_ns = seen::now_ns();
+        let began = Instant::now();
         self.exec_after_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let running = launch::release(program);
         let learner = Learner {
             recorder,
             follower,
             preparation,
-            began_ns,
+            began,
             released_us: self.exec_after_us,
             settings: self.settings.clone(),
             uid: self.uid,
@@ -323,7 +322,7 @@ impl Session {
             }
             Err(error) => {
                 self.notes.push(match ExitStatus::from(&error) {
-                    ExitStatus::PermissionMissing => {
+                    ExitStatus::PermissionMissing if !rustix::process::geteuid().is_root() => {
                         "this start is not learned: recording needs root, use sudo".into()
                     }
                     _ => format!("this start is not learned: {error:#}"),
@@ -352,7 +351,7 @@ struct Learner {
     /// What has each page show by itself.
     follower: Option<Follower>,
     preparation: Preparation,
-    began_ns: i64,
+    began: Instant,
     /// When the program was let go, since the process began, in µs.
     released_us: u64,
     settings: Settings,
@@ -411,7 +410,7 @@ impl Learner {
         let settings = Settings { pack: path.clone(), ..self.settings };
         let lesson = recorded.map(|recorded| {
             let (learned, outcome, instance) =
-                learning::learn(recorded?, self.began_ns, &settings, known, self.uid)?;
+                learning::learn(recorded?, self.began, &settings, known, self.uid)?;
             learning::remove(instance);
             Ok(Lesson { learned, outcome })
         });

@@ -36,7 +36,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     let replayer = Replayer::new(known.as_ref().filter(|_| ahead))?;
     // It is this thread that forks.
     let recorder = learning::arm_now(Scope::Descendants, buffer, false)?;
-    let began_ns = headstart::profile::seen::now_ns();
+    let began = Instant::now();
     let replay = replayer.map(Replayer::begin).transpose()?;
     let mut running = bench.starter.spawn(&bench.words, watcher)?;
     let (over, _) = bench.starter.wait(&mut running)?;
@@ -56,7 +56,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     // While the program lives, it tells what it has open.
     let known_before = Known { pack: known.as_ref(), replay: report, ..Known::default() };
     let learned = Recorded::end(recorder, || None)
-        .and_then(|recorded| learning::learn(recorded, began_ns, &settings, known_before, uid));
+        .and_then(|recorded| learning::learn(recorded, began, &settings, known_before, uid));
     let finished = bench.starter.finish(running, over, Rest::End)?;
     if over == Over::Interrupted {
         return Ok(None);

@@ -18,7 +18,6 @@ use headstart::pack::Pack;
 use headstart::pack::store;
 use headstart::proc;
 use headstart::profile::mounts::Mounts;
-use headstart::profile::seen;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::model;
 use headstart::replay::models::Models;
@@ -69,13 +68,13 @@ struct Start<'a> {
 struct Watched {
     members: Members,
     since_us: u64,
-    since_ns: i64,
+    since: Instant,
 }
 
 impl Watched {
     fn begin(service: &str) -> Self {
-        let (since_us, since_ns) = (monotonic_us(), seen::now_ns());
-        Self { members: Members::of(service), since_us, since_ns }
+        let (since_us, since) = (monotonic_us(), Instant::now());
+        Self { members: Members::of(service), since_us, since }
     }
 }
 
@@ -197,7 +196,7 @@ impl Start<'_> {
             ignored_tids: watched.members.others(),
         };
         let (learned, outcome, instance) =
-            learning::learn(recorded, watched.since_ns, &settings, known, 0)?;
+            learning::learn(recorded, watched.since, &settings, known, 0)?;
         learning::remove(instance);
         if learned.written {
             learning::know_device(&settings.pack, &Models::here());

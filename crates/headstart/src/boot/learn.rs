@@ -36,9 +36,9 @@ use crate::trace::file::Capture;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A replay counts as complete when this share of what was touched was ready.
 const COMPLETE_SHARE: f64 = 0.9;
@@ -65,8 +65,8 @@ struct Boot<'a> {
     machine: &'a Machine,
     seen: Seen,
     file_systems: HashMap<Dev, FileSystem>,
-    /// When it began, in nanoseconds of Unix time.
-    began_ns: i64,
+    /// When it was, in nanoseconds of Unix time.
+    during: RangeInclusive<i64>,
     /// All of it, by file system.
     whole: Vec<(FileSystem, Pack)>,
     /// The packs that there were before it was learned.
@@ -103,12 +103,11 @@ pub(super) fn learn(
     // A walk would read all directories of a disk that has just become quiet.
     let seen = Seen::of(capture, &mounts, &earlier_names(&known), false, None)?;
     let file_systems = seen.file_systems(&mounts);
-    let running_us = monotonic_us().saturating_sub(moments.began);
-    let running_ns = i64::try_from(running_us).unwrap_or(i64::MAX).saturating_mul(1000);
+    let running = Duration::from_micros(monotonic_us().saturating_sub(moments.began));
     let mut boot = Boot {
         machine,
         file_systems,
-        began_ns: seen::now_ns().saturating_sub(running_ns),
+        during: seen::the_last(running),
         whole: Vec::new(),
         known,
         seen,
@@ -194,7 +193,7 @@ impl Boot<'_> {
         let start = Start {
             origin,
             file_systems: self.file_systems.clone(),
-            began_ns: self.began_ns,
+            during: self.during.clone(),
             keep_untouched,
         };
         pack_of_start(pages, &self.seen.names, start, code_of)
@@ -225,13 +224,18 @@ impl Boot<'_> {
             return Ok(None);
         }
         let metadata_read = replays.iter().map(|r| r.report.metadata_bytes).sum();
-        let in_packs = known.iter().map(|known| known.pack.metadata_bytes()).sum();
+        let packs = known.iter().map(|known| &known.pack);
         let keep_untouched = was_complete(&replays, &record.outcome);
         // How long the boot waited depends on how it was read ahead.
         let new = self.pack(&record.name, &part.without_waits(), keep_untouched);
         let rule = Rule::NextStart {
             keep: HISTORY_STARTS,
-            metadata_seen: self.seen.metadata_was_cold(part, in_packs, metadata_read),
+            metadata_seen: self.seen.metadata_was_cold(
+                part,
+                packs,
+                &self.file_systems,
+                metadata_read,
+            ),
         };
         let mut stays = false;
         for (of, new) in with_untouched(&new, known.iter().map(|known| &known.of)) {
@@ -320,7 +324,7 @@ impl Boot<'_> {
             ahead,
             names: &self.seen.names,
             file_systems: &self.file_systems,
-            began_ns: self.began_ns,
+            during: self.during.clone(),
             page_size: self.page_size(),
             clock: self.clock,
         });

@@ -13,6 +13,7 @@ use crate::profile::resolve::Resolution;
 use crate::profile::spans::Spans;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use thiserror::Error;
 
 /// What the document calls itself.
@@ -63,8 +64,8 @@ pub struct Sight<'a> {
     pub names: &'a Resolution,
     /// The file systems of named files.
     pub file_systems: &'a HashMap<Dev, FileSystem>,
-    /// When the boot began, in nanoseconds of Unix time.
-    pub began_ns: i64,
+    /// When the boot was, in nanoseconds of Unix time.
+    pub during: RangeInclusive<i64>,
     /// Bytes of a page.
     pub page_size: u64,
     /// From nanoseconds of the trace clock to µs of the boot.
@@ -93,8 +94,10 @@ impl Timeline {
     pub fn enter(&mut self, sight: &Sight<'_>) {
         self.has_access_events = sight.boot.has_access_events;
         let named = sight.names.files.iter();
-        let written: HashSet<InodeId> =
-            named.filter(|(_, file)| file.mtime_ns >= sight.began_ns).map(|(id, _)| *id).collect();
+        let written: HashSet<InodeId> = named
+            .filter(|(_, file)| sight.during.contains(&file.mtime_ns))
+            .map(|(id, _)| *id)
+            .collect();
         let is_read =
             |id: &InodeId| may_be_read(sight.file_systems, id.dev) && !written.contains(id);
         for (row, seen) in [(Row::Demand, sight.boot), (Row::Ahead, sight.ahead)] {
@@ -224,7 +227,7 @@ mod tests {
             ahead: &ahead,
             names: &names,
             file_systems: &file_systems,
-            began_ns: 100,
+            during: 100..=i64::MAX,
             page_size: 4096,
             // The trace clock is 400 ms ahead, and the boot began at 500 ms.
             clock: Clock { ahead_ns: 400 * i128::from(MS), began_us: 500_000 },

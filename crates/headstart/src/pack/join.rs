@@ -46,7 +46,13 @@ pub fn join(
     // Pages of another size can't be told apart by number.
     let old = old.filter(|old| old.origin.page_shift == new.origin.page_shift);
     if let Some(old) = old.as_ref().filter(|old| !accepts(old, new.origin.lost_events)) {
-        return Ok(Joined { pack: old.clone(), written: None, replaced, locked });
+        let mut pack = old.clone();
+        // The next start is to have the buffer that this one lacked.
+        if new.origin.buffer_kb > pack.origin.buffer_kb {
+            pack.origin.buffer_kb = new.origin.buffer_kb;
+            locked.write(&pack)?;
+        }
+        return Ok(Joined { pack, written: None, replaced, locked });
     }
     let mut pack = match &old {
         Some(old) => merge(old, &new, rule),
@@ -55,4 +61,40 @@ pub fn join(
     finish(old.as_ref(), &mut pack);
     let written = Some(locked.write(&pack)?);
     Ok(Joined { pack, written, replaced, locked })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Origin;
+    use super::*;
+
+    #[test]
+    fn a_start_that_lost_events_leaves_nothing_but_the_buffer_it_lacked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pack");
+        let uid = rustix::process::geteuid().as_raw();
+        let start = |lost_events, buffer_kb| Pack {
+            origin: Origin {
+                page_shift: 12,
+                starts: 1,
+                lost_events,
+                buffer_kb,
+                ..Origin::default()
+            },
+            ..Pack::default()
+        };
+        let rule = Rule::NextStart { keep: 4, metadata_seen: true };
+        for (name, new, written, starts, kb) in [
+            ("the first", start(0, 1000), true, 1, 1000),
+            ("one that lost events", start(5, 2000), false, 1, 2000),
+            ("with a smaller buffer", start(5, 500), false, 1, 2000),
+            ("a whole one", start(0, 1000), true, 2, 1000),
+        ] {
+            let joined = join(&path, uid, new, None, rule, |_, _| ()).unwrap();
+            assert_eq!(joined.written.is_some(), written, "{name}");
+            let pack = store::read(&path, uid).unwrap();
+            let origin = &pack.origin;
+            assert_eq!((origin.starts, origin.buffer_kb, origin.lost_events), (starts, kb, 0));
+        }
+    }
 }

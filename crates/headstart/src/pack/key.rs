@@ -42,8 +42,16 @@ const LOADERS: &[Loader] = &[
         valued: &["-o", "+o", "-O", "--rcfile", "--init-file"],
         then: Then::Script,
     },
+    Loader { names: &["perl"], program: &["-e", "-E"], valued: &["-I"], then: Then::Script },
     Loader {
-        names: &["perl", "ruby", "lua", "luajit", "Rscript", "php", "tclsh", "wish", "guile"],
+        names: &["ruby"],
+        program: &["-e"],
+        valued: &["-I", "-C", "-r", "-E"],
+        then: Then::Script,
+    },
+    Loader { names: &["lua", "luajit"], program: &["-e"], valued: &["-l"], then: Then::Script },
+    Loader {
+        names: &["Rscript", "php", "tclsh", "wish", "guile"],
         program: &["-e", "-E", "-r"],
         valued: &["-I", "-C", "-d", "-l"],
         then: Then::Script,
@@ -218,6 +226,8 @@ fn identify(
             words.next();
         } else if text == "--" || text.starts_with('-') && text.len() > 1 {
             // An option or their end.
+        } else if text == "run" && ["deno", "bun"].contains(&stem(&called)) {
+            // What to do with the script.
         } else {
             match loader.then {
                 Then::Program if text.contains('=') && !text.starts_with('/') => continue,
@@ -321,6 +331,12 @@ mod tests {
             &[&["java", "-cp", "x.jar", "Main"], &["java", "-Xmx1g", "Main", "arg"]],
             &[&["java", "-jar", "a.jar"], &["java", "-jar", "a.jar", "b"]],
             &[&["node", "-r", "ts", "/srv/a.js"]],
+            &[&["deno", "run", "-A", "/srv/a.ts"], &["deno", "/srv/a.ts", "x"]],
+            &[&["deno", "run", "/srv/b.ts"]],
+            &[&["ruby", "-r", "bundler/setup", "/srv/a.rb"], &["ruby", "-l", "/srv/a.rb", "x"]],
+            &[&["ruby", "-r", "bundler/setup", "/srv/b.rb"]],
+            &[&["perl", "-l", "/srv/a.pl", "x"], &["perl", "-I", "lib", "/srv/a.pl"]],
+            &[&["perl", "-lne", "print"], &["perl", "-lne", "print", "x"]],
             &[&["env", "A=1", "ls"], &["env", "-u", "X", "ls", "-l"]],
             &[&["env", "python3", "/srv/app.py"]],
             &[&["chroot", "/mnt", "ls"]],

@@ -38,11 +38,19 @@ pub fn accepts(old: &Pack, lost: u64) -> bool {
 pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     let mut names = PathInterner::default();
     let mut new = Parts::of(new, &mut names);
-    let old = if old.origin.page_shift == new.origin.page_shift {
+    let mut old = if old.origin.page_shift == new.origin.page_shift {
         Parts::of(old, &mut names)
     } else {
         Parts::default()
     };
+    if new.origin.has_access_events && !old.origin.has_access_events {
+        // The kernel that it was learned with told of arrivals alone: these were its touches.
+        for piece in old.files.values_mut().flat_map(|file| &mut file.pieces) {
+            if piece.how == How::INSERTED {
+                piece.how = How::READ;
+            }
+        }
+    }
     let clock = match rule {
         Rule::NextStart { .. } => clock(&old, &new),
         Rule::Union => Clock::default(),
@@ -64,10 +72,16 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
 
     // Also what only one side has is laid over nothing, so that it comes out in
     // order whatever it was.
-    let data = |was, is| overlay(on_time(was, &clock), is, |a, b| data(rule, a, b));
+    let data =
+        |was, is, is_used| overlay(on_time(was, &clock), is, |a, b| data(rule, is_used, a, b));
     let mut old_files = old.files;
-    for (node, is) in new.files {
+    for (node, mut is) in new.files {
         let was = old_files.remove(&node);
+        let is_known = |was: &FilePart| !was.is_presumed() && was.identity == is.identity;
+        if rule == Rule::Union && is.is_presumed() && was.as_ref().is_some_and(is_known) {
+            // It adds nothing to what is known.
+            is.pieces.clear();
+        }
         let changes = match (&was, rule) {
             (Some(was), Rule::NextStart { .. }) => changes_after(was, &is),
             (Some(was), Rule::Union) => was.changes | is.changes,
@@ -76,9 +90,9 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
         let pieces = match was.filter(|was| !was.is_presumed() && carries_on(was, &is)) {
             Some(was) => {
                 let (was, is) = comparable(rule, was.pieces, is.pieces);
-                data(was, is)
+                data(was, is, true)
             }
-            None => data(Vec::new(), is.pieces),
+            None => data(Vec::new(), is.pieces, true),
         };
         out.files.insert(node, FilePart { changes, pieces, ..is });
     }
@@ -88,7 +102,9 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
             Rule::NextStart { .. } => was.changes << 1,
             Rule::Union => was.changes,
         };
-        let pieces = data(was.pieces, Vec::new());
+        // A start that used it would have touched the others.
+        let is_used = was.pieces.iter().all(|piece| piece.how == How::INSERTED);
+        let pieces = data(was.pieces, Vec::new(), is_used);
         out.files.insert(node, FilePart { file_system, changes, pieces, ..was });
     }
 
@@ -180,10 +196,12 @@ fn drop_empty(parts: &mut Parts) {
         parts.metadata.drain().map(|(fs, p)| (renumbered[usize::from(fs)], p)).collect();
 }
 
-fn data(rule: Rule, old: Option<Piece>, new: Option<Piece>) -> Option<Piece> {
+/// What is kept of a stretch of data; `is_used`: for all that can be told the new start used
+/// the file.
+fn data(rule: Rule, is_used: bool, old: Option<Piece>, new: Option<Piece>) -> Option<Piece> {
     // A page that only ever came in unused leaves no sign once it is read
     // ahead: its absence says nothing.
-    let silent = old.is_some_and(|p| p.how == How::INSERTED);
+    let silent = is_used && old.is_some_and(|p| p.how == How::INSERTED);
     piece(rule, old, new, silent)
 }
 
@@ -281,6 +299,48 @@ mod tests {
             assert_eq!(pack.files.len(), left);
         }
         assert_eq!(pack.paths.len(), 1, "its name is forgotten too");
+    }
+
+    #[test]
+    fn what_only_came_in_stays_as_long_as_its_file_is_used() {
+        let files = [("/a", 1, (0, 4)), ("/b", 2, (0, 4))];
+        let mut pack = start(&files, &[]);
+        // A part of each only came in, and all of a third.
+        let mut came_in = start(&[("/a", 1, (8, 12)), ("/b", 2, (8, 12)), ("/c", 3, (0, 4))], &[]);
+        for range in &mut came_in.ranges {
+            range.how = How::INSERTED;
+        }
+        pack = merge(&pack, &came_in, Rule::Union);
+        for _ in 0..8 {
+            pack = merge(&pack, &start(&[("/a", 1, (0, 4))], &[]), NEXT);
+        }
+        let a = |first, end| ("/a".to_owned(), first, end, 0xff);
+        assert_eq!(shape(&pack), [a(0, 4), a(8, 12), ("/c".to_owned(), 0, 4, 0xff)]);
+    }
+
+    #[test]
+    fn what_a_kernel_without_events_of_accesses_saw_come_in_is_forgotten_as_well() {
+        let mut pack = start(&[("/a", 1, (0, 4)), ("/c", 3, (0, 4))], &[]);
+        for range in &mut pack.ranges {
+            range.how = How::INSERTED;
+        }
+        let mut next = start(&[("/a", 1, (0, 4))], &[]);
+        next.origin.has_access_events = true;
+        for _ in 0..4 {
+            pack = merge(&pack, &next, NEXT);
+        }
+        assert_eq!(pack.files.len(), 1);
+    }
+
+    #[test]
+    fn in_a_union_what_is_presumed_adds_nothing_to_what_is_known() {
+        let known = start(&[("/a", 1, (0, 4))], &[]);
+        let mut presumed = start(&[("/a", 1, (0, 8))], &[]);
+        for range in &mut presumed.ranges {
+            range.how |= How::PRESUMED;
+        }
+        assert_eq!(merge(&presumed, &known, Rule::Union), known);
+        assert_eq!(merge(&known, &presumed, Rule::Union), known);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 pub mod build;
 pub mod changing;
-mod clock;
+pub(crate) mod clock;
 pub mod codec;
 pub mod diff;
 pub mod follow;

@@ -184,7 +184,8 @@ pub(crate) fn read_bytes(path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
         return Err(untrusted("others may write it; `chmod go-w` it if you trust it".into()));
     }
     if meta.size() > MAX_PACK_BYTES {
-        return Err(untrusted(format!("it is larger than {} MiB", MAX_PACK_BYTES >> 20)));
+        let most = MAX_PACK_BYTES >> 20;
+        return Err(untrusted(format!("it is larger than {most} MiB; remove it to learn anew")));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.size()).unwrap_or(0));
     file.take(MAX_PACK_BYTES).read_to_end(&mut bytes).map_err(failed)?;
@@ -242,9 +243,13 @@ pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
 impl Locked {
     /// Replaces the pack in one step: it is old or new, never half.
     pub fn write(&self, pack: &Pack) -> Result<u64, StoreError> {
+        let failed = |source| StoreError::Write { path: self.path.clone(), source };
         let bytes = codec::encode(pack);
-        self.write_bytes(&bytes)
-            .map_err(|source| StoreError::Write { path: self.path.clone(), source })?;
+        if bytes.len() as u64 > MAX_PACK_BYTES {
+            let why = "it would be too large to be read again; record less at a time";
+            return Err(failed(io::Error::other(why)));
+        }
+        self.write_bytes(&bytes).map_err(failed)?;
         Ok(bytes.len() as u64)
     }
 

@@ -10,7 +10,7 @@ use crate::pack::paths::PathInterner;
 use crate::pack::pieces::Piece;
 use crate::pack::{Dropped, FileSystem, Identity, Origin, Pack};
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 /// File systems whose files are in memory anyway.
@@ -37,8 +37,9 @@ pub struct Start {
     pub origin: Origin,
     /// The file systems by device.
     pub file_systems: HashMap<Dev, FileSystem>,
-    /// When it began, in nanoseconds of Unix time.
-    pub began_ns: i64,
+    /// When it was, in nanoseconds of Unix time. What was made later than that was made by
+    /// another clock, or before this one was set right.
+    pub during: RangeInclusive<i64>,
     /// Whether what the program brought in without a visible use belongs to
     /// the pack: after a complete replay these are its own read-ahead.
     pub keep_untouched: bool,
@@ -52,7 +53,7 @@ pub fn pack_of_start(
     start: Start,
     code: impl Fn(&Path) -> Vec<Range<u64>>,
 ) -> Pack {
-    let Start { origin, file_systems, began_ns, keep_untouched } = start;
+    let Start { origin, file_systems, during, keep_untouched } = start;
     let page_size = 1u64 << origin.page_shift;
     let mut parts = Parts { origin, ..Parts::default() };
     let mut paths = PathInterner::default();
@@ -76,8 +77,8 @@ pub fn pack_of_start(
             dropped.in_memory += 1;
             continue;
         }
-        let is_new = file.born_ns.is_some_and(|born| born >= began_ns);
-        let is_written = is_new || file.mtime_ns >= began_ns;
+        let is_new = file.born_ns.is_some_and(|born| during.contains(&born));
+        let is_written = is_new || during.contains(&file.mtime_ns);
         if id != is && !is_written {
             // Another version, which somebody else put there.
             dropped.deleted += 1;
@@ -130,7 +131,8 @@ pub fn pack_of_start(
         for span in pages.touched.iter() {
             spans.touch(span.first, span.end - span.first, span.at, How::READ);
         }
-        parts.metadata.insert(file_system, pieces_of_start(&spans));
+        // Copies of a file system have the same UUID.
+        parts.metadata.entry(file_system).or_default().extend(pieces_of_start(&spans));
     }
     parts.origin.dropped = dropped;
     parts.build(paths.table())
@@ -170,4 +172,48 @@ fn mark_code(spans: &mut Spans, code: impl FnOnce() -> Vec<Range<u64>>) {
     spans.mark(How::EXECUTED, |s| {
         s.how.has(How::MAPPED) && code.iter().any(|c| s.first < c.end && c.start < s.end)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::fold::Pages;
+    use std::path::PathBuf;
+
+    const DISK: Dev = Dev::new(8, 1);
+
+    #[test]
+    fn what_was_made_during_the_start_was_not_there_to_be_read() {
+        for (name, born, mtime, expected) in [
+            ("an old file", 10, 10, Some((How::READ, 0))),
+            ("one that it wrote", 10, 150, Some((How::READ, 1))),
+            ("one that it made", 150, 150, Some((How::WRITTEN, 1))),
+            ("one of a clock that was ahead", 900, 900, Some((How::READ, 0))),
+        ] {
+            let id = InodeId { dev: DISK, ino: 7 };
+            let mut pages = Pages::default();
+            pages.touched.touch(0, 4, 0, How::READ);
+            let seen = Observation { files: [(id, pages)].into(), ..Observation::default() };
+            let file = ResolvedFile {
+                path: PathBuf::from("/file"),
+                size: 1 << 16,
+                mtime_ns: mtime,
+                ctime_ns: mtime,
+                born_ns: Some(born),
+                kind: FileKind::Regular,
+                mode: 0,
+            };
+            let names = Resolution { files: vec![(id, file)], ..Resolution::default() };
+            let fs = FileSystem { kind: "ext4".into(), ..FileSystem::default() };
+            let start = Start {
+                origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
+                file_systems: [(DISK, fs)].into(),
+                during: 100..=200,
+                keep_untouched: false,
+            };
+            let pack = pack_of_start(&seen, &names, start, |_| Vec::new());
+            let found = pack.ranges.first().map(|range| (range.how, pack.files[0].changes));
+            assert_eq!(found, expected, "{name}");
+        }
+    }
 }

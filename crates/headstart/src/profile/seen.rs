@@ -8,14 +8,16 @@ use super::fold::{Observation, Rules, fold};
 use super::fsid;
 use super::mounts::{MountTable, MountsError};
 use super::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
+use super::spans::{How, Spans};
 use crate::id::Dev;
-use crate::pack::{Dropped, EarlierNames, FileSystem, Origin};
+use crate::pack::{Dropped, EarlierNames, FileSystem, Origin, Pack};
 use crate::trace::decode::Tally;
 use crate::trace::file::{Capture, Description};
 use crate::trace::format::FormatError;
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// The UUID of a file system that was made without one.
@@ -141,12 +143,34 @@ impl Seen {
         }
     }
 
-    /// Whether the start read the metadata that these `pages` needed by itself, so that
-    /// what it did not look at was not needed; see `was_cold`.
-    pub fn metadata_was_cold(&self, pages: &Observation, in_pack: u64, by_replay: u64) -> bool {
-        let by_start: u64 = pages.metadata.values().map(|pages| pages.inserted.pages()).sum();
-        was_cold(by_start * self.description.page_size, in_pack, by_replay)
+    /// Whether the start read by itself, of the metadata in the `packs`, what these `pages`
+    /// needed, so that what it did not look at was not needed; see `was_cold`.
+    pub fn metadata_was_cold<'a>(
+        &self,
+        pages: &Observation,
+        packs: impl Iterator<Item = &'a Pack> + Clone,
+        file_systems: &HashMap<Dev, FileSystem>,
+        by_replay: u64,
+    ) -> bool {
+        let in_packs = packs.clone().map(Pack::metadata_bytes).fold(0, u64::saturating_add);
+        let by_start = pages.metadata.iter().filter_map(|(dev, seen)| {
+            let known = metadata_of(file_systems.get(dev)?, packs.clone());
+            Some(seen.inserted.within(&known).pages())
+        });
+        was_cold(by_start.sum::<u64>() * self.description.page_size, in_packs, by_replay)
     }
+}
+
+/// What packs have of the metadata of a file system.
+fn metadata_of<'a>(fs: &FileSystem, packs: impl Iterator<Item = &'a Pack>) -> Spans {
+    let mut known = Spans::default();
+    for pack in packs {
+        let is_it = |at: u16| pack.file_systems.get(usize::from(at)).is_some_and(|of| of.is(fs));
+        for range in pack.metadata.iter().filter(|range| is_it(range.file_system)) {
+            known.touch(range.first, range.pages.into(), 0, How::READ);
+        }
+    }
+    known
 }
 
 /// Whether a start brought in, of the metadata in its pack, at least half, and nothing
@@ -162,9 +186,39 @@ pub fn now_ns() -> i64 {
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// A time that ends now, in nanoseconds of Unix time. Its begin is right also where the clock
+/// was set meanwhile.
+pub fn the_last(time: Duration) -> RangeInclusive<i64> {
+    let now = now_ns();
+    let time = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    now.saturating_sub(time)..=now
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::MetadataRange;
+
+    #[test]
+    fn metadata_of_a_pack_is_that_of_one_file_system() {
+        let fs = |tag| FileSystem { uuid: Some([tag; 16]), ..FileSystem::default() };
+        let range = |file_system, first| MetadataRange {
+            file_system,
+            first,
+            pages: 4,
+            at_us: 0,
+            history: 1,
+        };
+        let pack = Pack {
+            file_systems: vec![fs(1), fs(2)],
+            metadata: vec![range(0, 0), range(1, 100), range(7, 200)],
+            ..Pack::default()
+        };
+        let of = |tag| -> Vec<u64> {
+            metadata_of(&fs(tag), [&pack].into_iter()).iter().map(|span| span.first).collect()
+        };
+        assert_eq!((of(1), of(2), of(3)), (vec![0], vec![100], vec![]));
+    }
 
     #[test]
     fn metadata_that_was_read_ahead_says_nothing_of_what_is_needed() {

@@ -11,6 +11,7 @@ use super::named::NamedFiles;
 use super::resolve::Resolution;
 use super::spans::Spans;
 use crate::cache::residency::{page_size, resident_count};
+use crate::pack::clock::Clock;
 use crate::pack::{File, Pack, Range};
 use crate::replay::engine::open_learned;
 use crate::replay::folios::huge_page_size;
@@ -29,6 +30,7 @@ pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack, exac
         return 0;
     }
     let learned_files = NamedFiles::of(pack);
+    let clock = clock(pages, names, &learned_files, pack);
     let mut added = 0;
     for (id, named) in &names.files {
         let Some(seen) = pages.files.get_mut(id) else { continue };
@@ -40,13 +42,33 @@ pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack, exac
         let parts = untouched_parts(&last.spans, now, part_pages);
         let large = in_large_folios(&named.path, &learned, parts.keys().copied(), size);
         for span in large.iter().filter_map(|part| parts.get(part)).flat_map(Spans::iter) {
+            let at = u64::from(clock.at(micros(span.at))) * 1000;
             for touches in [&mut seen.touched, &mut seen.certain] {
-                touches.touch(span.first, span.end - span.first, span.at, span.how);
+                touches.touch(span.first, span.end - span.first, at, span.how);
             }
             added += span.end - span.first;
         }
     }
     added
+}
+
+/// From the times of the start before to those of this one, by the files that both touched.
+fn clock(pages: &Observation, names: &Resolution, learned: &NamedFiles, pack: &Pack) -> Clock {
+    let mut first: HashMap<u32, u32> = HashMap::new();
+    for range in &pack.ranges {
+        first.entry(range.file).and_modify(|at| *at = range.at_us.min(*at)).or_insert(range.at_us);
+    }
+    let both = names.files.iter().filter_map(|(id, named)| {
+        let is = pages.files.get(id)?.touched.iter().map(|span| span.at).min()?;
+        let was = first.get(&learned.index(&named.path)?)?;
+        Some((*was, micros(is)))
+    });
+    Clock::between(both, (pack.origin.duration_us, pages.duration / 1000))
+}
+
+/// Of nanoseconds.
+fn micros(time: u64) -> u32 {
+    u32::try_from(time / 1000).unwrap_or(u32::MAX)
 }
 
 /// What the last start touched of a file through mappings.

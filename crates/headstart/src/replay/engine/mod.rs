@@ -201,7 +201,7 @@ impl Replay {
     }
 
     /// Waits until the plan was looked at or something of it had to be asked for, at most
-    /// for `limit`. Whether all of it was in memory.
+    /// for `limit`. Whether all of it was in memory; what is beyond the budget can't be told.
     pub fn finds_all_in_memory(&self, limit: Duration) -> bool {
         let shared = &self.shared;
         let is_through = || shared.complete.load(Relaxed);
@@ -209,7 +209,7 @@ impl Replay {
         let is_open = |_: &mut bool| !is_through() && !shared.has_asked();
         drop(shared.head_news.wait_timeout_while(guard, limit, is_open));
         let dropped = shared.counters.dropped_bytes.load(Relaxed);
-        is_through() && !shared.has_asked() && dropped == 0
+        is_through() && !shared.has_asked() && dropped == 0 && shared.plan.over_budget == 0
     }
 
     /// Makes the threads stop after the step at hand.
