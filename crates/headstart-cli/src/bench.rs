@@ -16,6 +16,7 @@ mod rounds;
 mod settings;
 mod start;
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -39,7 +40,7 @@ use measure::Bench;
 use ready::Ready;
 use rounds::{Measured, Stopped, progress};
 use settings::Settings;
-use start::Starter;
+use start::{Starter, our_children};
 
 /// Runs the verb.
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
@@ -58,6 +59,21 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         );
         return Ok(ExitStatus::PermissionMissing);
     }
+    let has = |state| states.contains(&state);
+    let compares = has(State::Readahead) && (has(State::Cold) || has(State::Selective));
+    if args.assert.is_some() && !compares {
+        bail!(
+            "--assert needs starts with reading ahead and without: --states cold,readahead, or \
+             selective,readahead"
+        );
+    }
+    if changes && !is_root {
+        output::message(
+            "Changing settings of the machine needs root; use sudo, or leave --governor, \
+             --no-turbo and --scheduler out",
+        );
+        return Ok(ExitStatus::PermissionMissing);
+    }
     let mut bench = Bench {
         words: args.command.clone(),
         starter: Starter {
@@ -66,6 +82,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
             show_output: args.show_output,
             any_status: args.ignore_failure,
             interrupt,
+            others: RefCell::new(our_children()),
         },
         cooler: Cooler::new(cooling.clone()),
         disks: Disks::of_command(&args.command)?,

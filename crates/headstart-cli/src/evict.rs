@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use headstart::cache::error::Error;
-use headstart::cache::evict::{Evicted, Report, Target, cached, evict};
+use headstart::cache::evict::{Evicted, Report, cached, evict};
 use headstart::cache::metadata;
 use headstart::cache::walk::walk;
 use headstart::pack::{Pack, store};
@@ -77,19 +77,20 @@ pub fn run(args: EvictArgs) -> anyhow::Result<ExitStatus> {
     for pack in &packs {
         found.files.extend(files_of(&named_pack(pack)?));
     }
-    let targets = whole(found.files);
-    let result = if args.dry_run { look(&targets) } else { evict(&targets, args.sync) };
+    let result = if args.dry_run { look(&found.files) } else { evict(&found.files, args.sync) };
     let metadata = if args.metadata && !args.dry_run {
-        drop_metadata(&targets)
+        drop_metadata(&found.files)
     } else {
         MetadataOutcome::default()
     };
 
     let mut errors: Vec<&Error> = found.errors.iter().collect();
     let mut files = Vec::new();
-    for (target, file) in targets.iter().zip(&result.files) {
+    for (path, file) in found.files.iter().zip(&result.files) {
         match file {
-            Ok(evicted) => files.push((target.path.as_path(), evicted)),
+            Ok(evicted) => files.push((path.as_path(), evicted)),
+            // Found below a directory, and gone since; walking tells of names that are not there.
+            Err(e) if e.is_gone() => {}
             Err(e) => errors.push(e),
         }
     }
@@ -119,10 +120,6 @@ pub fn run(args: EvictArgs) -> anyhow::Result<ExitStatus> {
     })
 }
 
-fn whole(files: Vec<PathBuf>) -> Vec<Target> {
-    files.into_iter().map(|path| Target { path, pages: None }).collect()
-}
-
 /// The files of a pack that are still there. All of each is evicted, so that a
 /// start finds nothing that an earlier one's read-ahead left behind.
 fn files_of(pack: &Pack) -> impl Iterator<Item = PathBuf> {
@@ -131,22 +128,22 @@ fn files_of(pack: &Pack) -> impl Iterator<Item = PathBuf> {
 }
 
 /// The report of a dry run: what is cached now.
-fn look(targets: &[Target]) -> Report {
-    let file = |target| {
-        let before = cached(target)?;
+fn look(files: &[PathBuf]) -> Report {
+    let file = |path: &PathBuf| {
+        let before = cached(path)?;
         Ok(Evicted { before, after: None, reasons: Vec::new() })
     };
-    Report { files: targets.iter().map(file).collect(), unseen_processes: Ok(0) }
+    Report { files: files.iter().map(file).collect(), unseen_processes: Ok(0) }
 }
 
 /// Drops what `--metadata` promises, after saying so.
-fn drop_metadata(targets: &[Target]) -> MetadataOutcome {
+fn drop_metadata(files: &[PathBuf]) -> MetadataOutcome {
     let mut outcome = MetadataOutcome::default();
     // One file stands for each file system; missing files were reported before.
     let mut homes = BTreeMap::new();
-    for target in targets {
-        if let Ok(meta) = target.path.metadata() {
-            homes.entry(meta.dev()).or_insert(target.path.as_path());
+    for path in files {
+        if let Ok(meta) = path.metadata() {
+            homes.entry(meta.dev()).or_insert(path.as_path());
         }
     }
     let mut devices = Vec::new();
@@ -163,11 +160,10 @@ fn drop_metadata(targets: &[Target]) -> MetadataOutcome {
     }
     output::message("Dropping all unused names and inodes of this machine (drop_caches=2)");
     outcome.errors.extend(metadata::drop_names_and_inodes().err());
-    let devices = whole(devices);
     let result = evict(&devices, false);
     for (device, evicted) in devices.into_iter().zip(result.files) {
         match evicted {
-            Ok(evicted) => outcome.devices.push((device.path, evicted)),
+            Ok(evicted) => outcome.devices.push((device, evicted)),
             Err(e) => outcome.errors.push(e),
         }
     }

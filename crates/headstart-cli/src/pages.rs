@@ -97,6 +97,8 @@ pub fn run(args: PagesArgs) -> anyhow::Result<ExitStatus> {
     for path in std::mem::take(&mut found.files) {
         match View::of(path) {
             Ok(view) => views.push(view),
+            // Found below a directory, and gone since; walking tells of names that are not there.
+            Err(e) if e.is_gone() => {}
             Err(e) => errors.push(e),
         }
     }
@@ -208,8 +210,13 @@ fn say_skipped(found: &Found) {
         output::message(format_args!("Skipped {what} (pipes, sockets, devices)"));
     }
     if found.mounts > 0 {
-        let what = output::counted(found.mounts, "directory of another file system");
-        output::message(format_args!("Did not enter {what}; name it to look at it"));
+        let what = match found.mounts {
+            1 => "a directory".to_owned(),
+            count => format!("{count} directories"),
+        };
+        output::message(format_args!(
+            "Did not enter {what} of another file system; name what is to be looked at"
+        ));
     }
 }
 

@@ -307,6 +307,35 @@ fn what_a_program_leaves_behind_is_ended_and_told() {
 }
 
 #[test]
+fn what_a_command_left_that_prepared_the_start_goes_on() {
+    let dir = disk_dir();
+    let pids = dir.path().join("pids");
+    // It keeps the command's output open, as a server of a mount may.
+    let prepare = format!("sleep 1000.5 & echo $! >> {}", pids.display());
+    let options = ["--states", "hot", "--runs", "1", "--warmup", "0", "--prepare", &prepare];
+    let found = bench(&options, &["true"]);
+    assert_eq!(arm(&found, "hot")["runs"][0]["left_behind"], 0);
+    let pids = std::fs::read_to_string(pids).unwrap();
+    // A hot start has one before it.
+    assert_eq!(pids.lines().count(), 2, "{pids}");
+    for pid in pids.lines() {
+        let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+}
+
+#[test]
+fn a_program_that_says_that_it_is_ready_as_its_last_word_is_ready() {
+    let script = "head -c 60000 /dev/zero | tr '\\0' '\\n'; echo done";
+    let options = ["--states", "hot", "--runs", "1", "--warmup", "0", "--ready", "line:done"];
+    let found = bench(&options, &["sh", "-c", script]);
+    assert!(arm(&found, "hot")["runs"][0]["failure"].is_null(), "{found:#}");
+    let words = [&["bench", "--show-output"], &options[..], &["--", "sh", "-c", script]].concat();
+    let output = headstart(&words);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("\ndone\n"), "{output:?}");
+}
+
+#[test]
 fn an_interrupted_benchmark_reports_the_rounds_it_has() {
     let dir = disk_dir();
     let starts = dir.path().join("starts");
@@ -350,13 +379,22 @@ fn precision_and_time_end_a_benchmark_too() {
 
 #[test]
 fn what_is_asserted_and_not_so_ends_with_status_three() {
-    let with = |command: &str| {
-        let words = ["bench", "--states", "hot", "--runs", "1", "--assert", command, "--", "true"];
-        headstart(&words).status.code()
+    let with = |states: &str, what: &str| {
+        let words = ["bench", "--runs", "1", "--states", states, "--assert", what, "--", "true"];
+        headstart(&words)
     };
-    // Nothing was read ahead.
-    assert_eq!((with("helps"), with("harmless")), (Some(3), Some(3)));
-    assert_eq!(with("nonsense"), Some(2));
+    assert_eq!(with("hot", "nonsense").status.code(), Some(2));
+    let output = with("readahead,hot", "helps");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--states cold,readahead"));
+    if !is_root() {
+        return skipped("only root can learn what is to be read ahead");
+    }
+    // One round shows nothing.
+    for what in ["helps", "harmless"] {
+        let output = with("selective,readahead", what);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+    }
 }
 
 #[test]

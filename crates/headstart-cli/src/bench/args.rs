@@ -24,8 +24,8 @@ Nothing is learned in measured rounds. A program without a pack is learned first
 with two cold starts and two that are read ahead, in a pack that is only kept \
 where --pack says so. Cold starts need root, or a command that prepares them.
 
-Exit status: 0 it was measured; 1 starts failed, or it was interrupted; 3 what \
---assert asks for is not so; 4 a permission is missing.")]
+Exit status: 0 it was measured; 1 something failed, as a start, or it was \
+interrupted; 3 what --assert asks for is not so; 4 a permission is missing.")]
 pub struct BenchArgs {
     /// Rounds to measure, or at least to measure with --until-ci
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]

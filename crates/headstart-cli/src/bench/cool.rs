@@ -4,15 +4,16 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use headstart::cache::evict::{Target, evict};
+use headstart::cache::evict::drop_pages;
 use headstart::cache::metadata;
 use headstart::pack::Pack;
 
+use super::start::{last_line, messages_file};
 use crate::output;
 
 /// How everything is dropped.
@@ -46,7 +47,7 @@ impl Cooling {
 pub struct Cooler {
     /// How a cold start is prepared.
     pub cooling: Cooling,
-    files: Vec<Target>,
+    files: Vec<PathBuf>,
     /// A file on each of their file systems.
     homes: Vec<PathBuf>,
     is_root: bool,
@@ -69,7 +70,7 @@ impl Cooler {
                 && meta.is_file()
             {
                 homes.entry(meta.dev()).or_insert_with(|| path.clone());
-                self.files.push(Target { path, pages: None });
+                self.files.push(path);
             }
         }
         self.homes = homes.into_values().collect();
@@ -105,10 +106,10 @@ impl Cooler {
         for home in &self.homes {
             metadata::write_out(home)?;
             let device = metadata::home(home)?.block_device;
-            devices.extend(device.map(|path| Target { path, pages: None }));
+            devices.extend(device);
         }
         metadata::drop_names_and_inodes()?;
-        for error in evict(&devices, false).files.into_iter().filter_map(Result::err) {
+        for error in drop_pages(&devices, false) {
             // Said once: it is the same in every round.
             if !self.told.replace(true) {
                 let error = output::causes(&error);
@@ -119,9 +120,10 @@ impl Cooler {
     }
 
     fn evict_files(&self) -> anyhow::Result<()> {
-        // A file that is gone is missed by the program first.
-        evict(&self.files, true).files.into_iter().try_for_each(|file| file.map(drop))?;
-        Ok(())
+        // What is gone, as a lock that a start removed, or forbidden is not read ahead either.
+        let mut errors = drop_pages(&self.files, true).into_iter();
+        let error = errors.find(|error| !error.is_gone() && !error.is_permission());
+        error.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
@@ -139,15 +141,18 @@ fn persist(attempt: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
 
 /// Runs a command of the user's that has to succeed.
 pub fn shell(command: &str) -> anyhow::Result<()> {
-    let output = Command::new("/bin/sh")
+    // Not a pipe: what the command leaves running in the background would keep that open.
+    let messages = messages_file()?;
+    let status = Command::new("/bin/sh")
         .args(["-c", command])
-        .stdin(std::process::Stdio::null())
-        .output()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(messages.try_clone()?)
+        .status()
         .context("Can't run /bin/sh")?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.trim().lines().last().unwrap_or("it said nothing").to_owned();
-        bail!("{command:?} failed ({}): {said}", output.status);
+    if !status.success() {
+        let said = last_line(&messages).unwrap_or_else(|| "it said nothing".into());
+        bail!("{command:?} failed ({status}): {said}");
     }
     Ok(())
 }
@@ -155,6 +160,13 @@ pub fn shell(command: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_a_start_removed_needs_no_evicting() {
+        let path = PathBuf::from("/proc/headstart-never-was");
+        let cooler = Cooler { files: vec![path], ..Cooler::new(Cooling::Evict) };
+        cooler.cold().unwrap();
+    }
 
     #[test]
     fn a_command_that_fails_says_what_it_said() {

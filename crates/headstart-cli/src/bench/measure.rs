@@ -142,6 +142,7 @@ impl Bench {
         }
         let watcher = self.starter.watch()?;
         self.cool(cache)?;
+        self.starter.leave_alone();
         Ok(watcher)
     }
 

@@ -125,14 +125,17 @@ fn io_part(found: &IoPart) -> Option<String> {
     let ms = |seconds: f64| grouped(1000.0 * seconds, 0);
     let change = &found.change_s;
     Some(format!(
-        "I/O part of the start (cold − hot) with {}: {} % left [{}, {}], a change of {} ms [{}, {}]",
+        "I/O part of the start (cold − hot) with {}: {} % left [{}, {}]{}, a change of \
+         {} ms [{}, {}]{}",
         found.arm,
         percent(left.estimate),
         percent(left.interval.low),
         percent(left.interval.high),
+        confidence(&left.interval),
         ms(change.estimate),
         ms(change.interval.low),
-        ms(change.interval.high)
+        ms(change.interval.high),
+        confidence(&change.interval)
     ))
 }
 

@@ -95,7 +95,13 @@ pub enum Watcher {
     /// See [`Ready::End`].
     End,
     /// The reading end of its standard output, until that is closed.
-    Line { output: Option<File>, seen: Vec<u8>, text: Vec<u8> },
+    Line {
+        output: Option<File>,
+        seen: Vec<u8>,
+        text: Vec<u8>,
+        /// Whether what is read is passed on to our standard error.
+        shown: bool,
+    },
     /// See [`Ready::Port`].
     Port(u16),
     /// See [`Ready::File`].
@@ -107,15 +113,17 @@ pub enum Watcher {
 }
 
 impl Watcher {
-    /// Begins to look out, before the program starts.
+    /// Begins to look out, before the program starts; `shown`: the output that it reads for
+    /// that goes to our standard error.
     ///
     /// # Errors
     /// When the condition holds already, or can't be watched here.
-    pub fn new(ready: &Ready) -> anyhow::Result<Self> {
+    pub fn new(ready: &Ready, shown: bool) -> anyhow::Result<Self> {
         Ok(match ready {
             Ready::End => Self::End,
             Ready::Line(text) => {
-                Self::Line { output: None, seen: Vec::new(), text: text.clone().into_bytes() }
+                let text = text.clone().into_bytes();
+                Self::Line { output: None, seen: Vec::new(), text, shown }
             }
             Ready::Port(port) => {
                 if listens_in("self", *port) {
@@ -197,7 +205,7 @@ impl Watcher {
 
     /// Reads what is there, or a part of much; also drains it for a program that is to end.
     pub fn read_lines(&mut self) -> anyhow::Result<bool> {
-        let Self::Line { output, seen, text } = self else { return Ok(false) };
+        let Self::Line { output, seen, text, shown } = self else { return Ok(false) };
         let Some(file) = output else { return Ok(false) };
         let mut chunk = [0; 8192];
         // One that writes faster than this reads must not keep us from the clock and signals.
@@ -208,6 +216,10 @@ impl Watcher {
                     return Ok(holds(seen, text));
                 }
                 Ok(read) => {
+                    if *shown {
+                        // Who can't be shown it can't be told so either.
+                        let _ = io::Write::write_all(&mut io::stderr(), &chunk[..read]);
+                    }
                     seen.extend_from_slice(&chunk[..read]);
                     if holds(seen, text) {
                         return Ok(true);
@@ -332,12 +344,16 @@ mod tests {
         assert!(!listens("", 80) && !listens("x\ny\n", 80));
     }
 
+    fn line(output: Option<File>, text: &[u8]) -> Watcher {
+        Watcher::Line { output, seen: Vec::new(), text: text.to_vec(), shown: false }
+    }
+
     #[test]
     fn a_line_is_found_whole_or_in_pieces() {
         let (reader, mut writer) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&reader, true).unwrap();
         let output = Some(File::from(OwnedFd::from(reader)));
-        let mut watcher = Watcher::Line { output, seen: Vec::new(), text: b"ready now".to_vec() };
+        let mut watcher = line(output, b"ready now");
         let mut say = |text: &str| io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
         say("starting\nnearly rea");
         assert!(!watcher.read_lines().unwrap());
@@ -354,7 +370,7 @@ mod tests {
         let (reader, mut writer) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&reader, true).unwrap();
         let output = Some(File::from(OwnedFd::from(reader)));
-        let mut watcher = Watcher::Line { output, seen: Vec::new(), text: b"ready now".to_vec() };
+        let mut watcher = line(output, b"ready now");
         io::Write::write_all(&mut writer, &[b'x'; 50_000]).unwrap();
         assert!(!watcher.read_lines().unwrap());
         let Watcher::Line { output: Some(output), seen, .. } = &watcher else { panic!() };
@@ -384,9 +400,9 @@ mod tests {
     fn what_holds_before_the_start_is_refused() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let error = Watcher::new(&Ready::Port(port)).unwrap_err().to_string();
+        let error = Watcher::new(&Ready::Port(port), false).unwrap_err().to_string();
         assert!(error.contains("in use already"), "{error}");
-        let error = Watcher::new(&Ready::File("/proc".into())).unwrap_err().to_string();
+        let error = Watcher::new(&Ready::File("/proc".into()), false).unwrap_err().to_string();
         assert!(error.contains("--prepare 'rm /proc'"), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! One start: a program from its exec to its end, or until it is ready; and
 //! then nothing is left of it.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,20 +10,26 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use headstart::proc;
 use headstart_sys::interrupt::Interrupt;
 use headstart_sys::process::{Change, Usage, look};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::MemfdFlags;
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, set_child_subreaper,
 };
 
 use super::ready::{Ready, Watcher};
 
-/// How long a program may take to end when it is asked to.
+/// How long a program may take to end when it is asked to, and again when it is made to.
 const GRACE: Duration = Duration::from_secs(5);
+/// How much of a program's messages is kept in memory, about.
+const KEPT: u64 = 64 << 10;
+/// How often what they have beyond that is given back.
+const TIDY: Duration = Duration::from_millis(250);
+/// Looks that take in all that a pipe or a socket holds.
+const LOOKS: u32 = 16;
 
 /// How programs are started and waited for.
 #[derive(Debug)]
@@ -37,6 +44,8 @@ pub struct Starter {
     pub any_status: bool,
     /// Tells when to stop everything.
     pub interrupt: Interrupt,
+    /// Children that are no program's: see [`Starter::leave_alone`].
+    pub others: RefCell<Vec<i32>>,
 }
 
 /// A program under way.
@@ -97,10 +106,16 @@ impl Starter {
             .context("Can't look after the programs' processes")
     }
 
+    /// What is a child of ours by now is not ended with the next program: it was there before
+    /// us, or a command that prepared the start left it, as the server of a mount.
+    pub fn leave_alone(&self) {
+        *self.others.borrow_mut() = our_children();
+    }
+
     /// Looks out for the condition; before the cache is prepared, since that
     /// may start something.
     pub fn watch(&self) -> anyhow::Result<Watcher> {
-        Watcher::new(&self.ready)
+        Watcher::new(&self.ready, self.show_output)
     }
 
     /// Starts a program.
@@ -113,10 +128,9 @@ impl Starter {
             let ours = || io::stderr().as_fd().try_clone_to_owned();
             command.stdout(ours().context("Can't pass on the output")?);
         } else {
-            let file = rustix::fs::memfd_create("messages", MemfdFlags::CLOEXEC)
-                .context("Can't make a file for the program's messages")?;
+            let file = messages_file()?;
             command.stdout(Stdio::null()).stderr(file.try_clone()?);
-            messages = Some(File::from(file));
+            messages = Some(file);
         }
         watcher.prepare(&mut command)?;
         let child =
@@ -131,7 +145,7 @@ impl Starter {
         let deadline = Instant::now() + self.timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let nap = running.watcher.tick().unwrap_or(left).min(left);
+            let nap = running.watcher.tick().unwrap_or(TIDY).min(left);
             let ended = {
                 let watched = running.watcher.descriptor();
                 let mut fds = vec![
@@ -143,8 +157,13 @@ impl Starter {
                 !fds[0].revents().is_empty()
             };
             let now = Instant::now();
-            if running.watcher.check(running.pid)? {
-                return Ok((Over::Ready, now));
+            running.messages.iter().for_each(forget_most);
+            // What one that has ended said last is all there, more than one look takes in.
+            let looks = if ended { LOOKS } else { 1 };
+            for _ in 0..looks {
+                if running.watcher.check(running.pid)? {
+                    return Ok((Over::Ready, now));
+                }
             }
             if ended {
                 return Ok((Over::Ended, now));
@@ -168,7 +187,14 @@ impl Starter {
         // A watcher of the bus is a child too.
         drop(watcher);
         let (change, mut usage) = reap(pid)?;
-        let left_behind = if rest == Rest::End { end_children(&mut usage)? } else { 0 };
+        let mut left_behind = 0;
+        if rest == Rest::End {
+            left_behind = end_children(&mut usage, &self.others.borrow())?;
+        }
+        if over != Over::Ended {
+            // It was not left to end its processes by itself.
+            left_behind = 0;
+        }
         let exit_code = match change {
             Change::Exited(status) => Some(status),
             Change::Killed(_) | Change::Stopped(_) => None,
@@ -230,15 +256,29 @@ fn wait_for(fds: &mut [PollFd<'_>], time: Duration) -> anyhow::Result<()> {
 fn end_group(pid: Pid, end: &OwnedFd, watcher: &mut Watcher) -> anyhow::Result<()> {
     // Who has ended already needs no signal.
     let _ = kill_process_group(pid, Signal::TERM);
-    let deadline = Instant::now() + GRACE;
+    let asked = Instant::now();
     while !has_ended(end, Duration::from_millis(10))? {
         // It may not end while nobody reads what it writes.
         watcher.read_lines()?;
-        if Instant::now() >= deadline {
+        if asked.elapsed() >= 2 * GRACE {
+            return cannot_end(pid);
+        }
+        if asked.elapsed() >= GRACE {
             let _ = kill_process_group(pid, Signal::KILL);
+            // It may have left its group.
+            let _ = pidfd_send_signal(end, Signal::KILL);
         }
     }
     Ok(())
+}
+
+/// Of a process that is still there after all signals.
+fn cannot_end(pid: Pid) -> anyhow::Result<()> {
+    let pid = pid.as_raw_nonzero();
+    bail!(
+        "Process {pid} can't be ended; if it is another user's, run the benchmark as that user, \
+           and end it by hand"
+    )
 }
 
 fn has_ended(end: &OwnedFd, within: Duration) -> anyhow::Result<bool> {
@@ -253,36 +293,68 @@ fn reap(pid: Pid) -> anyhow::Result<(Change, Usage)> {
     seen.context("A process that had ended goes on")
 }
 
-/// Ends the processes that a program left behind; how many there were.
-fn end_children(usage: &mut Usage) -> anyhow::Result<u64> {
-    let me = rustix::process::getpid().as_raw_nonzero().get();
-    let mut ended = 0;
+/// The processes whose parent this one is.
+pub(super) fn our_children() -> Vec<i32> {
+    proc::children(rustix::process::getpid().as_raw_nonzero().get())
+}
+
+/// Ends the processes that a program left behind; how many of them were running.
+fn end_children(usage: &mut Usage, others: &[i32]) -> anyhow::Result<u64> {
+    let mut running = 0;
     // Those that end leave their own children to us.
     loop {
-        let children: Vec<Pid> = proc::children(me).into_iter().filter_map(Pid::from_raw).collect();
+        let children = our_children().into_iter().filter(|pid| !others.contains(pid));
+        let children: Vec<Pid> = children.filter_map(Pid::from_raw).collect();
         if children.is_empty() {
-            return Ok(ended);
+            return Ok(running);
         }
         for pid in children {
             let end = pidfd_open(pid, PidfdFlags::empty()).context("Can't watch a process")?;
+            // Who has ended was only not waited for.
+            running += u64::from(!has_ended(&end, Duration::ZERO)?);
             for signal in [Signal::TERM, Signal::KILL] {
                 let _ = pidfd_send_signal(&end, signal);
                 if has_ended(&end, GRACE)? {
                     break;
                 }
             }
+            if !has_ended(&end, Duration::ZERO)? {
+                cannot_end(pid)?;
+            }
             let (_, more) = reap(pid)?;
             usage.major_faults += more.major_faults;
             usage.minor_faults += more.minor_faults;
             usage.user_us += more.user_us;
             usage.system_us += more.system_us;
-            ended += 1;
         }
     }
 }
 
+impl Drop for Starter {
+    fn drop(&mut self) {
+        // An error may have left a program or a peer behind.
+        let _ = end_children(&mut Usage::default(), self.others.get_mut());
+    }
+}
+
+/// A file in memory for what a program says on its standard error.
+pub(super) fn messages_file() -> anyhow::Result<File> {
+    let file = memfd_create("messages", MemfdFlags::CLOEXEC);
+    Ok(File::from(file.context("Can't make a file for the program's messages")?))
+}
+
+/// Gives back the memory of all but the end of what a program said.
+fn forget_most(messages: &File) {
+    let old = messages.metadata().map_or(0, |meta| meta.len()).saturating_sub(KEPT);
+    if old > 0 {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // What can't be given back goes when the start is over.
+        let _ = fallocate(messages, flags, 0, old);
+    }
+}
+
 /// The last line of what a program said, if it said anything.
-fn last_line(mut messages: &File) -> Option<String> {
+pub(super) fn last_line(mut messages: &File) -> Option<String> {
     const ENOUGH: u64 = 4096;
     let length = messages.seek(SeekFrom::End(0)).ok()?;
     messages.seek(SeekFrom::Start(length.saturating_sub(ENOUGH))).ok()?;

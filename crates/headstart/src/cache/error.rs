@@ -30,6 +30,11 @@ impl Error {
         move |source| Self::Io { what, path: path.to_owned(), source: source.into() }
     }
 
+    /// Whether there is no such file.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Whether more rights would mend it.
     pub fn is_permission(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)

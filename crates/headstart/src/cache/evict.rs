@@ -4,31 +4,22 @@
 //! rest; this looks at the rest.
 
 use std::collections::HashMap;
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Advice;
+use rustix::io::Errno;
 use serde::Serialize;
 
 use super::error::Error;
 use super::holders::{Holder, Holders, holders, identity};
 use super::open::{Opened, open};
-use super::residency::{bytes_of, count_in_cache, file_system_magic, page_size, resident_count};
+use super::residency::{count_in_cache, file_system_magic, page_size, resident_count};
 use crate::id::InodeId;
 
 /// File systems whose pages have nowhere else to be: tmpfs, ramfs, hugetlbfs
 /// (`include/uapi/linux/magic.h`).
 const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
-
-/// A file to evict.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Target {
-    /// A regular file, a block device, or a symbolic link to one.
-    pub path: PathBuf,
-    /// Which pages; `None`: all.
-    pub pages: Option<Vec<Range<u64>>>,
-}
 
 /// Why pages stayed.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
@@ -71,34 +62,33 @@ pub struct Evicted {
 /// What became of all files.
 #[derive(Debug)]
 pub struct Report {
-    /// One for each target, in their order.
+    /// One for each file, in their order.
     pub files: Vec<Result<Evicted, Error>>,
     /// Of the processes that may be a reason too, how many could not be looked
     /// at for want of permission; or why none could.
     pub unseen_processes: Result<u64, Error>,
 }
 
-/// How many pages of a target are cached now; `None`: the kernel does not tell
+/// How many pages of a file are cached now; `None`: the kernel does not tell
 /// this user.
 ///
 /// # Errors
 ///
 /// When the file cannot be opened or looked at.
-pub fn cached(target: &Target) -> Result<Option<u64>, Error> {
-    let opened = open(&target.path)?;
-    count(&opened, &clip(target, opened.len), &target.path)
+pub fn cached(path: &Path) -> Result<Option<u64>, Error> {
+    count(&open(path)?, path)
 }
 
-/// Drops the targets' pages from the page cache; with `sync`, writes their dirty
-/// pages first, which would stay otherwise. Without, the kernel only begins to
-/// write them.
-pub fn evict(targets: &[Target], sync: bool) -> Report {
-    let files: Vec<_> = targets.iter().map(|target| evict_one(target, sync)).collect();
+/// Drops the pages of regular files, block devices or symbolic links to them from the page
+/// cache; with `sync`, writes their dirty pages first, which would stay otherwise. Without,
+/// the kernel only begins to write them.
+pub fn evict(files: &[PathBuf], sync: bool) -> Report {
+    let files: Vec<_> = files.iter().map(|path| evict_one(path, sync)).collect();
     // All processes are looked at once for all files, and only if needed.
     let mut wanted: HashMap<InodeId, Vec<Range<u64>>> = HashMap::new();
     for (_, left) in files.iter().flatten() {
         if let Some(id) = left.id {
-            wanted.entry(id).or_default().extend(left.pages.iter().cloned());
+            wanted.entry(id).or_default().push(left.pages.clone());
         }
     }
     let found = if wanted.is_empty() { Ok(Holders::default()) } else { holders(&wanted) };
@@ -114,70 +104,76 @@ pub fn evict(targets: &[Target], sync: bool) -> Report {
     Report { files: files.into_iter().map(|file| file.map(explain)).collect(), unseen_processes }
 }
 
+/// Does the same without asking why pages stayed, which takes a look at all processes; what
+/// went wrong.
+pub fn drop_pages(files: &[PathBuf], sync: bool) -> Vec<Error> {
+    files.iter().filter_map(|path| drop_one(path, sync).err()).collect()
+}
+
 /// What is needed to explain the pages that stayed.
 #[derive(Default, Debug)]
 struct Left {
     /// Set when pages stayed that processes may hold.
     id: Option<InodeId>,
     /// The pages that were to go.
-    pages: Vec<Range<u64>>,
+    pages: Range<u64>,
     dirty: u64,
     writeback: u64,
     in_memory: bool,
 }
 
-fn evict_one(target: &Target, sync: bool) -> Result<(Evicted, Left), Error> {
-    let path = target.path.as_path();
+/// A file whose pages were dropped.
+struct Dropped {
+    opened: Opened,
+    /// Cached pages; `None`: the kernel does not tell this user.
+    before: Option<u64>,
+    after: Option<u64>,
+}
+
+fn drop_one(path: &Path, sync: bool) -> Result<Dropped, Error> {
     let opened = open(path)?;
-    let pages = clip(target, opened.len);
-    let before = count(&opened, &pages, path)?;
+    let before = count(&opened, path)?;
     if sync {
-        rustix::fs::fdatasync(&opened.file).map_err(Error::io("write the dirty pages of", path))?;
+        match rustix::fs::fdatasync(&opened.file) {
+            // File systems that are never written, as squashfs, can't.
+            Ok(()) | Err(Errno::INVAL | Errno::ROFS) => {}
+            Err(e) => return Err(Error::io("write the dirty pages of", path)(e)),
+        }
     }
-    let whole = target.pages.is_none();
-    advise(&opened, &pages, whole).map_err(Error::io("evict", path))?;
-    let mut after = count(&opened, &pages, path)?;
+    // To the end, wherever that is by now.
+    let advise = || {
+        rustix::fs::fadvise(&opened.file, 0, None, Advice::DontNeed)
+            .map_err(Error::io("evict", path))
+    };
+    advise()?;
+    let mut after = count(&opened, path)?;
     if after.is_some_and(|after| after > 0) {
         // What was being read or written at the first try may be done now.
-        advise(&opened, &pages, whole).map_err(Error::io("evict", path))?;
-        after = count(&opened, &pages, path)?;
+        advise()?;
+        after = count(&opened, path)?;
     }
+    Ok(Dropped { opened, before, after })
+}
+
+fn evict_one(path: &Path, sync: bool) -> Result<(Evicted, Left), Error> {
+    let Dropped { opened, before, after } = drop_one(path, sync)?;
     let left = match after {
-        Some(1..) => {
-            look(&opened, pages).map_err(Error::io("look at the cached pages of", path))?
-        }
+        Some(1..) => look(&opened).map_err(Error::io("look at the cached pages of", path))?,
         _ => Left::default(),
     };
     Ok((Evicted { before, after, reasons: Vec::new() }, left))
 }
 
-fn advise(opened: &Opened, pages: &[Range<u64>], whole: bool) -> std::io::Result<()> {
-    if whole {
-        // To the end, wherever that is by now.
-        return Ok(rustix::fs::fadvise(&opened.file, 0, None, Advice::DontNeed)?);
-    }
-    for run in pages {
-        let (offset, len) = bytes_of(run)?;
-        if let Some(len) = NonZeroU64::new(len) {
-            rustix::fs::fadvise(&opened.file, offset, Some(len), Advice::DontNeed)?;
-        }
-    }
-    Ok(())
-}
-
-fn look(opened: &Opened, pages: Vec<Range<u64>>) -> std::io::Result<Left> {
+fn look(opened: &Opened) -> std::io::Result<Left> {
     if IN_MEMORY.contains(&file_system_magic(&opened.file)?) {
         return Ok(Left { in_memory: true, ..Left::default() });
     }
-    let mut left = Left { id: Some(identity(&opened.file)?), ..Left::default() };
-    for run in &pages {
-        if let Some(stat) = count_in_cache(&opened.file, run)? {
-            left.dirty += stat.dirty;
-            left.writeback += stat.writeback;
-        }
+    let (id, pages) = (Some(identity(&opened.file)?), pages(opened));
+    let (mut dirty, mut writeback) = (0, 0);
+    if let Some(stat) = count_in_cache(&opened.file, &pages)? {
+        (dirty, writeback) = (stat.dirty, stat.writeback);
     }
-    left.pages = pages;
-    Ok(left)
+    Ok(Left { id, pages, dirty, writeback, in_memory: false })
 }
 
 /// Why `after` pages stayed, given what was found out.
@@ -204,28 +200,19 @@ fn reasons(after: u64, left: &Left, holders: &[Holder]) -> Vec<Reason> {
     reasons
 }
 
-/// The pages of a target that a file of `len` bytes has.
-fn clip(target: &Target, len: u64) -> Vec<Range<u64>> {
-    let end = len.div_ceil(page_size());
-    let Some(pages) = &target.pages else { return std::iter::once(0..end).collect() };
-    let clipped = pages.iter().map(|run| run.start..run.end.min(end));
-    clipped.filter(|run| run.start < run.end).collect()
+fn pages(opened: &Opened) -> Range<u64> {
+    0..opened.len.div_ceil(page_size())
 }
 
-fn count(opened: &Opened, pages: &[Range<u64>], path: &Path) -> Result<Option<u64>, Error> {
-    let mut sum = 0;
-    for run in pages {
-        match resident_count(&opened.file, run.start, run.end - run.start) {
-            Ok(count) => sum += count,
-            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
-            Err(e) => return Err(Error::io("look at the cached pages of", path)(e)),
-        }
+fn count(opened: &Opened, path: &Path) -> Result<Option<u64>, Error> {
+    match resident_count(&opened.file, 0, pages(opened).end) {
+        Ok(count) => Ok(Some(count)),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+        Err(e) => Err(Error::io("look at the cached pages of", path)(e)),
     }
-    Ok(Some(sum))
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
     use std::fs::File;
@@ -268,14 +255,6 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_clipped_to_the_file() {
-        let target = |pages| Target { path: PathBuf::new(), pages };
-        let len = 3 * page_size() + 1;
-        assert_eq!(clip(&target(None), len), [0..4]);
-        assert_eq!(clip(&target(Some(vec![0..2, 3..9, 4..9])), len), [0..2, 3..4]);
-    }
-
-    #[test]
     fn a_file_on_disk_goes_and_a_missing_one_is_an_error_in_its_place() {
         // Where the build is, since /tmp may be in memory.
         let build = std::env::current_exe().unwrap();
@@ -283,18 +262,15 @@ mod tests {
         let path = dir.path().join("file");
         let data = vec![1; 10 * page_size() as usize];
         File::create(&path).unwrap().write_all(&data).unwrap();
-        let targets = [
-            Target { path: dir.path().join("missing"), pages: None },
-            Target { path: path.clone(), pages: Some(vec![0..4]) },
-            Target { path, pages: None },
-        ];
-        let report = evict(&targets, true);
-        assert!(report.files[0].is_err());
-        let [_, part, all] = &report.files[..] else { panic!("{report:?}") };
-        let part = part.as_ref().unwrap();
-        assert_eq!(part.before, Some(4));
-        let all = all.as_ref().unwrap();
-        assert_eq!((all.after, &all.reasons[..]), (Some(0), &[][..]));
-        assert_eq!(cached(&targets[2]).unwrap(), Some(0));
+        let files = [dir.path().join("missing"), path.clone()];
+        let report = evict(&files, true);
+        let [missing, file] = &report.files[..] else { panic!("{report:?}") };
+        assert!(missing.as_ref().is_err_and(Error::is_gone));
+        let file = file.as_ref().unwrap();
+        assert_eq!(file.before, Some(10));
+        assert_eq!((file.after, &file.reasons[..]), (Some(0), &[][..]));
+        assert_eq!(cached(&path).unwrap(), Some(0));
+        let errors = drop_pages(&files, true);
+        assert!(errors.len() == 1 && errors[0].is_gone(), "{errors:?}");
     }
 }

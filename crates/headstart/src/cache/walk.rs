@@ -51,10 +51,17 @@ impl Found {
                 Some(_) => match path.symlink_metadata() {
                     Ok(meta) if meta.dev() != dev => self.mounts += 1,
                     Ok(_) => self.list(&path, &mut ahead),
-                    Err(e) => self.errors.push(Error::io("look at", &path)(e)),
+                    Err(e) => self.note(Error::io("look at", &path)(e)),
                 },
                 None => self.list(&path, &mut ahead),
             }
+        }
+    }
+
+    /// What is gone since it was listed is no loss.
+    fn note(&mut self, error: Error) {
+        if !error.is_gone() {
+            self.errors.push(error);
         }
     }
 
@@ -62,14 +69,14 @@ impl Found {
     fn list(&mut self, path: &Path, ahead: &mut Vec<(PathBuf, Option<FileType>)>) {
         let entries = match path.read_dir() {
             Ok(entries) => entries,
-            Err(e) => return self.errors.push(Error::io("list", path)(e)),
+            Err(e) => return self.note(Error::io("list", path)(e)),
         };
         let first = ahead.len();
         for entry in entries {
             let kind = |entry: DirEntry| Ok((entry.path(), Some(entry.file_type()?)));
             match entry.and_then(kind) {
                 Ok(child) => ahead.push(child),
-                Err(e) => self.errors.push(Error::io("list", path)(e)),
+                Err(e) => self.note(Error::io("list", path)(e)),
             }
         }
         ahead[first..].sort_unstable_by(|a, b| b.0.cmp(&a.0));
