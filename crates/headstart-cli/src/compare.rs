@@ -51,6 +51,9 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitStatus> {
     let found = compare(&first.counters, &second.counters);
     let io_part = io_part_change(&first, &second);
     if found.rows.is_empty() {
+        if found.skipped.iter().any(|skipped| skipped.reason == Reason::TooFewValues) {
+            bail!("No counter has two values in both files; measure more rounds");
+        }
         let why = found.skipped.first().map(ToString::to_string);
         bail!(
             "The two files have no counter in common{}",

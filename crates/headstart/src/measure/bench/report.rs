@@ -151,9 +151,12 @@ pub fn report(
 }
 
 impl Report {
-    /// Whether reading ahead helps; `None` when that was not measured.
+    /// Whether reading ahead helps a start that is cold otherwise; `None` when that was not
+    /// measured.
     pub fn verdict(&self) -> Option<&Verdict> {
-        let ahead = |c: &&Comparison| c.arm == State::Readahead.name();
+        let bases = [State::Cold, State::Selective].map(State::name);
+        let ahead =
+            |c: &&Comparison| c.arm == State::Readahead.name() && bases.contains(&c.with.as_str());
         self.comparisons.iter().find(ahead).map(|comparison| &comparison.verdict)
     }
 }

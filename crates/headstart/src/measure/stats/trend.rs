@@ -8,10 +8,14 @@ use serde::Serialize;
 use super::ranks::EXACT_UP_TO;
 use super::{dist, median_of_sorted, sorted};
 
+/// From how many values on not all pairs are kept.
+const ALL_PAIRS_UP_TO: usize = 2000;
+
 /// A monotone trend over the rounds; see [`trend`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trend {
-    /// Change per round: the median slope of all pairs of rounds (Theil-Sen).
+    /// Change per round: the median slope of all pairs of rounds (Theil-Sen), above
+    /// 2000 rounds of those half of them apart.
     pub slope: f64,
     /// Change from the first to the last round as a share of the median; `None`
     /// when the median is 0.
@@ -36,11 +40,16 @@ pub fn trend(values: &[f64]) -> Option<Trend> {
     }
     let ascending = sorted(points.iter().map(|p| p.1));
     let median = median_of_sorted(&ascending)?;
+    // All pairs of many values would fill the memory: then those half of the rounds apart
+    // (Theil's incomplete method).
+    let apart = (points.len() > ALL_PAIRS_UP_TO).then_some(points.len() / 2);
     let mut slopes = Vec::new();
     let (mut rises, mut falls) = (0u64, 0u64);
     for (i, (from, x)) in points.iter().enumerate() {
-        for (to, y) in &points[i + 1..] {
-            slopes.push((y - x) / (to - from));
+        for (j, (to, y)) in points.iter().enumerate().skip(i + 1) {
+            if apart.is_none_or(|apart| j == i + apart) {
+                slopes.push((y - x) / (to - from));
+            }
             rises += u64::from(y > x);
             falls += u64::from(y < x);
         }
@@ -106,6 +115,15 @@ mod tests {
         assert!((found.relative_change.unwrap() - 14.0 / 107.0).abs() < 1e-12);
         // Two of the 8! orders are as extreme.
         assert!((found.p - 2.0 / 40320.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn of_many_values_the_slope_is_that_of_pairs_half_of_the_rounds_apart() {
+        let n = ALL_PAIRS_UP_TO + 1;
+        let values: Vec<f64> = (0..n).map(|i| 100.0 + 2.0 * i as f64 + (i % 2) as f64).collect();
+        let found = trend(&values).unwrap();
+        assert!((found.slope - 2.0).abs() < 1.5 / (n / 2) as f64, "{found:?}");
+        assert!(found.p < 1e-9);
     }
 
     #[test]
