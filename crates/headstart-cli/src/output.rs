@@ -5,6 +5,8 @@
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 pub use headstart::error::causes;
@@ -46,16 +48,23 @@ pub fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
     print(|out| writeln!(out, "{text}"))
 }
 
+/// Wipes the line of a terminal.
+const WIPE: &str = "\r\x1b[K";
+/// Whether a line about something under way stands on the terminal.
+static UNDER_WAY: AtomicBool = AtomicBool::new(false);
+
 /// A message for people, on standard error.
 pub fn message(text: impl Display) {
+    let wipe = if UNDER_WAY.swap(false, Ordering::Relaxed) { WIPE } else { "" };
     // Where messages cannot be written, saying so cannot either.
-    let _ = writeln!(io::stderr().lock(), "headstart: {}", harmless(&text.to_string()));
+    let _ = writeln!(io::stderr().lock(), "{wipe}headstart: {}", harmless(&text.to_string()));
 }
 
 /// A line about something under way, on a terminal; the next one, or a message,
 /// takes its place. An empty one wipes it.
 pub fn progress(text: &str) {
-    let _ = write!(io::stderr().lock(), "\r\x1b[K{}", harmless(text));
+    UNDER_WAY.store(!text.is_empty(), Ordering::Relaxed);
+    let _ = write!(io::stderr().lock(), "{WIPE}{}", harmless(text));
 }
 
 /// An error and its causes as one message.
@@ -92,6 +101,14 @@ pub fn harmless(text: &str) -> String {
         if c.is_control() { harmless.extend(c.escape_default()) } else { harmless.push(c) }
     }
     harmless
+}
+
+/// A time in seconds of Unix time as `2026-01-31T12:34:56Z`.
+pub fn time(unix: u64) -> String {
+    /// That of the year 9999: later ones are those of broken records, and can't be written so.
+    const LAST: u64 = 253_402_300_799;
+    let time = UNIX_EPOCH + Duration::from_secs(unix.min(LAST));
+    humantime::format_rfc3339_seconds(time).to_string()
 }
 
 /// A number of bytes for people, in powers of 1024: `0 B`, `1023 B`, `4.0 KiB`.
@@ -216,6 +233,17 @@ mod tests {
             (u64::MAX, "16.0 EiB"),
         ] {
             assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn a_time_that_nobody_lives_to_see_can_be_written() {
+        for (unix, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (253_402_300_799, "9999-12-31T23:59:59Z"),
+            (u64::MAX, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(time(unix), text);
         }
     }
 

@@ -14,7 +14,6 @@ use headstart::pack::{HISTORY_STARTS, Pack, format_uuid};
 use headstart::profile::spans::How;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// The arguments of `headstart show`.
 #[derive(clap::Args, Debug)]
@@ -178,9 +177,7 @@ fn print_head(args: &ShowArgs, pack: &Pack, out: &mut dyn Write) -> io::Result<(
         .split(|b| *b == 0)
         .map(|word| output::harmless(&String::from_utf8_lossy(word)))
         .collect();
-    let learned = UNIX_EPOCH
-        .checked_add(Duration::from_secs(o.learned_at))
-        .map_or_else(String::new, |t| humantime::format_rfc3339_seconds(t).to_string());
+    let learned = output::time(o.learned_at);
     writeln!(out, "pack      {}", output::shown(&args.pack))?;
     writeln!(out, "program   {}: {}", output::harmless(&o.name), words.join(" "))?;
     writeln!(

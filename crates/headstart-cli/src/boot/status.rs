@@ -276,13 +276,9 @@ fn write_boots(out: &mut dyn Write, boots: &[Boot]) -> io::Result<()> {
     table.write(out)
 }
 
-/// The last second of the year 9999: later ones are those of broken records.
-const LAST_SECOND: u64 = 253_402_300_799;
-
 /// A time as `2026-01-31 12:34`, of UTC.
 fn date(unix: u64) -> String {
-    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix.min(LAST_SECOND));
-    let text = humantime::format_rfc3339_seconds(time).to_string();
+    let text = output::time(unix);
     text.get(..16).unwrap_or(&text).replace('T', " ")
 }
 

@@ -7,6 +7,9 @@ use std::io::{self, Write};
 
 /// What stands around a line of the map.
 const FRAME: usize = "  []".len();
+/// So many lines in a row are drawn though nothing is on them, for the look of it; more, as of
+/// an image of a disk that has a few used places, are counted.
+const DRAWN: u64 = 100;
 
 /// Prints all files.
 pub fn print(view: &View<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -37,19 +40,30 @@ pub fn print(view: &View<'_>, width: usize, out: &mut dyn Write) -> io::Result<(
 
 /// Draws the sorted ranges of a file of `pages` pages.
 fn map(ranges: &[(u64, u64)], pages: u64, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let columns = width as u64;
     let mut ranges = ranges.iter().peekable();
-    let mut line = String::with_capacity(width);
-    for page in 0..pages {
-        while ranges.next_if(|(_, end)| *end <= page).is_some() {}
-        line.push(match ranges.peek() {
-            Some((first, _)) if *first == page => '@',
-            Some((first, _)) if *first < page => '#',
-            _ => '.',
-        });
-        if line.len() == width || page + 1 == pages {
-            writeln!(out, "  [{line:<width$}]")?;
-            line.clear();
+    let mut start = 0;
+    while start < pages {
+        while ranges.next_if(|(_, end)| *end <= start).is_some() {}
+        let next = ranges.peek().map_or(pages, |(first, _)| (*first).clamp(start, pages));
+        let empty = (next - start) / columns;
+        if empty > DRAWN {
+            writeln!(out, "  … {} without a block", output::counted(empty, "line"))?;
+            start += empty * columns;
+            continue;
         }
+        let end = pages.min(start.saturating_add(columns));
+        let mut line = String::with_capacity(width);
+        for page in start..end {
+            while ranges.next_if(|(_, end)| *end <= page).is_some() {}
+            line.push(match ranges.peek() {
+                Some((first, _)) if *first == page => '@',
+                Some((first, _)) if *first < page => '#',
+                _ => '.',
+            });
+        }
+        writeln!(out, "  [{line:<width$}]")?;
+        start = end;
     }
     Ok(())
 }
@@ -65,6 +79,13 @@ mod tests {
             (&[(0, 1)], 1, "  [@   ]\n"),
             (&[(1, 3), (3, 4), (5, 7)], 8, "  [.@#@]\n  [.@#.]\n"),
             (&[(0, 6)], 6, "  [@###]\n  [##  ]\n"),
+            (&[(1, 2), (410, 411)], 411, "  [.@..]\n  … 101 lines without a block\n  [..@ ]\n"),
+            (
+                &[(404, 405)],
+                u64::MAX,
+                "  … 101 lines without a block\n  [@...]\n  \
+                 … 4611686018427387801 lines without a block\n  [... ]\n",
+            ),
         ] {
             let mut out = Vec::new();
             map(ranges, pages, 4, &mut out).unwrap();
