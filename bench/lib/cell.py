@@ -19,7 +19,7 @@ COUNTERS = ("major_faults", "minor_faults", "read_bytes", "read_requests",
 # What a round takes beside its starts: remounting and settling, for each arm.
 BESIDE_S = 0.25
 # How often about the search for the floor reads the pack.
-FLOOR_TRIALS = 22
+FLOOR_TRIALS = 24
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ use anyhow::Context;
 use headstart::measure::bench::floor::{Search, Trial};
 use headstart::profile::mounts::Mounts;
 use headstart::replay::engine::{Options, Replay};
+use headstart::replay::model;
+use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
 use headstart::replay::way::Way;
@@ -40,7 +42,12 @@ pub fn search(bench: &Bench, progress: impl Fn(usize)) -> anyhow::Result<(Search
     let pack = [bench.known_pack()?];
     let limits = ahead::limits(None);
     let floor = |way: Way| Floor { way, plan: Plan::of_packs(&pack, limits, way) };
-    let mut search = Search::default();
+    let mounts = Mounts::default();
+    let own = model::way(Models::here().of_pack(&pack[0], &mounts), &pack[0]);
+    // What is done for a program beside it is of no use here.
+    let Way { near_us, metadata_lead, in_flight, arm, .. } = Way::default();
+    let usual = Way { near_us, metadata_lead, in_flight, arm, ..own };
+    let mut search = Search { usual, ..Search::default() };
     while let Some(way) = search.next_way() {
         if bench.starter.interrupt.came() {
             return Ok((search, None));
