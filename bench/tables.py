@@ -124,17 +124,17 @@ def standing_starts():
     names = titles(found)
 
     def table(cells):
-        head = ["start", "n", "cold", "headstart", "hot", "floor", "× limit", "× in order",
-                "÷ cold"]
+        head = ["start", "n", "cold", "headstart", "hot", "floor", "× limit", "least",
+                "× in order", "÷ cold"]
         return markdown(head, [
             [names[c["workload"]], c["rounds"], times(c["arms"].get("cold")),
              times(c["arms"].get("readahead")), seconds(median(c, "hot")),
              seconds(median(c, "floor")),
              f"{limit(c)['ratio']:.2f} ({limit(c)['bound']})" if limit(c) else "–",
-             in_order(limit(c)), ratio(against(c, "cold"))]
+             decimal(least(limit(c))), decimal(in_order(limit(c))), ratio(against(c, "cold"))]
             for c in cells
-        ] + [["geometric mean", "", "", "", "", "", mean(cells, "ratio"),
-              mean(cells, "in_order"), ""]])
+        ] + [["geometric mean", "", "", "", "", "",
+              *(decimal(mean(cells, of)) for of in (to_limit, least, in_order)), ""]])
     return by_model(found, table)
 
 
@@ -149,19 +149,31 @@ def limit(cell):
     return cell["limit"] if has_hot_starts(cell) else None
 
 
+def to_limit(limit):
+    """How many times the limit headstart took."""
+    return limit and limit["ratio"]
+
+
 def in_order(limit):
     """How many times the least possible in the order of use headstart took."""
     found = limit and limit.get("in_order")
-    return f"{found['ratio']:.2f}" if found else "–"
+    return found and found["ratio"]
 
 
-def mean(cells, name):
-    """The geometric mean of a ratio to the limit, where all cells have it."""
-    limits = [limit(cell) and limit(cell).get(name) for cell in cells]
-    if not limits or not all(limits):
-        return "–"
-    ratios = [one["ratio"] if isinstance(one, dict) else one for one in limits]
-    return f"{statistics.geometric_mean(ratios):.2f}"
+def least(limit):
+    """How many times the limit the least possible in the order of use is."""
+    return in_order(limit) and to_limit(limit) / in_order(limit)
+
+
+def mean(cells, of):
+    """The geometric mean of a figure of limits, where all cells have it."""
+    found = [of(limit(cell)) for cell in cells]
+    return statistics.geometric_mean(found) if all(found) else None
+
+
+def decimal(number):
+    """A number in a table."""
+    return f"{number:.2f}" if number else "–"
 
 
 def median(cell, arm, counter="median_s"):
