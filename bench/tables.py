@@ -292,14 +292,34 @@ def standing_warnings():
     found = results("standing")
     if not found:
         return MISSING
-    where = {}
+    where, unsteady = {}, {}
     for cell in found["cells"]:
         for text in cell["warnings"]:
+            kind = next((kind for kind, sign in UNSTEADY.items() if sign in text), None)
+            if kind:
+                arms = unsteady.setdefault(kind, {}).setdefault(cell["model"], {})
+                arms.setdefault(cell["workload"], []).append(text.split(":")[0])
             # Said once, of all cells, beside n and the machine.
-            if "too few for a 95 % interval" not in text and "Other work took" not in text:
+            elif "too few for a 95 % interval" not in text and "Other work took" not in text:
                 where.setdefault((cell["workload"], text), []).append(cell["model"])
     return section("Warnings", [f"{workload} on {', '.join(models)}: {text}"
-                                for (workload, text), models in where.items()])
+                                for (workload, text), models in where.items()]
+                   + [f"{kind}: {in_words(disks)}" for kind, disks in unsteady.items()])
+
+
+# Warnings of runs that differ, which medians and ratios of the same rounds bear.
+UNSTEADY = {
+    "Single runs lie far from the others": "far from the others",
+    "The first run took longer than the others": "The first run took",
+    "The runs got slower or faster with the rounds": "from first to last",
+}
+
+
+def in_words(disks):
+    """Which arms of which starts on which disks."""
+    return "; ".join(f"`{model}`: " + ", ".join(f"{start} ({', '.join(dict.fromkeys(arms))})"
+                                                for start, arms in starts.items())
+                     for model, starts in disks.items())
 
 
 def growth():
