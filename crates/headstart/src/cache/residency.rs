@@ -161,7 +161,7 @@ fn unsupported(error: &io::Error) -> bool {
 }
 
 /// Offset and length in bytes of a range of pages.
-pub(crate) fn bytes_of(pages: &Range<u64>) -> io::Result<(u64, u64)> {
+fn bytes_of(pages: &Range<u64>) -> io::Result<(u64, u64)> {
     let offset = pages.start.checked_mul(page_size()).ok_or(Errno::OVERFLOW)?;
     let end = pages.end.checked_mul(page_size()).ok_or(Errno::OVERFLOW)?;
     Ok((offset, end.saturating_sub(offset)))
