@@ -1,7 +1,7 @@
 //! Writes the seeds of the fuzz targets that come from real traces and packs:
 //! `cargo run --example make_seeds`. Those of text formats are written by hand.
 
-use headstart::id::Dev;
+use headstart::host::id::Dev;
 use headstart::pack::build::{FilePart, Parts, pieces_of_start};
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::paths::PathInterner;

@@ -1,7 +1,7 @@
 //! `/proc/PID/mountinfo` and the table made of it.
 #![no_main]
 
-use headstart::profile::mounts::{MountTable, parse, unescape};
+use headstart::host::mounts::{MountTable, parse, unescape};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! `/proc/PID/maps`.
 #![no_main]
 
-use headstart::profile::resolve::maps::{mapped_files, with_newlines};
+use headstart::host::maps::{mapped_files, with_newlines};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,7 +1,7 @@
 //! Trace files, from the file to the folded start.
 #![no_main]
 
-use headstart::id::Dev;
+use headstart::host::id::Dev;
 use headstart::profile::fold::{Rules, fold};
 use headstart::trace::file::Capture;
 use headstart_fuzz::check_event;

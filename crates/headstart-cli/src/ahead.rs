@@ -1,7 +1,7 @@
 //! How packs are read ahead here: in which way, within which bounds.
 
 use crate::output;
-use headstart::replay::budget;
+use headstart::host::memory;
 use headstart::replay::often::Often;
 use headstart::replay::plan::Limits;
 use headstart::replay::way::Way;
@@ -18,7 +18,7 @@ pub const OFTEN: Often = Often::HALF;
 
 /// What bounds a plan of at most this many bytes, if so limited.
 pub fn limits(budget: Option<u64>) -> Limits {
-    let budget = budget::available().min(budget.unwrap_or(u64::MAX));
+    let budget = memory::budget().min(budget.unwrap_or(u64::MAX));
     Limits { budget, metadata: rustix::process::geteuid().is_root(), often: OFTEN }
 }
 

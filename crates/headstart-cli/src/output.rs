@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
-pub use headstart::error::causes;
+pub use headstart::host::error::causes;
 use serde::Serialize;
 
 /// The reader of standard output has closed it: no failure, but no reason to

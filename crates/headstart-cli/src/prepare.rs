@@ -4,9 +4,9 @@
 
 use crate::ahead::{OFTEN, limits, with_threads};
 use crate::output;
+use headstart::host::mounts::Mounts;
 use headstart::pack::Pack;
 use headstart::pack::store::{self, StoreError};
-use headstart::profile::mounts::Mounts;
 use headstart::profile::seen;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::model;

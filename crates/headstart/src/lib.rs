@@ -2,21 +2,18 @@
 //!
 //! The folders are the data flow: [`trace`] (kernel events), [`profile`] (who
 //! touched what, when), [`pack`] (the file that keeps it), [`replay`] (into
-//! the page cache), [`measure`] (did it help?); beside it [`cache`] (what is in
-//! the page cache), [`boot`] (all of it for the start of the machine) and [`service`] (for
-//! those of systemd). Parsers and planners take values and return values; the drivers that
-//! do I/O are named as such.
+//! the page cache), [`measure`] (did it help?); below it [`host`] (what the machine says of
+//! itself); beside it [`cache`] (what is in the page cache), [`boot`] (all of it for the
+//! start of the machine) and [`service`] (for those of systemd). Parsers and planners take
+//! values and return values; the drivers that do I/O are named as such.
 #![forbid(unsafe_code)]
 
 pub mod boot;
 pub mod cache;
 pub mod doctor;
-pub mod error;
-pub mod id;
+pub mod host;
 pub mod measure;
 pub mod pack;
-pub mod proc;
-pub mod processors;
 pub mod profile;
 pub mod replay;
 pub mod service;

@@ -2,7 +2,7 @@
 //! is known from how they were made (`make.sh` there), not from our decoder.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
-use headstart::id::{Dev, InodeId};
+use headstart::host::id::{Dev, InodeId};
 use headstart::profile::fold::{Observation, Rules, fold};
 use headstart::profile::spans::{How, Spans};
 use headstart::trace::decode::Tally;

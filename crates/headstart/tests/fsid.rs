@@ -7,9 +7,9 @@ mod common;
 use std::os::unix::fs::MetadataExt;
 
 use common::{loop_fs_with, root_or_skip, run};
-use headstart::id::Dev;
-use headstart::profile::fsid::{FsUuid, block_device, uuid};
-use headstart::profile::mounts::MountTable;
+use headstart::host::fsid::{FsUuid, block_device, uuid};
+use headstart::host::id::Dev;
+use headstart::host::mounts::MountTable;
 
 const UUID: &str = "12345678-9abc-4def-8123-456789abcdef";
 

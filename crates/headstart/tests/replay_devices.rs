@@ -3,10 +3,10 @@
 mod common;
 
 use common::{loop_fs, run, skip};
+use headstart::host::fsid::{block_device, speed_device, uuid};
+use headstart::host::mounts::{MountTable, Mounts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, Identity, Pack};
-use headstart::profile::fsid::{block_device, speed_device, uuid};
-use headstart::profile::mounts::{MountTable, Mounts};
 use headstart::replay::metadata;
 use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};

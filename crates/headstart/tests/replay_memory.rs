@@ -5,7 +5,7 @@
 mod common;
 
 use common::{loop_fs, run_inner, skip, variable, wait_until};
-use headstart::replay::budget;
+use headstart::host::memory;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::list::Entry;
 use headstart::replay::often::Often;
@@ -57,7 +57,7 @@ impl Drop for Group {
 fn inner_replay() {
     let Some(file) = variable(FILE) else { return };
     let is_bounded = variable(BOUNDED).is_some_and(|text| text == "yes");
-    let budget = if is_bounded { budget::available() } else { u64::MAX };
+    let budget = if is_bounded { memory::budget() } else { u64::MAX };
     let limits = Limits { budget, metadata: false, often: Often::EVER };
     let whole = Entry { path: file.into(), ranges: Vec::new() };
     let plan = Plan::of_list(&[whole], |_| SIZE, limits, Way::default());

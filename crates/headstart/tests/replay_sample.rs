@@ -6,10 +6,10 @@ mod common;
 
 use common::{LoopFs, loop_fs};
 use headstart::cache::residency::{page_size, resident_count};
+use headstart::host::fsid::{block_device, uuid};
+use headstart::host::mounts::MountTable;
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, MetadataRange, Pack, Range};
-use headstart::profile::fsid::{block_device, uuid};
-use headstart::profile::mounts::MountTable;
 use headstart::profile::spans::How;
 use headstart::replay::engine::{Options, Replay, identity_of};
 use headstart::replay::often::Often;

@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use common::{LoopFs, loop_fs, run};
-use headstart::id::InodeId;
-use headstart::profile::mounts::MountTable;
+use headstart::host::id::InodeId;
+use headstart::host::mounts::MountTable;
 use headstart::profile::resolve::{Method, Resolution, ResolveOptions, Unnamed, resolve};
 
 fn btrfs(fs: &LoopFs, verb: &[&str], paths: &[&Path]) {

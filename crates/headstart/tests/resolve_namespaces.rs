@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{LoopFs, bind, loop_fs, root_or_skip, run_inner, variable};
-use headstart::id::{Dev, InodeId};
-use headstart::profile::mounts::MountTable;
+use headstart::host::id::{Dev, InodeId};
+use headstart::host::mounts::MountTable;
 use headstart::profile::resolve::{LiveNames, Method, ResolveOptions, Unnamed, resolve};
 use headstart_sys::cachestat::cachestat;
 

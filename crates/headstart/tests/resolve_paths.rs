@@ -12,8 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use common::{LoopFs, bind, loop_fs, run};
-use headstart::id::InodeId;
-use headstart::profile::mounts::MountTable;
+use headstart::host::id::InodeId;
+use headstart::host::mounts::MountTable;
 use headstart::profile::resolve::{FileKind, Method, Resolution, ResolveOptions, Unnamed, resolve};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::UnmountFlags;

@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use common::{LoopFs, bind, loop_fs, run_inner, variable};
-use headstart::id::{Dev, InodeId};
-use headstart::profile::mounts::MountTable;
+use headstart::host::id::{Dev, InodeId};
+use headstart::host::mounts::MountTable;
 use headstart::profile::resolve::{
     LiveNames, Method, Resolution, ResolveOptions, Unnamed, WalkProgress, resolve,
 };

@@ -11,8 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use common::{LoopFs, loop_fs};
-use headstart::id::InodeId;
-use headstart::profile::mounts::MountTable;
+use headstart::host::id::InodeId;
+use headstart::host::mounts::MountTable;
 use headstart::profile::resolve::{LiveNames, Resolution, ResolveOptions, resolve};
 use headstart_sys::btrfs::inode_path;
 

@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use headstart::id::Dev;
+use headstart::host::id::Dev;
+use headstart::host::mounts::{Mount, MountTable};
 use headstart::measure::diskstats::{self, DiskReads};
 use headstart::pack::Pack;
-use headstart::profile::mounts::{Mount, MountTable};
 
 use crate::learning;
 

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::Context;
+use headstart::host::mounts::Mounts;
 use headstart::measure::bench::floor::{Search, Trial};
-use headstart::profile::mounts::Mounts;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::model;
 use headstart::replay::models::Models;

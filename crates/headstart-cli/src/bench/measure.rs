@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use headstart::host::mounts::Mounts;
 use headstart::measure::bench::arm::{Arm, How, Peer, State};
 use headstart::measure::bench::run::{ReadAhead, Run};
 use headstart::pack::{Pack, store};
-use headstart::profile::mounts::Mounts;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::model;
 use headstart::replay::models::Models;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use headstart::proc;
+use headstart::host::proc;
 use headstart_sys::interrupt::Interrupt;
 use headstart_sys::process::{Change, Usage, look};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use headstart::boot::analysis::Analysis;
 use headstart::boot::bins::Row;
 use headstart::boot::machine::Machine;
-use headstart::error::causes;
+use headstart::host::error::causes;
 use headstart::view::{html_boot, svg_boot};
 use serde::Serialize;
 use std::cmp::Reverse;

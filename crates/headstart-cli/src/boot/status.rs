@@ -9,7 +9,7 @@ use headstart::boot::machine::Machine;
 use headstart::boot::mounted::Mounted;
 use headstart::boot::packs::PackFile;
 use headstart::boot::replayed;
-use headstart::error::causes;
+use headstart::host::error::causes;
 use headstart::pack::store::StoreError;
 use headstart::pack::{FileSystem, format_uuid};
 use headstart::replay::often::Often;

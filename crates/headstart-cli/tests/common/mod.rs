@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use headstart::host::fsid;
+use headstart::host::mounts::MountTable;
 use headstart::pack::FileSystem;
-use headstart::profile::fsid;
-use headstart::profile::mounts::MountTable;
 use serde_json::Value;
 
 /// Gives up a test for want of something: says so, or fails where all is

@@ -1,12 +1,12 @@
 //! Packs that nobody learned: of files that a test has.
 
 use super::LoopFs;
+use headstart::host::fsid;
+use headstart::host::mounts::MountTable;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
 use headstart::pack::{FileSystem, Origin, store};
-use headstart::profile::fsid;
-use headstart::profile::mounts::MountTable;
 use headstart::profile::spans::How;
 use headstart::replay::engine::identity_of;
 use std::path::Path;

@@ -62,7 +62,7 @@ fn within(spans: &Spans, began: u64, window: &Range<u64>) -> Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{Dev, InodeId};
+    use crate::host::id::{Dev, InodeId};
     use crate::profile::pace::Pacing;
     use crate::profile::spans::How;
     use proptest::prelude::*;

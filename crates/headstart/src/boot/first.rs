@@ -8,7 +8,7 @@
 use super::install::recorder;
 use super::machine::Machine;
 use super::mounted::Mounted;
-use crate::profile::mounts::MountsError;
+use crate::host::mounts::MountsError;
 use rustix::fs::Advice;
 use std::fs::File;
 use std::io::{self, Read};

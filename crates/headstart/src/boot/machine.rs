@@ -6,7 +6,7 @@
 use super::history::{self, BootRecord};
 use super::phases::{ConfigError, Phase, built_in, with_config};
 use super::timeline::{self, Timeline};
-use crate::error::causes;
+use crate::host::error::causes;
 use crate::pack::store::{self, StoreError};
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -1,8 +1,8 @@
 //! Whether and where file systems are mounted, and when that changes. The driver.
 
+use crate::host::fsid;
+use crate::host::mounts::{Mount, MountTable, MountsError};
 use crate::pack::FileSystem;
-use crate::profile::fsid;
-use crate::profile::mounts::{Mount, MountTable, MountsError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::fs::File;

@@ -4,9 +4,9 @@
 //! What is not of this form is no pack of a boot and is left alone.
 
 use super::phases::is_name;
+use crate::host::fsid::FsUuid;
 use crate::pack::key::fnv1a;
 use crate::pack::{FileSystem, format_uuid};
-use crate::profile::fsid::FsUuid;
 
 /// No name of a phase has it.
 const SEPARATOR: char = '@';

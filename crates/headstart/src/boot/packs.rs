@@ -5,7 +5,7 @@ use super::machine::Machine;
 use super::mounted::Mounted;
 use super::pack_name::{file_name, key, parse};
 use super::split::{is_empty, share};
-use crate::error::causes;
+use crate::host::error::causes;
 use crate::pack::store::{self, StoreError};
 use crate::pack::{FileSystem, Pack};
 use std::fs;

@@ -8,7 +8,7 @@ use super::origin::Match;
 use super::packs::PackFile;
 use super::replayed;
 use super::split::is_empty;
-use crate::error::causes;
+use crate::host::error::causes;
 use crate::pack::store::StoreError;
 use crate::pack::{File, FileSystem, Pack};
 use crate::replay::engine::identity_of;

@@ -12,11 +12,11 @@ use super::phases::{DEFAULT_TARGET, Moments, Phase, spans};
 use super::replayed::monotonic_us;
 use super::systemd::{Told, bus, finished, is_booted, unit_times, units_of};
 use crate::boot::history::BootRecord;
+use crate::host::memory;
+use crate::host::mounts::MountsError;
+use crate::host::proc::in_first_pid_namespace;
 use crate::pack::store::StoreError;
-use crate::proc::in_first_pid_namespace;
-use crate::profile::mounts::MountsError;
 use crate::profile::seen::SeenError;
-use crate::replay::budget;
 use crate::trace::capture::{Bounds, CaptureError, Earlier, Recorder, Sizes};
 use crate::trace::file::Capture;
 use crate::trace::tracefs::{Instance, TraceError, Tracefs};
@@ -235,7 +235,7 @@ fn mark(machine: &Machine) -> Result<(), RecordError> {
 /// Takes over what is recorded already, or begins.
 fn begin(machine: &Machine, wanted: &Wanted) -> Result<Recording, RecordError> {
     let tracefs = Tracefs::locate()?;
-    let most = budget::memory().unwrap_or(0) / RAW_SHARE;
+    let most = memory::available().unwrap_or(0) / RAW_SHARE;
     let most = usize::try_from(most.clamp(*RAW_BYTES.start(), *RAW_BYTES.end()));
     let most = most.unwrap_or(usize::MAX);
     // What this thread does is no part of the boot, whatever number it has here.

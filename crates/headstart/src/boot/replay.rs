@@ -10,16 +10,17 @@ use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
 use super::queue::{Part, Queue};
 use super::replayed::Replayed;
-use crate::error::causes;
+use crate::host::error::causes;
+use crate::host::memory;
+use crate::host::mounts::Mounts;
 use crate::pack::Pack;
-use crate::profile::mounts::Mounts;
 use crate::replay::engine::{Ended, Options, Replay};
+use crate::replay::model;
 use crate::replay::models::Models;
 use crate::replay::often::Often;
 use crate::replay::plan::{Limits, Plan};
 use crate::replay::report::Report;
 use crate::replay::way::{Order, Way};
-use crate::replay::{budget, model};
 use crate::trace::kernel_tids::KernelTids;
 use std::io;
 use std::thread;
@@ -202,7 +203,7 @@ impl Session<'_> {
     /// Reads parts of packs.
     fn read(&mut self, parts: &[Part], way: Way, mounts: Mounts) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
-        let limits = Limits { budget: budget::available(), metadata: true, often: Often::EVER };
+        let limits = Limits { budget: memory::budget(), metadata: true, often: Often::EVER };
         let mut packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
         one_after_another(parts.iter().map(|part| part.phase).zip(&mut packs));
         let plan = Plan::of_packs(&packs, limits, way);
@@ -288,11 +289,11 @@ fn is_past(machine: &Machine, wanted: &Wanted, phase: usize) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::host::mounts::MountTable;
     use crate::pack::build::{FilePart, Parts};
     use crate::pack::paths::PathInterner;
     use crate::pack::pieces::Piece;
     use crate::pack::{FileSystem, Identity, Origin, store};
-    use crate::profile::mounts::MountTable;
     use crate::profile::spans::How;
     use std::fs;
     use std::os::unix::ffi::OsStrExt;

@@ -119,7 +119,7 @@ pub fn read_before(machine: &Machine, phase: &str) -> HashSet<PathBuf> {
 pub fn threads(all: &[Replayed]) -> HashSet<i32> {
     let of_one = |replayed: &Replayed| {
         let alive = match replayed.ended_us {
-            None => crate::proc::threads_of(replayed.pid),
+            None => crate::host::proc::threads_of(replayed.pid),
             Some(_) => Vec::new(),
         };
         [&replayed.threads[..], &alive, &[replayed.pid]].concat()

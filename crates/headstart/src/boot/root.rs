@@ -5,7 +5,7 @@
 //! is, and it becomes our root directory. Moving or unmounting what the initramfs has is
 //! nothing to us then, and our mounts end with the process, so nothing stays busy.
 
-use crate::profile::mounts::MountTable;
+use crate::host::mounts::MountTable;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
 use std::io;
 use std::path::Path;

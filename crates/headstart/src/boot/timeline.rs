@@ -4,7 +4,7 @@
 use super::bins::{Bins, Row};
 use super::phases::Span;
 use super::unit_times::{self, UnitTimes};
-use crate::id::{Dev, InodeId};
+use crate::host::id::{Dev, InodeId};
 use crate::measure::last_run::OverTime;
 use crate::pack::FileSystem;
 use crate::profile::fold::Observation;

@@ -15,7 +15,7 @@ use super::error::Error;
 use super::holders::{Holder, Holders, holders, identity};
 use super::open::{Opened, open};
 use super::residency::{count_in_cache, file_system_magic, page_size, resident_count};
-use crate::id::InodeId;
+use crate::host::id::InodeId;
 
 /// File systems whose pages have nowhere else to be: tmpfs, ramfs, hugetlbfs
 /// (`include/uapi/linux/magic.h`).

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use headstart_sys::mapping::Mapping;
 
 use super::residency::page_size;
-use crate::id::{Dev, InodeId};
+use crate::host::id::{Dev, InodeId};
 
 /// A process that has pages of a file in its page tables.
 #[derive(Clone, PartialEq, Eq, serde::Serialize, Debug)]

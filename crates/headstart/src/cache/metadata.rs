@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::Error;
 use super::residency::file_system_magic;
-use crate::id::Dev;
+use crate::host::id::Dev;
 
 /// `BTRFS_SUPER_MAGIC` and `F2FS_SUPER_MAGIC`, `include/uapi/linux/magic.h`.
 const OUT_OF_REACH: [u64; 2] = [0x9123_683e, 0xf2f5_2010];

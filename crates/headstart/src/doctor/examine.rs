@@ -13,14 +13,14 @@ use serde::Serialize;
 
 use super::packs::Directory;
 use super::storage::{Device, FileSystem, devices, file_systems};
-use crate::profile::mounts::MountTable;
+use crate::host::mounts::MountTable;
 
 use super::{Check, LearnedPack, expect, kernel, memory, packs, rights, tracing};
 use crate::cache::residency::page_size;
-use crate::id::Dev;
+use crate::host;
+use crate::host::fsid::BlockDevice;
+use crate::host::id::Dev;
 use crate::pack::store;
-use crate::profile::fsid::BlockDevice;
-use crate::replay::budget;
 use crate::replay::models::Models;
 use crate::trace::tracefs::{Instance, TraceError, Tracefs};
 
@@ -60,8 +60,8 @@ pub fn examine() -> Examination {
         kernel::perf(text("/proc/sys/kernel/perf_event_paranoid"), may_measure),
         kernel::pressure(text("/proc/pressure/io")),
         kernel::io_uring(text("/proc/sys/kernel/io_uring_disabled")),
-        memory::available(budget::memory()),
-        memory::group(budget::group_headroom()),
+        memory::available(host::memory::available()),
+        memory::group(host::memory::group_headroom()),
     ]);
     checks.extend(rights::namespaces(namespace("user"), namespace("pid")));
     checks.push(rights::container(container().as_deref()));

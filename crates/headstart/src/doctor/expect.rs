@@ -1,7 +1,7 @@
 //! What is to be expected of the packs that were learned. The driver: it reads them.
 
+use crate::host::mounts::Mounts;
 use crate::pack::store;
-use crate::profile::mounts::Mounts;
 use crate::replay::models::{Models, device_of};
 use crate::replay::often::Often;
 use crate::replay::worth::Expected;

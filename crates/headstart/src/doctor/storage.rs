@@ -5,8 +5,8 @@
 use serde::Serialize;
 use std::ffi::OsStr;
 
-use crate::id::Dev;
-use crate::profile::mounts::Mount;
+use crate::host::id::Dev;
+use crate::host::mounts::Mount;
 use crate::replay::model::Model;
 
 /// How inodes of a file system become paths, from fast to slow.
@@ -186,7 +186,7 @@ mod tests {
 
     fn mount(dev: Dev, mount_point: &str, kind: &str, source: &str) -> Mount {
         let line = format!("27 1 {dev} / {mount_point} rw - {kind} {source} rw");
-        crate::profile::mounts::parse(line.as_bytes()).unwrap().remove(0)
+        crate::host::mounts::parse(line.as_bytes()).unwrap().remove(0)
     }
 
     const FILESYSTEMS: &str =

@@ -4,7 +4,7 @@
 use super::last_run::LastRun;
 use super::last_run::timeline::{AskedSpan, Timeline};
 use super::outcome::{Fates, Outcome};
-use crate::id::Dev;
+use crate::host::id::Dev;
 use crate::pack::build::Parts;
 use crate::pack::changing::changes_often;
 use crate::pack::paths::{NodeId, PathInterner};
@@ -135,7 +135,7 @@ fn spans_of(pieces: &[Piece]) -> Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::InodeId;
+    use crate::host::id::InodeId;
     use crate::profile::fold::{Rules, fold};
     use crate::profile::resolve::{FileKind, ResolvedFile};
     use crate::trace::{Event, Kind};

@@ -4,9 +4,9 @@
 use super::renew::{Now, Renewal, renew};
 use super::store::{self, StoreError};
 use super::{FileSystem, Identity};
-use crate::error::causes;
-use crate::profile::fsid;
-use crate::profile::mounts::{MountTable, MountsError};
+use crate::host::error::causes;
+use crate::host::fsid;
+use crate::host::mounts::{MountTable, MountsError};
 use crate::replay::engine::identity_of;
 use rustix::fs::{AtFlags, CWD, FileType};
 use rustix::io::Errno;

@@ -6,7 +6,7 @@
 
 use super::codec::{PackError, decode};
 use super::{Pack, codec, key};
-use crate::proc::start_time;
+use crate::host::proc::start_time;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;

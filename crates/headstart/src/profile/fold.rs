@@ -3,7 +3,7 @@
 
 use super::pace::{Pace, Pacing};
 use super::spans::{How, Spans};
-use crate::id::{Dev, InodeId};
+use crate::host::id::{Dev, InodeId};
 use crate::trace::{Event, Kind};
 use std::collections::{HashMap, HashSet};
 

@@ -4,7 +4,7 @@
 use super::fold::Observation;
 use super::resolve::{FileKind, Resolution, ResolvedFile, Unnamed};
 use super::spans::{How, Spans};
-use crate::id::{Dev, InodeId};
+use crate::host::id::{Dev, InodeId};
 use crate::pack::build::{FilePart, Parts, pieces_of_start};
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::Piece;

@@ -3,9 +3,7 @@
 
 pub mod code;
 pub mod fold;
-pub mod fsid;
 pub mod learn;
-pub mod mounts;
 mod named;
 pub mod neighbours;
 pub mod pace;

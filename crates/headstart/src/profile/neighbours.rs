@@ -11,7 +11,7 @@ use super::fold::{Observation, Pages};
 use super::named::NamedFiles;
 use super::resolve::{Resolution, ResolvedFile};
 use super::spans::{How, Spans};
-use crate::id::InodeId;
+use crate::host::id::InodeId;
 use crate::pack::{Identity, Pack};
 use std::collections::HashMap;
 
@@ -113,7 +113,7 @@ impl<'a> Known<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Dev;
+    use crate::host::id::Dev;
     use crate::pack::build::{FilePart, Parts};
     use crate::pack::paths::PathInterner;
     use crate::pack::pieces::Piece;

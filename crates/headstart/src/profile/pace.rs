@@ -128,7 +128,7 @@ impl Pacing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{Dev, InodeId};
+    use crate::host::id::{Dev, InodeId};
     use proptest::prelude::*;
 
     const MS: u64 = 1_000_000;

@@ -5,11 +5,11 @@
 //! for mounts, names and UUIDs. It writes nothing.
 
 use super::fold::{Observation, Rules, fold};
-use super::fsid;
-use super::mounts::{MountTable, MountsError};
 use super::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
 use super::spans::{How, Spans};
-use crate::id::Dev;
+use crate::host::fsid;
+use crate::host::id::Dev;
+use crate::host::mounts::{MountTable, MountsError};
 use crate::pack::{Dropped, EarlierNames, FileSystem, Origin, Pack};
 use crate::trace::decode::Tally;
 use crate::trace::file::{Capture, Description};

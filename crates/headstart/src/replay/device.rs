@@ -4,7 +4,7 @@
 //! read-ahead size and its largest request (`mm/readahead.c`,
 //! `force_page_cache_ra`), so longer ones are sent in portions of that size.
 
-use crate::id::Dev;
+use crate::host::id::Dev;
 use std::fs;
 
 /// Portion for a device that tells nothing: the kernel's default.

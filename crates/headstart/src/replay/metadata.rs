@@ -2,8 +2,8 @@
 //! is read from. The driver: it asks the mounts.
 
 use super::plan::{Plan, Target};
-use crate::profile::fsid;
-use crate::profile::mounts::{Mount, Mounts};
+use crate::host::fsid;
+use crate::host::mounts::{Mount, Mounts};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;

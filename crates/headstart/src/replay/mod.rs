@@ -5,15 +5,12 @@
 //! and which way suits it; [`probe`] measures that and [`models`] keeps it. [`worth`]
 //! says what is to be gained, [`often`] which ranges are worth it. [`places`] knows
 //! where files lie, [`sweep`] in which order an arm reads them, [`device`] what one
-//! request may ask for, [`budget`] and [`groups`] how much memory may be filled, and
-//! [`metadata`] finds block devices, and [`sample`] tells a start from memory. [`list`]
-//! parses lists of files, which may stand for a pack.
+//! request may ask for. [`metadata`] finds block devices, and [`sample`] tells a start from
+//! memory. [`list`] parses lists of files, which may stand for a pack.
 
-pub mod budget;
 pub mod device;
 pub mod engine;
 pub mod folios;
-pub mod groups;
 mod interleave;
 pub mod list;
 pub mod metadata;

@@ -6,10 +6,10 @@
 
 use super::model::Model;
 use super::probe::probe;
-use crate::id::Dev;
+use crate::host::fsid::{BlockDevice, speed_device};
+use crate::host::id::Dev;
+use crate::host::mounts::Mounts;
 use crate::pack::{Pack, store};
-use crate::profile::fsid::{BlockDevice, speed_device};
-use crate::profile::mounts::Mounts;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! again, whose these processes are, so that those of other services can be left out. A
 //! process that was gone before it was looked at counts as the service's.
 
-use crate::proc;
+use crate::host::proc;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 

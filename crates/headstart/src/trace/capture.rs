@@ -10,8 +10,8 @@ use super::format::{FormatError, PageHeader, parse_page_header};
 use super::page::used;
 use super::stir::Stir;
 use super::tracefs::{Instance, TraceError, Tracefs};
-use crate::processors;
-use crate::replay::budget;
+use crate::host::memory;
+use crate::host::processors;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::fs::File;
@@ -92,7 +92,7 @@ pub struct Bounds {
 impl Bounds {
     /// Here and now. Only processors that are online have a buffer.
     pub fn here() -> Self {
-        Self::within(budget::available(), processors::online())
+        Self::within(memory::budget(), processors::online())
     }
 
     /// With buffers for so many CPUs, where `memory` bytes may be filled.

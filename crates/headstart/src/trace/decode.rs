@@ -6,7 +6,7 @@
 use super::format::{EventFormat, Field, FormatError, PageHeader, parse_event, parse_page_header};
 use super::page::{Lost, records};
 use super::{Event, Kind};
-use crate::id::{Dev, InodeId};
+use crate::host::id::{Dev, InodeId};
 use serde::Serialize;
 
 /// Bytes of the smallest page that is believed.

@@ -5,7 +5,7 @@
 //! is ours alone, and looks whom the kernel says it is from.
 
 use super::tracefs::{Instance, Tracefs};
-use crate::proc::in_first_pid_namespace;
+use crate::host::proc::in_first_pid_namespace;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 

@@ -17,7 +17,7 @@ pub mod page;
 mod stir;
 pub mod tracefs;
 
-use crate::id::InodeId;
+use crate::host::id::InodeId;
 
 /// What the kernel reported of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

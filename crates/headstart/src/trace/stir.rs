@@ -3,7 +3,7 @@
 //! when it is needed. Pure.
 
 use super::{Event, Kind};
-use crate::id::InodeId;
+use crate::host::id::InodeId;
 use std::collections::HashSet;
 
 /// Pages of a file that come into use together.
@@ -42,7 +42,7 @@ impl Stir {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Dev;
+    use crate::host::id::Dev;
 
     #[test]
     fn what_comes_in_or_into_use_is_new_and_what_is_used_again_is_not() {

@@ -8,7 +8,7 @@
 
 use super::Kind;
 use super::decode::EVENTS;
-use crate::proc::{has_processes, in_first_pid_namespace, pid_namespace, start_time};
+use crate::host::proc::{has_processes, in_first_pid_namespace, pid_namespace, start_time};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use headstart::id::Dev;
-use headstart::profile::mounts::MountTable;
+use headstart::host::id::Dev;
+use headstart::host::mounts::MountTable;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;

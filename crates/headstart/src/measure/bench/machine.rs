@@ -2,7 +2,7 @@
 //! the settings of the disks. Recorded with the result, with warnings that say
 //! what to do. Reads through a function that the caller passes.
 
-use crate::processors;
+use crate::host::processors;
 use serde::Serialize;
 
 /// A machine as it was while it measured.

@@ -11,13 +11,13 @@ use headstart_sys::btrfs::{SearchRange, inode_path, tree_search};
 use headstart_sys::handle::{FileHandle, open_by_handle};
 use rustix::fs::{OFlags, Statx};
 
-use super::super::mounts::{MountTable, join};
 use super::handle::{ByInode, Name, Namer, Outcome, failed_open};
 use super::open::Opened;
 use super::subvol::{FIRST, LAST, ROOT_BACKREF, ROOT_TREE, Subvolume, parse_search, paths};
 use super::verify::{Check, check_by, kind_of, resident_pages, stat_dev, stat_fd};
 use super::{FileKind, Method, Unnamed};
-use crate::id::InodeId;
+use crate::host::id::InodeId;
+use crate::host::mounts::{MountTable, join};
 
 /// `FILEID_BTRFS_WITHOUT_PARENT` of `include/linux/exportfs.h`: inode, tree,
 /// and a generation of which 0 means any (`btrfs_get_dentry`).

@@ -15,7 +15,7 @@ use super::walk::{Walker, Wanted};
 use super::xfs::Xfs;
 use super::{Method, Problem, Replaced, Resolution, ResolveOptions, ResolvedFile, Unnamed};
 use super::{near, overlay};
-use crate::id::{Dev, InodeId};
+use crate::host::id::{Dev, InodeId};
 
 /// Finds a path for each inode. Duplicates are looked for once.
 pub fn resolve(ids: &[InodeId], options: &ResolveOptions<'_>) -> Resolution {

@@ -16,11 +16,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::DecInt;
 
-use super::super::mounts::MountTable;
 use super::open::Opened;
 use super::verify::{Check, check, stat_fd};
 use super::{Method, ResolvedFile, Unnamed};
-use crate::id::InodeId;
+use crate::host::id::InodeId;
+use crate::host::mounts::MountTable;
 
 /// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: inode and generation.
 const FILEID_INO32_GEN: i32 = 1;

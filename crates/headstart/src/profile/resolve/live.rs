@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-use super::super::mounts::MountTable;
 use super::FileKind;
-use super::maps::{mapped_files, with_newlines};
 use super::verify::{kind_of, mount_id, stat_dev};
-use crate::id::{Dev, InodeId};
+use crate::host::id::{Dev, InodeId};
+use crate::host::maps::{mapped_files, with_newlines};
+use crate::host::mounts::MountTable;
 
 /// How the observations went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,14 +11,13 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::mounts::MountTable;
-use crate::id::InodeId;
+use crate::host::id::InodeId;
+use crate::host::mounts::MountTable;
 
 mod btrfs;
 mod driver;
 mod handle;
 mod live;
-pub mod maps;
 mod near;
 mod open;
 mod overlay;

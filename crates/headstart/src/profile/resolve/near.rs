@@ -5,8 +5,8 @@
 use super::ResolvedFile;
 use super::verify::{Check, check};
 use super::walk::Wanted;
-use crate::id::{Dev, InodeId};
-use crate::profile::mounts::MountTable;
+use crate::host::id::{Dev, InodeId};
+use crate::host::mounts::MountTable;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::DirEntryExt;

@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::super::mounts::{Mount, MountTable};
 use super::verify::{kind_of, mount_id, stat_path};
 use super::{FileKind, Problem};
-use crate::id::Dev;
+use crate::host::id::Dev;
+use crate::host::mounts::{Mount, MountTable};
 
 /// A mount and its root directory (or file), opened for reading.
 pub(super) struct Opened<'a> {

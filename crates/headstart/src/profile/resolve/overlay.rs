@@ -9,12 +9,12 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::super::mounts::Mount;
 use super::driver::Run;
 use super::verify::{Check, check_by, kind_of, resident_pages};
 use super::walk::{Walker, Wanted};
 use super::{FileKind, Method, ResolvedFile, Unnamed, near};
-use crate::id::InodeId;
+use crate::host::id::InodeId;
+use crate::host::mounts::Mount;
 use crate::pack::LAYER_INO;
 
 struct Layers {

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::super::mounts::join;
+use crate::host::mounts::join;
 
 /// `BTRFS_FS_TREE_OBJECTID`: the top subvolume.
 pub const TOP: u64 = 5;

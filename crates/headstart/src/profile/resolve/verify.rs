@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
-use super::super::mounts::MountTable;
 use super::{FileKind, Replaced, ResolvedFile};
 use crate::cache::residency::{page_size, resident_count};
-use crate::id::{Dev, InodeId};
+use crate::host::id::{Dev, InodeId};
+use crate::host::mounts::MountTable;
 
 /// What is asked of a file.
 const WANTED: StatxFlags =

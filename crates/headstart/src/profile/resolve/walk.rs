@@ -12,10 +12,10 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags};
 use rustix::io::Errno;
 
-use super::super::mounts::{Mount, join};
 use super::verify::{device_of, kind_of, mount_id, stat_dev, stat_fd, stat_path};
 use super::{FileKind, Problem, ResolveOptions, WalkProgress};
-use crate::id::Dev;
+use crate::host::id::Dev;
+use crate::host::mounts::{Mount, join};
 
 /// Entries and directories between two looks at the clock.
 const TICK: u64 = 4096;

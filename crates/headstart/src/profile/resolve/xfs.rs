@@ -9,7 +9,7 @@ use headstart_sys::xfs::{BULK_MAX, Bulk};
 
 use super::Unnamed;
 use super::handle::{ByInode, Handles, Outcome, failed_open};
-use crate::id::InodeId;
+use crate::host::id::InodeId;
 
 /// `FILEID_INO32_GEN | XFS_FILEID_TYPE_64FLAG` (`fs/xfs/xfs_export.h`): a
 /// 64-bit inode number and the generation, whatever the mount options.

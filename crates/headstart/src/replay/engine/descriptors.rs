@@ -2,7 +2,7 @@
 //! services have a low one. getrlimit(2).
 
 use super::ask::MOST;
-use crate::processors;
+use crate::host::processors;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 

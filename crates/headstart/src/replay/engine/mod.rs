@@ -17,14 +17,14 @@ pub use log::{Asked, Log};
 pub use targets::identity_of;
 pub(crate) use targets::{open_again, open_learned};
 
-use super::budget;
 use super::device::Portion;
 use super::places::Place;
 use super::plan::{Plan, Step};
 use super::report::{Counters, Report, Stopped};
 use super::sweep;
 use super::way::Order;
-use crate::profile::mounts::Mounts;
+use crate::host::memory;
+use crate::host::mounts::Mounts;
 use crate::trace::kernel_tids::KernelTids;
 use ask::Gathering;
 use descriptors::Descriptors;
@@ -388,7 +388,7 @@ impl Shared {
 
     /// Stops the replay when memory has become scarce.
     fn look_after_memory(&self) {
-        let is_plenty = || budget::available() > self.plan.bytes();
+        let is_plenty = || memory::budget() > self.plan.bytes();
         if let Some(why) = self.scarcity.look(is_plenty) {
             // Only the first reason counts.
             let _ = self.stopped.set(why);

@@ -5,7 +5,7 @@
 //! which cachestat(2) tells of a sample of them, and tasks wait for memory.
 
 use super::targets::Opened;
-use crate::replay::budget;
+use crate::host::memory;
 use crate::replay::plan::Step;
 use crate::replay::report::Stopped;
 use headstart_sys::cachestat::cachestat;
@@ -59,7 +59,7 @@ impl Scarcity {
         if lost.count() >= LOST {
             return Some(Stopped::Reclaimed);
         }
-        let stalled = budget::stalled_us()?;
+        let stalled = memory::stalled_us()?;
         let (since, before) = *state.stalled.get_or_insert((now, stalled));
         if now - since < STALLED_OVER {
             return None;

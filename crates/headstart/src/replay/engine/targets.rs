@@ -2,7 +2,7 @@
 //! against what was learned, and closed after their last.
 
 use super::Shared;
-use crate::id::Dev;
+use crate::host::id::Dev;
 use crate::pack::renew::is_alike;
 use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};

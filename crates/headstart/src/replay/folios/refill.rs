@@ -6,7 +6,7 @@ use super::dense::{Part, dense_parts};
 use super::huge_page_size;
 use crate::cache::holders::{Holders, holders, identity};
 use crate::cache::residency::{page_size, resident_count};
-use crate::id::InodeId;
+use crate::host::id::InodeId;
 use crate::pack::Pack;
 use crate::replay::engine::open_learned;
 use headstart_sys::huge::{Folio, bring_in};

@@ -13,8 +13,8 @@
 
 mod vdso;
 
-use crate::proc::status;
-use crate::profile::resolve::maps::mapped_files;
+use crate::host::maps::mapped_files;
+use crate::host::proc::status;
 use headstart_sys::ptrace::{self, Stop, Syscall};
 use headstart_sys::signals;
 use headstart_sys::userfault::{self, Userfault};

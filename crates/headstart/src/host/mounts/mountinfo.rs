@@ -1,22 +1,10 @@
-//! Mounts as `/proc/PID/mountinfo` lists them (proc_pid_mountinfo(5)).
-//!
-//! This file parses; [`MountTable`] knows which mount a path leads to.
-//! Nothing here follows symbolic links: mount points in mountinfo have none.
+//! Mounts as `/proc/PID/mountinfo` lists them (proc_pid_mountinfo(5)). Parsing only.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use crate::id::Dev;
-
-mod once;
-mod read;
-mod table;
-
-pub use once::Mounts;
-pub use read::MountsError;
-pub use table::MountTable;
-pub(crate) use table::join;
+use crate::host::id::Dev;
 
 /// One mount: one line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +16,7 @@ pub struct Mount {
     /// The super block's device: `s_dev`, also for btrfs.
     pub dev: Dev,
     /// What of the file system is mounted: a path in it, `/` for all of it;
-    /// empty when it is not known ([`MountTable::read`]).
+    /// empty when it is not known ([`super::MountTable::read`]).
     pub root: PathBuf,
     /// Where, as seen from the root directory of the process that was asked.
     pub mount_point: PathBuf,
@@ -102,7 +90,7 @@ pub fn unescape(field: &[u8]) -> Vec<u8> {
 
 impl Mount {
     /// True for a mount whose mount point was removed under it.
-    fn is_detached(&self) -> bool {
+    pub(super) fn is_detached(&self) -> bool {
         self.mount_point.as_os_str().as_bytes().ends_with(b"//deleted")
     }
 

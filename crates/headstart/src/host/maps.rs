@@ -1,6 +1,6 @@
 //! The files in `/proc/PID/maps` (proc_pid_maps(5)); parsing only.
 
-use crate::id::{Dev, InodeId};
+use crate::host::id::{Dev, InodeId};
 use std::str;
 
 /// A file that a process has mapped.

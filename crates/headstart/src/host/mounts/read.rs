@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-use super::{Mount, MountTable, parse};
-use crate::id::Dev;
+use super::mountinfo::{Mount, parse};
+use super::table::MountTable;
+use crate::host::id::Dev;
 
 /// Why the mounts could not be had.
 #[derive(Debug, thiserror::Error)]

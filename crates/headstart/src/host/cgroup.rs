@@ -1,7 +1,7 @@
 //! Control groups that limit our memory: where they are, and what they leave. Both
 //! versions. Pure.
 
-use crate::profile::mounts::Mount;
+use crate::host::mounts::Mount;
 use std::path::{Component, Path, PathBuf};
 
 /// From here on a number is not a limit, but version 1's way to say "none".
@@ -99,7 +99,7 @@ pub fn stalled_us(pressure: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::mounts::parse;
+    use crate::host::mounts::parse;
 
     const MIB: u64 = 1 << 20;
 

@@ -1,8 +1,8 @@
 //! How much memory a replay may fill, and whether it is scarce. The driver: it reads
 //! what the kernel tells.
 
-use super::groups::{self, Group, Version};
-use crate::profile::mounts;
+use super::cgroup::{self, Group, Version};
+use crate::host::mounts;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
@@ -25,14 +25,14 @@ const CGROUP: &[u8] = b" - cgroup";
 
 /// How much a replay may fill now, in bytes: a part of the available memory, and of what the
 /// limit of our control group leaves. Without /proc nothing.
-pub fn available() -> u64 {
+pub fn budget() -> u64 {
     let part = |bytes: u64, (some, all): Part| bytes / all * some;
     let of_group = group_headroom().map_or(u64::MAX, |bytes| part(bytes, OF_GROUP));
-    part(memory().unwrap_or(0), OF_MACHINE).min(of_group)
+    part(available().unwrap_or(0), OF_MACHINE).min(of_group)
 }
 
 /// Bytes of memory that are available on this machine; `None` without /proc.
-pub fn memory() -> Option<u64> {
+pub fn available() -> Option<u64> {
     mem_available(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
@@ -54,7 +54,7 @@ pub fn stalled_us() -> Option<u64> {
     });
     let mut text = [0; 256];
     let length = file.as_ref()?.read_at(&mut text, 0).ok()?;
-    groups::stalled_us(str::from_utf8(&text[..length]).ok()?)
+    cgroup::stalled_us(str::from_utf8(&text[..length]).ok()?)
 }
 
 fn our_groups() -> Vec<Group> {
@@ -65,7 +65,7 @@ fn our_groups() -> Vec<Group> {
         .split_inclusive(|b| *b == b'\n')
         .filter(|line| line.windows(CGROUP.len()).any(|part| part == CGROUP));
     let mounts = mounts::parse(&of_groups.collect::<Vec<_>>().concat()).unwrap_or_default();
-    groups::groups(&of_process, &mounts)
+    cgroup::groups(&of_process, &mounts)
 }
 
 /// `MemAvailable` of /proc/meminfo (proc(5)), in bytes.
@@ -88,6 +88,6 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_budget() {
-        assert!(available() > 0);
+        assert!(budget() > 0);
     }
 }

@@ -7,8 +7,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::Mount;
-use crate::id::Dev;
+use super::mountinfo::Mount;
+use crate::host::id::Dev;
 
 /// The mounts of one process.
 #[derive(Clone, Debug, Default)]
@@ -163,7 +163,7 @@ pub(crate) fn join(base: &Path, rest: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::mount;
+    use super::super::mountinfo::tests::mount;
     use super::*;
     use proptest::prelude::*;
 

@@ -13,7 +13,7 @@ use headstart_sys::{btrfs, fsuuid, xfs};
 use rustix::fs::{Mode, OFlags};
 
 use super::mounts::Mount;
-use crate::id::Dev;
+use crate::host::id::Dev;
 
 const BY_UUID: &str = "/dev/disk/by-uuid";
 

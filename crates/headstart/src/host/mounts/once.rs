@@ -1,6 +1,6 @@
 //! The mounts, read when they are first asked for, and then no more: for one replay.
 
-use super::MountTable;
+use super::table::MountTable;
 use std::sync::{Arc, OnceLock};
 
 /// The mounts as they were when they were first asked for.

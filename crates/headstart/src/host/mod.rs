@@ -1,0 +1,17 @@
+//! The ground floor: what this machine says of itself. No file here knows of traces, packs
+//! or replays; every other folder may ask here.
+//!
+//! [`id`] names devices and inodes as the kernel does, [`mounts`] and [`fsid`] know the
+//! mounted file systems and what they are beyond one boot, [`proc`] and [`maps`] the
+//! processes, [`processors`] and [`memory`] (with [`cgroup`]) what there is to work with,
+//! and [`error`] makes one line of an error and its causes.
+
+pub mod cgroup;
+pub mod error;
+pub mod fsid;
+pub mod id;
+pub mod maps;
+pub mod memory;
+pub mod mounts;
+pub mod proc;
+pub mod processors;

@@ -1,0 +1,22 @@
+//! The mounts that a process sees.
+//!
+//! ```text
+//! /proc/PID/mountinfo ──▶ mountinfo ──▶ table ──▶ the mount of a path
+//!                         one value      who hides whom
+//!                         for each line
+//! ```
+//!
+//! `mountinfo` parses, `table` knows which mount a path leads to; both are pure. `read` is
+//! the driver, and `once` keeps what it read for one replay. Nothing here follows symbolic
+//! links: mount points in mountinfo have none.
+
+mod mountinfo;
+mod once;
+mod read;
+mod table;
+
+pub use mountinfo::{Mount, parse, unescape};
+pub use once::Mounts;
+pub use read::MountsError;
+pub use table::MountTable;
+pub(crate) use table::join;
