@@ -8,10 +8,10 @@ use crate::exit::ExitStatus;
 use crate::output::{self, Align, Table, counted, size};
 use crate::replay::named_pack;
 use headstart::cache::list;
+use headstart::host::usage::How;
 use headstart::pack::changing::changes_often;
 use headstart::pack::store;
 use headstart::pack::{HISTORY_STARTS, Pack, format_uuid};
-use headstart::profile::spans::How;
 use std::io::{self, Write};
 use std::path::PathBuf;
 

@@ -8,12 +8,12 @@ mod common;
 use common::scripted_boot::{Boot, await_script, text, wait_for, wait_until_gone};
 use common::{LoopFs, json, must, undisturbed};
 use headstart::boot::machine::Machine;
+use headstart::host::identity::identity_of;
+use headstart::host::usage::How;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
 use headstart::pack::{Origin, store};
-use headstart::profile::spans::How;
-use headstart::replay::engine::identity_of;
 use std::fs;
 use std::path::Path;
 

@@ -10,9 +10,9 @@ use common::managers::words;
 use common::noise;
 use common::packs;
 use common::small_root::{Headstart, SmallRoot};
+use headstart::host::identity::identity_of;
+use headstart::host::usage::How;
 use headstart::pack::{Identity, Pack, store};
-use headstart::profile::spans::How;
-use headstart::replay::engine::identity_of;
 use std::path::Path;
 use std::process::Output;
 

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
 use headstart::host::id::{Dev, InodeId};
+use headstart::host::usage::How;
 use headstart::profile::fold::{Observation, Rules, fold};
-use headstart::profile::spans::{How, Spans};
+use headstart::profile::spans::Spans;
 use headstart::trace::decode::Tally;
 use headstart::trace::file::Capture;
 use headstart::trace::{Event, Kind};

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
+use headstart::host::usage::How;
 use headstart::pack::codec::{decode, encode};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{Dropped, File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
-use headstart::profile::spans::How;
 
 /// What the document says that the bytes are.
 fn example() -> Pack {

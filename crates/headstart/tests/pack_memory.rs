@@ -2,11 +2,11 @@
 //! in it; and every pack that comes out can be walked, written and joined.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
+use headstart::host::usage::How;
 use headstart::pack::codec::{HEADER_BYTES, PackError, decode, decode_body, encode};
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
-use headstart::profile::spans::How;
 use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::way::Way;

@@ -6,10 +6,11 @@ mod common;
 
 use common::{LoopFs, loop_fs, wait_until};
 use headstart::cache::residency::page_size;
+use headstart::host::identity::identity_of;
+use headstart::host::usage::How;
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, Pack, Range};
-use headstart::profile::spans::How;
-use headstart::replay::engine::{Options, Replay, identity_of};
+use headstart::replay::engine::{Options, Replay};
 use headstart::replay::often::Often;
 use headstart::replay::places::Place;
 use headstart::replay::plan::{Limits, Plan};

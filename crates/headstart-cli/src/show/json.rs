@@ -2,9 +2,9 @@
 
 use super::{View, history};
 use crate::output::{self, JsonPath};
+use headstart::host::usage::How;
 use headstart::pack::changing::changes_often;
 use headstart::pack::{FileSystem, Identity, Origin};
-use headstart::profile::spans::How;
 use serde::Serialize;
 use std::path::Path;
 

@@ -2,13 +2,13 @@
 
 use super::LoopFs;
 use headstart::host::fsid;
+use headstart::host::identity::identity_of;
 use headstart::host::mounts::MountTable;
+use headstart::host::usage::How;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
 use headstart::pack::{FileSystem, Origin, store};
-use headstart::profile::spans::How;
-use headstart::replay::engine::identity_of;
 use std::path::Path;
 
 /// Writes a pack of files on `fs`, each with its name in the pack, where it is now, and how

@@ -93,9 +93,9 @@ pub fn settle(merged: &mut Pack, before: Option<&Pack>, whole: &Pack) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::merge::{Rule, merge};
     use crate::pack::{FileSystem, Identity, Origin};
-    use crate::profile::spans::How;
     use std::path::Path;
 
     const NEXT: Rule = Rule::NextStart { keep: 8, metadata_seen: true };

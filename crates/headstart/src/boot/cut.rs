@@ -63,8 +63,8 @@ fn within(spans: &Spans, began: u64, window: &Range<u64>) -> Spans {
 mod tests {
     use super::*;
     use crate::host::id::{Dev, InodeId};
+    use crate::host::usage::How;
     use crate::profile::pace::Pacing;
-    use crate::profile::spans::How;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

@@ -49,11 +49,11 @@ impl Match {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::build::{FilePart, Parts};
     use crate::pack::paths::PathInterner;
     use crate::pack::pieces::Piece;
     use crate::pack::{Identity, Origin};
-    use crate::profile::spans::How;
 
     fn fs(tag: u8) -> FileSystem {
         FileSystem { uuid: Some([tag; 16]), ..FileSystem::default() }

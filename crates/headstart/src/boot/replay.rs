@@ -290,11 +290,11 @@ fn is_past(machine: &Machine, wanted: &Wanted, phase: usize) -> bool {
 pub(super) mod tests {
     use super::*;
     use crate::host::mounts::MountTable;
+    use crate::host::usage::How;
     use crate::pack::build::{FilePart, Parts};
     use crate::pack::paths::PathInterner;
     use crate::pack::pieces::Piece;
     use crate::pack::{FileSystem, Identity, Origin, store};
-    use crate::profile::spans::How;
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;

@@ -69,10 +69,10 @@ pub fn is_empty(pack: &Pack) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::merge::{Rule, merge};
     use crate::pack::pieces::Piece;
     use crate::pack::{Identity, Origin};
-    use crate::profile::spans::How;
     use proptest::prelude::*;
     use std::path::{Path, PathBuf};
 

@@ -1,9 +1,10 @@
-//! How much memory a replay may fill, and whether it is scarce. The driver: it reads
-//! what the kernel tells.
+//! How much memory a replay may fill, whether it is scarce, and how large a huge page is.
+//! The driver: it reads what the kernel tells.
 
 use super::cgroup::{self, Group, Version};
 use crate::host::mounts;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
@@ -66,6 +67,18 @@ fn our_groups() -> Vec<Group> {
         .filter(|line| line.windows(CGROUP.len()).any(|part| part == CGROUP));
     let mounts = mounts::parse(&of_groups.collect::<Vec<_>>().concat()).unwrap_or_default();
     cgroup::groups(&of_process, &mounts)
+}
+
+/// Where the kernel tells how large a huge page is, in bytes
+/// (`Documentation/admin-guide/mm/transhuge.rst`).
+const HUGE_PAGE_SIZE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+
+/// How large a huge page is, in bytes.
+///
+/// # Errors
+/// The kernel has none.
+pub fn huge_page_size() -> io::Result<usize> {
+    fs::read_to_string(HUGE_PAGE_SIZE)?.trim().parse().map_err(io::Error::other)
 }
 
 /// `MemAvailable` of /proc/meminfo (proc(5)), in bytes.

@@ -94,7 +94,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::spans::How;
+    use crate::host::usage::How;
     use proptest::prelude::*;
 
     fn set(pages: &[u64]) -> Spans {

@@ -3,7 +3,7 @@
 use super::paths::{NodeId, PathInterner, PathTable};
 use super::pieces::Piece;
 use super::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
-use crate::profile::spans::{How, Spans};
+use crate::host::usage::How;
 use std::collections::HashMap;
 
 /// File systems that a pack may have. One start sees a handful, a host full of
@@ -135,18 +135,4 @@ fn limited(piece: &Piece) -> impl Iterator<Item = Piece> + use<> {
         end: piece.end.min(first.saturating_add(step)),
         ..piece
     })
-}
-
-/// The pieces of one start.
-pub fn pieces_of_start(spans: &Spans) -> Vec<Piece> {
-    spans
-        .iter()
-        .map(|s| Piece {
-            first: s.first,
-            end: s.end,
-            at_us: u32::try_from(s.at / 1000).unwrap_or(u32::MAX),
-            how: s.how,
-            history: 1,
-        })
-        .collect()
 }

@@ -9,7 +9,7 @@
 
 use super::build::FilePart;
 use super::{Pack, first_seen};
-use crate::profile::spans::How;
+use crate::host::usage::How;
 
 /// The bits of the last four starts.
 const RECENT: u8 = 0xf;

@@ -8,7 +8,7 @@ use super::build::MAX_FILE_SYSTEMS;
 use super::paths::{NodeId, PathTable};
 use super::varint::{Cursor, put, put_bytes, put_signed};
 use super::{Dropped, File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
-use crate::profile::spans::How;
+use crate::host::usage::How;
 use crc::{CRC_32_ISCSI, Crc, Table};
 use thiserror::Error;
 

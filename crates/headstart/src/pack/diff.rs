@@ -97,7 +97,7 @@ mod tests {
     use super::super::codec::tests::packs;
     use super::super::{FileSystem, Origin};
     use super::*;
-    use crate::profile::spans::How;
+    use crate::host::usage::How;
     use proptest::prelude::*;
     use std::path::Path;
 

@@ -7,7 +7,7 @@ use super::clock::Clock;
 use super::paths::PathInterner;
 use super::pieces::{Piece, overlay};
 use super::{HISTORY_STARTS, Pack, first_seen};
-use crate::profile::spans::How;
+use crate::host::usage::How;
 use std::collections::HashMap;
 
 /// How the second pack relates to the first.

@@ -20,7 +20,8 @@ pub mod renew;
 pub mod store;
 mod varint;
 
-use crate::profile::spans::How;
+pub use crate::host::identity::Identity;
+use crate::host::usage::How;
 use paths::{NodeId, PathTable};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -176,31 +177,6 @@ impl FileSystem {
     }
 }
 
-/// What tells whether a path still leads to the file that was learned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Identity {
-    /// Inode number.
-    pub ino: u64,
-    /// Size in bytes.
-    pub size: u64,
-    /// Time of last modification, in nanoseconds of Unix time.
-    pub mtime_ns: i64,
-    /// Time of last change of the inode, in nanoseconds of Unix time.
-    pub ctime_ns: i64,
-}
-
-/// The bits of an overlay's inode number that `xino` leaves to the layer. The others say
-/// which layer; inode numbers of real disks do not reach them.
-pub(crate) const LAYER_INO: u64 = (1 << 48) - 1;
-
-impl Identity {
-    /// Whether a file that is `now` this is the one that was learned: an overlay gives the
-    /// inode of a layer another number.
-    pub fn is_still(&self, now: &Self) -> bool {
-        self == now || *self == Self { ino: now.ino & LAYER_INO, ..*now }
-    }
-}
-
 /// A file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct File {
@@ -321,20 +297,6 @@ pub fn format_uuid(uuid: &[u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_is_still_the_same_when_an_overlay_adds_the_layer_to_its_number() {
-        let learned = Identity { ino: 5, size: 1, mtime_ns: 2, ctime_ns: 3 };
-        for (now, expected) in [
-            (learned, true),
-            (Identity { ino: 5 | 1 << 63, ..learned }, true),
-            (Identity { ino: 5 | 1 << 40, ..learned }, false),
-            (Identity { ino: 6, ..learned }, false),
-            (Identity { ino: 5 | 1 << 63, ctime_ns: 4, ..learned }, false),
-        ] {
-            assert_eq!(learned.is_still(&now), expected, "{now:?}");
-        }
-    }
 
     #[test]
     fn what_was_mapped_beside_a_fault_once_is_not_expected_again() {

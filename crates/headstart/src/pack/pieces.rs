@@ -1,7 +1,12 @@
 //! Page ranges with their history, and how two sets of them are laid over
 //! each other. Pure.
 
-use crate::profile::spans::{COALESCE_NS, How};
+use crate::host::usage::How;
+
+/// Neighbouring pages first touched within this time are one range, in
+/// nanoseconds: finer times would cost space and gain no order that a disk
+/// could use.
+pub const COALESCE_NS: u64 = 10_000_000;
 
 /// A range of one file or device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use super::changing::changes_often;
 use super::paths::PathInterner;
 use super::pieces::Piece;
 use super::{FileSystem, Identity, Pack};
-use crate::profile::spans::How;
+use crate::host::usage::How;
 use serde::Serialize;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Which pages of a file a loader maps as code: the executable segments of
 //! an ELF file. A thin driver over the `object` crate.
 
-use crate::replay::engine::open_again;
+use crate::host::open::open_again;
 use object::Endianness;
 use object::elf::{FileHeader32, FileHeader64, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};

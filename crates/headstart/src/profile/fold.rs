@@ -2,8 +2,9 @@
 //! bring in itself. Pure; inodes stay numbers here.
 
 use super::pace::{Pace, Pacing};
-use super::spans::{How, Spans};
+use super::spans::Spans;
 use crate::host::id::{Dev, InodeId};
+use crate::host::usage::How;
 use crate::trace::{Event, Kind};
 use std::collections::{HashMap, HashSet};
 

@@ -3,9 +3,10 @@
 
 use super::fold::Observation;
 use super::resolve::{FileKind, Resolution, ResolvedFile, Unnamed};
-use super::spans::{How, Spans};
+use super::spans::Spans;
 use crate::host::id::{Dev, InodeId};
-use crate::pack::build::{FilePart, Parts, pieces_of_start};
+use crate::host::usage::How;
+use crate::pack::build::{FilePart, Parts};
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::Piece;
 use crate::pack::{Dropped, FileSystem, Identity, Origin, Pack};
@@ -136,6 +137,20 @@ pub fn pack_of_start(
     }
     parts.origin.dropped = dropped;
     parts.build(paths.table())
+}
+
+/// The pieces of one start.
+fn pieces_of_start(spans: &Spans) -> Vec<Piece> {
+    spans
+        .iter()
+        .map(|s| Piece {
+            first: s.first,
+            end: s.end,
+            at_us: u32::try_from(s.at / 1000).unwrap_or(u32::MAX),
+            how: s.how,
+            history: 1,
+        })
+        .collect()
 }
 
 /// What says that a file is known, and nothing of it is to be read.

@@ -10,8 +10,9 @@
 use super::fold::{Observation, Pages};
 use super::named::NamedFiles;
 use super::resolve::{Resolution, ResolvedFile};
-use super::spans::{How, Spans};
+use super::spans::Spans;
 use crate::host::id::InodeId;
+use crate::host::usage::How;
 use crate::pack::{Identity, Pack};
 use std::collections::HashMap;
 

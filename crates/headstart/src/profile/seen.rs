@@ -6,10 +6,11 @@
 
 use super::fold::{Observation, Rules, fold};
 use super::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
-use super::spans::{How, Spans};
+use super::spans::Spans;
 use crate::host::fsid;
 use crate::host::id::Dev;
 use crate::host::mounts::{MountTable, MountsError};
+use crate::host::usage::How;
 use crate::pack::{Dropped, EarlierNames, FileSystem, Origin, Pack};
 use crate::trace::decode::Tally;
 use crate::trace::file::{Capture, Description};

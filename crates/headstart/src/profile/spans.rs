@@ -1,81 +1,8 @@
 //! A set of page ranges with the time each was first touched. Pure.
 
-use serde::Serialize;
+use crate::host::usage::How;
+use crate::pack::pieces::COALESCE_NS;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::{BitOr, BitOrAssign};
-
-/// Neighbouring pages first touched within this time are one range, in
-/// nanoseconds: finer times would cost space and gain no order that a disk
-/// could use.
-pub const COALESCE_NS: u64 = 10_000_000;
-
-/// The ways in which a range was touched, as a set.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub struct How(pub u8);
-
-impl How {
-    /// By read(2) and its like.
-    pub const READ: Self = Self(1);
-    /// Through a mapping.
-    pub const MAPPED: Self = Self(2);
-    /// Through a mapping, in a part of an ELF file that holds code.
-    pub const EXECUTED: Self = Self(4);
-    /// Brought in by the program and not seen used: its own read-ahead, or a
-    /// kernel without access events.
-    pub const INSERTED: Self = Self(8);
-    /// By an earlier file at the same path: of this one nothing is known yet.
-    pub const PRESUMED: Self = Self(16);
-    /// By the start that wrote it, and no more: nothing to read, but the file is known.
-    pub const WRITTEN: Self = Self(32);
-    /// Through a mapping, and known to be needed for itself: from a start in which no fault
-    /// mapped neighbours of its page, or from a later fault for it.
-    pub const EXACT: Self = Self(64);
-    const ALL: [(Self, &'static str); 7] = [
-        (Self::READ, "read"),
-        (Self::MAPPED, "mapped"),
-        (Self::EXECUTED, "executed"),
-        (Self::INSERTED, "inserted"),
-        (Self::PRESUMED, "presumed"),
-        (Self::WRITTEN, "written"),
-        (Self::EXACT, "exact"),
-    ];
-
-    /// Whether all of `other` is in it.
-    pub fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// The words for it.
-    pub fn words(self) -> Vec<&'static str> {
-        Self::ALL.iter().filter(|(how, _)| self.has(*how)).map(|(_, word)| *word).collect()
-    }
-}
-
-impl BitOr for How {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for How {
-    fn bitor_assign(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-}
-
-impl fmt::Debug for How {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words().join("+"))
-    }
-}
-
-impl Serialize for How {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        self.words().serialize(s)
-    }
-}
 
 /// A range of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

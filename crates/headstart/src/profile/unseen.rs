@@ -11,10 +11,10 @@ use super::named::NamedFiles;
 use super::resolve::Resolution;
 use super::spans::Spans;
 use crate::cache::residency::{page_size, resident_count};
+use crate::host::memory::huge_page_size;
+use crate::host::open::open_learned;
 use crate::pack::clock::Clock;
 use crate::pack::{File, Pack, Range};
-use crate::replay::engine::open_learned;
-use crate::replay::folios::huge_page_size;
 use headstart_sys::huge::{Folio, bring_in};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -146,7 +146,7 @@ fn in_large_folios(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::spans::How;
+    use crate::host::usage::How;
 
     fn spans(ranges: &[(u64, u64)]) -> Spans {
         let mut spans = Spans::default();

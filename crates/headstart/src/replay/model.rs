@@ -321,8 +321,8 @@ mod tests {
 
     #[test]
     fn holes_of_a_pack_are_those_between_neighbours_in_a_file() {
+        use crate::host::usage::How;
         use crate::pack::Origin;
-        use crate::profile::spans::How;
         let range = |&(file, first, pages): &(u32, u64, u32)| Range {
             file,
             first,

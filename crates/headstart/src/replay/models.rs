@@ -217,9 +217,9 @@ fn remove_those_of_other_boots(dir: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::paths::NodeId;
     use crate::pack::{File, FileSystem, Identity, Range};
-    use crate::profile::spans::How;
 
     #[test]
     fn names_of_devices_are_safe_as_those_of_files() {

@@ -115,9 +115,9 @@ fn seen(count: usize, ranges: impl Iterator<Item = (usize, u8)>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::paths::NodeId;
     use crate::pack::{File, Identity, Origin};
-    use crate::profile::spans::How;
     use proptest::prelude::*;
 
     #[test]

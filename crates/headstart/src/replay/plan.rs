@@ -230,8 +230,8 @@ fn bytes(steps: &[Step]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::{File, MetadataRange, Origin, Range};
-    use crate::profile::spans::How;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

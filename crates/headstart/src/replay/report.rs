@@ -1,7 +1,7 @@
 //! What became of a replay, counted while it goes on.
 
+use crate::host::open::NotRead;
 use crate::pack::Pack;
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -154,15 +154,6 @@ pub(super) struct Counters {
     pub(super) dropped_bytes: AtomicU64,
 }
 
-/// Why a target is not read.
-#[derive(Debug)]
-pub(crate) enum NotRead {
-    Stale,
-    Missing,
-    Forbidden,
-    Failed,
-}
-
 impl NotRead {
     pub(super) fn count(self, counters: &Counters) -> &AtomicU64 {
         match self {
@@ -170,18 +161,6 @@ impl NotRead {
             Self::Missing => &counters.missing_files,
             Self::Forbidden => &counters.forbidden_files,
             Self::Failed => &counters.failed,
-        }
-    }
-}
-
-impl From<Errno> for NotRead {
-    fn from(e: Errno) -> Self {
-        match e {
-            Errno::NOENT | Errno::NOTDIR => Self::Missing,
-            // A link took the file's place.
-            Errno::LOOP => Self::Stale,
-            Errno::ACCESS | Errno::PERM => Self::Forbidden,
-            _ => Self::Failed,
         }
     }
 }

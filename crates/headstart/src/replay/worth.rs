@@ -148,9 +148,9 @@ fn windows(mut ranges: Vec<(u32, u64, u32)>, pages: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::paths::NodeId;
     use crate::pack::{File, Identity, MetadataRange, Origin, Range};
-    use crate::profile::spans::How;
     use crate::replay::often::Often;
     use proptest::prelude::*;
 

@@ -265,9 +265,10 @@ fn tail(path: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::measure::last_run::timeline::{AskedSpan, Timeline};
     use crate::measure::outcome::Fates;
-    use crate::profile::spans::{How, Spans};
+    use crate::profile::spans::Spans;
     use proptest::prelude::*;
     use std::path::Path;
 

@@ -25,8 +25,8 @@ pub fn progress(pack: &Pack) -> Vec<Progress> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::{MetadataRange, Origin, Range};
-    use crate::profile::spans::How;
 
     #[test]
     fn metadata_comes_first_and_files_as_they_are_touched() {

@@ -209,7 +209,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::spans::How;
+    use crate::host::usage::How;
     use proptest::prelude::*;
 
     const MS: u64 = 1_000_000;

@@ -14,8 +14,8 @@ use super::verify::{Check, check_by, kind_of, resident_pages};
 use super::walk::{Walker, Wanted};
 use super::{FileKind, Method, ResolvedFile, Unnamed, near};
 use crate::host::id::InodeId;
+use crate::host::identity::LAYER_INO;
 use crate::host::mounts::Mount;
-use crate::pack::LAYER_INO;
 
 struct Layers {
     wanted: HashMap<u64, InodeId>,

@@ -3,9 +3,10 @@
 //! Small files often lie side by side on their disk. Asked for in one call and in
 //! the order of their places they come in few requests; see `headstart_sys::willneed`.
 
-use super::targets::{Kind, Opened};
+use super::targets::Opened;
 use super::{Shared, micros};
 use crate::cache::residency::resident_count;
+use crate::host::open::Kind;
 use crate::replay::device::Portion;
 use crate::replay::places::{self, Stretch};
 use crate::replay::plan::Step;

@@ -4,7 +4,8 @@
 //! access would change by looking; all devices share the bound.
 
 use super::Shared;
-use super::targets::{Kind, Opened};
+use super::targets::Opened;
+use crate::host::open::Kind;
 use crate::replay::plan::Step;
 use crate::replay::way::InFlight;
 use std::collections::VecDeque;

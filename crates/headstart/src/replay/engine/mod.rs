@@ -14,8 +14,6 @@ mod targets;
 mod wait;
 
 pub use log::{Asked, Log};
-pub use targets::identity_of;
-pub(crate) use targets::{open_again, open_learned};
 
 use super::device::Portion;
 use super::places::Place;

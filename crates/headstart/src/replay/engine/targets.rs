@@ -3,16 +3,15 @@
 
 use super::Shared;
 use crate::host::id::Dev;
+use crate::host::identity::identity_of;
+use crate::host::open::{Kind, NotRead, is_regular, open_if};
 use crate::pack::renew::is_alike;
 use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};
 use crate::replay::metadata;
 use crate::replay::plan::{Step, Target};
-use crate::replay::report::NotRead;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags, Stat};
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -40,17 +39,6 @@ pub(super) struct Opened {
     pub(super) kind: Kind,
     /// Shared by all that is open, and so counts it.
     _open: Arc<()>,
-}
-
-/// What was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// A block device, for metadata.
-    Device,
-    /// A file.
-    File,
-    /// A file whose time of access stays when it is mapped.
-    Unnoticed,
 }
 
 impl Shared {
@@ -160,77 +148,5 @@ impl Shared {
     fn portion(&self, dev: u64) -> Portion {
         let mut known = self.portions.lock().unwrap_or_else(PoisonError::into_inner);
         *known.entry(dev).or_insert_with(|| portion(Dev::from_stat(dev)))
-    }
-}
-
-/// Opens a file that was learned for reading, by its path without symbolic links, so that
-/// nobody can lead us elsewhere: opening a device could do something. What became a pipe
-/// meanwhile does not block.
-pub(crate) fn open_again(path: &Path) -> rustix::io::Result<OwnedFd> {
-    open_unmoved(path, OFlags::empty(), ResolveFlags::NO_SYMLINKS)
-}
-
-/// openat2(2); before Linux 5.6 only the last component may be no symbolic link.
-fn open_unmoved(path: &Path, more: OFlags, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
-    match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
-        // A sandbox may refuse a call that it does not know.
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
-        opened => opened,
-    }
-}
-
-/// Opens a regular file that is still what was learned, if `identity` says what that
-/// was; `uid` is who asks. Also tells the device that it is on.
-pub(crate) fn open_learned(
-    path: &Path,
-    identity: Option<&Identity>,
-    uid: u32,
-) -> Result<(File, Kind, u64), NotRead> {
-    let is_wanted = |stat: &Stat| identity.is_none_or(|l| l.is_still(&identity_of(stat)));
-    open_if(path, is_wanted, identity.is_some(), uid)
-}
-
-/// The same of a regular file that `is_wanted`. If it was `learned`, its path has no symbolic
-/// links; those that people write may have some, but in their last component.
-fn open_if(
-    path: &Path,
-    is_wanted: impl FnOnce(&Stat) -> bool,
-    learned: bool,
-    uid: u32,
-) -> Result<(File, Kind, u64), NotRead> {
-    // Looked at before it is opened: opening a device could do something.
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
-    if !is_wanted(&stat) {
-        return Err(NotRead::Stale);
-    }
-    if !is_regular(&stat) {
-        return Err(NotRead::Failed);
-    }
-    let resolve = if learned { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
-    let open = |more| open_unmoved(path, more, resolve);
-    // Only the owner and root may look at a file unnoticed.
-    let may = uid == 0 || uid == stat.st_uid;
-    let (file, kind) = match may.then(|| open(OFlags::NOATIME)).and_then(Result::ok) {
-        Some(file) => (file, Kind::Unnoticed),
-        None => (open(OFlags::empty())?, Kind::File),
-    };
-    Ok((file.into(), kind, stat.st_dev))
-}
-
-fn is_regular(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode).is_file()
-}
-
-/// What tells whether a file is still the one that was learned.
-pub fn identity_of(stat: &Stat) -> Identity {
-    let nanoseconds = |seconds: i64, rest: u64| {
-        seconds.wrapping_mul(1_000_000_000).wrapping_add(rest.cast_signed())
-    };
-    Identity {
-        ino: stat.st_ino,
-        size: stat.st_size.cast_unsigned(),
-        mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-        ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
     }
 }

@@ -1,8 +1,9 @@
 //! Waiting for what was asked for: for its last page, or for every page.
 
 use super::Shared;
-use super::targets::{Kind, Opened};
+use super::targets::Opened;
 use crate::cache::residency::resident_count;
+use crate::host::open::Kind;
 use crate::replay::plan::Step;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;

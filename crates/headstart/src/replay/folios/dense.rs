@@ -41,8 +41,8 @@ pub fn dense_parts(pack: &Pack, size: u64) -> Vec<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::{File, Identity, Origin, Range};
-    use crate::profile::spans::How;
 
     const SIZE: u64 = 2 << 20;
 

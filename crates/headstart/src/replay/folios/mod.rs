@@ -9,17 +9,3 @@
 
 pub mod dense;
 pub mod refill;
-
-use std::io;
-
-/// Where the kernel tells how large a huge page is, in bytes
-/// (`Documentation/admin-guide/mm/transhuge.rst`).
-const HUGE_PAGE_SIZE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
-
-/// How large a huge page is, in bytes.
-///
-/// # Errors
-/// The kernel has none.
-pub fn huge_page_size() -> io::Result<usize> {
-    std::fs::read_to_string(HUGE_PAGE_SIZE)?.trim().parse().map_err(io::Error::other)
-}

@@ -3,12 +3,12 @@
 //! that can't be dropped.
 
 use super::dense::{Part, dense_parts};
-use super::huge_page_size;
 use crate::cache::holders::{Holders, holders, identity};
 use crate::cache::residency::{page_size, resident_count};
 use crate::host::id::InodeId;
+use crate::host::memory::huge_page_size;
+use crate::host::open::open_learned;
 use crate::pack::Pack;
-use crate::replay::engine::open_learned;
 use headstart_sys::huge::{Folio, bring_in};
 use rustix::fs::Advice;
 use serde::Serialize;
