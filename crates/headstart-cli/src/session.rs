@@ -129,7 +129,7 @@ impl Session {
         let settings = Settings {
             name: key.name,
             file_name: key.file_name,
-            command: args.command.clone(),
+            command: key.words,
             pack: PathBuf::new(),
             keep: DEFAULT_KEEP,
             walk: !args.no_walk,

@@ -20,6 +20,9 @@ struct Loader {
     then: Then,
 }
 
+/// Options whose value names the program; that of others is inline code.
+const NAMED: &[&str] = &["-m", "-jar", "--module"];
+
 enum Then {
     /// It is a script: nothing behind it counts.
     Script,
@@ -135,6 +138,41 @@ pub struct Key {
     pub name: String,
     /// The pack's file name.
     pub file_name: String,
+    /// The words of the command that the key is made from, for people; a hash in the place
+    /// of inline code and of the arguments of wrappers. Others may hold passwords, and are not kept.
+    pub words: Vec<OsString>,
+}
+
+/// What of a command names the program.
+#[derive(Default)]
+struct Parts {
+    /// All that counts, with a zero byte after each.
+    identity: Vec<u8>,
+    /// The same as a command for people.
+    words: Vec<OsString>,
+}
+
+impl Parts {
+    fn count(&mut self, word: &OsStr) {
+        self.identity.extend_from_slice(word.as_bytes());
+        self.identity.push(0);
+    }
+
+    /// A word that counts, and is shown.
+    fn add(&mut self, word: &OsStr) {
+        self.count(word);
+        self.words.push(word.to_owned());
+    }
+
+    /// Inline code counts, and is not shown.
+    fn add_code(&mut self, code: &OsStr) {
+        self.count(code);
+        self.words.push(hash_of(code));
+    }
+}
+
+fn hash_of(text: &OsStr) -> OsString {
+    format!("#{:016x}", fnv1a(text.as_bytes())).into()
 }
 
 /// Longest part of a file name that comes from the program's name.
@@ -147,9 +185,9 @@ impl Key {
         argv: &[OsString],
         locate: impl Fn(&OsStr) -> Option<PathBuf> + Copy,
     ) -> Self {
-        let mut identity = Vec::new();
-        let name = identify(argv, locate, &mut identity).unwrap_or_else(|| "program".into());
-        Self::new(&name, &identity)
+        let mut parts = Parts::default();
+        let name = identify(argv, locate, &mut parts).unwrap_or_else(|| "program".into());
+        Self { words: parts.words, ..Self::new(&name, &parts.identity) }
     }
 
     /// The key for a name that the user gave.
@@ -165,7 +203,8 @@ impl Key {
             .collect();
         // A leading dot would hide the pack.
         let safe = safe.trim_start_matches('.');
-        Self { name: name.to_owned(), file_name: format!("{safe}-{:016x}.pack", fnv1a(identity)) }
+        let file_name = format!("{safe}-{:016x}.pack", fnv1a(identity));
+        Self { name: name.to_owned(), file_name, words: Vec::new() }
     }
 }
 
@@ -180,31 +219,31 @@ pub fn program_of(file_name: &str) -> Option<&str> {
 fn identify(
     argv: &[OsString],
     locate: impl Fn(&OsStr) -> Option<PathBuf> + Copy,
-    identity: &mut Vec<u8>,
+    parts: &mut Parts,
 ) -> Option<String> {
     let (program, arguments) = argv.split_first()?;
     let path = locate(program).unwrap_or_else(|| PathBuf::from(program));
     let called = base_name(Path::new(program));
-    let mut add = |word: &[u8]| {
-        identity.extend_from_slice(word);
-        identity.push(0);
-    };
-    add(path.as_os_str().as_bytes());
+    parts.count(path.as_os_str());
     // One executable of many names acts by the name it is called.
-    add(called.as_bytes());
+    parts.count(called.as_ref());
+    parts.words.push(program.clone());
     let launched =
         launcher::told(&called, arguments).or_else(|| launcher::told(&base_name(&path), arguments));
     if let Some(told) = launched {
-        add(told.image.as_bytes());
+        parts.add(told.image.as_ref());
         for word in &told.words {
-            add(word.as_bytes());
+            parts.add(word.as_ref());
         }
         return Some(format!("{called}-{}", base_name(Path::new(&told.image))));
     }
     if WRAPPERS.contains(&base_name(&path).as_str()) || WRAPPERS.contains(&called.as_str()) {
         for word in arguments {
-            add(word.as_bytes());
+            parts.count(word);
         }
+        // Which of them are secrets nobody knows.
+        let all = arguments.join(OsStr::new(" "));
+        parts.words.push(hash_of(&all));
         return Some(called);
     }
     let Some(loader) = LOADERS
@@ -217,10 +256,14 @@ fn identify(
     while let Some((i, word)) = words.next() {
         let text = word.to_string_lossy();
         if loader.carries_program(&text) {
-            add(text.as_bytes());
+            parts.add(text.as_ref().as_ref());
             if let Some((_, value)) = words.next() {
-                add(value.as_bytes());
-                return Some(format!("{called}-{}", label(value)));
+                if NAMED.contains(&&*text) {
+                    parts.add(value);
+                    return Some(format!("{called}-{}", label(value)));
+                }
+                parts.add_code(value);
+                return Some(format!("{called}-code"));
             }
         } else if loader.valued.contains(&&*text) {
             words.next();
@@ -232,18 +275,18 @@ fn identify(
             match loader.then {
                 Then::Program if text.contains('=') && !text.starts_with('/') => continue,
                 Then::Program => {
-                    return identify(&arguments[i..], locate, identity).or(Some(called));
+                    return identify(&arguments[i..], locate, parts).or(Some(called));
                 }
                 Then::Script => {
                     let script = std::fs::canonicalize(word).unwrap_or_else(|_| word.into());
-                    add(script.as_os_str().as_bytes());
+                    parts.add(script.as_os_str());
                     return Some(format!("{called}-{}", base_name(&script)));
                 }
                 Then::Subcommand => {
-                    add(text.as_bytes());
+                    parts.add(word);
                     let named = words.find(|(_, w)| !w.as_bytes().starts_with(b"-"));
                     if let Some((_, app)) = named {
-                        add(app.as_bytes());
+                        parts.add(app);
                         return Some(format!("{called}-{}", app.to_string_lossy()));
                     }
                 }
@@ -285,7 +328,7 @@ fn base_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// A few words of inline code or a module name, for people.
+/// The name of a module or file, for people.
 fn label(value: &OsStr) -> String {
     let text = value.to_string_lossy();
     text.split(|c: char| !c.is_alphanumeric() && c != '.' && c != '_')
@@ -367,7 +410,8 @@ mod tests {
     #[test]
     fn names_are_readable_and_safe_as_file_names() {
         for (command, prefix) in [
-            (&["python3", "-c", "import json, ssl"][..], "python3-import_json_ssl-"),
+            (&["python3", "-c", "import json, ssl"][..], "python3-code-"),
+            (&["sh", "-lc", "mysql --password=secret"], "sh-code-"),
             (&["python3", "-m", "http.server"], "python3-http.server-"),
             (&["systemd-nspawn", "-bD", "/srv/web"], "systemd-nspawn-web-"),
             (&["podman", "run", "quay.io/x/y:1"], "podman-y_1-"),
@@ -378,6 +422,24 @@ mod tests {
         }
         assert!(Key::of_name("../../etc").file_name.starts_with("_.._etc-"));
         assert!(Key::of_name(&"x".repeat(500)).file_name.len() < 100);
+    }
+
+    #[test]
+    fn only_what_counts_of_a_command_is_kept_and_of_inline_code_its_hash() {
+        for (command, kept) in [
+            (&["/bin/ls", "--password=x"][..], "/bin/ls"),
+            (&["python3", "-X", "dev", "/srv/app.py", "--token", "x"], "python3 /srv/app.py"),
+            (&["python3", "-m", "http.server", "80"], "python3 -m http.server"),
+            (&["sh", "-c", "secret"], "sh -c #ab23f0eec020c951"),
+            (&["env", "PASSWORD=x", "ls", "-l"], "env ls"),
+            (&["sudo", "mysql", "-psecret"], "sudo #c09a1f593e02443a"),
+            (&["docker", "run", "-e", "TOKEN=x", "nginx:1"], "docker nginx:1"),
+            (&["flatpak", "run", "org.x.Y", "file"], "flatpak run org.x.Y"),
+        ] {
+            let words = key(command).words;
+            let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+            assert_eq!(words.join(" "), kept);
+        }
     }
 
     #[test]
