@@ -96,7 +96,7 @@ const SECTIONS: [(&str, Items); 4] = [
                 "PACK.last",
                 "Beside a pack: what was late, missing or read in vain in the last learned start.",
             ),
-            ("/var/lib/headstart/packs/devices/", "How devices behave, as it was measured."),
+            ("/var/lib/headstart/devices/", "How devices behave, as it was measured."),
             ("/etc/headstart/boot.conf", "Phases of this machine's own."),
             ("/run/headstart/", "What was recorded and read ahead in this boot."),
             (

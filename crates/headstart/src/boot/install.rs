@@ -7,7 +7,7 @@
 use super::early;
 use super::machine::{Machine, MachineError};
 use super::record::INSTANCE;
-use crate::pack::store;
+use crate::pack::store::replace::replace;
 use crate::trace::decode::EVENTS;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -241,8 +241,7 @@ pub(crate) fn is_plain(path: &str) -> bool {
 }
 
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), InstallError> {
-    let locked = store::lock(path).map_err(MachineError::from)?;
-    let written = locked.write_bytes(text.as_bytes());
+    let written = replace(path, text.as_bytes());
     written.map_err(|source| InstallError::File { path: path.into(), source })
 }
 

@@ -9,19 +9,29 @@ use super::probe::probe;
 use crate::host::fsid::{BlockDevice, speed_device};
 use crate::host::id::Dev;
 use crate::host::mounts::Mounts;
+use crate::pack::store::replace::replace;
 use crate::pack::{Pack, store};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where models are, in a directory of packs.
+/// Where models are: beside a directory of packs, since all may read them.
 const DIR: &str = "devices";
 /// How the names of models begin that hold until the next boot.
 const VOLATILE: &str = "boot-";
 /// And of those that boots keep of disks without an identity of their own.
 const BY_FILE_SYSTEM: &str = "fs-";
 
-/// The directories of packs, those of this user first.
+/// Where models are that belong to a directory of packs.
+fn beside(packs: &Path) -> PathBuf {
+    match packs.ends_with("headstart/packs") {
+        true => packs.with_file_name(DIR),
+        // A directory that a user chose; nothing beside it is ours.
+        false => packs.join(DIR),
+    }
+}
+
+/// The directories of models, those of this user first.
 #[derive(Clone, Debug)]
 pub struct Models {
     dirs: Vec<PathBuf>,
@@ -33,7 +43,7 @@ impl Models {
     pub fn here() -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let dirs = store::search_path(uid == 0, |name| std::env::var_os(name).map(PathBuf::from));
-        Self { dirs: dirs.into_iter().map(|dir| dir.join(DIR)).collect(), uid }
+        Self { dirs: dirs.iter().map(|dir| beside(dir)).collect(), uid }
     }
 
     /// The model of a device, if it was measured.
@@ -69,9 +79,8 @@ impl Models {
         let model = probe(&device.path)?;
         let Some(dir) = self.dirs.first() else { return Ok(model) };
         for name in names {
-            let locked = store::lock(&dir.join(name)).map_err(io::Error::other)?;
             remove_those_of_other_boots(dir);
-            locked.write_bytes(&serde_json::to_vec(&model)?)?;
+            replace(&dir.join(name), &serde_json::to_vec(&model)?)?;
         }
         Ok(model)
     }

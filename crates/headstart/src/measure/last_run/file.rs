@@ -100,7 +100,7 @@ mod tests {
         locked.write(&pack).unwrap();
         write(&locked, &run).unwrap();
         assert_eq!(read(&path, &pack, uid).unwrap(), run);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "the pack, the record, the lock");
         pack.origin.starts = 4;
         assert!(refusal(&pack).contains("an earlier state of the pack"));
         let file = path_of(&path);

@@ -1,21 +1,25 @@
-//! Where packs are, which are trusted, and how one is replaced.
+//! Where packs are, and which are trusted.
 //!
-//! The driver: it reads and writes files. A pack tells root which files to
-//! open, so root believes only what root wrote. Replacing is atomic, and what
-//! a killed writer left behind is removed by the next.
+//! The driver: it finds and reads files. A pack tells root which files to open, so root
+//! believes only what root wrote, in a directory that nobody else can change
+//! (`directory`). [`locked`] replaces packs, [`replace`] files that others may read.
+
+mod directory;
+pub mod locked;
+pub mod replace;
+mod temporary;
 
 use super::codec::{PackError, decode};
 use super::{Pack, codec, key};
-use crate::host::proc::start_time;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use directory::{Directory, of_others, shared};
+pub use locked::{Locked, lock, lock_until};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Packs that this machine learned.
@@ -26,8 +30,6 @@ pub const SHIPPED_DIR: &str = "/usr/lib/headstart/packs";
 pub const DIR_VARIABLE: &str = "HEADSTART_PACKS";
 /// A pack beyond this is refused unread.
 const MAX_PACK_BYTES: u64 = 256 << 20;
-/// Bits of a mode that let others write.
-const OTHERS_WRITE: u32 = 0o022;
 
 /// A pack file that can't be used or written.
 #[derive(Debug, Error)]
@@ -48,9 +50,20 @@ pub enum StoreError {
     Untrusted {
         /// The pack.
         path: PathBuf,
-        /// What is wrong, and the cure.
+        /// What is wrong, and the fix.
         why: String,
     },
+    /// Somebody else could have changed what is in its directory.
+    #[error("The pack directory {path} is not used: {why}")]
+    UntrustedDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong, and the fix.
+        why: String,
+    },
+    /// Something else is in the place where a pack is to be written.
+    #[error("{0} is not a pack, so it is not replaced; name another file, or remove it")]
+    NotAPack(PathBuf),
     /// Its content is no good.
     #[error("The pack {path} is not used")]
     Content {
@@ -104,13 +117,29 @@ pub fn find(
     let dirs = search_path(uid == 0, var);
     let home = dirs.first().map(|dir| dir.join(file_name)).unwrap_or_default();
     for dir in dirs {
-        match read(&dir.join(file_name), uid) {
+        match find_in(&dir, file_name, uid) {
             Ok(pack) => return Ok((home, Some(pack))),
             Err(StoreError::Missing(_)) => {}
             Err(error) => return Err(Box::new((home, error))),
         }
     }
     Ok((home, None))
+}
+
+/// Reads a pack in a directory of the search path, if the user `uid` can trust both.
+fn find_in(dir: &Path, file_name: &str, uid: u32) -> Result<Pack, StoreError> {
+    let path = dir.join(file_name);
+    let opened = match Directory::open(dir, uid) {
+        Ok(opened) => opened,
+        Err(e) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&e.kind()) => {
+            return Err(StoreError::Missing(path));
+        }
+        Err(source) => return Err(StoreError::Read { path: dir.into(), source }),
+    };
+    if let Some(why) = opened.untrusted() {
+        return Err(StoreError::UntrustedDirectory { path: dir.into(), why: why.into() });
+    }
+    decoded(read_at(&opened, OsStr::new(file_name), &path, uid)?, &path)
 }
 
 /// The path of a pack that a user named: that of a file, or the name of a program
@@ -143,9 +172,16 @@ pub fn by_name(wanted: &Path, dirs: Vec<PathBuf>) -> Result<PathBuf, StoreError>
     Ok(wanted.into())
 }
 
-/// Reads a pack if it can be trusted by the user `uid`.
+/// Reads a pack that was named by its path, if the user `uid` can trust it: its directory may
+/// be anybody's.
+///
+/// # Errors
+/// It is missing, can't be read, or is not trusted.
 pub fn read(path: &Path, uid: u32) -> Result<Pack, StoreError> {
-    let bytes = read_bytes(path, uid)?;
+    decoded(read_bytes(path, uid)?, path)
+}
+
+fn decoded(bytes: Vec<u8>, path: &Path) -> Result<Pack, StoreError> {
     decode(&bytes).map_err(|source| StoreError::Content { path: path.into(), source })
 }
 
@@ -160,170 +196,38 @@ pub fn is_pack(path: &Path) -> bool {
 
 /// Reads a file if the user `uid` can trust it.
 pub(crate) fn read_bytes(path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
+    read_at(CWD, path.as_os_str(), path, uid)
+}
+
+/// The same, of a file in a directory; `path` is for messages.
+fn read_at(dir: impl AsFd, name: &OsStr, path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
     let failed = |source| StoreError::Read { path: path.into(), source };
     let untrusted = |why: String| StoreError::Untrusted { path: path.into(), why };
     // Not blocking: a fifo in its place must not hang a start.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+    let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
-        Err(rustix::io::Errno::NOENT) => return Err(StoreError::Missing(path.into())),
-        Err(rustix::io::Errno::LOOP) => {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Err(StoreError::Missing(path.into())),
+        Err(Errno::LOOP) => {
             return Err(untrusted("it is a symbolic link; name the file itself".into()));
         }
         Err(e) => return Err(failed(e.into())),
     };
-    let meta = file.metadata().map_err(failed)?;
-    if !meta.is_file() {
+    let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(untrusted("it is no regular file".into()));
     }
-    if meta.uid() != uid && meta.uid() != 0 {
-        let owner = meta.uid();
-        return Err(untrusted(format!("it belongs to user {owner}; `chown` it if you trust it")));
+    if let Some(why) = of_others(&stat, uid).or_else(|| shared(&stat)) {
+        return Err(untrusted(format!("it {why}")));
     }
-    if meta.mode() & OTHERS_WRITE != 0 {
-        return Err(untrusted("others may write it; `chmod go-w` it if you trust it".into()));
-    }
-    if meta.size() > MAX_PACK_BYTES {
+    let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+    if size > MAX_PACK_BYTES {
         let most = MAX_PACK_BYTES >> 20;
         return Err(untrusted(format!("it is larger than {most} MiB; remove it to learn anew")));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(meta.size()).unwrap_or(0));
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     file.take(MAX_PACK_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
-}
-
-/// Keeps other writers of the same directory out while a pack is read,
-/// changed and replaced.
-#[derive(Debug)]
-pub struct Locked {
-    dir: File,
-    path: PathBuf,
-}
-
-/// Writers have a directory locked while they read, merge and sync one file: milliseconds,
-/// but on a busy disk with an arm, when several starts end together, it may be seconds.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Locks the directory of `path`, which is made if it is missing, and removes
-/// what killed writers left in it. Fails when somebody else keeps it locked: whoever may look
-/// into a directory may lock it, for ever.
-///
-/// # Errors
-/// That, or the directory can't be made or opened.
-pub fn lock(path: &Path) -> Result<Locked, StoreError> {
-    lock_until(path, Instant::now() + PATIENCE)
-}
-
-/// The same, but waits until then.
-///
-/// # Errors
-/// As [`lock`].
-pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
-    const AGAIN_AFTER: Duration = Duration::from_millis(5);
-    let failed = |source| StoreError::Write { path: path.into(), source };
-    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(failed)?;
-    let file = File::open(dir).map_err(failed)?;
-    // File systems without locks (some network ones) lose a merge at worst.
-    let is_locked = || {
-        let tried = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-        tried.is_err_and(|errno| errno == Errno::WOULDBLOCK)
-    };
-    while is_locked() {
-        if Instant::now() >= until {
-            let why = "another process keeps its directory locked; see lslocks";
-            return Err(failed(io::Error::new(io::ErrorKind::TimedOut, why)));
-        }
-        thread::sleep(AGAIN_AFTER);
-    }
-    remove_orphans(dir);
-    Ok(Locked { dir: file, path: path.into() })
-}
-
-impl Locked {
-    /// Replaces the pack in one step: it is old or new, never half.
-    pub fn write(&self, pack: &Pack) -> Result<u64, StoreError> {
-        let failed = |source| StoreError::Write { path: self.path.clone(), source };
-        let bytes = codec::encode(pack);
-        if bytes.len() as u64 > MAX_PACK_BYTES {
-            let why = "it would be too large to be read again; record less at a time";
-            return Err(failed(io::Error::other(why)));
-        }
-        self.write_bytes(&bytes).map_err(failed)?;
-        Ok(bytes.len() as u64)
-    }
-
-    /// The file that it was locked for.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Replaces the file in one step.
-    pub(crate) fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
-        self.replace(&self.path, bytes, true)
-    }
-
-    /// Replaces another file of the directory in one step.
-    pub(crate) fn write_beside(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.replace(path, bytes, true)
-    }
-
-    /// The same without waiting until the disk has it: after a power cut it may be
-    /// empty.
-    pub(crate) fn write_beside_lazily(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.replace(path, bytes, false)
-    }
-
-    fn replace(&self, path: &Path, bytes: &[u8], for_good: bool) -> io::Result<()> {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let temporary = path.with_file_name(temporary_name(name));
-        let write = || {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            // The user's umask decides who may read it: it names files.
-            let mode = Mode::from_raw_mode(0o644);
-            let mut file = File::from(rustix::fs::open(&temporary, flags, mode)?);
-            file.write_all(bytes)?;
-            if for_good {
-                file.sync_all()?;
-            }
-            fs::rename(&temporary, path)?;
-            if for_good { self.dir.sync_all() } else { Ok(()) }
-        };
-        write().inspect_err(|_| {
-            // The error at hand says more than one of the removal.
-            let _ = fs::remove_file(&temporary);
-        })
-    }
-}
-
-const TEMPORARY_SUFFIX: &str = ".headstart-tmp";
-
-/// `.NAME.PID-STARTTIME.headstart-tmp`, which tells whether its writer lives.
-fn temporary_name(name: &OsStr) -> std::ffi::OsString {
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let mut out = std::ffi::OsString::from(".");
-    out.push(name);
-    out.push(format!(".{pid}-{}{TEMPORARY_SUFFIX}", start_time(pid).unwrap_or(0)));
-    out
-}
-
-fn writer(name: &str) -> Option<(i32, u64)> {
-    let (_, id) = name.strip_suffix(TEMPORARY_SUFFIX)?.rsplit_once('.')?;
-    let (pid, start) = id.split_once('-')?;
-    Some((pid.parse().ok()?, start.parse().ok()?))
-}
-
-/// Removes temporary files whose writers are gone. Called under the lock.
-fn remove_orphans(dir: &Path) {
-    let Ok(entries) = fs::read_dir(dir) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let owner = writer(&name.to_string_lossy());
-        if owner.is_some_and(|(pid, start)| start_time(pid) != Some(start)) {
-            // The next writer tries again.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -348,22 +252,8 @@ mod tests {
             lock(&path).unwrap().write(&pack(starts)).unwrap();
             assert_eq!(read(&path, me()).unwrap(), pack(starts));
         }
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 2, "with the lock");
         assert!(is_pack(&path));
-    }
-
-    #[test]
-    fn leftovers_of_dead_writers_go_and_those_of_live_ones_stay() {
-        let dir = tempfile::tempdir().unwrap();
-        let live = dir.path().join(temporary_name(OsStr::new("a.pack")));
-        let dead = dir.path().join(format!(".a.pack.1-999999999{TEMPORARY_SUFFIX}"));
-        let other = dir.path().join("notes.txt");
-        for file in [&live, &dead, &other] {
-            fs::write(file, "x").unwrap();
-        }
-        lock(&dir.path().join("b.pack")).unwrap();
-        assert!(live.exists() && other.exists());
-        assert!(!dead.exists());
     }
 
     #[test]
@@ -386,7 +276,7 @@ mod tests {
         )
         .unwrap();
         for (name, why) in [
-            ("writable", "others may write it"),
+            ("writable", "may be written by others"),
             ("link", "it is a symbolic link"),
             ("corrupt", "it is cut off"),
             ("directory", "it is no regular file"),

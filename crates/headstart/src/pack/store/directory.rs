@@ -1,0 +1,285 @@
+//! A directory that holds files of ours, opened once: all further I/O goes through its
+//! descriptor, so that nobody can put another directory in its place meanwhile.
+//!
+//! Checks who may change what is in it. Knows nothing of packs.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path};
+
+/// Bits of a mode that let others write.
+const OTHERS_WRITE: u32 = 0o022;
+/// Only the owner of a file in such a directory may rename or remove it (inode(7)).
+const STICKY: u32 = 0o1000;
+/// All that lets others look into a directory or file.
+const OTHERS: u32 = 0o077;
+/// Symbolic links that a path may have, as for the kernel (path_resolution(7)).
+const MAX_LINKS: u32 = 40;
+/// What is opened only to go on from there, or to look at.
+const ON_THE_WAY: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// An open directory.
+#[derive(Debug)]
+pub(super) struct Directory {
+    fd: File,
+    stat: Stat,
+    /// Why somebody else may have changed what is in it, if so.
+    untrusted: Option<String>,
+}
+
+impl Directory {
+    /// Opens a directory as the user `uid` and looks whether another user could have changed
+    /// what is in it: its owner and mode and, for root, those of all directories and links
+    /// on the path to it.
+    ///
+    /// # Errors
+    /// It is missing or can't be opened.
+    pub(super) fn open(path: &Path, uid: u32) -> io::Result<Self> {
+        let mut untrusted = None;
+        let mut note = |why: Option<String>| {
+            if untrusted.is_none() {
+                untrusted = why;
+            }
+        };
+        let mut at: OwnedFd = open_root()?;
+        let mut left: VecDeque<OsString> = words(&std::path::absolute(path)?);
+        let mut links = 0;
+        while let Some(name) = left.pop_front() {
+            let found = rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                if uid == 0 {
+                    note(of_others(&found, uid).map(|why| format!("a link on its path {why}")));
+                }
+                let target = rustix::fs::readlinkat(&at, &name, Vec::new())?.into_bytes();
+                let target = OsString::from_vec(target);
+                if Path::new(&target).is_absolute() {
+                    at = open_root()?;
+                }
+                for word in words(Path::new(&target)).into_iter().rev() {
+                    left.push_front(word);
+                }
+                continue;
+            }
+            at = rustix::fs::openat(&at, &name, ON_THE_WAY, Mode::empty())?;
+            if uid == 0 && !left.is_empty() {
+                let stat = rustix::fs::fstat(&at)?;
+                let why =
+                    of_others(&stat, uid).or_else(|| shared(&stat).filter(|_| !sticky(&stat)));
+                note(why.map(|why| format!("a directory above it {why}")));
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = File::from(rustix::fs::openat(&at, ".", flags, Mode::empty())?);
+        let stat = rustix::fs::fstat(&fd)?;
+        note(of_others(&stat, uid).or_else(|| shared(&stat)).map(|why| format!("it {why}")));
+        Ok(Self { fd, stat, untrusted })
+    }
+
+    /// The same, and makes it, for nobody but its owner, if it is missing.
+    ///
+    /// # Errors
+    /// It can't be made or opened.
+    pub(super) fn open_or_create(path: &Path, uid: u32) -> io::Result<Self> {
+        match Self::open(path, uid) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        if let Some(parent) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
+        }
+        match DirBuilder::new().mode(0o700).create(path) {
+            // Somebody else was faster.
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => Self::open(path, uid),
+        }
+    }
+
+    /// Why somebody else may have changed what is in it, as the end of a sentence; `None`
+    /// when nobody can.
+    pub(super) fn untrusted(&self) -> Option<&str> {
+        self.untrusted.as_deref()
+    }
+
+    /// Lets nobody but its owner look into it, nor at these of its files, if others may look
+    /// into it now.
+    pub(super) fn tighten(&self, is_private: impl Fn(&OsStr) -> bool) {
+        let own = self.stat.st_uid == rustix::process::geteuid().as_raw();
+        if !own || self.stat.st_mode & OTHERS == 0 {
+            return;
+        }
+        let private = Mode::RUSR | Mode::WUSR;
+        for name in self.names().unwrap_or_default().iter().filter(|name| is_private(name)) {
+            // Not through a descriptor of the file: it need not be readable.
+            let _ = rustix::fs::chmodat(&self.fd, name.as_os_str(), private, AtFlags::empty());
+        }
+        // It stays as it is on file systems without modes.
+        let _ = rustix::fs::fchmod(&self.fd, Mode::RWXU);
+    }
+
+    /// The names in it.
+    ///
+    /// # Errors
+    /// What getdents(2) said.
+    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.fd)? {
+            let name = entry?.file_name().to_owned();
+            names.push(OsString::from_vec(name.into_bytes()));
+        }
+        Ok(names)
+    }
+
+    /// Writes what was renamed in it to the disk.
+    ///
+    /// # Errors
+    /// What fsync(2) said.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.fd.sync_all()
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Why a file or directory is not only this user's and root's.
+pub(super) fn of_others(stat: &Stat, uid: u32) -> Option<String> {
+    let owner = stat.st_uid;
+    (owner != uid && owner != 0)
+        .then(|| format!("belongs to user {owner}; `chown` it if you trust it"))
+}
+
+/// Why others could have changed it.
+pub(super) fn shared(stat: &Stat) -> Option<String> {
+    (stat.st_mode & OTHERS_WRITE != 0)
+        .then(|| "may be written by others; `chmod go-w` it if you trust it".into())
+}
+
+fn sticky(stat: &Stat) -> bool {
+    stat.st_mode & STICKY != 0
+}
+
+fn open_root() -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open("/", ON_THE_WAY, Mode::empty())?)
+}
+
+/// The names that a path goes through, from the last root on.
+fn words(path: &Path) -> VecDeque<OsString> {
+    let word = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+
+    fn chmod(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn root_trusts_a_directory_only_if_no_other_user_can_change_or_replace_it() {
+        if !rustix::process::getuid().is_root() {
+            println!("skipped: only root can give a file away");
+            assert!(std::env::var_os("CI").is_none(), "CI must run as root");
+            return;
+        }
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        for name in ["own", "given", "open", "sticky", "foreign/own", "wide/own"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        chown(at("given"), Some(65534), None).unwrap();
+        chown(at("foreign"), Some(65534), None).unwrap();
+        chmod(&at("open"), 0o775);
+        chmod(&at("sticky"), 0o1777);
+        chmod(&at("wide"), 0o777);
+        for (link, to) in [("link", "own"), ("loop", "loop"), ("theirs", "own")] {
+            symlink(to, at(link)).unwrap();
+        }
+        symlink(at("own"), at("whole")).unwrap();
+        lchown(at("theirs"), Some(65534), None).unwrap();
+        fs::create_dir(at("sticky/own")).unwrap();
+        for (name, why) in [
+            ("own", None),
+            ("own/../own", None),
+            ("link", None),
+            ("whole", None),
+            ("sticky/own", None),
+            ("theirs", Some("a link on its path belongs to user 65534")),
+            ("given", Some("it belongs to user 65534")),
+            ("open", Some("it may be written by others")),
+            ("sticky", Some("it may be written by others")),
+            ("foreign/own", Some("a directory above it belongs to user 65534")),
+            ("wide/own", Some("a directory above it may be written by others")),
+        ] {
+            let opened = Directory::open(&at(name), 0).unwrap();
+            let said = opened.untrusted().unwrap_or_default();
+            assert!(said.starts_with(why.unwrap_or_default()), "{name}: {said}");
+            assert_eq!(said.is_empty(), why.is_none(), "{name}: {said}");
+        }
+        let failed = |name: &str| Directory::open(&at(name), 0).unwrap_err().raw_os_error();
+        assert_eq!(failed("absent"), Some(Errno::NOENT.raw_os_error()));
+        assert_eq!(failed("loop"), Some(Errno::LOOP.raw_os_error()));
+        // What is above them is the users' own affair.
+        let theirs = Directory::open(&at("foreign/own"), 1000).unwrap();
+        assert_eq!(theirs.untrusted(), None);
+    }
+
+    #[test]
+    fn a_directory_is_made_for_its_owner_alone() {
+        let top = tempfile::tempdir().unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        let path = top.path().join("a/b");
+        for _ in 0..2 {
+            Directory::open_or_create(&path, uid).unwrap();
+            let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode(&path), 0o700);
+            assert_ne!(mode(path.parent().unwrap()), 0o700, "others may pass");
+        }
+    }
+
+    #[test]
+    fn what_others_could_read_is_tightened_once() {
+        let top = tempfile::tempdir().unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        let file = |name: &str| top.path().join(name);
+        for name in ["a.pack", "other"] {
+            fs::write(file(name), "").unwrap();
+            chmod(&file(name), 0o644);
+        }
+        chmod(top.path(), 0o755);
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let tighten = || {
+            let opened = Directory::open(top.path(), uid).unwrap();
+            opened.tighten(|name| name.as_encoded_bytes().ends_with(b".pack"));
+        };
+        tighten();
+        let modes = [top.path(), &file("a.pack"), &file("other")].map(mode);
+        assert_eq!(modes, [0o700, 0o600, 0o644]);
+        // Who shares a pack by hand afterwards, in a directory that is closed, knows why.
+        chmod(&file("a.pack"), 0o640);
+        tighten();
+        assert_eq!(mode(&file("a.pack")), 0o640);
+    }
+}

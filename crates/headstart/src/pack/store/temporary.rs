@@ -1,0 +1,86 @@
+//! Files that are being written: they become visible under their name in one step. The name
+//! that they have until then tells whether their writer still lives, so that the next writer
+//! removes what a killed one left behind.
+
+use super::directory::Directory;
+use crate::host::proc::start_time;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+
+const SUFFIX: &str = ".headstart-tmp";
+
+/// Replaces a file of a directory in one step by what `fill` writes, or leaves it as it is.
+/// Only its owner may read it, unless `fill` says otherwise. If it is to be `durable`, the
+/// disk has it afterwards; else it may be empty after a power cut.
+pub(super) fn replace(
+    dir: &Directory,
+    name: &OsStr,
+    durable: bool,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let temporary = name_for(name);
+    let write = || {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let mut file = File::from(rustix::fs::openat(dir, &temporary, flags, mode)?);
+        fill(&mut file)?;
+        if durable {
+            file.sync_all()?;
+        }
+        rustix::fs::renameat(dir, &temporary, dir, name)?;
+        if durable { dir.sync() } else { Ok(()) }
+    };
+    write().inspect_err(|_| {
+        // The error at hand says more than one of the removal.
+        let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
+    })
+}
+
+/// `.NAME.PID-STARTTIME.headstart-tmp`
+pub(super) fn name_for(name: &OsStr) -> OsString {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let mut out = OsString::from(".");
+    out.push(name);
+    out.push(format!(".{pid}-{}{SUFFIX}", start_time(pid).unwrap_or(0)));
+    out
+}
+
+fn writer(name: &str) -> Option<(i32, u64)> {
+    let (_, id) = name.strip_suffix(SUFFIX)?.rsplit_once('.')?;
+    let (pid, start) = id.split_once('-')?;
+    Some((pid.parse().ok()?, start.parse().ok()?))
+}
+
+/// Removes files whose writers are gone. Called under the lock of the directory.
+pub(super) fn remove_orphans(dir: &Directory) {
+    for name in dir.names().unwrap_or_default() {
+        let owner = writer(&name.to_string_lossy());
+        if owner.is_some_and(|(pid, start)| start_time(pid) != Some(start)) {
+            // The next writer tries again.
+            let _ = rustix::fs::unlinkat(dir, name.as_os_str(), AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn leftovers_of_dead_writers_go_and_those_of_live_ones_stay() {
+        let top = tempfile::tempdir().unwrap();
+        let live = top.path().join(name_for(OsStr::new("a.pack")));
+        let dead = top.path().join(format!(".a.pack.1-999999999{SUFFIX}"));
+        let other = top.path().join("notes.txt");
+        for file in [&live, &dead, &other] {
+            fs::write(file, "x").unwrap();
+        }
+        let uid = rustix::process::geteuid().as_raw();
+        remove_orphans(&Directory::open(top.path(), uid).unwrap());
+        assert!(live.exists() && other.exists());
+        assert!(!dead.exists());
+    }
+}
