@@ -83,6 +83,7 @@ const SECTIONS: [(&str, Items); 4] = [
         "FILES",
         &[
             ("/var/lib/headstart/packs/", "Packs that this machine learned as root."),
+            ("/var/lib/headstart/shared/", "Copies of them that root shares with all users."),
             (
                 "/usr/lib/headstart/packs/",
                 "Packs that came with a package or an image; used where there is no other.",

@@ -13,6 +13,7 @@ use headstart::measure::last_run::file as last_run;
 use headstart::measure::outcome::Outcome;
 use headstart::pack::join::join;
 use headstart::pack::merge::Rule;
+use headstart::pack::share::{self, keep_shared};
 use headstart::pack::store;
 use headstart::pack::{EarlierNames, Pack};
 use headstart::profile::code::code_of;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub walk: bool,
     /// Where the raw trace is kept, if it is.
     pub trace_out: Option<PathBuf>,
+    /// Whether other users get a copy of its pack.
+    pub share: bool,
     /// Threads that are recorded and whose doings are not the program's.
     pub ignored_tids: Vec<i32>,
 }
@@ -302,6 +305,10 @@ pub fn learn(
     learned.written = joined.written.is_some();
     learned.pack_bytes = joined.written.unwrap_or(0);
     if learned.written {
+        if let Err(error) = keep_shared(&settings.pack, &joined.pack, settings.share) {
+            let copy = share::path_of(&settings.pack);
+            learned.problems.push(format!("can't write {}: {error}", copy.display()));
+        }
         last_run.describe(&joined.pack, seen.tally.lost);
         // Only people look at it.
         if let Err(error) = last_run::write(&joined.locked, &last_run) {

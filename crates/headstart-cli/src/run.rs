@@ -24,9 +24,9 @@ status is the program's (128 + n when signal n killed it), 127 when it was not \
 found and 126 when it can't be executed.
 
 A pack is looked for in $HEADSTART_PACKS if that is set, else in \
-$XDG_STATE_HOME/headstart/packs (not for root), /var/lib/headstart/packs and \
-/usr/lib/headstart/packs. Learning needs root; without it the program's pack is \
-read ahead as it is.")]
+$XDG_STATE_HOME/headstart/packs and /var/lib/headstart/shared, for root in \
+/var/lib/headstart/packs, and in /usr/lib/headstart/packs. Learning needs root; \
+without it the program's pack is read ahead as it is, if root has shared it.")]
 pub struct RunArgs {
     /// Use and update this pack instead of the program's own
     #[arg(long, value_name = "FILE", conflicts_with = "name")]

@@ -57,6 +57,11 @@ pub struct StartArgs {
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = args::duration)]
     duration: Duration,
 
+    /// Let other users replay what is learned: they get a copy of the pack without the
+    /// command and without files that they may not read
+    #[arg(long)]
+    share: bool,
+
     /// Do not search a file system for the names of files that nothing else
     /// tells
     #[arg(long)]
@@ -133,6 +138,7 @@ impl Session {
             pack: PathBuf::new(),
             keep: DEFAULT_KEEP,
             walk: !args.no_walk,
+            share: args.share,
             trace_out: None,
             ignored_tids: Vec::new(),
         };

@@ -109,7 +109,7 @@ fn a_directory_that_somebody_keeps_locked_is_not_waited_for_longer_than_allowed(
     let (file, pack) = learned_file(&fs, dir.path());
     replace(&file, 200);
     let before = fs::read(&pack).unwrap();
-    let locked = fs::File::open(dir.path()).unwrap();
+    let locked = fs::File::open(dir.path().join(".lock")).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let renew = ["pack", "renew", "--quiet", pack.to_str().unwrap()];
     let output = headstart(&[&renew[..], &["--timeout", "1s"]].concat());

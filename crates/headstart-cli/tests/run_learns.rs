@@ -285,7 +285,7 @@ fn a_bad_pack_is_refused_in_one_sentence_and_the_program_starts_all_the_same() {
         ("cut", bytes[..bytes.len() - 1].to_vec(), "600", "cut off"),
         ("text", b"no pack\0".to_vec(), "600", "headstart pack"),
         ("newer", newer, "600", "version 9"),
-        ("writable", bytes.clone(), "666", "others may write"),
+        ("writable", bytes.clone(), "666", "may be written by others"),
         ("empty", b"HEADSTRT".to_vec(), "600", "cut off"),
     ];
     for (name, content, mode, why) in cases {
@@ -315,12 +315,12 @@ fn a_bad_pack_is_refused_in_one_sentence_and_the_program_starts_all_the_same() {
 }
 
 #[test]
-fn where_somebody_keeps_the_packs_locked_a_start_is_not_learned_and_ends_all_the_same() {
+fn where_another_learner_keeps_the_packs_locked_a_start_is_not_learned_and_ends_all_the_same() {
     if !is_root() {
         return skipped("recording needs root");
     }
     let packs = disk_dir();
-    let locked = std::fs::File::open(packs.path()).unwrap();
+    let locked = std::fs::File::create(packs.path().join(".lock")).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockShared).unwrap();
     let pack = packs.path().join("a.pack");
     let output = headstart(&["run", "--pack", pack.to_str().unwrap(), "--", "sh", "-c", "exit 7"]);

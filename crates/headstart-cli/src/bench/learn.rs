@@ -46,7 +46,8 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     let settings = Settings {
         name: key.name,
         file_name: key.file_name,
-        command: bench.words.clone(),
+        command: key.words,
+        share: false,
         pack: path.to_owned(),
         keep: DEFAULT_KEEP,
         walk: true,

@@ -192,6 +192,7 @@ impl Start<'_> {
             pack,
             keep: DEFAULT_KEEP,
             walk: false,
+            share: false,
             trace_out: None,
             ignored_tids: watched.members.others(),
         };

@@ -139,7 +139,7 @@ pub struct Key {
     /// The pack's file name.
     pub file_name: String,
     /// The words of the command that the key is made from, for people; a hash in the place
-    /// of inline code and of the arguments of wrappers. Others may hold passwords, and are not kept.
+    /// of inline code and of what wrappers and launchers of containers are told. Others may hold passwords, and are not kept.
     pub words: Vec<OsString>,
 }
 
@@ -162,6 +162,14 @@ impl Parts {
     fn add(&mut self, word: &OsStr) {
         self.count(word);
         self.words.push(word.to_owned());
+    }
+
+    /// Words that count; nobody knows which of them are secrets, so none is shown.
+    fn count_all(&mut self, words: &[OsString]) {
+        words.iter().for_each(|word| self.count(word));
+        if !words.is_empty() {
+            self.words.push(hash_of(&words.join(OsStr::new(" "))));
+        }
     }
 
     /// Inline code counts, and is not shown.
@@ -232,18 +240,11 @@ fn identify(
         launcher::told(&called, arguments).or_else(|| launcher::told(&base_name(&path), arguments));
     if let Some(told) = launched {
         parts.add(told.image.as_ref());
-        for word in &told.words {
-            parts.add(word.as_ref());
-        }
+        parts.count_all(&told.words);
         return Some(format!("{called}-{}", base_name(Path::new(&told.image))));
     }
     if WRAPPERS.contains(&base_name(&path).as_str()) || WRAPPERS.contains(&called.as_str()) {
-        for word in arguments {
-            parts.count(word);
-        }
-        // Which of them are secrets nobody knows.
-        let all = arguments.join(OsStr::new(" "));
-        parts.words.push(hash_of(&all));
+        parts.count_all(arguments);
         return Some(called);
     }
     let Some(loader) = LOADERS
@@ -433,7 +434,7 @@ mod tests {
             (&["sh", "-c", "secret"], "sh -c #ab23f0eec020c951"),
             (&["env", "PASSWORD=x", "ls", "-l"], "env ls"),
             (&["sudo", "mysql", "-psecret"], "sudo #c09a1f593e02443a"),
-            (&["docker", "run", "-e", "TOKEN=x", "nginx:1"], "docker nginx:1"),
+            (&["docker", "run", "-e", "TOKEN=x", "nginx:1"], "docker nginx:1 #89b2a81960c55a4a"),
             (&["flatpak", "run", "org.x.Y", "file"], "flatpak run org.x.Y"),
         ] {
             let words = key(command).words;

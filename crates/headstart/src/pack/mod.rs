@@ -17,6 +17,7 @@ pub mod merge;
 pub mod paths;
 pub mod pieces;
 pub mod renew;
+pub mod share;
 pub mod store;
 mod varint;
 

@@ -24,7 +24,7 @@ const BY_FILE_SYSTEM: &str = "fs-";
 
 /// Where models are that belong to a directory of packs.
 fn beside(packs: &Path) -> PathBuf {
-    match packs.ends_with("headstart/packs") {
+    match packs.ends_with("headstart/packs") || packs == Path::new(store::SHARED_DIR) {
         true => packs.with_file_name(DIR),
         // A directory that a user chose; nothing beside it is ours.
         false => packs.join(DIR),

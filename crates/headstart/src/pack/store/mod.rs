@@ -24,6 +24,10 @@ use thiserror::Error;
 
 /// Packs that this machine learned.
 pub const LOCAL_DIR: &str = "/var/lib/headstart/packs";
+/// Copies of root's packs that root shares with all users.
+pub const SHARED_DIR: &str = "/var/lib/headstart/shared";
+/// The name of their directory.
+pub(super) const SHARED: &str = "shared";
 /// Packs that came with an image or a package.
 pub const SHIPPED_DIR: &str = "/usr/lib/headstart/packs";
 /// Overrides all directories.
@@ -98,8 +102,11 @@ pub fn search_path(is_root: bool, var: impl Fn(&str) -> Option<PathBuf>) -> Vec<
         return vec![dir];
     }
     let state = || set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-    let own = if is_root { None } else { state().map(|dir| dir.join("headstart/packs")) };
-    own.into_iter().chain([LOCAL_DIR.into(), SHIPPED_DIR.into()]).collect()
+    let own = state().map(|dir| dir.join("headstart/packs"));
+    match is_root {
+        true => vec![LOCAL_DIR.into(), SHIPPED_DIR.into()],
+        false => own.into_iter().chain([SHARED_DIR.into(), SHIPPED_DIR.into()]).collect(),
+    }
 }
 
 /// Looks a pack up by its file name. Returns it with the path where it is
@@ -349,7 +356,7 @@ mod tests {
             _ => None,
         };
         let own = PathBuf::from("/home/u/.local/state/headstart/packs");
-        assert_eq!(search_path(false, var), [own, LOCAL_DIR.into(), SHIPPED_DIR.into()]);
+        assert_eq!(search_path(false, var), [own, SHARED_DIR.into(), SHIPPED_DIR.into()]);
         assert_eq!(search_path(true, var), [PathBuf::from(LOCAL_DIR), SHIPPED_DIR.into()]);
         let forced = |name: &str| (name == DIR_VARIABLE).then(|| PathBuf::from("/p"));
         assert_eq!(search_path(true, forced), [PathBuf::from("/p")]);
