@@ -75,10 +75,10 @@ fn has(path: &Path, bit: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
     use crate::pack::build::FilePart;
     use crate::pack::pieces::Piece;
     use crate::pack::{FileSystem, Identity, Origin};
-    use crate::profile::spans::How;
     use std::fs;
 
     fn pack_of(files: &[&Path]) -> Pack {

@@ -101,7 +101,7 @@ impl Directory {
         }
         match DirBuilder::new().mode(0o700).create(path) {
             // Somebody else was faster.
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
             _ => Self::open(path, uid),
         }
     }
