@@ -19,7 +19,7 @@ fn learn(packs: &Path, command: &[&str]) -> Output {
         .args(command)
         .env("HEADSTART_PACKS", packs)
         .output()
-        .unwrap()
+        .expect("headstart starts")
 }
 
 fn packs_in(dir: &Path) -> Vec<PathBuf> {
@@ -28,7 +28,7 @@ fn packs_in(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn mode(path: &Path) -> u32 {
-    path.metadata().unwrap().permissions().mode() & 0o7777
+    path.metadata().expect("a file").permissions().mode() & 0o7777
 }
 
 #[test]
