@@ -2,11 +2,12 @@
 //! `cargo run --example make_seeds`. Those of text formats are written by hand.
 
 use headstart::host::id::Dev;
-use headstart::pack::build::{FilePart, Parts, pieces_of_start};
+use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{FileSystem, Identity, Origin, Pack, codec};
 use headstart::profile::fold::{Rules, fold};
+use headstart::profile::learn::pieces_of_start;
 use headstart::trace::file::Capture;
 use headstart_fuzz::capture;
 use std::fs;

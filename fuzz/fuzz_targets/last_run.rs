@@ -1,8 +1,8 @@
 //! The record of a last start, which lies beside its pack, and the picture of it.
 #![no_main]
 
-use headstart::measure::last_run::LastRun;
-use headstart::view::svg_last_run::svg;
+use headstart::outcome::last_run::LastRun;
+use headstart_view::svg_last_run::svg;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

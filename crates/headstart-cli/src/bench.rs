@@ -21,12 +21,14 @@ use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use headstart::measure::bench::arm::{How, Peer, State, arms};
-use headstart::measure::bench::machine::{Machine, Ticks};
-use headstart::measure::bench::report::{Report, report};
-use headstart::measure::stats::verdict::Verdict;
-use headstart::view::svg_runs;
+use headstart_bench::arm::{How, Peer, State, arms};
+use headstart_bench::machine::{Machine, Ticks};
+use headstart_bench::report::{Report, report};
+use headstart_bench::stats::Interval;
+use headstart_bench::stats::summary::summarise;
+use headstart_bench::stats::verdict::Verdict;
 use headstart_sys::interrupt::Interrupt;
+use headstart_view::svg_runs;
 
 pub use args::BenchArgs;
 
@@ -190,10 +192,7 @@ fn ticks() -> Option<Ticks> {
     Ticks::parse(&stat, &std::fs::read("/proc/self/stat").ok()?)
 }
 
-fn others_since(
-    before: Option<Ticks>,
-    began: Instant,
-) -> Option<headstart::measure::bench::machine::Others> {
+fn others_since(before: Option<Ticks>, began: Instant) -> Option<headstart_bench::machine::Others> {
     let per_second = rustix::param::clock_ticks_per_second();
     Some(ticks()?.others_since(before?, began.elapsed().as_secs_f64(), per_second))
 }
@@ -243,9 +242,19 @@ fn picture(setup: &Setup, measured: &Measured) -> String {
         .runs
         .iter()
         .zip(&millis)
-        .map(|(arm, millis)| svg_runs::State { name: &arm.name, millis })
+        .map(|(arm, millis)| svg_runs::State {
+            name: &arm.name,
+            millis,
+            interval: interval(millis),
+        })
         .collect();
     svg_runs::svg(&json::title(setup), &states)
+}
+
+fn interval(millis: &[f64]) -> Option<svg_runs::Interval> {
+    let of_median = summarise(millis)?.median_interval?;
+    let Interval { low, high, confidence } = of_median;
+    Some(svg_runs::Interval { low, high, confidence, is_confident: of_median.is_confident() })
 }
 
 fn status(args: &BenchArgs, measured: &Measured, found: &Report) -> ExitStatus {

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use headstart::measure::bench::document::{Results, io_part_change, read};
-use headstart::measure::compare::{Comparison, Reason, Row, Skipped, compare};
-use headstart::measure::stats::unpaired::Shift;
-use headstart::view::table::Table;
-use headstart::view::units::grouped;
+use headstart_bench::compare::{Comparison, Reason, Row, Skipped, compare};
+use headstart_bench::document::{Results, io_part_change, read};
+use headstart_bench::stats::unpaired::Shift;
+use headstart_view::table::Table;
+use headstart_view::units::grouped;
 use serde::Serialize;
 
 use crate::exit::ExitStatus;
@@ -151,7 +151,7 @@ fn number(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart::measure::compare::ResultSet;
+    use headstart_bench::compare::ResultSet;
 
     #[test]
     fn a_counter_that_moved_is_marked_and_one_that_is_missing_is_named() {
@@ -170,11 +170,7 @@ mod tests {
             n_a: 4,
             n_b: 4,
             estimate: -0.25,
-            interval: headstart::measure::stats::Interval {
-                low: -0.3,
-                high: -0.2,
-                confidence: 0.95,
-            },
+            interval: headstart_bench::stats::Interval { low: -0.3, high: -0.2, confidence: 0.95 },
             exact: true,
         };
         let text = text(&compare(&first, &second), Some(&shift));

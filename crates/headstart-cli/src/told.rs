@@ -5,7 +5,7 @@ use crate::launch::Ended;
 use crate::learning::Learned;
 use crate::output;
 use anyhow::Context;
-use headstart::measure::outcome::Outcome;
+use headstart::outcome::counts::Outcome;
 use headstart::replay::report::Report;
 use headstart_sys::process::Change;
 use serde::Serialize;

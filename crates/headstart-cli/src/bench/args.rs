@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use headstart::measure::bench::arm::{Peer, State};
-use headstart::measure::stats::sequential::{LEAST, Rule};
+use headstart_bench::arm::{Peer, State};
+use headstart_bench::stats::sequential::{LEAST, Rule};
 
 use super::cool::Cooling;
 use super::ready::Ready;

@@ -10,9 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use headstart::host::diskstats::{self, DiskReads};
 use headstart::host::id::Dev;
 use headstart::host::mounts::{Mount, MountTable};
-use headstart::measure::diskstats::{self, DiskReads};
 use headstart::pack::Pack;
 
 use crate::learning;

@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use anyhow::Context;
 use headstart::host::mounts::Mounts;
-use headstart::measure::bench::floor::{Search, Trial};
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::model;
 use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
 use headstart::replay::way::Way;
+use headstart_bench::floor::{Search, Trial};
 
 use super::measure::Bench;
 use crate::ahead;

@@ -1,13 +1,13 @@
 //! The result of a benchmark as one JSON document: our own form, which holds
 //! that of hyperfine as well, so that either's scripts read it.
 
-use headstart::measure::bench::arm::{Arm, Peer};
-use headstart::measure::bench::document::SCHEMA;
-use headstart::measure::bench::machine::Machine;
-use headstart::measure::bench::report::{ArmReport, Report};
-use headstart::measure::bench::run::{ArmRuns, Run};
-use headstart::measure::hyperfine;
-use headstart::measure::stats::summary::Summary;
+use headstart_bench::arm::{Arm, Peer};
+use headstart_bench::document::SCHEMA;
+use headstart_bench::hyperfine;
+use headstart_bench::machine::Machine;
+use headstart_bench::report::{ArmReport, Report};
+use headstart_bench::run::{ArmRuns, Run};
+use headstart_bench::stats::summary::Summary;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct FloorFigures {
     pub way: headstart::replay::way::Way,
     /// All that were tried.
     #[serde(flatten)]
-    pub search: headstart::measure::bench::floor::Search,
+    pub search: headstart_bench::floor::Search,
 }
 
 /// What is known of a benchmark beside its runs.
@@ -71,9 +71,9 @@ pub struct Document<'a> {
     floor: &'a Option<FloorFigures>,
     peers: &'a [Peer],
     arms: Vec<DocumentArm<'a>>,
-    comparisons: &'a [headstart::measure::bench::report::Comparison],
-    limit: &'a Option<headstart::measure::bench::report::Limit>,
-    io_parts: &'a [headstart::measure::bench::report::IoPart],
+    comparisons: &'a [headstart_bench::report::Comparison],
+    limit: &'a Option<headstart_bench::report::Limit>,
+    io_parts: &'a [headstart_bench::report::IoPart],
     warnings: &'a [String],
 }
 

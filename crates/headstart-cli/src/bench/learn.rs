@@ -7,12 +7,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use headstart::measure::bench::report::Accuracy;
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::replay::engine::Replay;
 use headstart::trace::capture::{BufferSize, Scope};
+use headstart_bench::report::Accuracy;
 
 use super::measure::{Bench, read_ahead};
 use super::start::{Over, Rest};

@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use headstart::host::mounts::Mounts;
-use headstart::measure::bench::arm::{Arm, How, Peer, State};
-use headstart::measure::bench::run::{ReadAhead, Run};
 use headstart::pack::{Pack, store};
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::model;
 use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
+use headstart_bench::arm::{Arm, How, Peer, State};
+use headstart_bench::run::{ReadAhead, Run};
 use headstart_sys::process::Usage;
 
 use super::cool::{Cooler, shell};

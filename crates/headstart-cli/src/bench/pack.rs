@@ -6,14 +6,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use headstart::measure::bench::arm::State;
-use headstart::measure::bench::progress::progress;
-use headstart::measure::bench::report::Accuracy;
-use headstart::measure::stats::hot::Progress;
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::replay::models::Models;
+use headstart_bench::arm::State;
+use headstart_bench::progress::progress;
+use headstart_bench::report::Accuracy;
+use headstart_bench::stats::hot::Progress;
 use serde::Serialize;
 
 use super::disks::Disks;

@@ -1,13 +1,13 @@
 //! The result of a benchmark for people: a table, and what it means in words.
 
-use headstart::measure::bench::arm::{How, State};
-use headstart::measure::bench::report::{Accuracy, ArmReport, Comparison, IoPart, Limit, Report};
-use headstart::measure::stats::Interval;
-use headstart::measure::stats::hot::Bound;
-use headstart::measure::stats::paired::PairedRatio;
-use headstart::measure::stats::summary::Summary;
-use headstart::view::table::Table;
-use headstart::view::units::{decimals_for, grouped};
+use headstart_bench::arm::{How, State};
+use headstart_bench::report::{Accuracy, ArmReport, Comparison, IoPart, Limit, Report};
+use headstart_bench::stats::Interval;
+use headstart_bench::stats::hot::Bound;
+use headstart_bench::stats::paired::PairedRatio;
+use headstart_bench::stats::summary::Summary;
+use headstart_view::table::Table;
+use headstart_view::units::{decimals_for, grouped};
 
 use super::json::Setup;
 use super::rounds::{Measured, Stopped};
@@ -220,7 +220,7 @@ pub fn markdown(setup: &Setup, measured: &Measured, report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart::measure::stats::verdict::{Factor, Verdict};
+    use headstart_bench::stats::verdict::{Factor, Verdict};
 
     #[test]
     fn only_help_helps() {

@@ -4,10 +4,10 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use headstart::measure::bench::arm::Arm;
-use headstart::measure::bench::design::{Design, enough};
-use headstart::measure::bench::run::{ArmRuns, Run};
-use headstart::measure::stats::sequential::Rule;
+use headstart_bench::arm::Arm;
+use headstart_bench::design::{Design, enough};
+use headstart_bench::run::{ArmRuns, Run};
+use headstart_bench::stats::sequential::Rule;
 use serde::Serialize;
 
 use super::measure::Bench;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
 use anyhow::{Context, bail};
-use headstart::measure::bench::machine::{BOOST, NO_TURBO, chosen, governor_files, queue_dir};
+use headstart_bench::machine::{BOOST, NO_TURBO, chosen, governor_files, queue_dir};
 
 use crate::output;
 

@@ -7,7 +7,8 @@ use headstart::boot::analysis::Analysis;
 use headstart::boot::bins::Row;
 use headstart::boot::machine::Machine;
 use headstart::host::error::causes;
-use headstart::view::{html_boot, svg_boot};
+use headstart_view::text_boot::{summary, title};
+use headstart_view::{html_boot, svg_boot};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -94,8 +95,8 @@ fn look(machine: &Machine, number: Option<u64>) -> anyhow::Result<Analysis> {
 }
 
 fn text(out: &mut dyn Write, boot: &Analysis, width: usize) -> io::Result<()> {
-    writeln!(out, "{}", output::harmless(&boot.title()))?;
-    writeln!(out, "{}\n", boot.summary())?;
+    writeln!(out, "{}", output::harmless(&title(boot)))?;
+    writeln!(out, "{}\n", summary(boot))?;
     phases(out, boot)?;
     if boot.timeline.is_some() {
         writeln!(out)?;

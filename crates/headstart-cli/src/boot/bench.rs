@@ -8,7 +8,7 @@ use crate::exit::ExitStatus;
 use crate::{args, output};
 use anyhow::{Context, bail};
 use headstart::boot::machine::Machine;
-use headstart::measure::boots::{Arm, Metric, bootperf, metrics, of_history};
+use headstart_bench::boots::{Arm, Metric, bootperf, metrics, of_history};
 use rounds::{Measured, Way, measure};
 use serde::Serialize;
 use std::ffi::OsString;

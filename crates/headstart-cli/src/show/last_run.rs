@@ -4,10 +4,10 @@
 use super::ShowArgs;
 use crate::output::{self, Align, Table, counted};
 use anyhow::Context;
-use headstart::measure::last_run::{BINS, LastRun, file};
+use headstart::outcome::last_run::{BINS, LastRun, file};
 use headstart::pack::Pack;
-use headstart::view::svg_last_run;
-use headstart::view::units::millis;
+use headstart_view::svg_last_run;
+use headstart_view::units::millis;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -141,7 +141,7 @@ fn print_files(run: &LastRun, out: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart::measure::last_run::{FileRun, OverTime, Totals};
+    use headstart::outcome::last_run::{FileRun, OverTime, Totals};
 
     #[test]
     fn rows_are_as_wide_as_the_terminal_and_little_is_not_nothing() {

@@ -1,11 +1,10 @@
 //! A recorded boot as it is shown: its record, what is kept of it over time, and what
-//! follows from both. Pure; the pictures are in [`crate::view`].
+//! follows from both. Pure.
 
 use super::bins::{Gap, Row};
 use super::history::BootRecord;
 use super::timeline::Timeline;
 use super::unit_times::UnitTimes;
-use crate::view::units::{grouped, millis};
 use serde::Serialize;
 
 /// Shorter times without reading are no gaps, in µs.
@@ -78,49 +77,5 @@ impl Analysis {
         let mut slow: Vec<_> = started.filter_map(|unit| Some((unit, unit.took_us()?))).collect();
         slow.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.name.cmp(&b.0.name)));
         slow
-    }
-
-    /// One line about it.
-    pub fn title(&self) -> String {
-        let kernel = self.boot.kernel.split(' ').next().unwrap_or_default();
-        let kernel = if kernel.is_empty() { String::new() } else { format!(", Linux {kernel}") };
-        let target = self
-            .boot
-            .default_target_ms
-            .map_or_else(String::new, |ms| format!(": default target after {:.2} s", ms / 1000.0));
-        format!("Boot {}{kernel}{target}", self.number)
-    }
-
-    /// What there is to say of it, in one line.
-    pub fn summary(&self) -> String {
-        let mib = |bytes: u64| format!("{} MiB", millis(bytes as f64 / f64::from(1 << 20)));
-        let Some(timeline) = &self.timeline else {
-            return "what came into memory and the units of systemd were not kept of it".into();
-        };
-        let sums = self.sums;
-        let mut parts = vec![match self.boot.replayed {
-            true => format!(
-                "{} read ahead, {} of it never touched",
-                mib(sums.ahead_bytes),
-                mib(sums.wasted_bytes)
-            ),
-            false => "nothing was read ahead".into(),
-        }];
-        parts.push(format!("{} brought in by the boot itself", mib(sums.demand_bytes)));
-        if self.boot.replayed {
-            parts.push(format!(
-                "{} late, {} missing",
-                mib(sums.late_bytes),
-                mib(sums.missing_bytes)
-            ));
-        }
-        parts.push(format!("{:.2} s idle", self.idle_us() as f64 / 1e6));
-        if timeline.recorded_from_us > 0 {
-            parts.push(format!("recorded from {:.2} s on", timeline.recorded_from_us as f64 / 1e6));
-        }
-        if self.boot.lost_events > 0 {
-            parts.push(format!("{} events lost", grouped(self.boot.lost_events as f64, 0)));
-        }
-        parts.join("; ")
     }
 }

@@ -1,8 +1,7 @@
 //! What is kept of each boot, which records are kept, and what they say of the gain.
 //! Pure; [`super::machine`] has the files.
 
-use crate::measure::outcome::Outcome;
-use crate::measure::stats::summary::summarise;
+use crate::outcome::counts::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// How many boots are kept.
@@ -140,9 +139,18 @@ impl Gain {
             let times = if record.replayed { &mut with } else { &mut without };
             times.extend(record.default_target_ms);
         }
-        let (with_ms, without_ms) = (summarise(&with)?.median, summarise(&without)?.median);
+        let (with_ms, without_ms) = (median(&mut with)?, median(&mut without)?);
         Some(Self { with: with.len(), without: without.len(), with_ms, without_ms })
     }
+}
+
+/// The middle of these times, those that are no number left out; `None` when there are none.
+fn median(times: &mut Vec<f64>) -> Option<f64> {
+    times.retain(|ms| ms.is_finite());
+    times.sort_by(f64::total_cmp);
+    let low = times.get(times.len().checked_sub(1)? / 2)?;
+    let high = times.get(times.len() / 2)?;
+    Some(low * 0.5 + high * 0.5)
 }
 
 #[cfg(test)]

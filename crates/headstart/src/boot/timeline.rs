@@ -5,7 +5,7 @@ use super::bins::{Bins, Row};
 use super::phases::Span;
 use super::unit_times::{self, UnitTimes};
 use crate::host::id::{Dev, InodeId};
-use crate::measure::last_run::OverTime;
+use crate::outcome::last_run::OverTime;
 use crate::pack::FileSystem;
 use crate::profile::fold::Observation;
 use crate::profile::learn::may_be_read;

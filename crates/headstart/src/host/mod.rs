@@ -6,9 +6,10 @@
 //! [`mounts`] and [`fsid`] know the mounted file systems and what they are beyond one boot,
 //! [`proc`] and [`maps`] the
 //! processes, [`processors`] and [`memory`] (with [`cgroup`]) what there is to work with,
-//! and [`error`] makes one line of an error and its causes.
+//! [`diskstats`] what the disks did, and [`error`] makes one line of an error and its causes.
 
 pub mod cgroup;
+pub mod diskstats;
 pub mod error;
 pub mod fsid;
 pub mod id;

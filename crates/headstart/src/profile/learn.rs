@@ -140,7 +140,7 @@ pub fn pack_of_start(
 }
 
 /// The pieces of one start.
-fn pieces_of_start(spans: &Spans) -> Vec<Piece> {
+pub fn pieces_of_start(spans: &Spans) -> Vec<Piece> {
     spans
         .iter()
         .map(|s| Piece {

@@ -2,10 +2,10 @@
 
 use super::rounds::Measured;
 use crate::output;
-use headstart::measure::boots::Metric;
-use headstart::measure::stats::summary::Summary;
-use headstart::view::table::Table;
-use headstart::view::units::{decimals_for, grouped};
+use headstart_bench::boots::Metric;
+use headstart_bench::stats::summary::Summary;
+use headstart_view::table::Table;
+use headstart_view::units::{decimals_for, grouped};
 
 /// All of it.
 pub fn text(measured: &Measured, metrics: &[Metric]) -> String {

@@ -2,8 +2,8 @@
 
 use crate::output;
 use anyhow::{Context, bail};
-use headstart::measure::boots::{Arm, Boot, Figures, figures};
-use headstart::measure::stats::order::Order;
+use headstart_bench::boots::{Arm, Boot, Figures, figures};
+use headstart_bench::stats::order::Order;
 use headstart_sys::interrupt::Interrupt;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::ffi::OsString;

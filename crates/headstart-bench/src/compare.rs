@@ -1,0 +1,204 @@
+//! Two builds, two settings, two days: which of their counters differ?
+//!
+//! The method is that of the performance engineer who samples every metric of a
+//! good and a bad build and lets Welch's t-test pick the ones to look at. With
+//! many counters some differ by chance, so the p values are adjusted for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::stats::summary::{Summary, summarise};
+use crate::stats::unpaired::{Shift, Welch, ratio, welch};
+use crate::stats::{CONFIDENCE, fdr};
+
+/// The values of each counter, one a run, by the counter's name (with its unit
+/// where it has one: `time_s`, `major_faults`, `read_bytes`).
+pub type ResultSet = BTreeMap<String, Vec<f64>>;
+
+/// What differs between two result sets; see [`compare`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The counters that could be tested, those with the largest |t| first.
+    pub rows: Vec<Row>,
+    /// The others, by name.
+    pub skipped: Vec<Skipped>,
+}
+
+/// One counter in both sets.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub counter: String,
+    /// The first set's values.
+    pub first: Summary,
+    /// The second set's values.
+    pub second: Summary,
+    /// Second minus first, by Welch's t-test. An infinite t (both sets constant,
+    /// but different) is `null` in JSON.
+    pub welch: Welch,
+    /// Its p value, adjusted by Benjamini and Hochberg for the number of rows.
+    pub p_adjusted: f64,
+    /// The typical second ÷ first; `None` when a value is not above 0.
+    pub ratio: Option<Shift>,
+}
+
+impl Row {
+    /// Whether the difference stands, at a false discovery rate of 5 %.
+    pub fn differs(&self) -> bool {
+        self.p_adjusted <= 1.0 - CONFIDENCE
+    }
+}
+
+/// A counter that was not tested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Its name.
+    pub counter: String,
+    /// Why not.
+    pub reason: Reason,
+}
+
+/// Why a counter was not tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The second set lacks it.
+    OnlyInFirst,
+    /// The first set lacks it.
+    OnlyInSecond,
+    /// A set has fewer than two finite values of it.
+    TooFewValues,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::OnlyInFirst => "only the first set has it",
+            Reason::OnlyInSecond => "only the second set has it",
+            Reason::TooFewValues => "a set has fewer than two values of it",
+        })
+    }
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.counter, self.reason)
+    }
+}
+
+/// Compares every counter that both sets have.
+pub fn compare(first: &ResultSet, second: &ResultSet) -> Comparison {
+    let mut rows = Vec::new();
+    let mut skipped = Vec::new();
+    for (counter, a) in first {
+        let row = match second.get(counter) {
+            None => Err(Reason::OnlyInFirst),
+            Some(b) => row(counter, a, b).ok_or(Reason::TooFewValues),
+        };
+        match row {
+            Ok(row) => rows.push(row),
+            Err(reason) => skipped.push(Skipped { counter: counter.clone(), reason }),
+        }
+    }
+    let missing = second.keys().filter(|counter| !first.contains_key(*counter));
+    skipped.extend(
+        missing.map(|counter| Skipped { counter: counter.clone(), reason: Reason::OnlyInSecond }),
+    );
+    let p: Vec<f64> = rows.iter().map(|row| row.welch.p).collect();
+    for (row, adjusted) in rows.iter_mut().zip(fdr::adjust(&p)) {
+        row.p_adjusted = adjusted;
+    }
+    rows.sort_by(|a, b| b.welch.t.abs().total_cmp(&a.welch.t.abs()));
+    skipped.sort_by(|a, b| a.counter.cmp(&b.counter));
+    Comparison { rows, skipped }
+}
+
+fn row(counter: &str, a: &[f64], b: &[f64]) -> Option<Row> {
+    let welch = welch(a, b)?;
+    Some(Row {
+        counter: counter.to_owned(),
+        first: summarise(a)?,
+        second: summarise(b)?,
+        p_adjusted: welch.p,
+        welch,
+        ratio: ratio(a, b),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn set(counters: &[(&str, &[f64])]) -> ResultSet {
+        counters.iter().map(|(name, values)| ((*name).to_owned(), values.to_vec())).collect()
+    }
+
+    #[test]
+    fn the_counter_that_differs_most_comes_first() {
+        let good = set(&[
+            ("time_s", &[1.0, 1.1, 0.9, 1.05, 0.95]),
+            ("major_faults", &[100.0, 101.0, 99.0, 100.0, 100.0]),
+            ("threads", &[4.0, 4.0, 4.0, 4.0, 4.0]),
+        ]);
+        let bad = set(&[
+            ("time_s", &[1.2, 1.0, 1.1, 1.3, 0.9]),
+            ("major_faults", &[300.0, 303.0, 297.0, 300.0, 300.0]),
+            ("threads", &[4.0, 4.0, 4.0, 4.0, 4.0]),
+        ]);
+        let found = compare(&good, &bad);
+        let names: Vec<&str> = found.rows.iter().map(|row| row.counter.as_str()).collect();
+        assert_eq!(names, ["major_faults", "time_s", "threads"]);
+        let faults = &found.rows[0];
+        assert!(faults.differs() && faults.welch.t > 100.0);
+        assert!((faults.ratio.as_ref().unwrap().estimate - 3.0).abs() < 0.03);
+        assert!(faults.p_adjusted > faults.welch.p, "three counters were tested");
+        assert!(!found.rows[1].differs() && !found.rows[2].differs());
+    }
+
+    #[test]
+    fn what_cannot_be_tested_is_named_with_the_reason() {
+        let first = set(&[("a", &[1.0, 2.0]), ("b", &[1.0, 2.0]), ("c", &[1.0])]);
+        let second = set(&[("b", &[0.0, 2.0]), ("c", &[1.0, 2.0]), ("d", &[])]);
+        let found = compare(&first, &second);
+        assert_eq!((found.rows.len(), found.rows[0].ratio.is_none()), (1, true));
+        let skipped: Vec<String> = found.skipped.iter().map(Skipped::to_string).collect();
+        assert_eq!(
+            skipped,
+            [
+                "a: only the first set has it",
+                "c: a set has fewer than two values of it",
+                "d: only the second set has it"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_infinite_t_comes_first_and_is_null_in_json() {
+        let first = set(&[("x", &[1.0, 1.0, 1.0]), ("y", &[1.0, 2.0, 3.0])]);
+        let second = set(&[("x", &[2.0, 2.0, 2.0]), ("y", &[11.0, 12.0, 13.0])]);
+        let found = compare(&first, &second);
+        assert_eq!(found.rows[0].counter, "x");
+        let json = serde_json::to_value(&found).unwrap();
+        assert!(json["rows"][0]["welch"]["t"].is_null());
+        assert_eq!(json["rows"][0]["welch"]["df"], 4.0);
+    }
+
+    proptest! {
+        #[test]
+        fn swapping_the_sets_turns_every_sign(
+            a in prop::collection::vec(0.1..9.0f64, 0..8),
+            b in prop::collection::vec(0.1..9.0f64, 0..8),
+        ) {
+            let (first, second) = (set(&[("a", &a), ("b", &b)]), set(&[("a", &b), ("c", &a)]));
+            let (there, back) = (compare(&first, &second), compare(&second, &first));
+            prop_assert_eq!(there.rows.len(), back.rows.len());
+            prop_assert_eq!(there.rows.len() + there.skipped.len(), 3, "every counter is accounted for");
+            for (x, y) in there.rows.iter().zip(&back.rows) {
+                prop_assert!((x.welch.difference + y.welch.difference).abs() < 1e-9);
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Result files to compare: those of `headstart bench`, those of hyperfine, and
+//! plain lists of numbers by name. Reads values; opens no files.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::arm::State;
+use crate::compare::ResultSet;
+use crate::hyperfine;
+use crate::run::{ArmRuns, COUNTERS};
+use crate::stats::unpaired::{Shift, shift};
+
+/// The schema of the document that `headstart bench` writes.
+pub const SCHEMA: &str = "headstart/bench/1";
+
+/// What a result file holds.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Results {
+    /// All counters of all arms, as `ARM COUNTER`; of a hyperfine file with one
+    /// command, and of plain lists, without the arm.
+    pub counters: ResultSet,
+    /// What each round's cold start took longer than its hot start, in seconds.
+    pub io_part_s: Vec<f64>,
+}
+
+/// A file that can't be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is no JSON.
+    #[error("This is not JSON")]
+    Json(#[source] serde_json::Error),
+    /// It is JSON of another kind.
+    #[error(
+        "This is neither a result of headstart bench --json or hyperfine --export-json nor an \
+         object of lists of numbers"
+    )]
+    Unknown,
+    /// It is of another version, or of another verb.
+    #[error("Results of the form {0:?} can't be compared; headstart bench writes {SCHEMA:?}")]
+    Schema(String),
+    /// It says that it is a result and is none.
+    #[error("This result is not whole")]
+    Broken(#[source] serde_json::Error),
+}
+
+#[derive(Deserialize)]
+struct Bench {
+    arms: Vec<ArmRuns>,
+}
+
+/// Reads a result file.
+///
+/// # Errors
+/// [`Error`], when it is none that is known.
+pub fn read(json: &[u8]) -> Result<Results, Error> {
+    let value: Value = serde_json::from_slice(json).map_err(Error::Json)?;
+    match value.get("schema") {
+        Some(schema) if *schema == SCHEMA => {
+            let bench: Bench = serde_json::from_value(value).map_err(Error::Broken)?;
+            return Ok(of_bench(&bench.arms));
+        }
+        Some(Value::String(schema)) => return Err(Error::Schema(schema.clone())),
+        _ => {}
+    }
+    let counters = if value.get("results").is_some_and(Value::is_array) {
+        of_hyperfine(&serde_json::from_value(value).map_err(Error::Broken)?)
+    } else {
+        // A gap in a list keeps its place as null.
+        let lists: BTreeMap<String, Vec<Option<f64>>> =
+            serde_json::from_value(value).map_err(|_| Error::Unknown)?;
+        let number = |n: Option<f64>| n.unwrap_or(f64::NAN);
+        lists.into_iter().map(|(k, list)| (k, list.into_iter().map(number).collect())).collect()
+    };
+    Ok(Results { counters, io_part_s: Vec::new() })
+}
+
+fn of_bench(arms: &[ArmRuns]) -> Results {
+    let mut counters = ResultSet::new();
+    for arm in arms {
+        for (name, counter) in COUNTERS {
+            let values = arm.values(counter);
+            if values.iter().any(|value| value.is_finite()) {
+                counters.insert(format!("{} {name}", arm.name), values);
+            }
+        }
+    }
+    let times = |state: State| {
+        arms.iter().find(|arm| arm.name == state.name()).map(ArmRuns::times).unwrap_or_default()
+    };
+    let rounds = times(State::Cold).into_iter().zip(times(State::Hot));
+    Results { counters, io_part_s: rounds.map(|(cold, hot)| cold - hot).collect() }
+}
+
+fn of_hyperfine(export: &hyperfine::Export) -> ResultSet {
+    let several = export.results.len() > 1;
+    let named = |command: &hyperfine::Command| {
+        let prefix = if several { format!("{} ", command.command) } else { String::new() };
+        command
+            .result_set()
+            .into_iter()
+            .map(move |(name, values)| (format!("{prefix}{name}"), values))
+            .collect::<Vec<_>>()
+    };
+    export.results.iter().flat_map(named).collect()
+}
+
+/// By how much the I/O part of a start changed from one file to the other:
+/// (cold2 − hot2) − (cold1 − hot1), in seconds; `None` unless both have it.
+pub fn io_part_change(first: &Results, second: &Results) -> Option<Shift> {
+    shift(&first.io_part_s, &second.io_part_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_benchmark_has_its_counters_by_arm_and_its_io_part() {
+        let json = br#"{"schema": "headstart/bench/1", "arms": [
+            {"name": "cold", "runs": [{"wall_s": 3.0, "major_faults": 7}, {"wall_s": 4.0}]},
+            {"name": "hot", "runs": [{"wall_s": 1.0}, {"failure": "x"}]}]}"#;
+        let found = read(json).unwrap();
+        let names: Vec<&str> = found.counters.keys().map(String::as_str).collect();
+        assert_eq!(names, ["cold major_faults", "cold time_s", "hot time_s"]);
+        assert_eq!(found.counters["cold time_s"], [3.0, 4.0]);
+        assert!(found.io_part_s[0] == 2.0 && found.io_part_s[1].is_nan());
+    }
+
+    #[test]
+    fn a_hyperfine_file_names_its_commands_only_when_there_are_several() {
+        let json = br#"{"results": [{"command": "a", "times": [1.0, 2.0]}]}"#;
+        assert_eq!(read(json).unwrap().counters["time_s"], [1.0, 2.0]);
+        let json = br#"{"results": [{"command": "a", "times": [1.0]},
+            {"command": "b c", "times": [2.0], "memory_usage_byte": [9]}]}"#;
+        let found = read(json).unwrap();
+        let names: Vec<&str> = found.counters.keys().map(String::as_str).collect();
+        assert_eq!(names, ["a time_s", "b c memory_bytes", "b c time_s"]);
+        assert!(io_part_change(&found, &found).is_none());
+    }
+
+    #[test]
+    fn plain_lists_of_numbers_are_counters() {
+        let found = read(br#"{"thp_split": [1, 2.5, null]}"#).unwrap();
+        let list = &found.counters["thp_split"];
+        assert!(list[..2] == [1.0, 2.5] && list[2].is_nan());
+    }
+
+    #[test]
+    fn other_files_are_refused_with_the_reason() {
+        for (json, why) in [
+            (&b"no json"[..], "not JSON"),
+            (b"[1]", "neither a result"),
+            (br#"{"a": "b"}"#, "neither a result"),
+            (br#"{"schema": "headstart/bench/9"}"#, "\"headstart/bench/9\" can't be compared"),
+            (br#"{"schema": "headstart/bench/1"}"#, "not whole"),
+            (br#"{"results": [{"times": "fast"}]}"#, "not whole"),
+        ] {
+            let message = read(json).unwrap_err().to_string();
+            assert!(message.contains(why), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_change_of_the_io_part_has_its_sign() {
+        let part = |list: &[f64]| Results { io_part_s: list.to_vec(), ..Results::default() };
+        let change = io_part_change(&part(&[2.0, 2.1, 1.9]), &part(&[1.0, 1.1, 0.9])).unwrap();
+        assert!((change.estimate + 1.0).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in ".{0,200}") {
+            let _ = read(text.as_bytes());
+        }
+    }
+}

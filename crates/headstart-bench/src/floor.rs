@@ -1,0 +1,146 @@
+//! The least time the device needs for a start's pages: which way of reading
+//! them is the fastest, found by trying. Pure; the driver times each way.
+
+use serde::Serialize;
+
+use headstart::replay::way::{Order, Way};
+
+/// One timed way.
+#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
+pub struct Trial {
+    /// The way.
+    pub way: Way,
+    /// How long it took; `None` when it failed.
+    pub seconds: Option<f64>,
+}
+
+/// How often a promising way is tried.
+const TRIES: usize = 2;
+/// A way that took so many times the best is not tried again.
+const HOPELESS: f64 = 1.3;
+/// Where the best takes longer than this, in seconds, once is enough: what
+/// disturbs a machine for moments hardly matters then.
+const LONG: f64 = 3.0;
+
+/// A search through the ways: order first, then threads, then whether small steps
+/// are asked for together, then steps and holes, each with the best found before.
+#[derive(Clone, PartialEq, Default, Serialize, Debug)]
+pub struct Search {
+    /// What a replay would do, which is tried first: from another begin the search may end
+    /// where no single change gets there.
+    #[serde(skip)]
+    pub usual: Way,
+    /// What was tried, in this order.
+    pub trials: Vec<Trial>,
+}
+
+impl Search {
+    /// What to try next; `None` when the search is over.
+    pub fn next_way(&self) -> Option<Way> {
+        let start = |order, threads| Way { order, threads, ..Way::default() };
+        let [touch, disk, sweep] =
+            [(Order::Touch, 4), (Order::Disk, 4), (Order::Disk, 1)].map(|(o, t)| start(o, t));
+        self.open(&[self.usual, touch, disk, sweep])
+            .or_else(|| {
+                let best = self.best()?;
+                let threads = [1, 4, 16, 64].map(|threads| start(best.order, threads));
+                self.open(&threads)
+            })
+            .or_else(|| {
+                let best = self.best()?;
+                self.open(&[false, true].map(|together| Way { together, ..best }))
+            })
+            .or_else(|| {
+                let best = self.best()?;
+                let sizes = [(128, 0), (512, 32), (1024, 64), (2048, 256)].map(|(step, gap)| Way {
+                    step_bytes: step << 10,
+                    gap_bytes: gap << 10,
+                    ..best
+                });
+                self.open(&sizes)
+            })
+    }
+
+    /// The first of these that should still be tried.
+    fn open(&self, ways: &[Way]) -> Option<Way> {
+        let best = self.times().map(|(_, time)| time).fold(f64::INFINITY, f64::min);
+        let is_open = |way: &&Way| {
+            let tried: Vec<_> = self.trials.iter().filter(|trial| trial.way == **way).collect();
+            let hopeless = |trial: &&Trial| trial.seconds.is_none_or(|time| time > HOPELESS * best);
+            let tries = if best > LONG && best.is_finite() { 1 } else { TRIES };
+            tried.len() < tries && !tried.iter().any(hopeless)
+        };
+        ways.iter().find(is_open).copied()
+    }
+
+    /// The fastest way so far.
+    pub fn best(&self) -> Option<Way> {
+        self.times().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(way, _)| way)
+    }
+
+    fn times(&self) -> impl Iterator<Item = (Way, f64)> {
+        self.trials.iter().filter_map(|trial| Some((trial.way, trial.seconds?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+
+    /// Lets a search try ways that take as long as `cost` says.
+    fn searched(cost: impl Fn(Way) -> Option<f64>) -> Search {
+        searched_from(Way::default(), cost)
+    }
+
+    fn searched_from(usual: Way, cost: impl Fn(Way) -> Option<f64>) -> Search {
+        let mut search = Search { usual, ..Search::default() };
+        while let Some(way) = search.next_way() {
+            search.trials.push(Trial { way, seconds: cost(way) });
+            assert!(search.trials.len() < 50, "the search does not end");
+        }
+        search
+    }
+
+    #[test]
+    fn the_search_finds_what_suits_a_disk_and_what_suits_a_network() {
+        let disk = searched(|way| {
+            let order = if way.order == Order::Disk { 1.0 } else { 3.0 };
+            Some(order + way.threads as f64 * 0.1 + 100.0 / way.step_bytes as f64)
+        });
+        let best = disk.best().unwrap();
+        assert_eq!((best.order, best.threads, best.step_bytes), (Order::Disk, 1, 2048 * KIB));
+        let network = searched(|way| Some(64.0 / way.threads as f64 + way.gap_bytes as f64 / 1e6));
+        let best = network.best().unwrap();
+        assert_eq!((best.threads, best.gap_bytes), (64, 0));
+        assert!(disk.trials.len() <= 20 && network.trials.len() <= 20);
+    }
+
+    #[test]
+    fn the_search_begins_with_what_a_replay_would_do() {
+        let usual = Way { threads: 2, together: true, ..Way::default() };
+        // Many threads are a little better, and few are much better for what is asked for
+        // together.
+        let cost = |way: Way| {
+            let together = if way.together && way.threads <= 4 { 0.2 } else { 1.0 };
+            Some(together - way.threads as f64 / 1000.0)
+        };
+        assert!(!searched(cost).best().unwrap().together);
+        let best = searched_from(usual, cost).best().unwrap();
+        assert_eq!((best.threads, best.together), (2, true));
+    }
+
+    #[test]
+    fn what_takes_long_is_tried_once() {
+        let times = |seconds| searched(|_| Some(seconds)).trials.len();
+        assert!(2 * times(LONG + 1.0) == times(LONG - 1.0), "{}", times(LONG + 1.0));
+    }
+
+    #[test]
+    fn ways_that_fail_end_the_search_without_a_best() {
+        let search = searched(|_| None);
+        assert_eq!(search.best(), None);
+        assert_eq!(search.trials.len(), 3, "each order once");
+    }
+}

@@ -1,0 +1,30 @@
+//! Benchmarks of starts and of boots: what is compared, in which order it runs, and what
+//! the runs say. Only the command depends on it: whoever reads ahead needs no statistics.
+//!
+//! ```text
+//! arm ──▶ design ──▶ run ──▶ report ──▶ verdict
+//! what     in which   one     all runs,    │
+//! is       order, how measured by stats    ▼
+//! compared often      start            document, hyperfine ──▶ compare
+//! ```
+//!
+//! [`arm`] names what is compared, [`design`] orders it, [`run`] is one measurement,
+//! [`floor`] looks for the least time the device needs, [`machine`] says what else shaped
+//! the figures, [`progress`] when a start needs what, and [`report`] sums up by [`stats`].
+//! [`document`] and [`mod@hyperfine`] read result files back, and [`mod@compare`] says which counters
+//! differ. [`boots`] does all this for boots. Pure; the driver that starts programs is the
+//! command's.
+#![forbid(unsafe_code)]
+
+pub mod arm;
+pub mod boots;
+pub mod compare;
+pub mod design;
+pub mod document;
+pub mod floor;
+pub mod hyperfine;
+pub mod machine;
+pub mod progress;
+pub mod report;
+pub mod run;
+pub mod stats;

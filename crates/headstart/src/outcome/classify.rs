@@ -1,0 +1,175 @@
+//! What became of the pages of a start: brings together what was seen, what was
+//! planned and what was asked for, by file. Pure.
+
+use super::counts::{Fates, Outcome};
+use super::last_run::LastRun;
+use super::last_run::timeline::{AskedSpan, Timeline};
+use crate::host::id::Dev;
+use crate::pack::build::Parts;
+use crate::pack::changing::changes_often;
+use crate::pack::paths::{NodeId, PathInterner};
+use crate::pack::pieces::Piece;
+use crate::pack::{FileSystem, Pack};
+use crate::profile::fold::{Observation, Pages};
+use crate::profile::learn::may_be_read;
+use crate::profile::resolve::Resolution;
+use crate::profile::spans::Spans;
+use crate::replay::engine::Log;
+use std::collections::{HashMap, HashSet};
+
+/// What was read ahead of a start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replayed<'a> {
+    /// What of a pack was read ahead, if any was.
+    pub pack: Option<&'a Pack>,
+    /// What was asked for, if that was kept.
+    pub log: Option<&'a Log>,
+    /// When the program was let go, in µs on the clock of the log.
+    pub released_us: u64,
+}
+
+/// What became of the pages that were planned and touched, in all and over time. What is
+/// in memory anyway, as the files of an initramfs, is left out.
+pub fn fates(
+    seen: &Observation,
+    names: &Resolution,
+    file_systems: &HashMap<Dev, FileSystem>,
+    replayed: Replayed<'_>,
+) -> (Outcome, LastRun) {
+    let mut paths = PathInterner::default();
+    let Replayed { pack, log, released_us } = replayed;
+    let mut planned = pack.map(|pack| Parts::of(pack, &mut paths)).unwrap_or_default();
+    let page = rustix::param::page_size() as u64;
+    let mut asked = log.map(|log| asked(log, released_us, page, &paths));
+    let mut asked_of = |node: NodeId| asked.as_mut()?.remove(&node);
+    let (mut outcome, mut timeline) = (Outcome::default(), Timeline::new(seen.duration));
+    let none = Spans::default();
+    let mut named = HashSet::new();
+    // What was read before it was replaced comes first: that is what was planned.
+    let replaced = names.replaced.iter().map(|replaced| (&replaced.was, &replaced.file));
+    for (id, file) in replaced.chain(names.files.iter().map(|(id, file)| (id, file))) {
+        let Some(pages) = seen.files.get(id) else { continue };
+        named.insert(*id);
+        if !may_be_read(file_systems, id.dev) {
+            continue;
+        }
+        let node = paths.find(&file.path);
+        let part = node
+            .and_then(|node| planned.files.remove(&node))
+            .filter(|p| p.identity.ino == id.ino || changes_often(p.changes));
+        let spans = part.map(|p| spans_of(&p.pieces)).unwrap_or_default();
+        // Reads ask for whole buffers, beyond the end of the file.
+        let mut touched = pages.touched.clone();
+        touched.cut(file.size.div_ceil(page));
+        let fates = Fates::of(&touched, &pages.inserted, &spans);
+        outcome.add(&fates);
+        let asked = node.and_then(&mut asked_of).unwrap_or_default();
+        timeline.add(Some(&file.path), &fates, &asked);
+    }
+    let unnamed = seen.files.iter().filter(|(id, _)| !named.contains(id));
+    for (_, pages) in unnamed.filter(|(id, _)| may_be_read(file_systems, id.dev)) {
+        let fates = Fates::of(&pages.touched, &pages.inserted, &none);
+        outcome.add(&fates);
+        timeline.add(None, &fates, &[]);
+    }
+    for (node, part) in &planned.files {
+        let fates = Fates::of(&none, &none, &spans_of(&part.pieces));
+        outcome.add(&fates);
+        let path = paths.table().path(*node);
+        timeline.add(Some(&path), &fates, &asked_of(*node).unwrap_or_default());
+    }
+    for (dev, pages) in &seen.metadata {
+        let uuid = file_systems.get(dev).and_then(|fs| fs.uuid);
+        let is_it = |index: &u16| {
+            let fs = planned.file_systems.get(usize::from(*index));
+            uuid.is_some() && fs.and_then(|fs| fs.uuid) == uuid
+        };
+        let part = planned.metadata.iter().find(|(index, _)| is_it(index));
+        let spans = part.map(|(_, pieces)| spans_of(pieces)).unwrap_or_default();
+        let fates = metadata(pages, &spans);
+        outcome.add_metadata(&fates);
+        timeline.add_metadata(&fates);
+    }
+    let run = LastRun { replayed: pack.is_some(), ..timeline.finish() };
+    (outcome, run)
+}
+
+/// All that was brought in of a device was needed; what is looked at on the way is
+/// not always reported.
+fn metadata(pages: &Pages, planned: &Spans) -> Fates {
+    Fates::of(&pages.inserted, &pages.inserted, planned)
+}
+
+/// What was asked for of each file, by the node of its path, on the clock of the
+/// start.
+fn asked(
+    log: &Log,
+    released_us: u64,
+    page: u64,
+    paths: &PathInterner,
+) -> HashMap<NodeId, Vec<AskedSpan>> {
+    let nanos = |us: u64| i64::try_from(us).unwrap_or(i64::MAX).saturating_mul(1000);
+    let mut out = HashMap::new();
+    for (path, parts) in log.files() {
+        let Some(node) = paths.find(&path) else { continue };
+        let spans = parts.iter().map(|asked| AskedSpan {
+            first: asked.step.offset / page,
+            end: (asked.step.offset + asked.step.length).div_ceil(page),
+            at: nanos(asked.at_us).saturating_sub(nanos(released_us)),
+        });
+        out.insert(node, spans.collect());
+    }
+    out
+}
+
+fn spans_of(pieces: &[Piece]) -> Spans {
+    let mut in_time: Vec<&Piece> = pieces.iter().collect();
+    in_time.sort_by_key(|piece| piece.at_us);
+    let mut spans = Spans::default();
+    for p in in_time {
+        spans.touch(p.first, p.end - p.first, u64::from(p.at_us) * 1000, p.how);
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::id::InodeId;
+    use crate::profile::fold::{Rules, fold};
+    use crate::profile::resolve::{FileKind, ResolvedFile};
+    use crate::trace::{Event, Kind};
+
+    #[test]
+    fn what_is_in_memory_anyway_is_neither_touched_nor_missing() {
+        let (disk, tmpfs, initramfs) = (Dev::new(8, 1), Dev::new(0, 30), Dev::new(0, 2));
+        let fs = |kind: &str| FileSystem { uuid: None, kind: kind.into(), source: vec![] };
+        let known = [(disk, fs("ext4")), (tmpfs, fs("tmpfs"))];
+        for (dev, is_named, expected) in [
+            (disk, true, 3),
+            (disk, false, 3),
+            (tmpfs, true, 0),
+            (tmpfs, false, 0),
+            (initramfs, false, 0),
+        ] {
+            let id = InodeId { dev, ino: 7 };
+            let event = |time, kind| Event { time, tid: 1, kind, id, first: 0, pages: 3 };
+            let rules = Rules { has_access_events: true, ..Rules::default() };
+            let seen = fold([event(1, Kind::Insert), event(2, Kind::Read)], &rules);
+            let file = ResolvedFile {
+                path: "/a".into(),
+                size: 1 << 20,
+                mtime_ns: 0,
+                ctime_ns: 0,
+                born_ns: None,
+                kind: FileKind::Regular,
+                mode: 0,
+            };
+            let files = is_named.then_some((id, file)).into_iter().collect();
+            let names = Resolution { files, ..Resolution::default() };
+            let (outcome, _) = fates(&seen, &names, &known.clone().into(), Replayed::default());
+            let found = (outcome.touched_pages, outcome.missing_pages);
+            assert_eq!(found, (expected, expected), "{dev}, {is_named}");
+        }
+    }
+}

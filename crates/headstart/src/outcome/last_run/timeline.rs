@@ -1,0 +1,322 @@
+//! Makes the record of a start from what became of its pages. Pure.
+
+use super::{BINS, Fate, FileRun, LastRun, MAX_FILES, MAX_RANGES, OverTime, RangeRun, Totals};
+use crate::outcome::counts::Fates;
+use crate::profile::spans::{Span, Spans};
+use std::cmp::Reverse;
+use std::path::Path;
+
+/// Pages that were read ahead, none twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AskedSpan {
+    /// First page.
+    pub first: u64,
+    /// The page behind the last.
+    pub end: u64,
+    /// When they were asked for, in ns from the begin of the start; negative
+    /// before that.
+    pub at: i64,
+}
+
+/// A record in the making.
+#[derive(Debug)]
+pub struct Timeline {
+    duration: u64,
+    totals: Totals,
+    over_time: OverTime,
+    /// For each stretch of time how long before its touch something was asked
+    /// for, and how many pages it has.
+    leads: Vec<Vec<(i64, u64)>>,
+    files: Vec<FileRun>,
+}
+
+impl Timeline {
+    /// Of a start of so many ns.
+    pub fn new(duration: u64) -> Self {
+        let bin_us = (duration / 1000).div_ceil(BINS as u64).max(1);
+        let bins = usize::try_from((duration / 1000) / bin_us + 1).map_or(BINS, |n| n.min(BINS));
+        let none = || vec![0; bins];
+        let over_time = OverTime {
+            bin_us,
+            ready: none(),
+            late: none(),
+            missing: none(),
+            untouched: none(),
+            metadata: none(),
+            asked: none(),
+            wasted: none(),
+            lead_us: vec![None; bins],
+        };
+        let leads = vec![Vec::new(); bins];
+        Self { duration, totals: Totals::default(), over_time, leads, files: Vec::new() }
+    }
+
+    /// Adds a file, with what was asked of it. Without a path it is only counted.
+    pub fn add(&mut self, path: Option<&Path>, fates: &Fates, asked: &[AskedSpan]) {
+        let mut file = path.map(FileRun::named).unwrap_or_default();
+        let asked = Asked::new(asked);
+        for (spans, fate) in [(&fates.ready, None), (&fates.late, Some(Fate::Late))] {
+            for span in spans.iter() {
+                let bin = self.bin(span.at);
+                asked.within(span, |at, pages| {
+                    let lead = span.at.cast_signed().saturating_sub(at) / 1000;
+                    // What was ready and asked for afterwards was in memory.
+                    if fate.is_some() || lead >= 0 {
+                        self.leads[bin].push((lead, pages));
+                    }
+                    if fate.is_some() {
+                        let by = u64::try_from(lead.saturating_neg()).unwrap_or(0);
+                        file.late_by_us = Some(file.late_by_us.unwrap_or(0).max(by));
+                    }
+                });
+            }
+        }
+        let mut touched = Spans::default();
+        for spans in [&fates.ready, &fates.late, &fates.missing] {
+            for s in spans.iter() {
+                touched.touch(s.first, s.end - s.first, 0, s.how);
+            }
+        }
+        let wasted = asked.spans().without(&touched);
+        let unplanned = wasted.without(&fates.never_touched);
+        file.late = self.count(&fates.late, |o| &mut o.late);
+        file.missing = self.count(&fates.missing, |o| &mut o.missing);
+        file.wasted = self.count(&wasted, |o| &mut o.wasted);
+        let ready = self.count(&fates.ready, |o| &mut o.ready);
+        self.totals.touched += ready + file.late + file.missing;
+        self.totals.ready += ready;
+        self.totals.late += file.late;
+        self.totals.missing += file.missing;
+        self.totals.asked += self.count(&asked.spans(), |o| &mut o.asked);
+        self.totals.wasted += file.wasted;
+        self.totals.holes += unplanned.pages();
+        self.totals.untouched += self.count(&fates.inserted_untouched, |o| &mut o.untouched);
+        if path.is_some() && file.pages() > 0 {
+            for (fate, spans) in [
+                (Fate::Late, &fates.late),
+                (Fate::Missing, &fates.missing),
+                (Fate::Wasted, &wasted),
+            ] {
+                file.ranges.extend(spans.iter().map(|s| RangeRun {
+                    fate,
+                    first: s.first,
+                    pages: s.end - s.first,
+                    at_us: s.at / 1000,
+                }));
+            }
+            self.files.push(file);
+        }
+    }
+
+    /// Adds a device's metadata.
+    pub fn add_metadata(&mut self, fates: &Fates) {
+        for spans in [&fates.late, &fates.missing] {
+            self.totals.metadata += self.count(spans, |o| &mut o.metadata);
+        }
+    }
+
+    /// The record, but for what only the caller knows.
+    pub fn finish(mut self) -> LastRun {
+        for (leads, median) in self.leads.iter_mut().zip(&mut self.over_time.lead_us) {
+            *median = median_of(leads);
+        }
+        self.files.sort_by_key(|file| Reverse(file.pages()));
+        let files_left_out = self.files.len().saturating_sub(MAX_FILES) as u64;
+        self.files.truncate(MAX_FILES);
+        let (mut room, mut ranges_left_out) = (MAX_RANGES, 0);
+        for file in &mut self.files {
+            let kept = file.ranges.len().min(room);
+            ranges_left_out += (file.ranges.len() - kept) as u64;
+            file.ranges.truncate(kept);
+            room -= kept;
+        }
+        LastRun {
+            schema: super::SCHEMA.into(),
+            duration_us: self.duration / 1000,
+            totals: self.totals,
+            over_time: self.over_time,
+            files: self.files,
+            files_left_out,
+            ranges_left_out,
+            ..LastRun::default()
+        }
+    }
+
+    fn bin(&self, at: u64) -> usize {
+        let bin = usize::try_from(at / 1000 / self.over_time.bin_us).unwrap_or(usize::MAX);
+        bin.min(self.over_time.len() - 1)
+    }
+
+    /// Enters pages at their times; how many they are.
+    fn count(&mut self, spans: &Spans, row: fn(&mut OverTime) -> &mut Vec<u64>) -> u64 {
+        for span in spans.iter() {
+            let bin = self.bin(span.at);
+            row(&mut self.over_time)[bin] += span.end - span.first;
+        }
+        spans.pages()
+    }
+}
+
+/// Half of the pages had at least this.
+fn median_of(leads: &mut [(i64, u64)]) -> Option<i64> {
+    leads.sort_unstable();
+    let half = leads.iter().map(|(_, pages)| pages).sum::<u64>().div_ceil(2);
+    let mut before = 0;
+    let middle = leads.iter().find(|(_, pages)| {
+        before += pages;
+        before >= half
+    });
+    middle.map(|(lead, _)| *lead)
+}
+
+/// What was asked of a file, by page.
+struct Asked(Vec<AskedSpan>);
+
+impl Asked {
+    fn new(asked: &[AskedSpan]) -> Self {
+        let mut sorted = asked.to_vec();
+        sorted.sort_unstable_by_key(|a| a.first);
+        let mut end = 0;
+        sorted.retain_mut(|a| {
+            a.first = a.first.max(end);
+            end = end.max(a.end);
+            a.first < a.end
+        });
+        Self(sorted)
+    }
+
+    /// Calls `found` with the time and the number of the pages of each part of
+    /// `span` that was asked for.
+    fn within(&self, span: &Span, mut found: impl FnMut(i64, u64)) {
+        let from = self.0.partition_point(|a| a.end <= span.first);
+        for a in self.0[from..].iter().take_while(|a| a.first < span.end) {
+            found(a.at, a.end.min(span.end) - a.first.max(span.first));
+        }
+    }
+
+    fn spans(&self) -> Spans {
+        let mut in_time = self.0.clone();
+        in_time.sort_by_key(|a| a.at);
+        let mut spans = Spans::default();
+        for a in in_time {
+            let at = u64::try_from(a.at).unwrap_or(0);
+            spans.touch(a.first, a.end - a.first, at, Default::default());
+        }
+        spans
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::usage::How;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn set(pages: &[(u64, u64)]) -> Spans {
+        let mut sorted = pages.to_vec();
+        sorted.sort_by_key(|p| p.1);
+        let mut spans = Spans::default();
+        for (page, at) in sorted {
+            spans.touch(page, 1, at, How::READ);
+        }
+        spans
+    }
+
+    fn asked(first: u64, end: u64, ms: i64) -> AskedSpan {
+        AskedSpan { first, end, at: ms * MS as i64 }
+    }
+
+    fn sum(list: &[u64]) -> u64 {
+        list.iter().sum()
+    }
+
+    #[test]
+    fn each_page_is_drawn_where_it_was_touched_or_read_ahead() {
+        let mut timeline = Timeline::new(240 * MS);
+        // 1 ready, 3 late and asked for 20 ms after it was touched, 5 missing,
+        // 7 planned, read and not touched, 8 a hole that was read.
+        let touched = set(&[(1, 50 * MS), (3, 100 * MS), (5, 200 * MS)]);
+        let inserted = set(&[(3, 100 * MS), (5, 200 * MS), (40, 9 * MS)]);
+        let planned = set(&[(1, 0), (3, 0), (7, 0)]);
+        let fates = Fates::of(&touched, &inserted, &planned);
+        let read = [asked(1, 2, -3), asked(3, 4, 120), asked(7, 9, 130)];
+        timeline.add(Some(Path::new("/a")), &fates, &read);
+        timeline.add_metadata(&Fates { missing: set(&[(9, 30 * MS)]), ..Fates::default() });
+        let run = timeline.finish();
+        let o = &run.over_time;
+        assert_eq!((o.bin_us, o.len()), (1000, 240));
+        assert_eq!((o.ready[50], o.late[100], o.missing[200]), (1, 1, 1));
+        assert_eq!((o.asked[0], o.asked[120], o.asked[130], o.wasted[130]), (1, 1, 2, 2));
+        assert_eq!((o.untouched[9], o.metadata[30]), (1, 1));
+        assert_eq!((o.lead_us[50], o.lead_us[100]), (Some(53_000), Some(-20_000)));
+        let expected = Totals {
+            touched: 3,
+            ready: 1,
+            late: 1,
+            missing: 1,
+            asked: 4,
+            wasted: 2,
+            holes: 1,
+            untouched: 1,
+            metadata: 1,
+        };
+        assert_eq!(run.totals, expected);
+        let file = &run.files[0];
+        assert_eq!((file.late, file.missing, file.wasted), (1, 1, 2));
+        assert_eq!(file.late_by_us, Some(20_000));
+        let range = |fate, first, pages, ms: u64| RangeRun { fate, first, pages, at_us: ms * 1000 };
+        let expected = [
+            range(Fate::Late, 3, 1, 100),
+            range(Fate::Missing, 5, 1, 200),
+            range(Fate::Wasted, 7, 2, 130),
+        ];
+        assert_eq!(file.ranges, expected);
+    }
+
+    #[test]
+    fn of_many_files_and_ranges_the_worst_are_kept_and_the_others_counted() {
+        let mut timeline = Timeline::new(MS);
+        for i in 0..MAX_FILES as u64 + 3 {
+            let pages: Vec<_> = (0..20 + u64::from(i == 5)).map(|p| (2 * p, 0)).collect();
+            let fates = Fates { missing: set(&pages), ..Fates::default() };
+            timeline.add(Some(Path::new(&format!("/{i}"))), &fates, &[]);
+        }
+        let run = timeline.finish();
+        assert_eq!((run.files.len(), run.files_left_out), (MAX_FILES, 3));
+        assert_eq!(run.files[0].path, "/5");
+        let kept: usize = run.files.iter().map(|f| f.ranges.len()).sum();
+        assert_eq!((kept, run.ranges_left_out), (MAX_RANGES, 500 * 20 + 1 - MAX_RANGES as u64));
+        let bytes = serde_json::to_vec(&run).unwrap();
+        assert_eq!(LastRun::parse(&bytes).unwrap(), run);
+        assert!(bytes.len() < 700_000, "{}", bytes.len());
+    }
+
+    proptest! {
+        #[test]
+        fn rows_over_time_add_up_to_the_totals(
+            duration in 0u64..5_000_000_000,
+            touched in proptest::collection::vec((0u64..60, 0u64..6_000_000_000), 0..30),
+            inserted in proptest::collection::vec((0u64..60, 0u64..6_000_000_000), 0..30),
+            planned in proptest::collection::vec((0u64..60, 0u64..1), 0..30),
+            parts in proptest::collection::vec((0u64..60, 1u64..9, -9i64..6000), 0..9),
+        ) {
+            let fates = Fates::of(&set(&touched), &set(&inserted), &set(&planned));
+            let parts: Vec<_> = parts.iter().map(|&(a, n, at)| asked(a, a + n, at)).collect();
+            let mut timeline = Timeline::new(duration);
+            timeline.add(Some(Path::new("/a")), &fates, &parts);
+            let run = timeline.finish();
+            let (t, o) = (run.totals, &run.over_time);
+            prop_assert!(o.len() <= BINS && o.bin_us > 0);
+            prop_assert_eq!(t.touched, set(&touched).pages());
+            prop_assert_eq!(t.ready + t.late + t.missing, t.touched);
+            prop_assert_eq!(sum(&o.ready) + sum(&o.late) + sum(&o.missing), t.touched);
+            prop_assert_eq!(sum(&o.asked), t.asked);
+            prop_assert_eq!(sum(&o.wasted), t.wasted);
+            prop_assert!(t.holes <= t.wasted && t.wasted <= t.asked);
+            let bytes = serde_json::to_vec(&run).unwrap();
+            prop_assert_eq!(LastRun::parse(&bytes).unwrap(), run);
+        }
+    }
+}

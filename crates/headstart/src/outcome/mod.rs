@@ -1,0 +1,15 @@
+//! What became of the pages of a start.
+//!
+//! ```text
+//! pages that it touched, brought in ──┐
+//! what of a pack was planned ─────────┼─▶ classify ──▶ counts    ready, late, missing, wasted
+//! when each was asked for ────────────┘           └──▶ last_run  the same by file and over time
+//! ```
+//!
+//! [`counts`] and [`classify`] are pure. [`last_run`] keeps the record of the last start
+//! beside the pack; its `file` is the driver. What many starts say together is a matter of
+//! benchmarks, which are a crate of their own.
+
+pub mod classify;
+pub mod counts;
+pub mod last_run;
