@@ -5,7 +5,8 @@
 
 use headstart::pack::Pack;
 use headstart::replay::often::Often;
-use headstart::replay::plan::{Limits, Plan, Step, Target};
+use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::step::{Step, Target};
 use headstart::replay::way::{Order, Way};
 use headstart_fuzz::pack;
 use libfuzzer_sys::fuzz_target;

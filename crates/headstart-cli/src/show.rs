@@ -1,5 +1,6 @@
 //! `headstart show`: what a pack holds.
 
+mod by_file;
 mod dump;
 mod json;
 mod last_run;
@@ -7,11 +8,12 @@ mod last_run;
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, Table, counted, size};
 use crate::replay::named_pack;
+use by_file::{View, history};
 use headstart::cache::list;
 use headstart::host::usage::How;
 use headstart::pack::changing::changes_often;
 use headstart::pack::store;
-use headstart::pack::{HISTORY_STARTS, Pack, format_uuid};
+use headstart::pack::{Pack, format_uuid};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -62,7 +64,7 @@ pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
     let args = ShowArgs { pack: store::by_name(&args.pack, search_path())?, ..args };
     let pack = named_pack(&args.pack)?;
     if args.last_run {
-        last_run::run(&args, &args.pack, &pack)?;
+        last_run::run(&args.pack, &pack, args.svg.as_deref(), args.json)?;
         return Ok(ExitStatus::Done);
     }
     let view = View::new(&pack);
@@ -82,43 +84,6 @@ pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
 fn search_path() -> Vec<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
     store::search_path(is_root, |name| std::env::var_os(name).map(PathBuf::from))
-}
-
-/// A pack with its ranges sorted by file.
-struct View<'a> {
-    pack: &'a Pack,
-    /// For each file the indices of its ranges, by page.
-    ranges: Vec<Vec<usize>>,
-}
-
-impl<'a> View<'a> {
-    fn new(pack: &'a Pack) -> Self {
-        let mut ranges = vec![Vec::new(); pack.files.len()];
-        for (i, range) in pack.ranges.iter().enumerate() {
-            ranges[range.file as usize].push(i);
-        }
-        for list in &mut ranges {
-            list.sort_by_key(|i| pack.ranges[*i].first);
-        }
-        Self { pack, ranges }
-    }
-
-    fn path(&self, file: usize) -> PathBuf {
-        self.pack.paths.path(self.pack.files[file].node)
-    }
-
-    fn ranges_of(&self, file: usize) -> impl Iterator<Item = &'a headstart::pack::Range> {
-        self.ranges[file].iter().map(|i| &self.pack.ranges[*i])
-    }
-
-    fn bytes_of(&self, file: usize) -> u64 {
-        self.ranges_of(file).map(|r| u64::from(r.pages) * self.pack.page_size()).sum()
-    }
-}
-
-/// `11.1` after four starts: the last first.
-fn history(bits: u8, starts: u32) -> String {
-    (0..starts.min(HISTORY_STARTS)).map(|i| if bits >> i & 1 == 1 { '1' } else { '.' }).collect()
 }
 
 fn print_list(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -225,18 +190,4 @@ fn print_head(args: &ShowArgs, pack: &Pack, out: &mut dyn Write) -> io::Result<(
         writeln!(out, "left out  {}", left_out.join(", "))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn history_shows_the_last_start_first_and_no_more_than_there_were() {
-        for (bits, starts, text) in
-            [(0b1, 1, "1"), (0b1101, 4, "1.11"), (0b1, 3, "1.."), (0xff, 99, "11111111")]
-        {
-            assert_eq!(history(bits, starts), text);
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! A map of each file in the look of `ureadahead --dump`: a bracketed line is
 //! a stretch of the file, a character is a page.
 
-use super::View;
+use super::by_file::View;
 use crate::output;
 use std::io::{self, Write};
 

@@ -1,6 +1,6 @@
 //! A pack as a JSON document, `headstart/show/1`.
 
-use super::{View, history};
+use super::by_file::{View, history};
 use crate::output::{self, JsonPath};
 use headstart::host::usage::How;
 use headstart::pack::changing::changes_often;

@@ -1,7 +1,6 @@
 //! `headstart show --last-run`: what became of the pages of the last start, over
 //! time and by file.
 
-use super::ShowArgs;
 use crate::output::{self, Align, Table, counted};
 use anyhow::Context;
 use headstart::outcome::last_run::{BINS, LastRun, file};
@@ -18,15 +17,15 @@ const BESIDE: usize = 36;
 /// Heights of a bar. Whatever is there is seen.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Shows the record beside the pack at `path`.
-pub fn run(args: &ShowArgs, path: &Path, pack: &Pack) -> anyhow::Result<()> {
+/// Shows the record beside the pack at `path`, as a picture if a file is given for that.
+pub fn run(path: &Path, pack: &Pack, svg: Option<&Path>, json: bool) -> anyhow::Result<()> {
     let run = file::read(path, pack, rustix::process::geteuid().as_raw())?;
-    if let Some(picture) = &args.svg {
+    if let Some(picture) = svg {
         std::fs::write(picture, svg_last_run::svg(&run))
             .with_context(|| format!("Can't write {}", picture.display()))?;
         return Ok(());
     }
-    if args.json {
+    if json {
         return output::print_json(&run);
     }
     let width = output::terminal_width();

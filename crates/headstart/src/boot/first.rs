@@ -50,7 +50,7 @@ fn read(machine: &Machine, limit: Duration) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::boot::install::enable;
-    use crate::boot::replay::tests::{away, here, keep_pack};
+    use crate::boot::test_packs::{away, here, keep_pack};
     use std::fs;
     use std::path::Path;
 

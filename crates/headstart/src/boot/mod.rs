@@ -35,5 +35,7 @@ pub mod replayed;
 pub mod root;
 pub mod split;
 pub mod systemd;
+#[cfg(test)]
+mod test_packs;
 pub mod timeline;
 pub mod unit_times;

@@ -110,7 +110,7 @@ fn packs_in(dir: &Path, is_own: bool) -> Vec<PackFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boot::replay::tests::{here, pack_of_a_file_on};
+    use crate::boot::test_packs::{here, pack_of_a_file_on};
 
     fn fs(tag: u8) -> FileSystem {
         FileSystem { uuid: Some([tag; 16]), kind: "ext4".into(), ..Default::default() }

@@ -187,7 +187,7 @@ fn is_unchanged(path: &Path, learned: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boot::replay::tests::{away, here, keep_pack};
+    use crate::boot::test_packs::{away, here, keep_pack};
 
     fn phases() -> Vec<String> {
         ["mounts", "system"].map(String::from).to_vec()

@@ -287,17 +287,10 @@ fn is_past(machine: &Machine, wanted: &Wanted, phase: usize) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::host::mounts::MountTable;
-    use crate::host::usage::How;
-    use crate::pack::build::{FilePart, Parts};
-    use crate::pack::paths::PathInterner;
-    use crate::pack::pieces::Piece;
-    use crate::pack::{FileSystem, Identity, Origin, store};
+    use crate::boot::test_packs::{away, here, keep_pack};
     use std::fs;
-    use std::os::unix::ffi::OsStrExt;
-    use std::path::Path;
 
     /// A machine without packs, and what a replay for it says within `limit`.
     fn on(limit: Duration, prepare: impl Fn(&Machine)) -> Outcome {
@@ -313,36 +306,6 @@ pub(super) mod tests {
             over_too: false,
         };
         replay(&machine, &wanted, Instant::now())
-    }
-
-    /// A pack of a file on this file system.
-    pub(in crate::boot) fn pack_of_a_file_on(fs: &FileSystem) -> Pack {
-        let mut names = PathInterner::default();
-        let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
-        let mut parts = Parts { origin, ..Parts::default() };
-        let file_system = parts.file_system(fs).unwrap();
-        let pieces = vec![Piece { first: 0, end: 1, at_us: 0, how: How::READ, history: 1 }];
-        let part = FilePart { file_system, identity: Identity::default(), changes: 0, pieces };
-        parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
-        parts.build(names.table())
-    }
-
-    /// A file system that is nowhere mounted.
-    pub(in crate::boot) fn away() -> FileSystem {
-        FileSystem { uuid: Some([0xee; 16]), kind: "ext4".into(), ..Default::default() }
-    }
-
-    /// One that is mounted on every machine.
-    pub(in crate::boot) fn here(kind: &str) -> FileSystem {
-        let table = MountTable::read().unwrap();
-        let mount = table.mounts().iter().find(|mount| mount.fstype == kind).unwrap();
-        let source = mount.source.as_bytes().to_vec();
-        FileSystem { uuid: None, kind: kind.into(), source }
-    }
-
-    /// Puts a pack of a file on this file system there.
-    pub(in crate::boot) fn keep_pack(machine: &Machine, phase: &str, fs: &FileSystem) {
-        store::lock(&machine.pack(phase, fs)).unwrap().write(&pack_of_a_file_on(fs)).unwrap();
     }
 
     #[test]

@@ -15,7 +15,9 @@ use super::packs::Directory;
 use super::storage::{Device, FileSystem, devices, file_systems};
 use crate::host::mounts::MountTable;
 
-use super::{Check, LearnedPack, expect, kernel, memory, packs, rights, tracing};
+use super::check::Check;
+use super::expect::LearnedPack;
+use super::{expect, kernel, memory, packs, rights, tracing};
 use crate::cache::residency::page_size;
 use crate::host;
 use crate::host::fsid::BlockDevice;

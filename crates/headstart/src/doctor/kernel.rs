@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Check;
+use super::check::Check;
 
 /// Which kernel this is. Nothing follows from it: features are looked for, since
 /// distributors port them to old kernels and leave them out of new ones.
@@ -78,7 +78,7 @@ pub fn io_uring(setting: io::Result<String>) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::State;
+    use crate::doctor::check::State;
 
     fn text(text: &str) -> io::Result<String> {
         Ok(text.to_owned())

@@ -1,6 +1,6 @@
 //! Whether there is memory to read ahead into. Nothing here reads.
 
-use super::Check;
+use super::check::Check;
 
 /// Below this a replay is too small to be of use: the pages of a small program.
 const LITTLE: u64 = 64 << 20;
@@ -33,7 +33,7 @@ pub fn group(headroom: Option<u64>) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::State;
+    use crate::doctor::check::State;
 
     #[test]
     fn little_memory_degrades_and_no_limit_does_not() {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::Check;
+use super::check::Check;
 
 /// What was found of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ pub fn directory(path: &Path, found: io::Result<Directory>, uid: u32, first: boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::State;
+    use crate::doctor::check::State;
 
     #[test]
     fn a_directory_is_ok_only_if_no_other_user_can_put_packs_there() {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Check;
+use super::check::Check;
 
 /// Capabilities as bits of `CapEff` (`include/uapi/linux/capability.h`).
 pub const DAC_READ_SEARCH: u32 = 2;
@@ -136,7 +136,7 @@ pub fn container(name: Option<&str>) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::State;
+    use crate::doctor::check::State;
 
     #[test]
     fn capabilities_are_bits_of_one_line() {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Check, Lack};
+use super::check::{Check, Lack};
 use crate::trace::Kind;
 use crate::trace::decode::EVENTS;
 use crate::trace::tracefs::TraceError;
@@ -132,7 +132,7 @@ pub fn leftovers(orphans: &[PathBuf]) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::{State, verdict};
+    use crate::doctor::check::{State, verdict};
     use std::io;
 
     fn denied() -> TraceError {

@@ -5,7 +5,7 @@
 //! with the data that needs it makes the threads of a replay wait when they open files. So
 //! metadata goes ahead of the data by so many bytes of itself.
 
-use super::plan::{HEAD_US, Step};
+use super::step::{HEAD_US, Step};
 
 /// Steps in the order in which they are read.
 #[derive(PartialEq, Eq, Debug)]

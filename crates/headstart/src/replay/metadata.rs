@@ -1,7 +1,8 @@
 //! From the file systems of a plan to the block devices that their metadata
 //! is read from. The driver: it asks the mounts.
 
-use super::plan::{Plan, Target};
+use super::plan::Plan;
+use super::step::Target;
 use crate::host::fsid;
 use crate::host::mounts::{Mount, Mounts};
 use std::collections::{HashMap, HashSet};

@@ -1,6 +1,6 @@
 //! From a pack into the page cache.
 //!
-//! [`plan`] decides what is read in which [`way`] (pure), [`engine`] carries it
+//! [`plan`] decides what is read in which [`step`]s and which [`way`] (pure), [`engine`] carries it
 //! out beside the program and [`report`]s. [`model`] says how a device behaves
 //! and which way suits it; [`probe`] measures that and [`models`] keeps it. [`worth`]
 //! says what is to be gained, [`often`] which ranges are worth it. [`places`] knows
@@ -23,6 +23,7 @@ mod portions;
 pub mod probe;
 pub mod report;
 pub mod sample;
+pub mod step;
 pub mod sweep;
 pub mod way;
 pub mod worth;

@@ -1,60 +1,17 @@
 //! What is read, in which order and in which portions. Pure.
 
+use crate::pack::Pack;
 use crate::pack::changing::changes_often;
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
-use crate::pack::{FileSystem, Identity, Pack};
 use crate::replay::interleave::{Interleaved, interleaved};
 use crate::replay::list::Entry;
 use crate::replay::model::Ranges;
 use crate::replay::often::{Choice, Often};
 use crate::replay::portions::{Wanted, joined};
+use crate::replay::step::{Step, Target};
 use crate::replay::way::{Order, Way};
-use serde::Serialize;
 use std::path::PathBuf;
 use std::slice;
-
-/// What a start touches this early belongs to the head of its plan, in µs.
-pub const HEAD_US: u32 = 5000;
-
-/// What a step reads from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Target {
-    /// A file, and what it must be; without an identity whatever it is.
-    File {
-        /// Its name in the plan's table.
-        node: NodeId,
-        /// What it was when it was learned.
-        identity: Option<Identity>,
-        /// Whether it changes at each start, and is read whatever it is.
-        changing: bool,
-    },
-    /// The block device of a file system, for its metadata.
-    Device(FileSystem),
-}
-
-impl Target {
-    /// The name, if it is a file.
-    pub fn node(&self) -> Option<NodeId> {
-        match self {
-            Self::File { node, .. } => Some(*node),
-            Self::Device(_) => None,
-        }
-    }
-}
-
-/// One portion.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Step {
-    /// Index of the target.
-    pub target: u32,
-    /// Where it begins, in bytes.
-    pub offset: u64,
-    /// How long it is, in bytes.
-    pub length: u64,
-    /// When something of it is first touched, since the start began, in µs. Of a list
-    /// only the order counts.
-    pub touched_us: u32,
-}
 
 /// A whole replay.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -231,7 +188,7 @@ fn bytes(steps: &[Step]) -> u64 {
 mod tests {
     use super::*;
     use crate::host::usage::How;
-    use crate::pack::{File, MetadataRange, Origin, Range};
+    use crate::pack::{File, FileSystem, Identity, MetadataRange, Origin, Range};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@
 //! between a few parts of the touches. For several sweeps the times of touches must not contain
 //! waits ([`crate::profile::pace`]); with one it made no difference.
 
-use super::plan::Step;
+use super::step::Step;
 use serde::Serialize;
 
 /// What moving an arm costs.

@@ -13,9 +13,9 @@ use rustix::fs::{OFlags, Statx};
 
 use super::handle::{ByInode, Name, Namer, Outcome, failed_open};
 use super::open::Opened;
+use super::resolution::{FileKind, Method, Unnamed};
 use super::subvol::{FIRST, LAST, ROOT_BACKREF, ROOT_TREE, Subvolume, parse_search, paths};
 use super::verify::{Check, check_by, kind_of, resident_pages, stat_dev, stat_fd};
-use super::{FileKind, Method, Unnamed};
 use crate::host::id::InodeId;
 use crate::host::mounts::{MountTable, join};
 

@@ -10,10 +10,11 @@ use rustix::io::Errno;
 use super::btrfs::Btrfs;
 use super::handle::{ByInode, Handles, Outcome, Wildcard, first_match};
 use super::open::{Opened, open_mounts};
+use super::options::ResolveOptions;
+use super::resolution::{Method, Problem, Replaced, Resolution, ResolvedFile, Unnamed};
 use super::verify::{Check, check, resident_pages, successor};
 use super::walk::{Walker, Wanted};
 use super::xfs::Xfs;
-use super::{Method, Problem, Replaced, Resolution, ResolveOptions, ResolvedFile, Unnamed};
 use super::{near, overlay};
 use crate::host::id::{Dev, InodeId};
 

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use rustix::path::DecInt;
 
 use super::open::Opened;
+use super::resolution::{Method, ResolvedFile, Unnamed};
 use super::verify::{Check, check, stat_fd};
-use super::{Method, ResolvedFile, Unnamed};
 use crate::host::id::InodeId;
 use crate::host::mounts::MountTable;
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-use super::FileKind;
+use super::resolution::FileKind;
 use super::verify::{kind_of, mount_id, stat_dev};
 use crate::host::id::{Dev, InodeId};
 use crate::host::maps::{mapped_files, with_newlines};

@@ -2,7 +2,7 @@
 //! just below. What a start touches lies together, so this finds most of what the kernel
 //! has forgotten, and reads few directories where a walk reads all. The driver.
 
-use super::ResolvedFile;
+use super::resolution::ResolvedFile;
 use super::verify::{Check, check};
 use super::walk::Wanted;
 use crate::host::id::{Dev, InodeId};

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 
+use super::resolution::{FileKind, Problem};
 use super::verify::{kind_of, mount_id, stat_path};
-use super::{FileKind, Problem};
 use crate::host::id::Dev;
 use crate::host::mounts::{Mount, MountTable};
 

@@ -10,9 +10,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::driver::Run;
+use super::near;
+use super::resolution::{FileKind, Method, ResolvedFile, Unnamed};
 use super::verify::{Check, check_by, kind_of, resident_pages};
 use super::walk::{Walker, Wanted};
-use super::{FileKind, Method, ResolvedFile, Unnamed, near};
 use crate::host::id::InodeId;
 use crate::host::identity::LAYER_INO;
 use crate::host::mounts::Mount;

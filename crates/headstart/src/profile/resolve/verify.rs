@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
-use super::{FileKind, Replaced, ResolvedFile};
+use super::resolution::{FileKind, Replaced, ResolvedFile};
 use crate::cache::residency::{page_size, resident_count};
 use crate::host::id::{Dev, InodeId};
 use crate::host::mounts::MountTable;

@@ -12,8 +12,9 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags};
 use rustix::io::Errno;
 
+use super::options::{ResolveOptions, WalkProgress};
+use super::resolution::{FileKind, Problem};
 use super::verify::{device_of, kind_of, mount_id, stat_dev, stat_fd, stat_path};
-use super::{FileKind, Problem, ResolveOptions, WalkProgress};
 use crate::host::id::Dev;
 use crate::host::mounts::{Mount, join};
 

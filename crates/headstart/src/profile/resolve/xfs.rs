@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 use headstart_sys::handle::FileHandle;
 use headstart_sys::xfs::{BULK_MAX, Bulk};
 
-use super::Unnamed;
 use super::handle::{ByInode, Handles, Outcome, failed_open};
+use super::resolution::Unnamed;
 use crate::host::id::InodeId;
 
 /// `FILEID_INO32_GEN | XFS_FILEID_TYPE_64FLAG` (`fs/xfs/xfs_export.h`): a

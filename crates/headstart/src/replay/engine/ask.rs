@@ -9,7 +9,7 @@ use crate::cache::residency::resident_count;
 use crate::host::open::Kind;
 use crate::replay::device::Portion;
 use crate::replay::places::{self, Stretch};
-use crate::replay::plan::Step;
+use crate::replay::step::Step;
 use crate::replay::way::Order;
 use headstart_sys::willneed::{Piece, will_need};
 use rustix::fs::Advice;

@@ -6,7 +6,7 @@
 use super::Shared;
 use super::targets::Opened;
 use crate::host::open::Kind;
-use crate::replay::plan::Step;
+use crate::replay::step::Step;
 use crate::replay::way::InFlight;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

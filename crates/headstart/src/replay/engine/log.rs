@@ -1,7 +1,8 @@
 //! What a replay asked for, and when: with it a learned start tells what was late.
 
 use super::{Shared, micros};
-use crate::replay::plan::{Plan, Step, Target};
+use crate::replay::plan::Plan;
+use crate::replay::step::{Step, Target};
 use std::path::PathBuf;
 use std::sync::PoisonError;
 

@@ -17,8 +17,9 @@ pub use log::{Asked, Log};
 
 use super::device::Portion;
 use super::places::Place;
-use super::plan::{Plan, Step};
+use super::plan::Plan;
 use super::report::{Counters, Report, Stopped};
+use super::step::Step;
 use super::sweep;
 use super::way::Order;
 use crate::host::memory;

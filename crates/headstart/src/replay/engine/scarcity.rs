@@ -6,8 +6,8 @@
 
 use super::targets::Opened;
 use crate::host::memory;
-use crate::replay::plan::Step;
 use crate::replay::report::Stopped;
+use crate::replay::step::Step;
 use headstart_sys::cachestat::cachestat;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use crate::pack::renew::is_alike;
 use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};
 use crate::replay::metadata;
-use crate::replay::plan::{Step, Target};
+use crate::replay::step::{Step, Target};
 use rustix::fs::{Mode, OFlags, Stat};
 use std::fs::File;
 use std::path::Path;

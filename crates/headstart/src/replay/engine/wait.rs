@@ -4,7 +4,7 @@ use super::Shared;
 use super::targets::Opened;
 use crate::cache::residency::resident_count;
 use crate::host::open::Kind;
-use crate::replay::plan::Step;
+use crate::replay::step::Step;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
 use std::thread;
