@@ -1,0 +1,8 @@
+//! Tests of the command that need nothing of the machine: they may run side by side.
+#![allow(clippy::unwrap_used)] // All of it is test code.
+
+mod boot_analyze;
+mod boot_bench;
+mod boot_install;
+#[path = "../command/mod.rs"]
+mod command;

@@ -1,0 +1,119 @@
+//! Files that each start changes, in place or by putting another in their place, are
+//! read ahead from the third start on.
+
+use crate::command::{headstart, json};
+use crate::common::undisturbed;
+use headstart_testing::{LoopFs, disk_dir, has, must, noise, skip};
+use serde_json::Value;
+use std::path::Path;
+
+/// Looks through a file that says how much of it is in use and adds to it, as a journal,
+/// and saves its state as most programs do.
+const PROGRAM: &str = r#"
+import mmap, os, sys
+os.chdir(sys.argv[1])
+with open("journal", "r+b") as file:
+    pages = mmap.mmap(file.fileno(), 0)
+    used = int.from_bytes(pages[:8], "little")
+    sum(pages[page * 4096 + 8] for page in range(used))
+    for page in range(used, used + 5):
+        pages[page * 4096 + 8] = 1
+    pages[:8] = (used + 5).to_bytes(8, "little")
+state = open("state", "rb").read()
+with open("state.new", "wb") as file:
+    file.write(state)
+os.rename("state.new", "state")
+"#;
+
+fn prepare(root: &Path) {
+    let used: u64 = 120;
+    let journal = [&used.to_le_bytes()[..], &noise(2 << 20)[8..]].concat();
+    std::fs::write(root.join("journal"), journal).unwrap();
+    std::fs::write(root.join("state"), noise(80 << 10)).unwrap();
+    std::fs::write(root.join("upgraded"), noise(80 << 10)).unwrap();
+    must("sync", &["-f", root.to_str().unwrap()]);
+}
+
+/// A cold start that is learned into `pack` after something else changed the journal.
+fn learn(fs: &LoopFs, pack: &Path) {
+    fs.remount();
+    let journal = std::fs::File::options().append(true).open(fs.path().join("journal")).unwrap();
+    journal.set_modified(std::time::SystemTime::now()).unwrap();
+    let record = ["record", "-q", "-o", pack.to_str().unwrap(), "--"];
+    let program = ["python3", "-I", "-S", "-c", PROGRAM, fs.path().to_str().unwrap()];
+    let output = headstart(&[&record[..], &program].concat());
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// The pages of a file that a start still read itself, of which `pack` says.
+fn missing(pack: &Path, name: &str) -> u64 {
+    let seen = json(&["show", "--last-run", "--json", pack.to_str().unwrap()]);
+    let files = seen["files"].as_array().unwrap().iter();
+    let of = |file: &&Value| file["path"].as_str().is_some_and(|path| path.ends_with(name));
+    files.filter(of).map(|file| file["missing"].as_u64().unwrap()).sum()
+}
+
+/// Reads a pack ahead into an empty cache; what became of it.
+fn replay(fs: &LoopFs, pack: &Path) -> Value {
+    fs.remount();
+    json(&["replay", "--wait", "--json", pack.to_str().unwrap()])["report"].clone()
+}
+
+#[test]
+fn files_that_each_start_changes_are_read_ahead_from_the_third_start_on() {
+    if !has("python3") {
+        return skip("python3 is missing");
+    }
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    undisturbed(|| {
+        let packs = disk_dir();
+        let (pack, look) = (packs.path().join("a.pack"), packs.path().join("look.pack"));
+        prepare(fs.path());
+        (0..3).for_each(|_| learn(&fs, &pack));
+        let journal =
+            std::fs::File::options().append(true).open(fs.path().join("journal")).unwrap();
+        journal.set_modified(std::time::SystemTime::now()).unwrap();
+        drop(journal);
+        let replayed = replay(&fs, &pack);
+        assert_eq!(replayed["changing_files"], 1, "{replayed:#}");
+        assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
+        let record = ["record", "-q", "-o", look.to_str().unwrap(), "--"];
+        let program = ["python3", "-I", "-S", "-c", PROGRAM, fs.path().to_str().unwrap()];
+        assert!(headstart(&[&record[..], &program].concat()).status.success());
+        // What is new in each start, and neighbours that the kernel maps with it.
+        assert!(missing(&look, "/journal") < 40, "{}", missing(&look, "/journal"));
+        assert_eq!(missing(&look, "/state"), 0);
+        let shown = json(&["show", "--json", pack.to_str().unwrap()]);
+        let files = shown["files"].as_array().unwrap().iter();
+        let changing = files.filter(|file| file["changing"] == true).count();
+        assert_eq!(changing, 2, "{shown:#}");
+    });
+}
+
+#[test]
+fn a_file_that_was_replaced_once_is_left_out_and_learned_anew() {
+    if !has("python3") {
+        return skip("python3 is missing");
+    }
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    undisturbed(|| {
+        let packs = disk_dir();
+        prepare(fs.path());
+        let (root, pack) = (fs.path().to_str().unwrap(), packs.path().join("a.pack"));
+        let file = format!("{root}/upgraded");
+        let start = || {
+            fs.remount();
+            let record = ["record", "-q", "-o", pack.to_str().unwrap(), "--", "cat", &file];
+            assert!(headstart(&record).status.success());
+        };
+        (0..3).for_each(|_| start());
+        std::fs::write(format!("{root}/new"), noise(70 << 10)).unwrap();
+        std::fs::rename(format!("{root}/new"), &file).unwrap();
+        let replayed = replay(&fs, &pack);
+        assert_eq!(replayed["stale_files"], 1, "{replayed:#}");
+        assert_eq!(replayed["changing_files"], 0, "{replayed:#}");
+        start();
+        let replayed = replay(&fs, &pack);
+        assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
+    });
+}

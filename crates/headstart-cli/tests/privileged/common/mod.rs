@@ -1,0 +1,26 @@
+//! What the tests of the command share: programs, packs, boots, terminals.
+
+pub mod managers;
+pub mod packs;
+pub mod process;
+pub mod python;
+pub mod scripted_boot;
+pub mod small_root;
+pub mod terminal;
+pub mod ways;
+
+/// The names of the trace instances that there are.
+pub fn instances() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// A check of what is in memory, which has to succeed at one of five attempts, each
+/// from the begin: the kernel may drop pages at any moment, as DAMON does on some
+/// machines.
+pub fn undisturbed(check: impl Fn()) {
+    let attempt = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(&check));
+    if !(1..5).any(|_| attempt().is_ok()) {
+        check();
+    }
+}

@@ -1,0 +1,37 @@
+//! A process that uses a file.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A process that has mapped and touched an executable file of ours; it lives
+/// until dropped.
+pub struct Process {
+    /// The process.
+    pub child: Child,
+}
+
+impl Process {
+    /// Copies `program` to `path`, starts it there, and returns when it has
+    /// answered the line that was written to it.
+    pub fn start(program: &Path, path: &Path, args: &[&str]) -> Self {
+        std::fs::copy(program, path).unwrap();
+        std::fs::File::open(path).unwrap().sync_all().unwrap();
+        let mut command = Command::new(path);
+        let command = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"ready?\n").unwrap();
+        let mut answers = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        // A test program says other things before.
+        assert!(answers.any(|line| line.unwrap().ends_with("ready?")));
+        Self { child }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+}

@@ -1,0 +1,153 @@
+//! What a start still reads after a complete replay goes into its pack: after two
+//! learned starts nothing is left, whatever ways of reading the program has.
+
+use crate::command::{headstart, json};
+use crate::common::python;
+use crate::common::undisturbed;
+use headstart_testing::{LoopFs, disk_dir, has, must, noise, skip};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// Reads ahead for itself, reads parts, maps, lists, follows links, asks for
+/// attributes and for names that are not there.
+const PROGRAM: &str = r#"
+import mmap, os, sys
+os.chdir(sys.argv[1])
+fd = os.open("willneed", os.O_RDONLY)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
+with open("parts", "rb", buffering=0) as file:
+    for offset in (0, 700000, 1300000):
+        file.seek(offset)
+        file.read(5000)
+with open("mapped", "rb") as file:
+    pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    sum(pages[page * 4096] for page in (0, 3, 40, 41, 200, 255))
+with open("scattered", "rb") as file:
+    file.read()
+for name in os.listdir("many")[::50]:
+    os.stat("many/" + name)
+for number in range(20):
+    os.path.exists(f"many/none{number}")
+    os.path.exists(f"nodir{number}/none")
+open("link", "rb").read(1)
+try:
+    os.getxattr("parts", "user.note")
+except OSError:
+    pass
+"#;
+
+/// The files of the program.
+fn prepare(root: &Path) {
+    for (name, kib) in [("willneed", 512), ("parts", 2048), ("mapped", 1024)] {
+        std::fs::write(root.join(name), noise(kib << 10)).unwrap();
+    }
+    // So many extents that they have a block of their own.
+    let scattered = std::fs::File::create(root.join("scattered")).unwrap();
+    for i in 0..40 {
+        std::os::unix::fs::FileExt::write_all_at(&scattered, &noise(4096), i * 16384).unwrap();
+    }
+    let many = root.join("many");
+    std::fs::create_dir(&many).unwrap();
+    for i in 0..2000 {
+        std::fs::write(many.join(format!("a name that takes some room {i}")), "x").unwrap();
+    }
+    // So long that it does not fit into the inode.
+    let target = format!("{}mapped", "./".repeat(100));
+    std::os::unix::fs::symlink(target, root.join("link")).unwrap();
+    let note = "n".repeat(1000);
+    let parts = root.join("parts");
+    // Where attributes can't be had, there is none to read.
+    let _ = Command::new("setfattr").args(["-n", "user.note", "-v", &note]).arg(parts).output();
+    must("sync", &["-f", root.to_str().unwrap()]);
+}
+
+/// Learns `program` in so many cold starts, reads its pack ahead from a cold cache,
+/// and lets `check` look.
+fn after(starts: u32, fs: &LoopFs, program: &[&str], check: impl Fn(&str)) {
+    undisturbed(|| {
+        let packs = disk_dir();
+        let pack = packs.path().join("a.pack");
+        let pack = pack.to_str().unwrap();
+        for _ in 0..starts {
+            fs.remount();
+            let run = ["run", "-q", "--pack", pack, "--"];
+            let output = headstart(&[&run[..], program].concat());
+            assert!(output.status.success(), "{output:?}");
+        }
+        fs.remount();
+        must(env!("CARGO_BIN_EXE_headstart"), &["replay", "-q", "--wait", pack]);
+        check(pack);
+    });
+}
+
+fn reads_nothing(fs: &LoopFs, program: &[&str]) {
+    let requests = || {
+        let device = fs.device();
+        let stat = format!("/sys/block/{}/stat", device.trim_start_matches("/dev/"));
+        let text = std::fs::read_to_string(stat).unwrap();
+        text.split_ascii_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = requests();
+    must(program[0], &program[1..]);
+    assert_eq!(requests(), before, "the program read something");
+}
+
+/// A file system with the program's files, if one can be had.
+fn prepared(kind: &'static str) -> Option<LoopFs> {
+    if !has("python3") {
+        skip("python3 is missing");
+        return None;
+    }
+    let fs = LoopFs::new(kind)?;
+    prepare(fs.path());
+    Some(fs)
+}
+
+#[test]
+fn after_two_starts_a_program_reads_nothing_itself_on_ext4() {
+    let Some(fs) = prepared("ext4") else { return };
+    let program = ["python3", "-I", "-S", "-c", PROGRAM, fs.path().to_str().unwrap()];
+    after(2, &fs, &program, |_| reads_nothing(&fs, &program));
+}
+
+#[test]
+fn metadata_that_only_the_replay_reads_is_not_forgotten() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    if !python::install(&fs) {
+        return;
+    }
+    let import = format!("import {}", python::MODULES);
+    // Else which pages are mapped depends on where files lie in memory.
+    let program =
+        ["setarch", "-R", "chroot", fs.path().to_str().unwrap(), "/usr/bin/python3", "-c", &import];
+    // What four starts in a row do not report is dropped.
+    after(5, &fs, &program, |_| reads_nothing(&fs, &program));
+}
+
+/// File systems that keep metadata elsewhere: of files nothing is left.
+fn no_data_is_left_on(kind: &'static str) {
+    let Some(fs) = prepared(kind) else { return };
+    let root = fs.path().to_str().unwrap();
+    let program = ["python3", "-I", "-S", "-c", PROGRAM, root];
+    after(2, &fs, &program, |pack| {
+        let third = format!("{pack}.third");
+        let record = ["record", "-q", "-o", &third, "--"];
+        assert!(headstart(&[&record[..], &program].concat()).status.success());
+        let seen = json(&["show", "--last-run", "--json", &third]);
+        let is_ours = |file: &&Value| file["path"].as_str().unwrap().starts_with(root);
+        let left: Vec<_> = seen["files"].as_array().unwrap().iter().filter(is_ours).collect();
+        assert!(left.is_empty(), "{left:#?}");
+        assert!(seen["totals"]["touched"].as_u64().unwrap() > 100, "{seen:#}");
+    });
+}
+
+#[test]
+fn after_two_starts_a_program_reads_no_data_itself_on_xfs() {
+    no_data_is_left_on("xfs");
+}
+
+#[test]
+fn after_two_starts_a_program_reads_no_data_itself_on_btrfs() {
+    no_data_is_left_on("btrfs");
+}

@@ -1,0 +1,32 @@
+//! Tests of the command that need root, or share what a kernel has once: the page cache, trace
+//! buffers, mounts. They run one after another, as `check.sh privileged` has them.
+#![allow(clippy::unwrap_used)] // All of it is test code.
+
+mod bench;
+mod boot_file_systems;
+mod boot_learns;
+mod boot_upgrade;
+mod changing;
+#[path = "../command/mod.rs"]
+mod command;
+mod common;
+mod doctor;
+mod evict;
+mod exact;
+mod initramfs_hooks;
+mod killed;
+mod large_folios;
+mod late_reads;
+mod pack_renew;
+mod package_hooks;
+mod packs_are_private;
+mod pages;
+mod record_scopes;
+mod replay_reads;
+mod run_learns;
+mod run_worth;
+mod stuck;
+mod transparent_signals;
+mod transparent_state;
+mod transparent_strace;
+mod transparent_terminal;

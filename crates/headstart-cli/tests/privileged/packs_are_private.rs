@@ -1,0 +1,183 @@
+//! What is learned as root is no other user's to read, to change or to hold up. As hostile
+//! users would try it.
+
+use crate::command::headstart;
+use headstart_testing::{disk_dir, is_root, must, skip};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The user that has nothing.
+const NOBODY: u32 = 65534;
+
+/// Learns a start of `command` with packs in this directory.
+fn learn(packs: &Path, command: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .args(["record", "--"])
+        .args(command)
+        .env("HEADSTART_PACKS", packs)
+        .output()
+        .expect("headstart starts")
+}
+
+fn packs_in(dir: &Path) -> Vec<PathBuf> {
+    let names = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    names.filter(|path| path.extension().is_some_and(|ending| ending == "pack")).collect()
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().expect("a file").permissions().mode() & 0o7777
+}
+
+#[test]
+fn neither_packs_nor_their_names_tell_other_users_what_root_ran() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let dir = disk_dir();
+    let packs = dir.path().join("headstart/packs");
+    let output = learn(&packs, &["sh", "-c", "true --password=swordfish", "--token=xyzzy"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(mode(&packs), 0o700);
+    let files: Vec<_> = fs::read_dir(&packs).unwrap().flatten().collect();
+    assert!(files.len() >= 2, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file.path()), 0o600, "{file:?}");
+        let name = file.file_name();
+        assert!(!name.to_string_lossy().contains("password"), "{name:?}");
+        let content = fs::read(file.path()).unwrap();
+        for secret in ["swordfish", "xyzzy"] {
+            assert!(!content.windows(secret.len()).any(|w| w == secret.as_bytes()), "{name:?}");
+        }
+    }
+}
+
+#[test]
+fn packs_of_before_are_closed_for_others_at_the_next_start() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let dir = disk_dir();
+    let packs = dir.path().join("headstart/packs");
+    fs::create_dir_all(&packs).unwrap();
+    fs::write(packs.join("old.pack"), "HEADSTRT").unwrap();
+    assert!(learn(&packs, &["true"]).status.success());
+    assert_eq!((mode(&packs), mode(&packs.join("old.pack"))), (0o700, 0o600));
+}
+
+#[test]
+fn a_lock_that_another_user_takes_on_the_directory_holds_nobody_up() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let packs = disk_dir();
+    must("chmod", &["755", packs.path().to_str().unwrap()]);
+    let locked = fs::File::open(packs.path()).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let output = learn(packs.path(), &["true"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(packs_in(packs.path()).len(), 1, "{output:?}");
+    assert_eq!(mode(&packs.path().join(".lock")), 0o600);
+}
+
+#[test]
+fn root_takes_no_pack_from_a_directory_that_another_user_owns_or_linked_to() {
+    if !is_root() {
+        return skip("only root can give a directory away");
+    }
+    let dir = disk_dir();
+    let (theirs, own) = (dir.path().join("theirs"), dir.path().join("own"));
+    for packs in [&theirs, &own] {
+        assert!(learn(packs, &["true"]).status.success());
+    }
+    chown(&theirs, Some(NOBODY), None).unwrap();
+    let link = dir.path().join("link");
+    symlink(&own, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(NOBODY), None).unwrap();
+    for (packs, why) in [(&theirs, "it belongs to user 65534"), (&link, "a link on its path")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+            .args(["run", "--no-learn", "--", "true"])
+            .env("HEADSTART_PACKS", packs)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && said.contains(why), "{packs:?}: {said}");
+    }
+}
+
+#[test]
+fn nothing_but_an_empty_file_or_a_pack_is_ever_replaced() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let dir = disk_dir();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(file("app.py"), "print()\n").unwrap();
+    fs::write(file("empty"), "").unwrap();
+    symlink("app.py", file("link")).unwrap();
+    let good = file("good.pack");
+    assert!(headstart(&["record", "-o", &good, "--", "true"]).status.success());
+    for arguments in [
+        &["run", "--pack", "FILE", "--", "true"][..],
+        &["record", "-o", "FILE", "--", "true"],
+        &["pack", "merge", "-o", "FILE", &good, &good],
+    ] {
+        for name in ["app.py", "link"] {
+            let path = file(name);
+            let arguments: Vec<&str> =
+                arguments.iter().map(|word| if *word == "FILE" { &path } else { *word }).collect();
+            let output = headstart(&arguments);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(said.contains(name), "{arguments:?}: {said}");
+            assert_eq!(fs::read(file("app.py")).unwrap(), b"print()\n", "{arguments:?}");
+            assert!(fs::symlink_metadata(file("link")).unwrap().is_symlink(), "{arguments:?}");
+        }
+    }
+    assert!(headstart(&["record", "-o", &file("empty"), "--", "true"]).status.success());
+    assert!(headstart(&["show", &file("empty")]).status.success());
+}
+
+#[test]
+fn users_replay_what_root_shares_and_see_neither_its_command_nor_closed_files() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let dir = disk_dir();
+    must("chmod", &["755", dir.path().to_str().unwrap()]);
+    let packs = dir.path().join("headstart/packs");
+    let secret = dir.path().join("secret");
+    fs::write(&secret, "x").unwrap();
+    must("chmod", &["600", secret.to_str().unwrap()]);
+    let code = format!("cat {}", secret.display());
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+            .args(["record"])
+            .args(arguments)
+            .args(["--", "sh", "-c", &code])
+            .env("HEADSTART_PACKS", &packs)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let shared = dir.path().join("headstart/shared");
+    let starts = || {
+        let pack = packs_in(&shared).pop().unwrap();
+        let output = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .args([env!("CARGO_BIN_EXE_headstart"), "show", "--json"])
+            .arg(&pack)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains("secret") && text.contains("libc"), "{text} {:?}", output.stderr);
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        document["origin"]["starts"].as_u64()
+    };
+    run(&[]);
+    assert!(!shared.exists());
+    run(&["--share"]);
+    assert_eq!(starts(), Some(2));
+    run(&[]);
+    assert_eq!(starts(), Some(3), "the copy follows the pack");
+}

@@ -1,0 +1,330 @@
+//! The main job on real file systems: starts are learned and the next one
+//! finds its files in memory.
+
+use crate::command::{headstart, json};
+use crate::common::python;
+use crate::common::undisturbed;
+use headstart_testing::{LoopFs, disk_dir, is_root, must, skip, write_synced};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// `headstart VERB` with these packs and its figures.
+fn start(packs: &Path, verb: &str, options: &[&str], command: &[&str]) -> (Output, Value) {
+    let figures = packs.join("figures.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .env("HEADSTART_PACKS", packs)
+        .args([verb, "--json", figures.to_str().unwrap()])
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output()
+        .unwrap();
+    let text = std::fs::read(&figures).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    (output, serde_json::from_slice(&text).unwrap())
+}
+
+fn run(packs: &Path, command: &[&str]) -> Value {
+    let (output, figures) = start(packs, "run", &[], command);
+    assert!(output.status.success(), "{output:?}");
+    figures
+}
+
+/// The pack of a directory that has one.
+fn pack_in(packs: &Path) -> String {
+    let is_pack = |p: &Path| p.extension().is_some_and(|e| e == "pack");
+    let found: Vec<_> = std::fs::read_dir(packs)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| is_pack(p))
+        .collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0].to_str().unwrap().to_owned()
+}
+
+fn python_starts_from_memory_on(kind: &'static str) {
+    let Some(fs) = LoopFs::new(kind) else { return };
+    if !python::install(&fs) {
+        return;
+    }
+    let packs = disk_dir();
+    let import = format!("import {}", python::MODULES);
+    let command = ["chroot", fs.path().to_str().unwrap(), "/usr/bin/python3", "-c", &import];
+    let cold = || fs.remount();
+    cold();
+    let (_, bare) = start(packs.path(), "run", &["--no-learn", "--no-replay"], &command);
+    for _ in 0..2 {
+        cold();
+        run(packs.path(), &command);
+    }
+    let faults = |figures: &Value| figures["major_faults"].as_u64().unwrap();
+    let before = faults(&bare);
+    assert!(before >= 20, "{kind}: the bare start was not cold: {before} major faults");
+    // The best of three: where other programs take both processors at the
+    // wrong moment, the program is there before its pages.
+    let pack = pack_in(packs.path());
+    let learned = std::fs::read(&pack).unwrap();
+    let best = (0..3)
+        .map(|_| {
+            std::fs::write(&pack, &learned).unwrap();
+            cold();
+            run(packs.path(), &command)
+        })
+        .min_by_key(faults)
+        .unwrap();
+    let (ready, after) = (best["ready_share"].as_f64().unwrap(), faults(&best));
+    assert!(ready >= 0.98, "{kind}: only {ready} of the pages were ready: {best:#}");
+    assert!(after * 20 <= before, "{kind}: major faults fell only from {before} to {after}");
+    assert_eq!(best["learned"]["starts"], 3);
+    assert_eq!(best["learned"]["lost_events"], 0);
+}
+
+#[test]
+fn after_two_starts_a_third_finds_its_pages_in_memory_on_ext4() {
+    python_starts_from_memory_on("ext4");
+}
+
+#[test]
+fn after_two_starts_a_third_finds_its_pages_in_memory_on_xfs() {
+    python_starts_from_memory_on("xfs");
+}
+
+#[test]
+fn after_two_starts_a_third_finds_its_pages_in_memory_on_btrfs() {
+    python_starts_from_memory_on("btrfs");
+}
+
+#[test]
+fn a_warm_start_teaches_the_same_pages_as_a_cold_one() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    if !python::install(&fs) {
+        return;
+    }
+    let import = format!("import {}", python::MODULES);
+    // Which neighbours of a faulting page the kernel maps depends on where the
+    // file lies in memory; without -R two cold starts differ by that as well.
+    let program = ["chroot", fs.path().to_str().unwrap(), "/usr/bin/python3", "-c", &import];
+    let command: Vec<&str> = ["setarch", "-R"].into_iter().chain(program).collect();
+    let packs = disk_dir();
+    let learn = |name: &str| {
+        let pack = packs.path().join(name);
+        let options = ["-o", pack.to_str().unwrap()];
+        let (output, figures) = start(packs.path(), "record", &options, &command);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(figures["learned"]["lost_events"], 0);
+        pack.to_str().unwrap().to_owned()
+    };
+    // The first remount empties the cache, the second start finds it full.
+    fs.remount();
+    let (cold, warm) = (learn("cold.pack"), learn("warm.pack"));
+    let pages = |pack: &str| {
+        let shown = json(&["show", "--json", pack]);
+        let ranges = |f: &Value| f["ranges"].as_array().unwrap().clone();
+        let lengths = shown["files"].as_array().unwrap().iter().flat_map(ranges);
+        lengths.map(|r| r["length"].as_u64().unwrap() / 4096).sum::<u64>()
+    };
+    let diff = json(&["pack", "diff", "--json", &cold, &warm]);
+    let side = |name: &str| -> u64 {
+        diff["files"].as_array().unwrap().iter().map(|f| f[name].as_u64().unwrap()).sum()
+    };
+    let (all, differ) = (pages(&cold), side("removed_pages") + side("added_pages"));
+    assert!(all > 2000, "{all} pages are too few to compare");
+    assert!(differ * 50 <= all, "{differ} of {all} pages differ: {diff:#}");
+}
+
+#[test]
+fn of_a_program_in_memory_only_a_sample_is_looked_at() {
+    // All that is touched in the first 5 ms is looked at: some 300 of them.
+    const FILES: usize = 1000;
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    for i in 0..FILES {
+        std::fs::write(fs.path().join(format!("{i:03}")), [7; 4096]).unwrap();
+    }
+    must("sync", &["-f", fs.path().to_str().unwrap()]);
+    let packs = disk_dir();
+    let script = format!("exec cat {}/??? >/dev/null", fs.path().display());
+    let command = ["sh", "-c", &script];
+    run(packs.path(), &command);
+    let bytes = |figures: &Value, of: &str| figures["read_ahead"][of].as_u64().unwrap();
+    undisturbed(|| {
+        run(packs.path(), &["sh", "-c", &script]);
+        let hot = run(packs.path(), &command);
+        let presumed = bytes(&hot, "presumed_bytes");
+        assert!(presumed > FILES as u64 / 2 * 4096, "{hot:#}");
+        assert_eq!(bytes(&hot, "bytes"), 0, "{hot:#}");
+    });
+    undisturbed(|| {
+        fs.remount();
+        let cold = run(packs.path(), &command);
+        assert_eq!(bytes(&cold, "presumed_bytes"), 0, "{cold:#}");
+        assert!(bytes(&cold, "bytes") >= FILES as u64 * 4096, "{cold:#}");
+    });
+    // As when the program is in memory and its data, on another disk, is not.
+    undisturbed(|| {
+        fs.remount();
+        let half = format!("cat {}/[012]?? >/dev/null", fs.path().display());
+        must("sh", &["-c", &half]);
+        let mixed = run(packs.path(), &command);
+        assert_eq!(bytes(&mixed, "presumed_bytes"), 0, "{mixed:#}");
+        assert!(bytes(&mixed, "bytes") >= FILES as u64 / 4 * 4096, "{mixed:#}");
+    });
+}
+
+#[test]
+fn files_that_were_replaced_cut_or_deleted_are_left_out_and_counted() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let at = |name: &str| fs.path().join(name).to_str().unwrap().to_owned();
+    let names = ["same", "replaced", "cut", "deleted"];
+    for name in names {
+        write_synced(Path::new(&at(name)), &headstart_testing::noise(256 << 10));
+    }
+    let packs = disk_dir();
+    let files: Vec<String> = names.iter().map(|n| at(n)).collect();
+    let command: Vec<&str> = ["cat"].into_iter().chain(files.iter().map(String::as_str)).collect();
+    fs.remount();
+    run(packs.path(), &command);
+    let pack = pack_in(packs.path());
+
+    // The same name, size and times, but another inode.
+    let stamp = at("stamp");
+    must("cp", &["-p", &at("replaced"), &stamp]);
+    must("mv", &[&stamp, &at("replaced")]);
+    must("truncate", &["-s", "8192", &at("cut")]);
+    must("rm", &[&at("deleted")]);
+    fs.remount();
+    let replayed = json(&["replay", "--json", "--verify", &pack]);
+    let report = &replayed["report"];
+    assert_eq!(report["stale_files"], 2, "{replayed:#}");
+    assert_eq!(report["missing_files"], 1, "{replayed:#}");
+    let resident = |name: &str| {
+        let shown = json(&["pages", "--json", &at(name)]);
+        shown["files"][0]["cached"].as_u64().unwrap_or_else(|| panic!("{shown:#}"))
+    };
+    undisturbed(|| {
+        json(&["replay", "--json", "--wait", pack.as_str()]);
+        assert_eq!(resident("same"), 64);
+    });
+    assert_eq!(resident("replaced"), 0);
+    assert_eq!(resident("cut"), 0);
+    assert_eq!(headstart(&["replay", "-q", &pack]).status.code(), Some(0));
+
+    // The next start drops them, and learns the new ones.
+    fs.remount();
+    let (output, figures) = start(packs.path(), "run", &[], &command);
+    assert_eq!(output.status.code(), Some(1), "cat misses a file");
+    assert_eq!(figures["read_ahead"]["stale_files"], 2);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(line.contains("2 files changed since"), "{line}");
+    let verdict = headstart(&["pack", "verify", &pack]);
+    assert_eq!(verdict.status.code(), Some(3), "the deleted file is still in the history");
+}
+
+#[test]
+fn names_of_every_kind_are_learned_and_read_ahead() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let deep = "d/".repeat(1990);
+    let names = ["a b", "new\nline", "back\\slash", "trailing ", &format!("{deep}file")];
+    must("sh", &["-c", &format!("cd {} && mkdir -p {deep}", fs.path().display())]);
+    for name in names {
+        // Relative to the mount: the absolute name of the deep one nears the
+        // longest that the kernel takes.
+        let script = format!("cd {} && head -c 65536 /dev/urandom > \"$0\"", fs.path().display());
+        must("sh", &["-c", &script, name]);
+    }
+    let strange = std::ffi::OsString::from("bytes\u{fffd}");
+    std::fs::write(fs.path().join(&strange), headstart_testing::noise(65536)).unwrap();
+    std::fs::hard_link(fs.path().join("a b"), fs.path().join("hard link")).unwrap();
+    let packs = disk_dir();
+    let script =
+        format!("cd {} && find . -type f -exec cat {{}} + > /dev/null", fs.path().display());
+    fs.remount();
+    let first = run(packs.path(), &["sh", "-c", &script]);
+    assert_eq!(first["learned"]["dropped"]["not_found"], 0, "{first:#}");
+    fs.remount();
+    let second = run(packs.path(), &["sh", "-c", &script]);
+    assert_eq!(second["read_ahead"]["failed"], 0, "{second:#}");
+    assert_eq!(second["read_ahead"]["missing_files"], 0, "{second:#}");
+    assert!(second["ready_share"].as_f64().unwrap() > 0.95, "{second:#}");
+}
+
+#[test]
+fn without_root_the_program_runs_and_one_line_says_what_recording_needs() {
+    if !is_root() {
+        return skip("only root can become another user");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    must("chmod", &["755", dir.path().to_str().unwrap()]);
+    let binary = dir.path().join("headstart");
+    std::fs::copy(env!("CARGO_BIN_EXE_headstart"), &binary).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&binary)
+        .args(["run", "--", "sh", "-c", "echo out; exit 7"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(output.stdout, b"out\n");
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.contains("recording needs root"), "{line}");
+}
+
+#[test]
+fn a_bad_pack_is_refused_in_one_sentence_and_the_program_starts_all_the_same() {
+    let packs = disk_dir();
+    let good = packs.path().join("good.pack");
+    let (_, _) = start(packs.path(), "record", &["-o", good.to_str().unwrap()], &["true"]);
+    if !is_root() {
+        return skip("only root can record a pack");
+    }
+    let bytes = std::fs::read(&good).unwrap();
+    let newer = [&bytes[..8], &[9, 0], &bytes[10..]].concat();
+    let cases: [(&str, Vec<u8>, &str, &str); 6] = [
+        ("corrupt", [&bytes[..40], b"xx", &bytes[42..]].concat(), "600", "checksum"),
+        ("cut", bytes[..bytes.len() - 1].to_vec(), "600", "cut off"),
+        ("text", b"no pack\0".to_vec(), "600", "headstart pack"),
+        ("newer", newer, "600", "version 9"),
+        ("writable", bytes.clone(), "666", "may be written by others"),
+        ("empty", b"HEADSTRT".to_vec(), "600", "cut off"),
+    ];
+    for (name, content, mode, why) in cases {
+        let path = packs.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let path = path.to_str().unwrap();
+        must("chmod", &[mode, path]);
+        for arguments in [&["show", path][..], &["replay", path], &["pack", "verify", path]] {
+            let output = headstart(arguments);
+            let message = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {message}");
+            assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
+            assert!(message.contains(why), "{arguments:?}: {message}");
+        }
+        let output = headstart(&["run", "--no-learn", "--pack", path, "--", "sh", "-c", "exit 5"]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(5), "{name}: {message}");
+        assert!(message.contains(why), "{name}: {message}");
+    }
+    let link = packs.path().join("link");
+    std::os::unix::fs::symlink(&good, &link).unwrap();
+    let output = headstart(&["show", link.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    must("chown", &["65534", good.to_str().unwrap()]);
+    let output = headstart(&["show", good.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn where_another_learner_keeps_the_packs_locked_a_start_is_not_learned_and_ends_all_the_same() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let packs = disk_dir();
+    let locked = std::fs::File::create(packs.path().join(".lock")).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockShared).unwrap();
+    let pack = packs.path().join("a.pack");
+    let output = headstart(&["run", "--pack", pack.to_str().unwrap(), "--", "sh", "-c", "exit 7"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
+    assert!(said.contains("another process keeps its directory locked"), "{said}");
+    assert!(!pack.exists());
+}

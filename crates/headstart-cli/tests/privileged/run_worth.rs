@@ -1,0 +1,108 @@
+//! A program that waits for the disk for less than a replay costs is left alone.
+
+use crate::common::instances;
+use crate::common::undisturbed;
+use headstart_testing::{LoopFs, disk_dir, must, noise, write_synced};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A device that answers at once.
+const QUICK: &str =
+    r#"{"latency_us":1,"next_us":1,"bandwidth_mb_s":1000000,"depth":16,"iops":99999999}"#;
+
+/// One that takes long.
+const SLOW: &str =
+    r#"{"latency_us":20000,"next_us":20000,"bandwidth_mb_s":10,"depth":1,"iops":50}"#;
+
+/// One start at a time, and none while the kernel removes the trace of another: a well
+/// known program does not wait for that.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn run(packs: &Path, options: &[&str], command: &[&str]) -> Value {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while instances().iter().any(|name| name.starts_with("headstart-")) {
+        assert!(Instant::now() < deadline, "{:?}", instances());
+    }
+    let figures = packs.join("figures.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .env("HEADSTART_PACKS", packs)
+        .args(["run", "--json", figures.to_str().unwrap()])
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&std::fs::read(&figures).unwrap()).unwrap()
+}
+
+/// Replaces what was measured of devices; returns of how many.
+fn take_devices_for(model: &str, packs: &Path) -> usize {
+    let found = std::fs::read_dir(packs.join("devices")).into_iter().flatten();
+    let found = found.map(|entry| entry.unwrap().path());
+    let models = found.filter(|path| path.extension().is_some_and(|e| e == "json"));
+    models.map(|path| std::fs::write(path, model).unwrap()).count()
+}
+
+#[test]
+fn where_it_is_not_worth_it_a_program_is_left_alone_unless_told_otherwise() {
+    // The device of the system can't be opened everywhere, that of an image can.
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    // All of it is on that device, and little.
+    let program = fs.path().join("nothing");
+    let source = fs.path().join("nothing.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let (to, from) = (program.to_str().unwrap(), source.to_str().unwrap());
+    must("cc", &["-static", "-o", to, from]);
+    let command = [to];
+    let packs = disk_dir();
+    run(packs.path(), &[], &command);
+    assert!(take_devices_for(QUICK, packs.path()) > 0);
+    let is_left_alone = |figures: &Value| {
+        let notes = figures["notes"].to_string();
+        assert_eq!(notes.contains("not worth it here"), figures["read_ahead"].is_null(), "{notes}");
+        figures["read_ahead"].is_null()
+    };
+    for starts in [2, 3] {
+        let figures = run(packs.path(), &[], &command);
+        assert!(is_left_alone(&figures), "{figures:#}");
+        assert_eq!(figures["learned"]["starts"], starts, "{figures:#}");
+    }
+    let figures = run(packs.path(), &[], &command);
+    assert!(is_left_alone(&figures) && figures["learned"].is_null(), "{figures:#}");
+    let figures = run(packs.path(), &["--always"], &command);
+    assert!(!is_left_alone(&figures), "{figures:#}");
+    assert_eq!(figures["learned"]["starts"], 4, "{figures:#}");
+}
+
+#[test]
+fn a_well_known_program_is_traced_from_the_disk_and_not_from_memory() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let file = fs.path().join("data");
+    write_synced(&file, &noise(4 << 20));
+    let packs = disk_dir();
+    let command = ["cat", file.to_str().unwrap()];
+    let start =
+        |options: &[&str]| run(packs.path(), &[&["--hold", "1s"], options].concat(), &command);
+    let starts = |figures: &Value| figures["learned"]["starts"].as_u64();
+    for number in 1..=3 {
+        fs.remount();
+        assert_eq!(starts(&start(&["--always"])), Some(number));
+    }
+    undisturbed(|| {
+        // Brings all of it in.
+        start(&["--always"]);
+        take_devices_for(SLOW, packs.path());
+        let from_memory = start(&[]);
+        assert!(from_memory["learned"].is_null(), "{from_memory:#}");
+        let notes = from_memory["notes"].to_string();
+        assert!(notes.contains("in memory and well known"), "{notes}");
+    });
+    fs.remount();
+    let from_disk = start(&[]);
+    assert!(starts(&from_disk) > Some(3), "{from_disk:#}");
+}

@@ -1,0 +1,213 @@
+//! A file system of a test's own: an image, loop-mounted on a directory of its own, which
+//! goes with the value.
+
+use super::{disk_dir, must, root_or_skip, run, skip, wait_until};
+use headstart::host::fsid;
+use headstart::host::id::Dev;
+use headstart::host::mounts::{Mount, MountTable};
+use headstart::pack::FileSystem;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// More than mkfs.xfs wants at least, which is 300 MB; the image is sparse.
+const BYTES: u64 = 512 << 20;
+
+/// A mounted file system in an image.
+#[derive(Debug)]
+pub struct LoopFs {
+    directory: TempDir,
+    mount: PathBuf,
+    kind: String,
+}
+
+impl LoopFs {
+    /// A new one of a kind (ext4, xfs, btrfs, …); `None`, with the reason said, where this
+    /// machine cannot make or mount one.
+    pub fn new(kind: &str) -> Option<Self> {
+        Self::sized(kind, BYTES)
+    }
+
+    /// Like [`LoopFs::new`], in an image of so many bytes.
+    pub fn sized(kind: &str, bytes: u64) -> Option<Self> {
+        Self::with(kind, bytes, &[])
+    }
+
+    /// Like [`LoopFs::sized`], with more arguments to mkfs.
+    pub fn with(kind: &str, bytes: u64, mkfs: &[&str]) -> Option<Self> {
+        Self::inside(disk_dir(), kind, bytes, mkfs)
+    }
+
+    /// Like [`LoopFs::with`], with the image in a given directory.
+    pub fn inside(directory: TempDir, kind: &str, bytes: u64, mkfs: &[&str]) -> Option<Self> {
+        if !root_or_skip() || !kernel_has(kind) {
+            return None;
+        }
+        let mount = directory.path().join("mount");
+        fs::create_dir(&mount).unwrap();
+        let fs = Self { directory, mount, kind: kind.to_owned() };
+        let image = fs.image();
+        File::create(&image).unwrap().set_len(bytes).unwrap();
+        // On a small image mkfs.ext4 takes blocks of 1 KiB, and leaves a part of its work to
+        // the kernel, which then reads and writes during the test.
+        let own: &[&str] = match kind {
+            "ext4" => &["-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+            _ if kind.starts_with("ext") => &["-F"],
+            _ => &["-f"],
+        };
+        let arguments = [own, mkfs, &["-q", image.to_str().unwrap()]].concat();
+        let made = run(&format!("mkfs.{kind}"), &arguments).and_then(|_| fs.try_mount());
+        match made {
+            Ok(()) => Some(fs),
+            Err(error) => {
+                skip(&error);
+                None
+            }
+        }
+    }
+
+    fn image(&self) -> PathBuf {
+        self.directory.path().join("image")
+    }
+
+    /// The directory that it is mounted on.
+    pub fn path(&self) -> &Path {
+        &self.mount
+    }
+
+    /// A path in the directory around it, which is not on it. `image` is its image.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// What it is: ext4, xfs, btrfs, …
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    fn entry(&self) -> Mount {
+        let table = MountTable::read().unwrap();
+        let mount = table.at(self.path()).unwrap();
+        assert_eq!(mount.mount_point, self.path(), "not mounted");
+        mount.clone()
+    }
+
+    /// The super block's device, as trace events have it.
+    pub fn dev(&self) -> Dev {
+        self.entry().dev
+    }
+
+    /// What packs know it by.
+    pub fn identity(&self) -> FileSystem {
+        let mount = self.entry();
+        FileSystem {
+            uuid: fsid::uuid(&mount).unwrap().map(|uuid| uuid.0),
+            kind: mount.fstype.to_string_lossy().into_owned(),
+            source: mount.source.as_bytes().to_vec(),
+        }
+    }
+
+    /// The node of its loop device.
+    pub fn device(&self) -> String {
+        self.entry().source.into_string().unwrap()
+    }
+
+    /// The directory of its loop device in sysfs.
+    pub fn sysfs(&self) -> PathBuf {
+        Path::new("/sys/block").join(self.device().trim_start_matches("/dev/"))
+    }
+
+    /// How many reads its device has served since it was attached.
+    pub fn reads(&self) -> u64 {
+        let text = fs::read_to_string(self.sysfs().join("stat")).unwrap();
+        text.split_ascii_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    fn try_mount(&self) -> Result<(), String> {
+        let (image, mount) = (self.image(), self.path());
+        let paths = [image.to_str().unwrap(), mount.to_str().unwrap()];
+        run("mount", &["-o", "loop", "-t", &self.kind, paths[0], paths[1]]).map(drop)
+    }
+
+    /// Mounts it again after [`LoopFs::unmount`].
+    #[track_caller]
+    pub fn mount(&self) {
+        self.try_mount().unwrap();
+    }
+
+    /// Unmounts it, and its loop device goes with it. What a test started in the
+    /// background may look at it for a moment longer, so this waits while it is in use.
+    #[track_caller]
+    pub fn unmount(&self) {
+        wait_until("end of the file system's use", || {
+            match rustix::mount::unmount(self.path(), UnmountFlags::empty()) {
+                Err(Errno::BUSY) => None,
+                Err(error) => panic!("cannot unmount {}: {error}", self.path().display()),
+                Ok(()) => Some(()),
+            }
+        });
+    }
+
+    /// Mounts it anew: the kernel has nothing of it cached. Its device may have another
+    /// number afterwards.
+    ///
+    /// A mount namespace holds a copy of every mount, and so the cache; this waits until
+    /// those that the test made have ended.
+    #[track_caller]
+    pub fn remount(&self) {
+        self.unmount();
+        let image = self.image();
+        wait_until("end of all mounts of the image", || {
+            let attached = must("losetup", &["--associated", image.to_str().unwrap()]);
+            attached.is_empty().then_some(())
+        });
+        self.mount();
+    }
+}
+
+impl Drop for LoopFs {
+    /// Also unmounts whatever a test mounted in the directory around it.
+    fn drop(&mut self) {
+        let Ok(table) = MountTable::read() else { return };
+        let mut inside: Vec<&Path> = table
+            .mounts()
+            .iter()
+            .map(|mount| mount.mount_point.as_path())
+            .filter(|path| path.starts_with(self.directory.path()))
+            .collect();
+        // Later mounts may lie on earlier ones.
+        inside.reverse();
+        for path in inside {
+            if let Err(error) = rustix::mount::unmount(path, UnmountFlags::DETACH) {
+                eprintln!("cannot unmount {}: {error}", path.display());
+            }
+        }
+    }
+}
+
+/// Whether the kernel knows a file system, as a part of it or as a module.
+/// One that it lacks is no reason to fail, not even in CI.
+fn kernel_has(kind: &str) -> bool {
+    let known = || {
+        let text = fs::read_to_string("/proc/filesystems").unwrap();
+        text.lines().any(|line| line.split_whitespace().next_back() == Some(kind))
+    };
+    let known = known() || run("modprobe", &[kind]).is_ok() && known();
+    if !known {
+        eprintln!("skipped: this kernel has no {kind}");
+    }
+    known
+}
+
+/// Mounts `source`, a directory or file, also at `target`, which is made.
+pub fn bind(source: &Path, target: &Path) {
+    if source.is_dir() {
+        fs::create_dir_all(target).unwrap();
+    } else {
+        File::create(target).unwrap();
+    }
+    rustix::mount::mount_bind(source, target).unwrap();
+}

@@ -1,0 +1,6 @@
+//! Tests of the library that need nothing of the machine: they may run side by side.
+#![allow(clippy::unwrap_used)] // All of it is test code.
+
+mod fixtures;
+mod pack_format;
+mod pack_memory;

@@ -1,0 +1,217 @@
+//! Decoding a pack takes at most 16 times the memory of its file, whatever is
+//! in it; and every pack that comes out can be walked, written and joined.
+
+use headstart::host::usage::How;
+use headstart::pack::codec::{HEADER_BYTES, PackError, decode, decode_body, encode};
+use headstart::pack::merge::{Rule, merge};
+use headstart::pack::paths::PathInterner;
+use headstart::pack::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
+use headstart::replay::often::Often;
+use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::way::Way;
+use headstart_sys::counting::{Counting, peak_of};
+use std::path::Path;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const FACTOR: usize = 16;
+const MIB: usize = 1 << 20;
+
+/// LEB128, as packs have it.
+fn number(mut value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+    out
+}
+
+/// The begin of a body: an origin without names, counts of 0.
+fn origin() -> Vec<u8> {
+    [&[0, 0, 0, 12, 0][..], &[0; 14]].concat()
+}
+
+/// A body with these sections: `(count, bytes)`, the bytes of each item alike
+/// and as often as they come.
+fn body(sections: &[(u64, &[u8])]) -> Vec<u8> {
+    let mut out = origin();
+    for (count, items) in sections {
+        out.extend(number(*count));
+        out.extend(*items);
+    }
+    out
+}
+
+/// `item`, as often as it fits into a megabyte; the number, and the bytes.
+fn many(item: &[u8]) -> (u64, Vec<u8>) {
+    let times = MIB / item.len();
+    (times as u64, item.repeat(times))
+}
+
+fn check(name: &str, body: &[u8]) -> Result<Pack, PackError> {
+    let (result, peak) = peak_of(|| decode_body(body));
+    assert!(peak <= FACTOR * body.len(), "{name}: {peak} bytes for {}", body.len());
+    if let Ok(pack) = &result {
+        assert_eq!(decode(&encode(pack)).as_ref(), Ok(pack), "{name}");
+    }
+    result
+}
+
+const FS: [u8; 19] = [0; 19];
+/// File system 0, the node of the file before, inode, size, times and changes 0.
+const FILE: [u8; 7] = [0; 7];
+/// The first file, page 0, 1 page.
+const RANGE: [u8; 6] = [0, 0, 1, 0, 0, 0];
+const METADATA: [u8; 5] = [0, 0, 1, 0, 0];
+
+#[test]
+fn claimed_counts_that_the_file_can_not_hold_allocate_nothing() {
+    let filler = vec![0; MIB];
+    for claimed in [1 << 20, 1 << 32, u64::MAX >> 1, u64::MAX] {
+        for before in 0..5 {
+            let mut out = body(&[(1, &FS[..]), (0, &[]), (1, &FILE), (0, &[])][..before]);
+            out.extend(number(claimed));
+            out.extend(&filler);
+            assert!(check("claimed", &out).is_err());
+        }
+    }
+    for claimed in [1 << 20, u64::MAX] {
+        let names = [&number(claimed)[..], &filler].concat();
+        assert!(check("a name", &names).is_err());
+    }
+}
+
+#[test]
+fn a_section_full_of_the_smallest_items_stays_within_the_bound() {
+    let (nodes, flat) = many(&[1, 1, b'x']);
+    let (files, list) = many(&FILE);
+    let (ranges, of_files) = many(&RANGE);
+    let (blocks, of_devices) = many(&METADATA);
+    let one = (1, &FS[..]);
+    let none = (0, &[][..]);
+    // The first component hangs on the root, each other on the one before.
+    let chain = [&[0, 1, b'x'][..], &flat[3..]].concat();
+    let flat_names: Vec<u8> =
+        (0..100_000u64).flat_map(|i| [&number(i)[..], &[1, b'x']].concat()).collect();
+    for (name, sections, decodes) in [
+        ("file systems", vec![(4096, &FS.repeat(4096)[..]), none, none, none, none], true),
+        (
+            "too many file systems",
+            vec![(4097, &FS.repeat(4097)[..]), none, none, none, none],
+            false,
+        ),
+        ("one directory", vec![one, (100_000, &flat_names), none, none, none], true),
+        ("too deep", vec![one, (nodes, &chain), none, none, none], false),
+        ("deep", vec![one, (2047, &chain[..2047 * 3]), none, none, none], true),
+        ("files", vec![one, none, (files, &list), none, none], true),
+        ("ranges", vec![one, none, (1, &FILE), (ranges, &of_files), none], true),
+        ("metadata", vec![one, none, none, none, (blocks, &of_devices)], true),
+        (
+            "all",
+            vec![
+                one,
+                (100_000, &flat_names),
+                (files, &list),
+                (ranges, &of_files),
+                (blocks, &of_devices),
+            ],
+            true,
+        ),
+        ("cut off", vec![one, none, (files, &list), (ranges, &of_files[1..])], false),
+    ] {
+        assert_eq!(check(name, &body(&sections)).is_ok(), decodes, "{name}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_grow_by_no_more_than_the_bound() {
+    // Each becomes U+FFFD, of three bytes.
+    let bad = [&number(MIB as u64)[..], &vec![0xff; MIB]].concat();
+    for before in 0..2 {
+        let mut out = [&vec![0; before * 2][..], &bad].concat();
+        out.resize(out.len() + 40, 0);
+        let _ = check("text", &out);
+    }
+    let fs = [&[0; 17][..], &bad, &[0]].concat();
+    let none = (0, &[][..]);
+    assert!(check("kind", &body(&[(1, &fs), none, none, none, none])).is_ok());
+}
+
+/// A pack with something in every section.
+fn small() -> Pack {
+    let mut names = PathInterner::default();
+    let mut file = |path, ino| {
+        let identity = Identity { ino, size: 9000, mtime_ns: -5, ctime_ns: 1 << 60 };
+        File {
+            file_system: 0,
+            node: names.intern(Path::new(path)).unwrap(),
+            identity,
+            changes: 0b11,
+        }
+    };
+    let files = vec![file("/usr/lib/a", 7), file("/usr/b", 1 << 40)];
+    let (how, history) = (How::READ, 3);
+    Pack {
+        origin: Origin { name: "p".into(), page_shift: 16, starts: 2, ..Origin::default() },
+        file_systems: vec![FileSystem {
+            uuid: Some([9; 16]),
+            kind: "ext4".into(),
+            source: b"/dev/a".into(),
+        }],
+        files,
+        paths: names.finish(),
+        ranges: vec![
+            Range { file: 0, first: 3, pages: 200, at_us: 9, how, history },
+            Range { file: 1, first: 1 << 30, pages: 1, at_us: 1 << 20, how, history },
+        ],
+        metadata: vec![MetadataRange { file_system: 0, first: 77, pages: 2, at_us: 1, history }],
+    }
+}
+
+#[test]
+fn every_change_of_one_or_two_bytes_is_refused_or_gives_a_sound_pack() {
+    let original = small();
+    let good = encode(&original)[HEADER_BYTES..].to_vec();
+    let limits = Limits { budget: MIB as u64, metadata: true, often: Often::EVER };
+    let mut accepted = 0u32;
+    let mut test = |body: &[u8]| {
+        if let Ok(pack) = check("changed", body) {
+            accepted += 1;
+            for range in &pack.ranges {
+                let _ = pack.paths.path(pack.files[range.file as usize].node);
+            }
+            for rule in [Rule::Union, Rule::NextStart { keep: 8, metadata_seen: false }] {
+                for (old, new) in [(&original, &pack), (&pack, &original)] {
+                    let merged = merge(old, new, rule);
+                    assert_eq!(decode(&encode(&merged)).as_ref(), Ok(&merged));
+                }
+            }
+            assert!(Plan::of_packs(&[pack], limits, Way::default()).bytes() <= limits.budget);
+        }
+    };
+    let mut changed = good.clone();
+    for at in 0..good.len() {
+        for value in 0..=u8::MAX {
+            changed[at] = value;
+            test(&changed);
+        }
+        changed[at] = good[at];
+        test(&good[..at]);
+        test(&[&good[..at], &good[at + 1..]].concat());
+        for extreme in [0, 1, u64::from(u32::MAX), i64::MAX as u64, u64::MAX] {
+            test(&[&good[..at], &number(extreme), &good[at + 1..]].concat());
+        }
+        for other in at + 1..good.len() {
+            for (a, b) in [(0, 0), (0xff, 0xff), (1, 0x7f), (0x80, 0)] {
+                (changed[at], changed[other]) = (a, b);
+                test(&changed);
+            }
+            changed[other] = good[other];
+        }
+        changed[at] = good[at];
+    }
+    assert!(accepted > 1000, "{accepted}");
+}

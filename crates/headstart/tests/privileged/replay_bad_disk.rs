@@ -1,0 +1,61 @@
+//! A replay of files of which the disk can't read one: it goes on.
+
+use headstart::cache::residency::resident_count;
+use headstart::replay::engine::{Options, Replay};
+use headstart::replay::list::Entry;
+use headstart::replay::often::Often;
+use headstart::replay::places::Place;
+use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::way::{InFlight, Order, Way};
+use headstart_testing::{LoopFs, run, wait_until};
+use std::fs::{self, File, OpenOptions};
+use std::path::PathBuf;
+use std::time::Instant;
+
+const FILES: u64 = 40;
+const SIZE: u64 = 1 << 20;
+
+#[test]
+fn what_a_disk_can_not_read_is_not_waited_for_for_ever() {
+    let Some(fs) = LoopFs::sized("ext4", 64 << 20) else { return };
+    let mut files: Vec<PathBuf> =
+        (0..FILES).map(|number| fs.path().join(number.to_string())).collect();
+    for path in &files {
+        fs::write(path, vec![7; SIZE as usize]).unwrap();
+    }
+    rustix::fs::syncfs(File::open(fs.path()).unwrap()).unwrap();
+    let place = |path: &PathBuf| {
+        let place = Place::of(&File::open(path).unwrap(), 0).unwrap();
+        place.extents.iter().map(|extent| extent.physical).max().unwrap()
+    };
+    files.sort_by_key(place);
+    let bad = files.pop().unwrap();
+    let end = place(&bad);
+    fs.remount();
+    // What is written would make the image longer again.
+    run("mount", &["-o", "remount,ro", fs.path().to_str().unwrap()]).unwrap();
+    OpenOptions::new().write(true).open(fs.beside("image")).unwrap().set_len(end).unwrap();
+    let entries: Vec<Entry> = [bad.clone()]
+        .into_iter()
+        .chain(files)
+        .map(|path| Entry { path, ranges: Vec::new() })
+        .collect();
+    let limits = Limits { budget: u64::MAX, metadata: false, often: Often::EVER };
+    // After each step the one before is waited for.
+    let in_flight = Some(InFlight { bytes: SIZE, steps: 1 });
+    for (order, in_sweeps) in [(Order::Touch, false), (Order::Disk, true)] {
+        let way = Way { order, in_sweeps, in_flight, ..Way::default() };
+        let plan = Plan::of_list(&entries, |_| SIZE, limits, way);
+        let replay =
+            Replay::start(plan, Options::default(), Default::default(), Instant::now()).unwrap();
+        wait_until("the end of the replay", || replay.is_finished().then_some(()));
+        let report = replay.finish();
+        assert!(report.complete, "{report:?}");
+    }
+    let is_in_memory = |entry: &Entry| {
+        let file = File::open(&entry.path).unwrap();
+        resident_count(&file, 0, SIZE / 4096).unwrap() == SIZE / 4096
+    };
+    assert!(entries[1..].iter().all(is_in_memory));
+    assert!(fs::read(&bad).is_err(), "the disk can read it");
+}

@@ -1,0 +1,93 @@
+//! One sweep of a disk with an arm: it begins with what the start needs first, unless
+//! somebody waits for all of it, and what is in memory has no say.
+
+use headstart::cache::residency::page_size;
+use headstart::host::identity::identity_of;
+use headstart::host::usage::How;
+use headstart::pack::paths::PathInterner;
+use headstart::pack::{File, FileSystem, Pack, Range};
+use headstart::replay::engine::{Options, Replay};
+use headstart::replay::often::Often;
+use headstart::replay::places::Place;
+use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::sweep::Arm;
+use headstart::replay::way::{Order, Way};
+use headstart_testing::{LoopFs, wait_until};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const BYTES: usize = 8 << 20;
+/// When a start touches all but the last file, in µs.
+const LATE_US: u32 = 400_000;
+
+/// Two files, that which lies lower first.
+fn files(fs: &LoopFs) -> [PathBuf; 2] {
+    let mut files = ["a", "b"].map(|name| fs.path().join(name));
+    for path in &files {
+        fs::write(path, vec![7; BYTES]).unwrap();
+    }
+    rustix::fs::syncfs(fs::File::open(fs.path()).unwrap()).unwrap();
+    let place = |path: &PathBuf| {
+        let place = Place::of(&fs::File::open(path).unwrap(), 0).unwrap();
+        place.find(0).unwrap()
+    };
+    files.sort_by_key(place);
+    files
+}
+
+/// A pack by which the last is touched at once, and the others late.
+fn learned(files: &[PathBuf]) -> Pack {
+    let mut names = PathInterner::default();
+    let mut pack = Pack { file_systems: vec![FileSystem::default()], ..Pack::default() };
+    pack.origin.page_shift = page_size().trailing_zeros() as u8;
+    pack.origin.starts = 1;
+    for (number, path) in files.iter().enumerate() {
+        let identity = identity_of(&rustix::fs::stat(path).unwrap());
+        let node = names.intern(path).unwrap();
+        pack.files.push(File { file_system: 0, node, identity, changes: 0 });
+        let at_us = if number + 1 == files.len() { 0 } else { LATE_US };
+        let (file, pages) = (number as u32, (BYTES as u64 / page_size()) as u32);
+        pack.ranges.push(Range { file, first: 0, pages, at_us, how: How::READ, history: 1 });
+    }
+    pack.ranges.sort_by_key(|range| range.at_us);
+    pack.paths = names.finish();
+    pack
+}
+
+/// In which order files were asked for.
+fn asked(pack: &Pack, wait: bool) -> Vec<PathBuf> {
+    let limits = Limits { budget: u64::MAX, metadata: false, often: Often::HALF };
+    let arm = Some(Arm { move_us: 8000, mb_s: 100 });
+    let way = Way { order: Order::Disk, threads: 1, arm, ..Way::default() };
+    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, way);
+    let options = Options { wait, log: true, ..Options::default() };
+    let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
+    wait_until("the end of the replay", || replay.is_finished().then_some(()));
+    let ended = replay.end();
+    assert!(ended.report.complete);
+    let mut files = ended.log.files();
+    files.sort_by_key(|(_, asked)| asked.iter().map(|asked| asked.at_us).min());
+    files.into_iter().map(|(path, _)| path).collect()
+}
+
+fn read(path: &Path) {
+    assert_eq!(fs::read(path).unwrap().len(), BYTES);
+}
+
+#[test]
+fn a_sweep_begins_with_what_is_touched_first_and_is_not_in_memory() {
+    let Some(fs) = LoopFs::sized("ext4", 64 << 20) else { return };
+    let [low, high] = files(&fs);
+    let pack = learned(&[low.clone(), high.clone()]);
+
+    fs.remount();
+    assert_eq!(asked(&pack, false), [&*high, &*low], "the start needs the higher one first");
+
+    fs.remount();
+    assert_eq!(asked(&pack, true), [&*low, &*high], "all is waited for");
+
+    fs.remount();
+    read(&high);
+    assert_eq!(asked(&pack, false), [&*low], "the higher one is there");
+}

@@ -1,0 +1,7 @@
+//! Tests on real devices that need root, or share what a kernel has once: the page cache, trace
+//! buffers, mounts. They run one after another, as `check.sh privileged` has them.
+#![allow(clippy::unwrap_used)] // All of it is test code.
+
+mod accuracy;
+mod common;
+mod devices;
