@@ -105,7 +105,7 @@ mod tests {
         assert!(refusal(&pack).contains("an earlier state of the pack"));
         let file = path_of(&path);
         fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
-        assert!(refusal(&pack).contains("others may write it"));
+        assert!(refusal(&pack).contains("may be written by others"));
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         fs::write(&file, "{}").unwrap();
         assert!(refusal(&pack).contains("no record of a start"));
