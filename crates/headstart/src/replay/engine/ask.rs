@@ -3,32 +3,27 @@
 //! Small files often lie side by side on their disk. Asked for in one call and in
 //! the order of their places they come in few requests; see `headstart_sys::willneed`.
 
-use super::targets::Opened;
+use super::gathering::{Wanted, in_rows};
+use super::opened::Opened;
 use super::{Shared, micros};
 use crate::cache::residency::resident_count;
 use crate::host::open::Kind;
 use crate::replay::device::Portion;
-use crate::replay::places::{self, Stretch};
 use crate::replay::step::Step;
 use crate::replay::way::Order;
-use headstart_sys::willneed::{Piece, will_need};
+use headstart_sys::willneed::will_need;
 use rustix::fs::Advice;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The largest step that is asked for with others, in bytes: what the kernel holds
 /// back is sent off when a request has grown to this (`BLK_PLUG_FLUSH_SIZE`,
 /// `block/blk-mq.c`).
 const SMALL: u64 = 128 << 10;
-/// The most steps that are asked for together.
-pub(super) const MOST: usize = 64;
-/// How long a step waits for others, unless all threads wait for the disk.
-const PATIENCE: Duration = Duration::from_millis(1);
 /// From so many steps in memory one after the other on, the rest is presumed to be.
 const SURELY: usize = 64;
 /// Of which one of so many is looked at.
@@ -36,52 +31,6 @@ const SAMPLE: usize = 16;
 /// A step whose file took longer to open than this is asked for at once: opening
 /// waited for the disk, and so may those of the others.
 const WAITED: Duration = Duration::from_micros(500);
-
-/// Small steps that are about to be asked for together.
-#[derive(Debug, Default)]
-pub(super) struct Gathering(Mutex<Gathered>);
-
-#[derive(Debug, Default)]
-struct Gathered {
-    wanted: Vec<Wanted>,
-    /// When the first of them came.
-    since: Option<Instant>,
-}
-
-/// A step that is to be asked for.
-#[derive(Debug)]
-struct Wanted {
-    step: Step,
-    /// Its place among those that are carried out in order.
-    number: usize,
-    target: Arc<Opened>,
-    /// Bytes of it that are not in memory.
-    missing: u64,
-}
-
-impl Gathering {
-    fn lock(&self) -> MutexGuard<'_, Gathered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds a step.
-    fn add(&self, wanted: Wanted) {
-        let mut gathered = self.lock();
-        gathered.since.get_or_insert_with(Instant::now);
-        gathered.wanted.push(wanted);
-    }
-
-    /// What is there, if it `must` be asked for, or it is enough, or old enough.
-    fn take(&self, must: bool) -> Vec<Wanted> {
-        let mut gathered = self.lock();
-        let is_old = gathered.since.is_some_and(|since| since.elapsed() >= PATIENCE);
-        if !(must || is_old || gathered.wanted.len() >= MOST) {
-            return Vec::new();
-        }
-        gathered.since = None;
-        std::mem::take(&mut gathered.wanted)
-    }
-}
 
 impl Shared {
     /// Asks for a step, or leaves it to be asked for with others. `number` is its
@@ -252,13 +201,6 @@ impl Shared {
     }
 }
 
-impl Wanted {
-    fn piece(&self) -> Piece<'_> {
-        let Self { step, target, .. } = self;
-        Piece { file: target.file.as_fd(), offset: step.offset, length: step.length as usize }
-    }
-}
-
 /// Bytes of a step that are in memory. Without an answer the kernel sorts out by itself what it
 /// has.
 fn resident(target: &Opened, step: &Step) -> u64 {
@@ -266,35 +208,6 @@ fn resident(target: &Opened, step: &Step) -> u64 {
     let first = step.offset / page;
     let pages = (step.offset + step.length).div_ceil(page) - first;
     (resident_count(&target.file, first, pages).unwrap_or(0) * page).min(step.length)
-}
-
-/// Puts steps that lie side by side one after the other, where the first of them
-/// comes in the order of the plan. In a sweep that is the order of the plan.
-fn in_rows(mut wanted: Vec<Wanted>, order: Order) -> Vec<Wanted> {
-    wanted.sort_by_key(|wanted| wanted.number);
-    if order == Order::Disk {
-        return wanted;
-    }
-    let stretch = |Wanted { step, target, .. }: &Wanted| {
-        places::stretch(&target.file, target.dev, step.offset, step.length)
-    };
-    let stretches: Vec<_> = wanted.iter().map(stretch).collect();
-    let mut wanted: Vec<_> = wanted.into_iter().map(Some).collect();
-    rows(&stretches).into_iter().filter_map(|number| wanted[number].take()).collect()
-}
-
-/// The order in which stretches that begin where another ends follow it, and else
-/// keep theirs, as far as the first of each row goes.
-fn rows(stretches: &[Option<Stretch>]) -> Vec<usize> {
-    let mut by_place: Vec<usize> = (0..stretches.len()).collect();
-    by_place.sort_by_key(|&number| (stretches[number], number));
-    let follows = |a: &usize, b: &usize| match (stretches[*a], stretches[*b]) {
-        (Some(a), Some(b)) => (a.dev, a.end) == (b.dev, b.begin),
-        _ => false,
-    };
-    let mut rows: Vec<_> = by_place.chunk_by(follows).collect();
-    rows.sort_by_key(|row| row.iter().min());
-    rows.concat()
 }
 
 /// Asks for one portion.
@@ -311,55 +224,4 @@ fn request(file: &File, offset: u64, length: u64, portion: Portion) -> io::Resul
         return Ok(());
     }
     Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn stretch(dev: u64, begin: u64, end: u64) -> Option<Stretch> {
-        Some(Stretch { dev, begin, end })
-    }
-
-    #[test]
-    fn what_lies_side_by_side_follows_its_neighbour_and_the_rest_keeps_its_order() {
-        for (name, stretches, expected) in [
-            ("apart", vec![stretch(1, 90, 95), stretch(1, 10, 15)], vec![0, 1]),
-            (
-                "a row comes where its first is asked for",
-                vec![stretch(1, 50, 60), stretch(1, 20, 30), stretch(1, 0, 9), stretch(1, 10, 20)],
-                vec![0, 3, 1, 2],
-            ),
-            ("other devices", vec![stretch(1, 10, 20), None, stretch(2, 20, 30)], vec![0, 1, 2]),
-            ("unknown places", vec![None, None], vec![0, 1]),
-        ] {
-            assert_eq!(rows(&stretches), expected, "{name}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn each_stretch_is_asked_for_once_and_side_by_side_with_its_neighbour(
-            places in proptest::collection::vec(proptest::option::of((0u64..2, 0u64..20)), 0..40)
-        ) {
-            let stretches: Vec<_> =
-                places.iter().map(|p| p.and_then(|(dev, at)| stretch(dev, at, at + 1))).collect();
-            let found = rows(&stretches);
-            let mut sorted = found.clone();
-            sorted.sort_unstable();
-            prop_assert_eq!(sorted, (0..stretches.len()).collect::<Vec<_>>());
-            // Where one ends, one that begins there comes next, if there is one.
-            for pair in found.windows(2) {
-                let Some(first) = stretches[pair[0]] else { continue };
-                let next = |s: &Option<Stretch>| {
-                    s.is_some_and(|s| (s.dev, s.begin) == (first.dev, first.end))
-                };
-                let twins = stretches.iter().filter(|s| **s == Some(first)).count();
-                if twins == 1 && stretches.iter().any(next) {
-                    prop_assert!(next(&stretches[pair[1]]));
-                }
-            }
-        }
-    }
 }

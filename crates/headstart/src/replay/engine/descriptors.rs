@@ -1,7 +1,7 @@
 //! How many files a replay may have open at a time: the limit is the program's, too, and many
 //! services have a low one. getrlimit(2).
 
-use super::ask::MOST;
+use super::gathering::MOST;
 use crate::host::processors;
 use rustix::process::{Resource, getrlimit};
 use std::fs;

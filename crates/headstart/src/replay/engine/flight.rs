@@ -3,9 +3,7 @@
 //! the rest. Steps that are asked for together are not counted, nor files whose time of
 //! access would change by looking; all devices share the bound.
 
-use super::Shared;
-use super::targets::Opened;
-use crate::host::open::Kind;
+use super::opened::Opened;
 use crate::replay::step::Step;
 use crate::replay::way::InFlight;
 use std::collections::VecDeque;
@@ -16,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Flight {
     on_way: Mutex<OnWay<(Arc<Opened>, Step)>>,
     /// Held by the thread that waits for room, so that others do not take what it waits for.
-    turn: Mutex<()>,
+    pub(super) turn: Mutex<()>,
 }
 
 impl Flight {
-    fn on_way(&self) -> MutexGuard<'_, OnWay<(Arc<Opened>, Step)>> {
+    pub(super) fn on_way(&self) -> MutexGuard<'_, OnWay<(Arc<Opened>, Step)>> {
         self.on_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -30,39 +28,9 @@ impl Flight {
     }
 }
 
-impl Shared {
-    /// Waits until so many bytes of a step may be asked for.
-    pub(super) fn wait_for_room(&self, bytes: u64) {
-        let Some(limit) = self.plan.way.in_flight else { return };
-        if !self.flight.on_way().has_room(bytes, limit) {
-            // What was gathered need not wait for this; before our turn, since what can't be
-            // asked for together waits for room itself.
-            self.ask_for_gathered(true);
-        }
-        let _turn = self.flight.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let oldest = self.flight.on_way().make_room(bytes, limit);
-            let Some(((target, step), bytes)) = oldest else { return };
-            self.see_arrive(&target, &step);
-            self.flight.on_way().arrived(bytes);
-            if self.is_over() {
-                return;
-            }
-        }
-    }
-
-    /// Counts a step of which so many bytes were asked for.
-    pub(super) fn note_on_way(&self, target: &Arc<Opened>, step: &Step, bytes: u64) {
-        let is_watched = matches!(target.kind, Kind::Device | Kind::Unnoticed);
-        if is_watched && self.plan.way.in_flight.is_some() {
-            self.flight.on_way().add((target.clone(), *step), bytes);
-        }
-    }
-}
-
 /// What is on its way, in the order in which it was asked for.
 #[derive(Debug)]
-struct OnWay<T> {
+pub(super) struct OnWay<T> {
     all: VecDeque<(T, u64)>,
     /// Of those, and of what somebody waits for.
     bytes: u64,
@@ -77,20 +45,20 @@ impl<T> Default for OnWay<T> {
 impl<T> OnWay<T> {
     /// Without room for so many bytes the oldest, with its own: there may be room when that
     /// has arrived. There always is when nothing is on its way.
-    fn make_room(&mut self, bytes: u64, limit: InFlight) -> Option<(T, u64)> {
+    pub(super) fn make_room(&mut self, bytes: u64, limit: InFlight) -> Option<(T, u64)> {
         if self.has_room(bytes, limit) { None } else { self.all.pop_front() }
     }
 
-    fn has_room(&self, bytes: u64, limit: InFlight) -> bool {
+    pub(super) fn has_room(&self, bytes: u64, limit: InFlight) -> bool {
         self.bytes.saturating_add(bytes) <= limit.bytes && self.all.len() < limit.steps
     }
 
-    fn add(&mut self, one: T, bytes: u64) {
+    pub(super) fn add(&mut self, one: T, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.all.push_back((one, bytes));
     }
 
-    fn arrived(&mut self, bytes: u64) {
+    pub(super) fn arrived(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 }

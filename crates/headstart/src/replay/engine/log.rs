@@ -1,10 +1,9 @@
 //! What a replay asked for, and when: with it a learned start tells what was late.
 
-use super::{Shared, micros};
 use crate::replay::plan::Plan;
 use crate::replay::step::{Step, Target};
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 /// A step that was asked for, because not all of it was in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,9 +22,8 @@ pub struct Log {
 }
 
 impl Log {
-    pub(super) fn of(shared: Shared) -> Self {
-        let asked = shared.asked.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Self { plan: shared.plan, asked }
+    pub(super) fn of(plan: Plan, asked: Mutex<Vec<Asked>>) -> Self {
+        Self { plan, asked: asked.into_inner().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// The files that parts were asked of, each with its parts in any order.
@@ -38,15 +36,5 @@ impl Log {
             Target::Device(_) => None,
         })
         .collect()
-    }
-}
-
-impl Shared {
-    /// Notes that a step was asked for.
-    pub(super) fn note_asked(&self, step: &Step) {
-        if self.options.log {
-            let asked = Asked { step: *step, at_us: micros(self.began.elapsed()) };
-            self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-        }
     }
 }

@@ -8,7 +8,9 @@
 mod ask;
 mod descriptors;
 mod flight;
+mod gathering;
 mod log;
+mod opened;
 mod scarcity;
 mod targets;
 mod wait;
@@ -25,9 +27,10 @@ use super::way::Order;
 use crate::host::memory;
 use crate::host::mounts::Mounts;
 use crate::trace::kernel_tids::KernelTids;
-use ask::Gathering;
 use descriptors::Descriptors;
 use flight::Flight;
+use gathering::Gathering;
+use opened::Slot;
 use scarcity::Scarcity;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -36,7 +39,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use targets::Slot;
 
 /// Threads that look up where files lie before a sweep. The arm moves for each,
 /// but the disk may choose the nearest.
@@ -251,7 +253,9 @@ impl Replay {
         }
         let _ = self.lead.join();
         let report = self.shared.report();
-        let log = Arc::into_inner(self.shared).map(Log::of).unwrap_or_default();
+        let log = Arc::into_inner(self.shared)
+            .map(|shared| Log::of(shared.plan, shared.asked))
+            .unwrap_or_default();
         Ended { report, threads, log }
     }
 }
@@ -399,6 +403,14 @@ impl Shared {
     fn note_done(&self, number: usize) {
         if number < self.plan.head && self.done.fetch_add(1, Relaxed) + 1 == self.plan.head {
             self.release_head();
+        }
+    }
+
+    /// Notes that a step was asked for.
+    fn note_asked(&self, step: &Step) {
+        if self.options.log {
+            let asked = Asked { step: *step, at_us: micros(self.began.elapsed()) };
+            self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
         }
     }
 

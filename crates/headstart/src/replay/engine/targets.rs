@@ -2,6 +2,7 @@
 //! against what was learned, and closed after their last.
 
 use super::Shared;
+use super::opened::{Opened, Slot};
 use crate::host::id::Dev;
 use crate::host::identity::identity_of;
 use crate::host::open::{Kind, NotRead, is_regular, open_if};
@@ -15,31 +16,6 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
-
-/// A target as the threads know it.
-#[derive(Debug, Default)]
-pub(super) enum Slot {
-    /// No step came to it yet.
-    #[default]
-    New,
-    /// It is what was learned.
-    Open(Arc<Opened>),
-    /// It was closed for want of descriptors; it is opened again on demand.
-    Closed,
-    /// Nothing is read from it.
-    Dropped,
-}
-
-#[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) file: File,
-    /// The device that it lies on, or is.
-    pub(super) dev: u64,
-    pub(super) portion: Portion,
-    pub(super) kind: Kind,
-    /// Shared by all that is open, and so counts it.
-    _open: Arc<()>,
-}
 
 impl Shared {
     /// After the last use of a target it is closed.

@@ -1,12 +1,14 @@
-//! Waiting for what was asked for: for its last page, or for every page.
+//! Waiting for what was asked for: for its last page, or for every page, or until so much
+//! has arrived that more may be asked for.
 
 use super::Shared;
-use super::targets::Opened;
+use super::opened::Opened;
 use crate::cache::residency::resident_count;
 use crate::host::open::Kind;
 use crate::replay::step::Step;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,34 @@ const LOOK: Duration = Duration::from_micros(250);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Shared {
+    /// Waits until so many bytes of a step may be asked for.
+    pub(super) fn wait_for_room(&self, bytes: u64) {
+        let Some(limit) = self.plan.way.in_flight else { return };
+        if !self.flight.on_way().has_room(bytes, limit) {
+            // What was gathered need not wait for this; before our turn, since what can't be
+            // asked for together waits for room itself.
+            self.ask_for_gathered(true);
+        }
+        let _turn = self.flight.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let oldest = self.flight.on_way().make_room(bytes, limit);
+            let Some(((target, step), bytes)) = oldest else { return };
+            self.see_arrive(&target, &step);
+            self.flight.on_way().arrived(bytes);
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    /// Counts a step of which so many bytes were asked for.
+    pub(super) fn note_on_way(&self, target: &Arc<Opened>, step: &Step, bytes: u64) {
+        let is_watched = matches!(target.kind, Kind::Device | Kind::Unnoticed);
+        if is_watched && self.plan.way.in_flight.is_some() {
+            self.flight.on_way().add((target.clone(), *step), bytes);
+        }
+    }
+
     /// Waits until the last page of a step is in memory, for [`PATIENCE`] at most, and reads a
     /// byte of it: by that event in a trace it is known until when the program may have waited
     /// for a sweep ([`crate::profile::pace`]).

@@ -1,0 +1,149 @@
+//! Small steps that wait to be asked for together, and the order in which that is best: those
+//! that lie side by side on their device follow each other.
+
+use super::opened::Opened;
+use crate::replay::places::{self, Stretch};
+use crate::replay::step::Step;
+use crate::replay::way::Order;
+use headstart_sys::willneed::Piece;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The most steps that are asked for together.
+pub(super) const MOST: usize = 64;
+/// How long a step waits for others, unless all threads wait for the disk.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// Small steps that are about to be asked for together.
+#[derive(Debug, Default)]
+pub(super) struct Gathering(Mutex<Gathered>);
+
+#[derive(Debug, Default)]
+struct Gathered {
+    wanted: Vec<Wanted>,
+    /// When the first of them came.
+    since: Option<Instant>,
+}
+
+/// A step that is to be asked for.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) step: Step,
+    /// Its place among those that are carried out in order.
+    pub(super) number: usize,
+    pub(super) target: Arc<Opened>,
+    /// Bytes of it that are not in memory.
+    pub(super) missing: u64,
+}
+
+impl Gathering {
+    fn lock(&self) -> MutexGuard<'_, Gathered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a step.
+    pub(super) fn add(&self, wanted: Wanted) {
+        let mut gathered = self.lock();
+        gathered.since.get_or_insert_with(Instant::now);
+        gathered.wanted.push(wanted);
+    }
+
+    /// What is there, if it `must` be asked for, or it is enough, or old enough.
+    pub(super) fn take(&self, must: bool) -> Vec<Wanted> {
+        let mut gathered = self.lock();
+        let is_old = gathered.since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        if !(must || is_old || gathered.wanted.len() >= MOST) {
+            return Vec::new();
+        }
+        gathered.since = None;
+        std::mem::take(&mut gathered.wanted)
+    }
+}
+
+impl Wanted {
+    pub(super) fn piece(&self) -> Piece<'_> {
+        let Self { step, target, .. } = self;
+        Piece { file: target.file.as_fd(), offset: step.offset, length: step.length as usize }
+    }
+}
+
+/// Puts steps that lie side by side one after the other, where the first of them
+/// comes in the order of the plan. In a sweep that is the order of the plan.
+pub(super) fn in_rows(mut wanted: Vec<Wanted>, order: Order) -> Vec<Wanted> {
+    wanted.sort_by_key(|wanted| wanted.number);
+    if order == Order::Disk {
+        return wanted;
+    }
+    let stretch = |Wanted { step, target, .. }: &Wanted| {
+        places::stretch(&target.file, target.dev, step.offset, step.length)
+    };
+    let stretches: Vec<_> = wanted.iter().map(stretch).collect();
+    let mut wanted: Vec<_> = wanted.into_iter().map(Some).collect();
+    rows(&stretches).into_iter().filter_map(|number| wanted[number].take()).collect()
+}
+
+/// The order in which stretches that begin where another ends follow it, and else
+/// keep theirs, as far as the first of each row goes.
+fn rows(stretches: &[Option<Stretch>]) -> Vec<usize> {
+    let mut by_place: Vec<usize> = (0..stretches.len()).collect();
+    by_place.sort_by_key(|&number| (stretches[number], number));
+    let follows = |a: &usize, b: &usize| match (stretches[*a], stretches[*b]) {
+        (Some(a), Some(b)) => (a.dev, a.end) == (b.dev, b.begin),
+        _ => false,
+    };
+    let mut rows: Vec<_> = by_place.chunk_by(follows).collect();
+    rows.sort_by_key(|row| row.iter().min());
+    rows.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stretch(dev: u64, begin: u64, end: u64) -> Option<Stretch> {
+        Some(Stretch { dev, begin, end })
+    }
+
+    #[test]
+    fn what_lies_side_by_side_follows_its_neighbour_and_the_rest_keeps_its_order() {
+        for (name, stretches, expected) in [
+            ("apart", vec![stretch(1, 90, 95), stretch(1, 10, 15)], vec![0, 1]),
+            (
+                "a row comes where its first is asked for",
+                vec![stretch(1, 50, 60), stretch(1, 20, 30), stretch(1, 0, 9), stretch(1, 10, 20)],
+                vec![0, 3, 1, 2],
+            ),
+            ("other devices", vec![stretch(1, 10, 20), None, stretch(2, 20, 30)], vec![0, 1, 2]),
+            ("unknown places", vec![None, None], vec![0, 1]),
+        ] {
+            assert_eq!(rows(&stretches), expected, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_stretch_is_asked_for_once_and_side_by_side_with_its_neighbour(
+            places in proptest::collection::vec(proptest::option::of((0u64..2, 0u64..20)), 0..40)
+        ) {
+            let stretches: Vec<_> =
+                places.iter().map(|p| p.and_then(|(dev, at)| stretch(dev, at, at + 1))).collect();
+            let found = rows(&stretches);
+            let mut sorted = found.clone();
+            sorted.sort_unstable();
+            prop_assert_eq!(sorted, (0..stretches.len()).collect::<Vec<_>>());
+            // Where one ends, one that begins there comes next, if there is one.
+            for pair in found.windows(2) {
+                let Some(first) = stretches[pair[0]] else { continue };
+                let next = |s: &Option<Stretch>| {
+                    s.is_some_and(|s| (s.dev, s.begin) == (first.dev, first.end))
+                };
+                let twins = stretches.iter().filter(|s| **s == Some(first)).count();
+                if twins == 1 && stretches.iter().any(next) {
+                    prop_assert!(next(&stretches[pair[1]]));
+                }
+            }
+        }
+    }
+}
