@@ -1,11 +1,17 @@
 //! Learns which file pages a start touches and reads them ahead of the next.
 //!
-//! The folders are the data flow: [`trace`] (kernel events), [`profile`] (who
-//! touched what, when), [`pack`] (the file that keeps it), [`replay`] (into
-//! the page cache), [`outcome`] (did it help?); below it [`host`] (what the machine says of
-//! itself); beside it [`cache`] (what is in the page cache), [`boot`] (all of it for the
-//! start of the machine) and [`service`] (for those of systemd). Parsers and planners take
-//! values and return values; the drivers that do I/O are named as such.
+//! ```text
+//! trace ──▶ profile ──▶ pack ──▶ replay ──▶ outcome
+//! events    who touched   versioned  into the     did it help?
+//! from the  what, when,   file       page cache
+//! kernel    how often
+//! ```
+//!
+//! These folders are the data flow; what follows a program, a service ([`service`]) or a
+//! boot ([`boot`]) puts them together. Below them are [`host`], what the machine says of
+//! itself, and [`cache`], what is in the page cache; above them is [`doctor`]. Which folder
+//! may import which is a table of `doc/architecture.md`, checked by a test. Parsers and
+//! planners take values and return values; the drivers that do I/O are named as such.
 #![forbid(unsafe_code)]
 
 pub mod boot;

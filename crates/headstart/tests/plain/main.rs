@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
 mod fixtures;
+mod layers;
 mod pack_format;
 mod pack_memory;
