@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use headstart::host::mounts::{Mount, parse};
 use rustix::fs::OFlags;
 use rustix::thread::CapabilitySet;
 
@@ -140,57 +141,20 @@ pub fn umount(path: &Path, lazily: bool) -> Result<()> {
 }
 
 /// Where this process sees the file systems of a device, or mount points of
-/// that path, mounted; the last mounted first.
+/// that path, mounted; the last mounted first. By source and not by device number, for
+/// which btrfs gives one of its own.
 ///
 /// # Errors
 /// When mountinfo cannot be read.
 pub fn mounts(wanted: impl Fn(&Mount) -> bool) -> Result<Vec<PathBuf>> {
     let path = Path::new("/proc/self/mountinfo");
-    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
-    let mut points: Vec<_> = parse_mountinfo(&text).filter(wanted).map(|m| m.point).collect();
-    points.reverse();
-    Ok(points)
+    let all = listed(path).map_err(Error::io("read", path))?;
+    Ok(all.into_iter().rev().filter(wanted).map(|mount| mount.mount_point).collect())
 }
 
-/// A line of mountinfo.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// Where it is mounted.
-    pub point: PathBuf,
-    /// What is mounted; for a block device its path.
-    pub source: PathBuf,
-}
-
-/// Mountinfo as in proc_pid_mountinfo(5). By source and not by device number,
-/// for which btrfs gives one of its own. Lines that are not of the form are
-/// passed over.
-fn parse_mountinfo(text: &str) -> impl Iterator<Item = Mount> + '_ {
-    text.lines().filter_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        let point = unescape(before.split(' ').nth(4)?);
-        let source = unescape(after.split(' ').nth(1)?);
-        Some(Mount { point: point.into(), source: source.into() })
-    })
-}
-
-/// Octal escapes such as `\040` for a space.
-fn unescape(text: &str) -> String {
-    let mut parts = text.split('\\');
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let octal = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match octal.filter(u8::is_ascii) {
-            Some(byte) => {
-                out.push(char::from(byte));
-                out.push_str(&part[3..]);
-            }
-            None => {
-                out.push('\\');
-                out.push_str(part);
-            }
-        }
-    }
-    out
+fn listed(mountinfo: &Path) -> io::Result<Vec<Mount>> {
+    let not_one = |line| io::Error::other(format!("line {line} is not a mount"));
+    parse(&fs::read(mountinfo)?).map_err(not_one)
 }
 
 /// Whether no file system holds the device: an exclusive open succeeds. Waits
@@ -226,8 +190,8 @@ pub fn processes_that_see(device: &Path) -> Result<Vec<u32>> {
     let list = fs::read_dir(proc).map_err(Error::io("list", proc))?;
     let ids = list.filter_map(|item| item.ok()?.file_name().to_str()?.parse().ok());
     let sees = |id: &u32| {
-        let text = fs::read_to_string(proc.join(id.to_string()).join("mountinfo"));
-        text.is_ok_and(|text| parse_mountinfo(&text).any(|m| m.source == device))
+        let mounts = listed(&proc.join(id.to_string()).join("mountinfo"));
+        mounts.is_ok_and(|mounts| mounts.iter().any(|mount| mount.source == device.as_os_str()))
     };
     Ok(ids.filter(sees).collect())
 }
@@ -235,47 +199,10 @@ pub fn processes_that_see(device: &Path) -> Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn mounts_are_found_by_source_with_and_without_optional_fields() {
-        let text = "36 35 98:0 /a /mnt\\040x rw,noatime master:1 - ext4 /dev/loop3 rw\n\
-                    37 35 0:44 / /b rw - btrfs /dev/loop4 rw,space_cache\n\
-                    nonsense\n";
-        let mounts: Vec<_> = parse_mountinfo(text).collect();
-        assert_eq!(mounts.len(), 2);
-        assert_eq!(mounts[0].point, Path::new("/mnt x"));
-        assert_eq!(mounts[1].source, Path::new("/dev/loop4"));
-    }
-
-    #[test]
-    fn only_octal_escapes_are_resolved() {
-        for (text, plain) in
-            [("a\\040b", "a b"), ("\\134\\011", "\\\t"), ("\\04", "\\04"), ("\\9xx", "\\9xx")]
-        {
-            assert_eq!(unescape(text), plain);
-        }
-    }
 
     #[test]
     fn a_tool_that_is_not_there_is_named() {
         let message = run("no-such-tool", &["x"]).unwrap_err().to_string();
         assert!(message.contains("no-such-tool x") && message.contains("install"), "{message}");
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_taken_as_mountinfo(text in any::<String>()) {
-            prop_assert!(parse_mountinfo(&text).count() <= text.lines().count());
-        }
-
-        #[test]
-        fn what_the_kernel_escapes_comes_back(plain in "[a-z \\\\\t\u{e9}]*") {
-            let escape = |c: char| match c {
-                ' ' | '\t' | '\\' => format!("\\{:03o}", c as u32),
-                c => c.to_string(),
-            };
-            prop_assert_eq!(unescape(&plain.chars().map(escape).collect::<String>()), plain);
-        }
     }
 }

@@ -207,7 +207,7 @@ pub fn tear_down(entry: &Entry) -> Result<()> {
     if let Some(server) = server {
         wait_for_end(&server);
     }
-    for point in host::mounts(|mount| mount.point == file)? {
+    for point in host::mounts(|mount| mount.mount_point == file)? {
         host::umount(&point, true)?;
     }
     entry.remove()
@@ -227,7 +227,7 @@ fn wait_for_end(server: &OwnedFd) {
 }
 
 fn unmount(device: &Path, lazily: bool) -> Result<()> {
-    for point in host::mounts(|mount| mount.source == device)? {
+    for point in host::mounts(|mount| mount.source == device.as_os_str())? {
         host::umount(&point, lazily).map_err(|error| {
             let dir = point.display();
             Error::Refused(format!("{error}: end what uses it (fuser -vm {dir} shows it)"))

@@ -1,6 +1,7 @@
 //! The bytes of a device: a private copy of the image in memory, or the image
 //! itself. Knows nothing of time.
 
+use headstart::host::memory;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -31,9 +32,7 @@ impl Store {
         let from = File::open(image).map_err(Error::io("open", image))?;
         let len = check(image, &from)?;
         let stored = from.metadata().map_err(Error::io("examine", image))?.blocks() * 512;
-        let meminfo = Path::new("/proc/meminfo");
-        let free = std::fs::read_to_string(meminfo).map_err(Error::io("read", meminfo))?;
-        if available(&free).is_some_and(|free| stored > free / 10 * 9) {
+        if memory::available().is_some_and(|free| stored > free / 10 * 9) {
             return Err(Error::Refused(format!(
                 "{} holds {} MiB, which memory has not left: take a smaller image, or \
                  --keep-writes, which needs no copy",
@@ -110,13 +109,6 @@ fn check(image: &Path, file: &File) -> Result<u64> {
         return refuse("is not a whole number of 4,096-byte blocks: truncate(1) rounds it up");
     }
     Ok(meta.len())
-}
-
-/// `MemAvailable` of /proc/meminfo (proc(5)) in bytes.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 fn copy(from: &File, len: u64, name: &str) -> io::Result<File> {
@@ -215,13 +207,5 @@ mod tests {
         file.as_file().set_len(4097).unwrap();
         assert!(Store::copy(file.path(), "x").unwrap_err().to_string().contains("4,096"));
         assert!(Store::copy(Path::new("/"), "x").is_err(), "a directory");
-    }
-
-    #[test]
-    fn available_memory_is_read_in_kib() {
-        let text = "MemTotal:  24 kB\nMemAvailable:    1024 kB\n";
-        assert_eq!(available(text), Some(MIB));
-        assert_eq!(available("MemTotal: 24 kB"), None);
-        assert_eq!(available("MemAvailable: x kB"), None);
     }
 }

@@ -8,6 +8,7 @@
 //! Spaces inside a name stay: the parts begin after the last space. A backslash
 //! that no three octal digits follow stands for itself.
 
+use crate::host::mounts::unescape;
 use std::ops::Range;
 
 /// Why a line is not `name offset:length,…`.
@@ -71,21 +72,6 @@ pub fn escape(name: &[u8]) -> Vec<u8> {
         }
     }
     escaped
-}
-
-fn unescape(mut text: &[u8]) -> Vec<u8> {
-    let mut name = Vec::with_capacity(text.len());
-    while let [first, rest @ ..] = text {
-        text = rest;
-        match rest {
-            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest @ ..] if *first == b'\\' => {
-                name.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                text = rest;
-            }
-            _ => name.push(*first),
-        }
-    }
-    name
 }
 
 #[cfg(test)]

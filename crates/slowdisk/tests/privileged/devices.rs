@@ -55,7 +55,8 @@ fn bytes_read_for_file(place: &Place) -> u64 {
 fn left_over(place: &Place) -> Vec<PathBuf> {
     let state = place.path("state");
     let mut left =
-        host::mounts(|m| m.point.starts_with(&state) || m.point == place.mount()).expect("mounts");
+        host::mounts(|m| m.mount_point.starts_with(&state) || m.mount_point == place.mount())
+            .expect("mounts");
     for entry in fs::read_dir("/sys/block").expect("devices") {
         let backing = entry.expect("a device").path().join("loop/backing_file");
         let name = fs::read_to_string(&backing).unwrap_or_default();
