@@ -104,7 +104,7 @@ def standing_setup():
         f"Measured: {when}. Linux {found['kernel']}, "
         f"{found['cpus']} × {found['cpu']}, {found['memory_bytes'] / 2**30:.0f} GiB of memory; "
         f"{len(found['cells'])} cells of {rounds[0]} to {rounds[-1]} rounds. "
-        f"Other work, the modelled disk's included, took at most {busy:.1f} processors."
+        f"Other work, the modelled disk's included, took at most {busy:.1f} CPUs."
     )
 
 
@@ -215,14 +215,14 @@ def standing_peers():
 
 
 def standing_counts():
-    """Requests, bytes and major faults on one disk; what is read ahead depends on it."""
+    """Requests, bytes and major faults on one disk; what is prefetched depends on it."""
     found = results("standing")
     if not found:
         return MISSING
     names, rows = titles(found), []
     for workload in names:
         cells = [c for c in found["cells"] if c["workload"] == workload]
-        # Others if it has to be: where many are in flight steps are shorter, and more.
+        # Others if necessary: with many requests in flight, steps are shorter and more.
         cells.sort(key=lambda c: c["model"] != "emmc")
         if not cells:
             continue
@@ -240,7 +240,7 @@ def standing_counts():
 
 
 def standing_losses():
-    """Where headstart does not stand well, by the same figures."""
+    """Where headstart loses or gains nothing, by the same figures."""
     found = results("standing")
     if not found:
         return MISSING
@@ -267,10 +267,10 @@ def standing_losses():
             idle.append(f"{where}: {ratio(pair).strip('*')} of a cold start")
     beaten = [text for _, text in sorted(beaten, reverse=True)]
     parts = [
-        section(f"Peers that are faster, surely ({len(beaten)} of {compared} comparisons)", beaten),
-        section("Cells where headstart is not surely faster than a cold start", idle),
-        f"Peers that may be faster, within what n rounds can tell: {listed(unsure)}.",
-        f"Cells with too few rounds to be sure, and headstart ÷ cold there: {listed(few)}.",
+        section(f"Peers that are significantly faster ({len(beaten)} of {compared} comparisons)", beaten),
+        section("Cells where headstart is not significantly faster than a cold start", idle),
+        f"Peers that may be faster, within the precision of n rounds: {listed(unsure)}.",
+        f"Cells with too few rounds for an interval, and headstart ÷ cold there: {listed(few)}.",
     ]
     return "\n\n".join(parts)
 
@@ -307,7 +307,7 @@ def standing_warnings():
                    + [f"{kind}: {in_words(disks)}" for kind, disks in unsteady.items()])
 
 
-# Warnings of runs that differ, which medians and ratios of the same rounds bear.
+# Warnings of runs that differ; medians and ratios of the same rounds are robust to them.
 UNSTEADY = {
     "Single runs lie far from the others": "far from the others",
     "The first run took longer than the others": "The first run took",
@@ -329,7 +329,7 @@ def growth():
         return MISSING
     columns = [("pack_bytes", "pack, kB", 1e3), ("events", "events", 1),
                ("learn_ms", "learned in, ms", 1), ("learn_memory_bytes", "memory, MB", 1e6),
-               ("exec_ahead_ms", "before exec, ms", 1), ("replay_ms", "read ahead in, ms", 1),
+               ("exec_ahead_ms", "before exec, ms", 1), ("replay_ms", "prefetched in, ms", 1),
                ("cold_ms", "cold, ms", 1), ("ahead_ms", "with headstart, ms", 1)]
     parts = []
     for curve in found["growth"]:
@@ -359,12 +359,12 @@ def plain(value):
 
 
 def same():
-    """How often a program is found to differ from itself."""
+    """How often a program is reported to differ from itself."""
     found = results("same")
     if not found:
         return MISSING
-    head = ["program", "processes that compute beside it", "benchmarks", "rounds of each",
-            "differences called", "95 % intervals without 1", "ratios"]
+    head = ["program", "background processes", "benchmarks", "rounds of each",
+            "differences reported", "95 % intervals without 1", "ratios"]
     return markdown(head, [
         [f"`{c['program']}`", c["load"], c["n"], c["rounds"], c["calls"],
          c["intervals_without_1"],
@@ -384,7 +384,7 @@ def feedback():
         return median if median == most else f"{median} ({most})"
     share = "{:.2f}"
     head = ["start", "on", "pages touched", "late, %", "missing, pages", "wasted, %",
-            "wasted with holes, %", "metadata read by it, pages", "major faults"]
+            "wasted with gaps, %", "metadata read by itself, pages", "major faults"]
     rows = [[c["title"], f"`{c['model']}`", both(c, "touched_pages"),
              both(c, "late_percent", share), both(c, "missing_pages"),
              both(c, "wasted_percent", share), both(c, "wasted_with_holes_percent", share),
@@ -395,7 +395,7 @@ def feedback():
 
 
 def exact():
-    """Starts with packs that were learned exactly, and not."""
+    """Starts with exact and ordinary packs."""
     found = results("exact")
     if not found:
         return MISSING
@@ -417,7 +417,7 @@ def exact():
 
 
 def harm():
-    """Starts where headstart may be in the way."""
+    """Starts that headstart may slow down."""
     found = results("harm")
     if not found:
         return MISSING
@@ -449,7 +449,7 @@ TABLES = {
 
 
 def filled(text):
-    """The document with its tables made anew."""
+    """The document with its tables made again."""
     for name in re.findall(r"<!-- table (\S+) -->", text):
         if name not in TABLES:
             sys.exit(f"tables.py: {DOCUMENT.name} has a table {name!r}; there are "
