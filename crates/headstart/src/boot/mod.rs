@@ -1,6 +1,12 @@
 //! Boots as starts: one is recorded, cut into phases, and each phase learned and read
 //! ahead as packs of its own, one for each file system.
 //!
+//! ```text
+//! record ──▶ phases, cut ──▶ learn ──▶ split ──▶ packs      what a boot touched
+//!               └─────────────▶ history, timeline ──▶ analysis
+//! packs ──▶ choose ──▶ queue ──▶ replay ──▶ replayed         the next boot
+//! ```
+//!
 //! [`phases`] (which there are, and when each was over), [`cut`] (a trace into phases),
 //! [`split`] and [`pack_name`] (packs by file system), [`choose`] (what of a pack is read),
 //! [`origin`] (of which pack), `away` (of which file systems packs are forgotten),

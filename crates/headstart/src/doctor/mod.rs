@@ -1,5 +1,10 @@
 //! What this machine can do for headstart: kernel, rights, memory, packs and
-//! file systems, each lack with the command that mends it.
+//! file systems, each lack with the command that fixes it.
+//!
+//! ```text
+//! examine ──▶ kernel, rights, memory, tracing, storage, packs, expect ──▶ checks
+//! looks       small functions from what was read to what it means
+//! ```
 //!
 //! Each file has small functions that turn what was read into a [`Check`];
 //! [`examine()`] does the reading. Nothing is changed, but for a trace instance

@@ -1,8 +1,15 @@
 //! The pack: what is kept of a program's starts, as a value.
 //!
-//! [`codec`] is its file form (`doc/pack-format.md`), [`merge`] joins a start
-//! into it, [`renew`] and [`follow`] go with files that were replaced, [`paths`] keeps its names, [`store`] finds, trusts and writes the
-//! files, [`key`] names a program.
+//! ```text
+//! a start ──▶ build ──▶ Pack ──▶ merge ──▶ codec ──▶ store    into the pack's file
+//! command ──▶ key ──────────────────────────────────▶ store    its name
+//! an upgrade ──▶ follow ──▶ renew ──▶ Pack                     files that were replaced
+//! ```
+//!
+//! [`codec`] is its file form (`doc/pack-format.md`), [`merge`] joins a start into it, which
+//! [`join`] does under a lock, [`renew`] and [`follow`] go with files that were replaced,
+//! [`paths`] keeps its names, [`store`] finds, trusts and writes the files, [`key`] names a
+//! program.
 
 pub mod build;
 pub mod changing;

@@ -1,5 +1,16 @@
 //! From events to a profile: which pages of which files a start touched,
 //! when first, and how; and from inodes to paths.
+//!
+//! ```text
+//! events ──▶ fold ──▶ spans ────────────┐
+//!            who      ranges, times     ├──▶ learn ──▶ a pack of one start
+//! inodes ──▶ resolve ──▶ checked paths ─┘
+//! ```
+//!
+//! [`seen`] is the driver that goes all the way for one capture. Before [`learn`], pages are
+//! added whose use the kernel does not report ([`unseen`]) and left out that were only mapped
+//! beside others ([`neighbours`]); [`code`] tells which are code, and [`pace`] how far the
+//! start came without its waits.
 
 pub mod code;
 pub mod fold;

@@ -28,7 +28,7 @@ pub struct Plan {
     /// Steps at the begin that read metadata, before the first that reads data.
     pub metadata: usize,
     /// Steps at the begin that the program needs at once: what it touches within
-    /// [`HEAD_US`], and the metadata that goes ahead of that.
+    /// [`super::step::HEAD_US`], and the metadata that goes ahead of that.
     pub head: usize,
     /// Bytes left out because the budget was used up.
     pub over_budget: u64,

@@ -1,5 +1,11 @@
 //! From the kernel's ring buffer to a stream of [`Event`]s.
 //!
+//! ```text
+//! tracefs ──▶ capture ──▶ file ──▶ page, format ──▶ decode ──▶ events
+//! a private   raw pages   the same   what is in        one        all processors,
+//! instance    per CPU     on disk    a page            event      in order
+//! ```
+//!
 //! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a
 //! trace file and a fixture take the same path: [`decode`] and [`events`]. The
 //! drivers are [`tracefs`] (the private instance), [`capture`] (emptying its
