@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows on this machine what headstart does. It builds headstart, makes a small
 # ext4 image with a real program in it, and starts that program cold, learned,
-# read ahead and hot. Cold means that the image was just mounted. Nothing is
+# prefetched and hot. Cold means that the image was just mounted. Nothing is
 # left behind, and nothing of the machine's own caches or packs is touched.
 
 set -Eeuo pipefail
@@ -124,7 +124,7 @@ headstart=$target/release/headstart
 # --- a program to start -------------------------------------------------------
 
 # Sets `start`, the command in the image, `what`, its description, and `parts`,
-# the files and directories that it needs beside shared libraries. Fails when
+# the files and directories that it needs in addition to shared libraries. Fails when
 # the program is not there.
 choose_python3() {
     local python modules module names=()
@@ -190,7 +190,7 @@ size=$(du -cslLk "${parts[@]}" "${shared[@]}" | tail -n 1)
 size=$((${size%%[^0-9]*} * 5 / 4 / 1024 + 48)) # MiB, with room for the file system
 for dir in "$target" /var/tmp /tmp; do
     kind=$(stat -f -c %T "$dir" 2>/dev/null) || continue
-    # In memory there is nothing to read ahead.
+    # In memory there is nothing to prefetch.
     [[ $kind == tmpfs || $kind == ramfs ]] && continue
     free=$(df --output=avail -B 1M "$dir" | tail -n 1)
     if ((free > size + 64)); then
@@ -221,7 +221,7 @@ sync -f "$mount"
 
 # --- starts -------------------------------------------------------------------
 
-# Forgets all that the kernel has cached of the image.
+# Drops all of the image from the page cache.
 make_cold() {
     unmount || stop 1 "the image is in use by another program"
     local try
@@ -246,7 +246,7 @@ figure() {
     while read -r line; do
         [[ $line =~ ^\"$1\":\ ([0-9.]+) ]] && echo "${BASH_REMATCH[1]}" && return
     done <"$work/figures"
-    stop 1 "headstart told no $1"
+    stop 1 "headstart reported no $1"
 }
 
 # What was read from the loop device: requests and sectors.
@@ -272,7 +272,7 @@ measure() { # STATE OPTIONS…
     read -r -a before <<<"$(device_reads)"
     launch --quiet "$@"
     read -r -a after <<<"$(device_reads)"
-    # From the begin of headstart to the end of the program.
+    # From the start of headstart to the end of the program.
     printf -v us '%.0f' "$(figure wall_ms)e3"
     times[$state]+=$((us + $(figure exec_after_us)))$'\n'
     faults[$state]+=$(figure major_faults)$'\n'
@@ -281,7 +281,7 @@ measure() { # STATE OPTIONS…
 }
 
 echo
-echo "What headstart says of a first start and of a second, both cold:"
+echo "The run summaries of a first start and of a second, both cold:"
 make_cold
 launch --no-learn --no-replay --quiet # brings in what is not in the image, as chroot
 make_cold
@@ -302,7 +302,7 @@ for ((round = 1; round <= rounds; round++)); do
     make_cold
     measure learned
     make_cold
-    measure "read ahead"
+    measure prefetched
 done
 terminal ''
 
@@ -321,13 +321,13 @@ mib() { printf '%d.%d MiB' $(($1 / 1048576)) $(($1 % 1048576 * 10 / 1048576)); }
 
 io="direct I/O"
 [[ $direct == 1 ]] || io="no direct I/O; the image is evicted before cold starts"
-echo "$what; ext4 on a loop device ($io), read-ahead 128 KiB;"
+echo "$what; ext4 on a loop device ($io), readahead 128 KiB;"
 echo "$rounds rounds; every start but the hot one follows umount and mount."
 echo
 row() { printf '%-12s %10s %19s %14s %11s %9s\n' "$@"; }
 row START MEDIAN "LEAST TO MOST" "MAJOR FAULTS" READ REQUESTS
 declare -A median
-for state in cold learned "read ahead" hot; do
+for state in cold learned prefetched hot; do
     median[$state]=$(quantile 1 2 "${times[$state]}")
     least=$(quantile 0 1 "${times[$state]}") most=$(quantile 1 1 "${times[$state]}")
     row "$state" "$(ms "${median[$state]}") ms" "$(ms "$least") to $(ms "$most") ms" \
@@ -337,17 +337,17 @@ done
 cat <<'TEXT'
 
 cold        headstart only starts the program and takes the time
-learned     headstart run, for the first time: it also records what is touched
-read ahead  headstart run, for the second time: it reads that ahead, and records
-hot         as cold, with everything in memory
-Times are from the begin of headstart to the end of the program; the rest are medians.
+learned     headstart run, for the first time: it also records which pages are touched
+prefetched  headstart run, for the second time: it prefetches these pages, and records
+hot         like cold, with everything in the page cache
+Times are from the start of headstart to the end of the program; the rest are medians.
 
 TEXT
 
-cold=${median[cold]} ahead=${median[read ahead]} hot=${median[hot]}
+cold=${median[cold]} ahead=${median[prefetched]} hot=${median[hot]}
 room=$((cold - hot)) gain=$((cold - ahead))
 mapfile -t colds <<<"${times[cold]}"
-mapfile -t aheads <<<"${times[read ahead]}"
+mapfile -t aheads <<<"${times[prefetched]}"
 won=0
 for ((round = 0; round < rounds; round++)); do
     ((aheads[round] >= colds[round])) || ((++won))

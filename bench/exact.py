@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What does it bring to see pages without their neighbours?
+"""What do exact packs gain, which have no fault-around pages?
 
 Each workload is learned twice in four cold starts: by `headstart run` alone, and with the
-first of them by `headstart record --exact`. Then it is started cold with either pack read
-ahead, in pairs of random order, and nothing is learned. Packs are learned on nvme.
+first of them by `headstart record --exact`. Then it is started cold with either pack
+prefetched, in pairs in random order, and nothing is learned. Packs are learned on nvme.
 
 Usage: bench/exact.py [--workloads A,B] [--models A,B] [--pairs N] [--out FILE]
 """

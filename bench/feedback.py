@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How well does reading ahead meet a start after three learned ones?
+"""How well does prefetching match a start after three learned ones?
 
 Each workload is learned on a modelled disk in three cold starts, the second and third
-of them read ahead. What became of the pages of the next ones is reported:
-  late     touched before they were asked for, though they are in the pack, of those touched
-  missing  touched, not in the pack, and not in memory, of those touched
-  wasted   read ahead and never touched, in bytes, of all that was read ahead; with holes
+of them prefetched. The pages of the next ones are classified:
+  late     in the pack, but touched before they were requested, of those touched
+  missing  touched, not in the pack, and not resident, of those touched
+  wasted   prefetched and not touched, in bytes, of all that was prefetched; with gaps
            also what lies between touched pages and was read to save a request
 
 Usage: bench/feedback.py [--workloads A,B] [--models A,B] [--starts N] [--out FILE]
@@ -107,7 +107,7 @@ def shares(figures, totals):
         "metadata_pages": touched["late_metadata_pages"] + touched["missing_metadata_pages"],
         "read_bytes": ahead["bytes"],
         "wasted_percent": 100 * in_pack * PAGE / read,
-        "wasted_with_holes_percent": 100 * totals["wasted"] * PAGE / read,
+        "wasted_with_gaps_percent": 100 * totals["wasted"] * PAGE / read,
         "major_faults": figures["major_faults"],
         "wall_ms": figures["wall_ms"],
     }

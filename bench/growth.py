@@ -3,8 +3,8 @@
 
 Part 1 reads 100 to 100,000 files of 8 KiB in directories of 100; part 2 reads
 100 files of 10 MB to 10 GB in all (find -exec cat). Every round takes, cold each
-time: a start that learns, one that reads ahead and learns, one that reads ahead
-only, a replay on its own, and the program alone, which then starts hot as well.
+time: a start that learns, one that prefetches and learns, one that only
+prefetches, a replay alone, and the program alone, which then starts hot as well.
 The disk is ext4 on a loop device with direct I/O; smaller points are repeated on
 a modelled network volume (slowdisk cloud). Needs root.
 

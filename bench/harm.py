@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""Does headstart ever do harm? Starts where it can gain little or may be in the way.
+"""Is a start ever slower with headstart? Conditions in which it gains little or may delay.
 
 Measures each workload on each modelled disk in pairs, a start without and one through
 `headstart run` in random order, under each condition:
 
-    plain        nothing special; on nvme little can be gained
+    plain        no condition; on nvme the possible gain is small
     half-memory  a control group with what the program itself needs and memory for
                  half of the pack
     stale        half of the pack's files changed since they were learned
-    busy         another process reads from the disk at its full depth meanwhile
-    hot          all that the start reads is in memory
+    busy         another process reads from the disk at its full queue depth
+    hot          all that the start reads is resident
 
-A start ends with the program's last process; what headstart learns then is not waited
-for. Each start finds the same pack. Needs root. Cells are added to
+A start ends with the program's last process; learning after that is not timed. Each start finds the same pack. Needs root. Cells are added to
 bench/results/harm.json and replace earlier ones of the same name, so that it can be
-run in pieces. Ends with status 3 when a cell is slower than allowed, for sure.
+run in parts. Ends with status 3 when a cell is significantly slower than allowed.
 
 Usage: sudo bench/harm.py [--workloads A,B] [--models A,B] [--conditions A,B] [OPTION…]
 """
@@ -178,7 +177,7 @@ class Starts:
                 env=self.environment())
 
     def through(self, pack):
-        """The begin of a command that starts through headstart."""
+        """The first words of a command that starts through headstart."""
         return [self.headstart, "run", "--quiet", "--pack", pack, *self.options, "--"]
 
     def environment(self):

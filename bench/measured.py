@@ -129,7 +129,7 @@ def commit():
 
 
 def write(path, document):
-    """Writes a result, whole or not at all."""
+    """Writes a result atomically."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".new")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What does learning add to a hot start: time, events, bytes?
 
-Starts a program by itself and through headstart, in random order in each round, all in
-memory:
-  bare      the program by itself
+Starts a program alone and through headstart, in random order in each round, with a hot
+cache:
+  bare      the program alone
   through   headstart run --no-learn --no-replay
   learning  headstart run --no-replay
   full      headstart run

@@ -5,7 +5,7 @@ Compares a program with itself (A/A), hot, in 20 rounds, 20 times with different
 seeds, and counts how often the verdict is that one is faster. A verdict needs
 p <= 0.01, so 0.2 of 20 are expected; the chance of more than 1 is below 2 %.
 Does so for a program that takes a millisecond and for one that takes longer, on
-the machine as it is and with two processes computing beside it.
+the machine as it is and with two busy processes in the background.
 
 Usage: bench/same.py [--repeats N] [--load N,…] [--headstart FILE] [--out FILE]
 Ends with status 3 when a case has more than 1 of 20.
@@ -26,7 +26,7 @@ def arguments():
     add = parser.add_argument
     add("--repeats", type=int, default=20, help="benchmarks of each case [default: 20]")
     add("--load", default="0,2", metavar="N,…",
-        help="processes that compute beside it, a case each [default: 0,2]")
+        help="busy background processes, a case each [default: 0,2]")
     add("--seed", type=int, default=1, help="seed of the first benchmark [default: 1]")
     add("--headstart", default=BUILT / "headstart")
     add("--out", default=RESULTS / "same.json")
@@ -53,7 +53,7 @@ def compare(headstart, program, seed):
 
 
 def case(headstart, program, load, options):
-    """All repeats of one program beside so many others."""
+    """All repeats of one program with this many background processes."""
     repeats = []
     with hogs(load):
         for number in range(options.repeats):

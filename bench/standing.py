@@ -64,7 +64,7 @@ def arguments():
              "each cell, 2 where one takes a minute")
     add("--no-peers", action="store_true", help="headstart alone")
     add("--against", action="append", default=[], type=peers.named, metavar="NAME=CMD",
-        help="one more peer; NAME&=CMD runs beside the program; {list} {list0} {mount} {pack}")
+        help="one more peer; NAME&=CMD runs in parallel with the program; {list} {list0} {mount} {pack}")
     add("--resume", action="store_true",
         help="do not measure again what was at this commit")
     add("--smoke", action="store_true",

@@ -387,7 +387,7 @@ def feedback():
             "wasted with gaps, %", "metadata read by itself, pages", "major faults"]
     rows = [[c["title"], f"`{c['model']}`", both(c, "touched_pages"),
              both(c, "late_percent", share), both(c, "missing_pages"),
-             both(c, "wasted_percent", share), both(c, "wasted_with_holes_percent", share),
+             both(c, "wasted_percent", share), both(c, "wasted_with_gaps_percent", share),
              both(c, "metadata_pages"), both(c, "major_faults")] for c in found["cells"]]
     return markdown(head, rows) + (
         f"\n\nMedians of {found['starts']} starts after {found['learned']} learned ones, and in "

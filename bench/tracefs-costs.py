@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What do the steps of arming a trace instance cost? The figures behind doc/recording.md.
+"""What do the steps of setting up a trace instance cost? The figures behind doc/recording.md.
 
 Usage: bench/tracefs-costs.py [--rounds N] [--headstart FILE] [--out FILE]
 Writes the median, minimum and maximum of each step in milliseconds.

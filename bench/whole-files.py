@@ -1,4 +1,4 @@
-"""Reads whole files ahead, as readahead lists do: asks for them in order, waits for none.
+"""Prefetches whole files, as readahead lists do: requests them in order, waits for none.
 
 Usage: whole-files.py LIST          (paths that end with a zero byte)
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every fuzz target for some seconds (3 unless told otherwise), from the
+# Runs every fuzz target for some seconds (3 by default), from the
 # committed seeds, and fails when one crashes. Needs a stable Rust toolchain and
 # a C++ compiler, no cargo-fuzz: the flags are those that it passes.
 #

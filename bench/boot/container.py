@@ -64,7 +64,7 @@ def arguments():
         help="two rounds on two disks, to see that it works; keeps no results")
     add("--details", type=Path, metavar="DIR",
         help="keep packs, and what headstart says of each boot, there")
-    add("--options", default="", metavar="WORDS", help="for `headstart run`, beside its own")
+    add("--options", default="", metavar="WORDS", help="for `headstart run`, in addition to its own")
     add("--bin", type=Path, default=BUILT, help="where headstart and slowdisk are")
     add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR",
         help="for images")
@@ -121,13 +121,13 @@ class Boots:
                             self.folder / f"{name}.json", *self.options, "--"])
 
     def hot(self, _name):
-        """From memory: a boot after a boot."""
+        """A hot boot: a boot after a boot."""
         container.boot(self.disk.mount)
         self.disk.counted(reset=True)
         return self.booted()
 
     def floor(self, _name):
-        """What headstart reads ahead, and nothing else."""
+        """The replay alone."""
         pack = next(self.folder.glob("*.pack"))
         self.forget()
         began = time.monotonic()

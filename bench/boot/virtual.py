@@ -54,15 +54,15 @@ def arguments():
     add("--smoke", action="store_true", help="boot twice and compare; keeps no results")
     add("--model", default="hdd", choices=models.names(), help="the disk [default: hdd]")
     add("--arm", default="none", choices=ARMS,
-        help="without headstart, with it, or without it and without a delay of the disk")
+        help="without headstart, with it, or without it from a disk without delay")
     add("--machine", metavar="NAME",
-        help="which machine boots; it is made when there is none [default: one for each arm, "
+        help="which machine boots; it is made if it does not exist [default: one for each arm, "
              "for hardship one that is forgotten]")
     add("--fresh", action="store_true", help="forget that machine first")
     add("--discard", action="store_true", help="let the machine forget this boot")
     add("--prepare", metavar="SH", help="a command for the root directory of a new machine")
     add("--append", action="append", default=[], metavar="WORD",
-        help="a word more of the kernel's command line")
+        help="an additional word of the kernel's command line")
     add("--headstart", type=Path, metavar="FILE",
         help="a static headstart [default: it is built]")
     add("--console", type=Path, metavar="FILE",
@@ -123,7 +123,7 @@ def bench(args):
 
 
 def endure(args):
-    """Lets everything go wrong; 3 when something is not as it must be."""
+    """Fault injection; 3 when a condition does not hold."""
     only = chosen(args.only, hardship.PARTS)
     headstart = static(args.headstart)
     found = hardship.measure(guest(args.cache, tell), args.cache, headstart, args.model, only,
@@ -137,7 +137,7 @@ def endure(args):
 
 
 def rooted(args):
-    """Boots from other roots; 3 when one is not learned, not read ahead, or longer with it."""
+    """Boots from other roots; 3 when one is not learned, not prefetched, or slower with it."""
     only = chosen(args.only, roots.names())
     headstart = static(args.headstart)
     if args.console:
@@ -191,7 +191,7 @@ def line(model, arm, booted):
 
 
 def static(given):
-    """A headstart that needs no C library, built from what is here."""
+    """A static headstart, built from this checkout."""
     if given is None:
         given = HERE.parents[1] / "target/release/headstart"
         run("cargo", "--quiet", "static", cwd=HERE.parents[1])

@@ -9,7 +9,7 @@ MARKER = "HEADSTART_BENCH_ALONE"
 
 
 def alone():
-    """Goes on in a mount namespace of its own.
+    """Continues in a mount namespace of its own.
 
     A namespace that somebody else makes meanwhile, for a container or a service,
     would have a copy of our mounts, and keep a disk that we unmount in memory.

@@ -16,7 +16,7 @@ LONG_S = 60
 SURE_ROUNDS = 6
 COUNTERS = ("major_faults", "minor_faults", "read_bytes", "read_requests",
             "read_ahead_bytes", "peer_s")
-# What a round takes beside its starts: remounting and settling, for each arm.
+# What a round takes in addition to its starts: remounting and settling, for each arm.
 BESIDE_S = 0.25
 # How often about the search for the floor reads the pack.
 FLOOR_TRIALS = 24
@@ -98,7 +98,7 @@ def affordable(pilot, peers, seconds, most):
     left = seconds - FLOOR_TRIALS * (floor + BESIDE_S) - ahead
     least = min(LEAST_ROUNDS - (cold + ahead > LONG_S), most)
     for count in range(len(peers), -1, -1):
-        # Helped starts take no longer than cold ones, as a rule; hot ones come in pairs.
+        # Prefetched starts take no longer than cold ones, as a rule; hot ones come in pairs.
         a_round = cold + ahead + 2 * hot + floor + count * (cold + ahead) / 2
         a_round += (5 + count) * BESIDE_S
         rounds = int(left / a_round)

@@ -57,7 +57,7 @@ class Disk:
         os.close(self.lock)
 
     def furnish(self):
-        """Gets ready what starts need beside the disk."""
+        """Prepares what starts need in addition to the disk."""
 
     def cold(self):
         """The command that empties this disk's cache."""

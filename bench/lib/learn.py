@@ -5,7 +5,7 @@ import os
 from lib.run import run
 
 STARTS = 4
-# How long a server runs before it is told to end: longer than until it has answered after a
+# How long a server runs before it is stopped: longer than until it has answered after a
 # cold start from the slowest disk, 19 s.
 SERVER_S = 30
 
@@ -24,7 +24,7 @@ def learn(headstart, disk, workload, pack, exact):
     for number in range(STARTS):
         run(*disk.cold().split())
         if exact and number == 0:
-            # On a disk with an arm a cold start takes longer than what is learned else.
+            # On a rotational disk a cold start takes longer than what is learned else.
             through = ["record", "--exact", "--for", "2min", "--output", pack]
         else:
             through = ["run", "--always", "--pack", pack]

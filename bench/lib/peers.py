@@ -1,7 +1,7 @@
-"""Other ways to read files ahead, as `headstart bench --against` takes them.
+"""Other tools that prefetch files, as `headstart bench --against` takes them.
 
 A command may name {list}, a file of the paths that the start touches, one a line;
-{list0}, the same with a zero byte after each; {mount}, where the disk is mounted;
+{list0}, the same with a NUL byte after each; {mount}, where the disk is mounted;
 {pack}, headstart's pack.
 """
 
@@ -18,7 +18,7 @@ class Peer:
     """A peer: what the results call it, how it takes part, and its command."""
 
     name: str
-    how: str  # "before" the program, or "beside" it
+    how: str  # "before" the program, or "beside" it (in parallel)
     command: str
 
     def argument(self, names):
@@ -47,7 +47,7 @@ def standing(tell):
 
 
 def named(text):
-    """A peer of the caller's: NAME=CMD runs before, NAME&=CMD beside."""
+    """A peer of the caller's: NAME=CMD runs before the program, NAME&=CMD in parallel."""
     name, separator, command = text.partition("=")
     beside = name.endswith("&")
     name = name.removesuffix("&")

@@ -4,7 +4,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-# How long a command may take to tidy up after itself when it is told to end.
+# How long a command may take to clean up when it is stopped.
 GRACE_S = 60
 
 

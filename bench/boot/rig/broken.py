@@ -1,5 +1,5 @@
-"""Boots of a machine on which something is wrong: they take as long as without headstart,
-and the journal says in one line what is the matter."""
+"""Fault injection: boots of a broken machine take as long as without headstart, and the
+journal names the fault in one line."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from lib.run import run
 from rig import kernel, told
 from rig.machine import mounted
 
-# A boot may be that much longer; a different order of what runs when makes 1 %.
+# A boot may take this much longer; scheduling alone varies by 1 %.
 MOST = 1.02
 # So often each is booted before it is called longer.
 TRIES = 3
@@ -38,7 +38,7 @@ class State:
 
 
 def fill(root):
-    """Leaves not a block to anybody."""
+    """Fills the file system."""
     step, end = 1 << 30, 0
     with open(root / "full", "wb") as file:
         while step:
@@ -57,13 +57,13 @@ def without_var(root):
 
 def rename(image):
     """The file system gets another UUID, as that of another machine has."""
-    # It takes one that was checked right before; status 1 says that something was mended.
+    # tune2fs wants a checked file system; status 1 of e2fsck says that it fixed something.
     run("sh", "-c", 'e2fsck -fy "$1" || [ $? = 1 ]', "sh", image)
     run("tune2fs", "-U", OTHER_UUID, image)
 
 
 def damage(root):
-    """Cuts the packs off."""
+    """Truncates the packs."""
     for pack in (root / "var/lib/headstart/boot").glob("*.pack"):
         os.truncate(pack, pack.stat().st_size // 2)
 
@@ -101,7 +101,7 @@ def boot_in(state, learned, model, tell):
         for number in range(TRIES):
             words = [*state.words, f"boot.number={number}"]
             without = plain.boot(model, words, False, extra)
-            # What the first leaves behind is looked at.
+            # The state after the first boot is checked.
             booted = (machine if number else used).boot(model, words, not number, extra)
             times["none"].append(without.report.multi_user_us)
             times["headstart"].append(booted.report.multi_user_us)

@@ -19,9 +19,9 @@ NSPAWN = ("systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit",
           "--console=read-only")
 
 
-def command(root, told):
+def command(root, reports):
     """The command that boots what is in a directory, and gets its report in another."""
-    return [*NSPAWN, f"--directory={root}", f"--bind={told}:/run/boot-report",
+    return [*NSPAWN, f"--directory={root}", f"--bind={reports}:/run/boot-report",
             "systemd.unit=multi-user.target"]
 
 
@@ -32,9 +32,9 @@ def boot(root, before=(), env=None):
     report count from the moment when the command was started: a container counts
     by this machine's clock.
     """
-    with tempfile.TemporaryDirectory(prefix="boot-report-") as told, \
+    with tempfile.TemporaryDirectory(prefix="boot-report-") as reports, \
             tempfile.TemporaryFile() as console:
-        words = [*map(str, before), *command(root, told)]
+        words = [*map(str, before), *command(root, reports)]
         began_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=console,
                                  stderr=console, env=env, start_new_session=True)
@@ -45,7 +45,7 @@ def boot(root, before=(), env=None):
             if isinstance(why, subprocess.TimeoutExpired):
                 raise Trouble(f"the container did not end in {LIMIT_S} s: {tail(console)}") from None
             raise
-        said = Path(told) / "report"
+        said = Path(reports) / "report"
         found = report.parse(said.read_text()) if said.exists() else None
         if found is None:
             raise Trouble(f"the container ended with status {child.returncode} and reached no "

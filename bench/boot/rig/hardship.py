@@ -1,11 +1,11 @@
-"""What a machine with headstart meets when things go wrong, in virtual time: upgrades,
-power cuts, and broken states. One machine learns; each trial takes a copy of it."""
+"""Fault injection in virtual time: upgrades, power cuts and broken machines. One machine
+learns; each trial takes a copy of it."""
 
 from rig import broken, power, told, upgrade
 from rig.machine import Machine, mounted
 
 PARTS = ("upgrade", "power", "broken")
-# Boots after which nothing changes any more.
+# Boots until the packs are stable.
 LEARNING = 2
 
 

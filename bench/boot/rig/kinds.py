@@ -1,5 +1,5 @@
 """The kinds of root file systems that are booted: how a guest's files are changed for each,
-how its file system is made, and what a boot from it must have read ahead. Boots nothing."""
+how its file system is made, and what a boot from it must prefetch. Boots nothing."""
 
 import contextlib
 import shutil
@@ -181,9 +181,9 @@ class Root:
     other: str | None = None
     device: str = "/dev/mapper/system"
     words: tuple = ("ro",)
-    # Which phases the last boot must have read ahead.
+    # Which phases the last boot must prefetch.
     phases: tuple = PHASES
-    # Whether the initramfs can read ahead.
+    # Whether the initramfs can prefetch.
     early: bool = True
     # Whether the packs that were learned become a part of the image, and are forgotten else.
     ships: bool = False

@@ -12,8 +12,8 @@ from rig.unavoidable import unavoidable
 
 # Boots before those that are measured: headstart learns, and nothing is new any more.
 BEFORE = 2
-# A boot that is read ahead may take so many times as long as one without a delay, and what
-# can't be beside the boot.
+# A prefetched boot may take so many times as long as one without a delay, plus what can't run
+# in parallel with the boot.
 ALLOWED = 1.10
 
 
@@ -45,7 +45,7 @@ def measure(guest, cache, headstart, models, boots, tell):
 
 
 def chain(guest, cache, headstart, model, boots):
-    """The boots with headstart, and one that waits until everything is read ahead."""
+    """The boots with headstart, and one that waits until everything is prefetched."""
     machine = Machine(guest, cache, f"bench-{model}", headstart)
     machine.forget()
     machine.create()
@@ -59,7 +59,7 @@ def chain(guest, cache, headstart, model, boots):
 
 
 def first_touches(guest, cache):
-    """When a boot that nothing delays can read files, and first needs which blocks."""
+    """When a boot without delay can read files, and when it first needs which blocks."""
     machine = Machine(guest, cache, "bench-touches")
     machine.forget()
     machine.create(touches.PREPARE)
@@ -97,7 +97,7 @@ def line(cell):
     floor = "no floor" if floor is None else f"floor {floor / 1e6:.2f} s"
     share = cell["unavoidable"]["delay_us"] / 1e6
     over = times["headstart"] - ALLOWED * times["no-delay"]
-    return (f"{cell['model']:<10} {said}, {floor}, of which {share:.3f} s can't be beside the "
+    return (f"{cell['model']:<10} {said}, {floor}, of which {share:.3f} s can't run in parallel with the "
             f"boot; headstart is at {times['headstart'] / times['no-delay']:.2f} x no-delay, "
             f"{over:+.3f} s from {ALLOWED:.2f} x")
 

@@ -32,7 +32,7 @@ TICK_S = 0.01
 @dataclass(frozen=True)
 class Length:
     """How long a boot is, and from when to when it is learned, in seconds of this machine's
-    processors: a clock would also count how long it has waited for them."""
+    CPUs: a clock would also count the time that it waited for them."""
 
     whole: float
     begin: float
@@ -122,7 +122,7 @@ def running(machine, model, keep):
 
 
 def computing_s(pid):
-    """The time a process has had of the processors; None when it is gone."""
+    """The CPU time of a process; None when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()

@@ -1,5 +1,5 @@
 """Boots of machines whose root is something else than ext4 on a disk, or whose initramfs is
-a distribution's own: they must be learned and read ahead, and take no longer than without."""
+a distribution's own: they must be learned and prefetched, and take no longer than without."""
 
 import contextlib
 import json
@@ -17,12 +17,12 @@ from rig.kinds import (MIB, OTHER, PLACES, ROOTS, SHIPPED, SYSTEM, Root, ext4, f
 from rig.machine import INSTALLED, enable, mounted
 
 SECTOR = 512
-# Boots after which all that can be is read ahead.
+# Boots after which everything possible is prefetched.
 LEARNING = 2
 STATUS = "headstart-status: "
 # The pack of a file system with a UUID, which the image's own has not.
 OF_ANOTHER = re.compile(r"@[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.pack$")
-# What was learned and read ahead, told by the guest when the boot was learned.
+# What was learned and prefetched, reported by the guest after the boot was learned.
 SCRIPT = f"""#!/bin/sh
 headstart boot status --json | sed 's/^/{STATUS}/'
 """
@@ -170,7 +170,7 @@ def boot_all(ready, kit, model, consoles, tell):
 
 
 def status(console):
-    """What headstart told of the boots, or None."""
+    """What headstart reported of the boots, or None."""
     text = "\n".join(re.findall(rf"{STATUS}(.*)$", console.replace("\r", ""), re.M))
     try:
         return json.loads(text)
@@ -221,7 +221,7 @@ def wrong(root, result):
         if phase is None or not phase["learned"]:
             yield f"the phase {name} was not learned"
         elif not phase["read_ahead_bytes"]:
-            yield f"nothing of the phase {name} was read ahead"
+            yield f"nothing of the phase {name} was prefetched"
     if root.early and not any(one["in_initramfs"] for one in result["replayed"]):
         yield "the initramfs read nothing ahead"
     yield from result["problems"]
@@ -240,4 +240,4 @@ def line(result):
     ahead = sum(phase["read_ahead_bytes"] for phase in result["phases"])
     times = ", ".join(f"{arm} {sorted(values)[len(values) // 2] / 1e6:.2f} s"
                       for arm, values in result["multi_user_us"].items())
-    return f"{times}, {ahead / MIB:.1f} MiB read ahead" + (f"; {said}" if said else "")
+    return f"{times}, {ahead / MIB:.1f} MiB prefetched" + (f"; {said}" if said else "")

@@ -1,11 +1,10 @@
-"""How much longer a boot from a disk takes than one that nothing delays, at least, however
-well it is read ahead. Pure.
+"""A lower bound for how much longer a boot from a disk takes than one without delay, for any
+prefetch order. Pure.
 
-What a boot needs until some moment has to be read before it gets there, and then it still
-computes what it computes after that moment. So for each moment t since files can be read
-it is later by what reading the blocks needed until t takes, less t. That is a bound from
-below, for a boot that does things in the same order: no block is read in vain, the head
-passes each hole between runs of blocks once, and it begins at the first of them.
+What a boot needs until a moment t must be read before t, and the CPU work after t remains. So
+for each t since files can be read, the boot is late by the time to read the blocks needed until
+t, less t. That is a lower bound for a boot with the same order of touches: no block is wasted,
+the head passes each gap between runs of blocks once, and begins at the first of them.
 """
 
 import bisect
@@ -35,7 +34,7 @@ def unavoidable(model, capacity, begin, needed):
 
 
 def runs(known):
-    """(first byte, end) of blocks that lie one behind the other."""
+    """(first byte, end) of contiguous blocks."""
     found = []
     for block in known:
         if found and found[-1][1] == block * BLOCK:
@@ -46,25 +45,25 @@ def runs(known):
 
 
 def reading_us(model, capacity, wanted):
-    """How long reading these runs takes at least, in µs, with the numbers of dm-slow."""
-    depth, latency, _, ps_per_byte, gap, *moves = model
-    holes = [after[0] - before[1] for before, after in zip(wanted, wanted[1:])]
+    """The least time to read these runs, in µs, with the numbers of dm-slow."""
+    depth, latency, _, ps_per_byte, gap, *seeks = model
+    gaps = [after[0] - before[1] for before, after in zip(wanted, wanted[1:])]
     transfer = sum(end - first for first, end in wanted) * ps_per_byte / 1000
     if depth == 1:
-        # A hole is read, or another request begins behind it. In whatever order the runs are
-        # read, some way of the head goes over each hole.
-        between = [min(hole * ps_per_byte / 1000, latency + moved(moves, hole / capacity))
-                   for hole in holes]
+        # A gap is read, or another request begins behind it. In any order of the runs the
+        # head passes each gap.
+        between = [min(width * ps_per_byte / 1000, latency + seek(seeks, width / capacity))
+                   for width in gaps]
         return (latency + transfer + sum(between)) / 1000
-    # Requests and bytes go on beside each other. The smallest holes are read.
-    read = accumulate(sorted(holes), lambda sum_, hole: sum_ + hole * ps_per_byte / 1000,
+    # Requests and bytes run in parallel. The smallest gaps are read.
+    read = accumulate(sorted(gaps), lambda sum_, width: sum_ + width * ps_per_byte / 1000,
                       initial=transfer)
     return min(max(latency + lasts, latency + gap * (requests - 1),
                    latency * ceil(requests / depth))
                for requests, lasts in zip(range(len(wanted), 0, -1), read)) / 1000
 
 
-def moved(moves, share):
-    """How long the head moves over such a share of the disk, in ns."""
-    settle, full_stroke, half_turn, window = moves
+def seek(seeks, share):
+    """The time of a seek over this share of the disk, in ns."""
+    settle, full_stroke, half_turn, window = seeks
     return settle + (full_stroke - settle) * sqrt(share) + half_turn if window else 0

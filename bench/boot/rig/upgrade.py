@@ -13,7 +13,7 @@ from rig.machine import INSTALLED, mounted
 # Of the files in the packs that is replaced.
 SHARE = 0.2
 SEED = 20
-# What single boots differ by without any reason, as a share of the time.
+# The noise of single boots, as a share of the time.
 NOISE = 0.01
 
 

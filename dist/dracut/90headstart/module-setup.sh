@@ -1,7 +1,7 @@
 #!/bin/bash
 # shellcheck disable=SC2154 # dracut sets moddir and dracutsysrootdir.
 # Puts headstart into an initramfs made by dracut: copy the directory 90headstart to
-# /usr/lib/dracut/modules.d, and make the initramfs anew with `dracut --force`.
+# /usr/lib/dracut/modules.d, and regenerate the initramfs with `dracut --force`.
 #
 # The packs stay in the root file system: they are read there once it is mounted.
 
@@ -16,6 +16,6 @@ depends() {
 
 install() {
     inst_multiple headstart
-    # The last moment before the machine's own init takes over.
+    # The last hook before the switch to the machine's own init.
     inst_hook pre-pivot 10 "$moddir/headstart.sh"
 }

@@ -7,6 +7,6 @@ installkernel() { hostonly='' instmods nfit nd_pmem dm-mod dm-slow; }
 install() {
     inst_multiple dmsetup sed tr cat grep sleep modprobe
     inst_simple /usr/local/lib/boot-rig/disk /sbin/boot-rig-disk
-    # udev runs, and has not been told of any device yet.
+    # udev runs, and knows no device yet.
     inst_hook pre-trigger 10 "$moddir/pre-trigger.sh"
 }
