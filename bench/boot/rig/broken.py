@@ -9,7 +9,7 @@ from typing import Callable
 
 from lib.run import run
 
-from rig import kernel, told
+from rig import kernel, journal
 from rig.machine import mounted
 
 # A boot may take this much longer; scheduling alone varies by 1 %.
@@ -113,7 +113,7 @@ def boot_in(state, learned, model, tell):
         for one in filter(None, (machine, plain, used)):
             one.forget()
     result = {"state": state.name, "ratio": round(ratio(times), 4), "multi_user_us": times,
-              "journal": told.lines(first.console),
+              "journal": journal.lines(first.console),
               "system": {"none": without.report.state, "headstart": booted.report.state}}
     result["wrong"] = list(wrong(state, result, changed))
     tell(f"{state.name}: {result['ratio']:.3f} of the time without; {' | '.join(result['journal'])}"

@@ -1,7 +1,7 @@
 """Fault injection in virtual time: upgrades, power cuts and broken machines. One machine
 learns; each trial takes a copy of it."""
 
-from rig import broken, power, told, upgrade
+from rig import broken, power, journal, upgrade
 from rig.machine import Machine, mounted
 
 PARTS = ("upgrade", "power", "broken")
@@ -40,7 +40,7 @@ def learn(machine, model):
     machine.create()
     try:
         with mounted(machine.image) as root:
-            told.install(root)
+            journal.install(root)
         for _ in range(LEARNING):
             machine.boot(model)
     except BaseException:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from lib.run import Trouble, run
 
-from rig import told, virtual
+from rig import journal, virtual
 from rig.container import text
 from rig.machine import mounted
 
@@ -86,8 +86,8 @@ def measured(machine, model):
         while child.poll() is None:
             last = computing_s(child.pid) or last
             so_far = text(console)
-            begin = begin or (last if told.BEGIN in so_far else None)
-            end = end or (last if told.END in so_far else None)
+            begin = begin or (last if journal.BEGIN in so_far else None)
+            end = end or (last if journal.END in so_far else None)
             time.sleep(TICK_S)
     if end is None:
         raise Trouble("the machine did not boot before its power was to be cut")

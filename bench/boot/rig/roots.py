@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lib.run import Trouble, run
 
-from rig import broken, distro, kernel, login, models, told, virtual
+from rig import broken, distro, kernel, login, models, journal, virtual
 from rig.kinds import (MIB, OTHER, PLACES, ROOTS, SHIPPED, SYSTEM, Root, ext4, fill_places,
                        looped, put)
 from rig.machine import INSTALLED, enable, mounted
@@ -71,7 +71,7 @@ def built(root, base, kit, headstart, folder, tell):
     with mounted(staging) as tree:
         run("install", "-m", "755", headstart, tree / INSTALLED)
         trace = enable(headstart, tree)
-        told.install(tree)
+        journal.install(tree)
         script = tree / "etc/boot-report.d/headstart-status"
         script.write_text(SCRIPT)
         script.chmod(0o755)
@@ -160,7 +160,7 @@ def boot_all(ready, kit, model, consoles, tell):
                 break
         result = judged(root, status(first.console), times, sessions,
                         {"headstart": first.report.state, "none": without.report.state})
-        result["journal"] = told.lines(first.console)
+        result["journal"] = journal.lines(first.console)
         result["requests"] = {"headstart": first.report.disk.get("requests"),
                               "none": without.report.disk.get("requests")}
     except Trouble as trouble:

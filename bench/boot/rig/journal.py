@@ -1,11 +1,11 @@
-"""What headstart has said in the journal of a boot: the guest prints it when the boot is
+"""The lines of headstart in the journal of a boot: the guest prints them when the boot is
 over and has been learned."""
 
 import re
 
-BEGIN, END = "headstart-told begin", "headstart-told end"
+BEGIN, END = "headstart-journal begin", "headstart-journal end"
 # A login prompt may come between.
-LINE = "headstart-told: "
+LINE = "headstart-journal: "
 # Learning ends with the machine, after the report; here it is asked to end before it.
 SCRIPT = f"""#!/bin/sh
 echo "{BEGIN}"
