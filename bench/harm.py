@@ -348,7 +348,7 @@ def measure(starts, workload, condition, args):
         "low": round(low, 4), "high": round(high, 4), "confidence": round(confidence, 4),
         "killed": {"without": killed[False], "with": killed[True]},
         "allowed": allowed,
-        "verdict": "slower" if low > allowed else "not slower" if high <= allowed else "unsure",
+        "verdict": "slower" if low > allowed else "not slower" if high <= allowed else "inconclusive",
         "pairs": [[round(pair[False], 4), round(pair[True], 4)] for pair in pairs],
     }
 

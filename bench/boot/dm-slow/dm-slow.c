@@ -64,7 +64,7 @@ struct request {
 	bool below_done;
 };
 
-/* Seek and rotation; a short gap ahead is read over when that is quicker. */
+/* Seek and rotation; a short gap ahead is read over when that is faster. */
 static u64 move_ns(const struct slow *s, const struct request *r)
 {
 	const u64 *m = s->model;
@@ -164,7 +164,7 @@ static enum hrtimer_restart answer(struct hrtimer *timer)
 		s->busy--;
 		/*
 		 * What gets this slot starts when it became free, however late
-		 * this is. Slots that were free before are not told apart: what
+		 * this is. Slots that were free before are not distinguished: what
 		 * waits is there only while all slots are busy.
 		 */
 		s->free_since = r->due;

@@ -1,6 +1,6 @@
 """All arms on several disks, in virtual time.
 
-Boots are repeatable to the microsecond, so each one of an arm gets a word more on the
+Boots are repeatable to the microsecond, so each one of an arm gets an additional word on the
 kernel's command line, which means nothing, but moves everything a little. Their spread
 says how far a time can be trusted.
 """

@@ -223,7 +223,7 @@ def wrong(root, result):
         elif not phase["read_ahead_bytes"]:
             yield f"nothing of the phase {name} was prefetched"
     if root.early and not any(one["in_initramfs"] for one in result["replayed"]):
-        yield "the initramfs read nothing ahead"
+        yield "the initramfs prefetched nothing"
     yield from result["problems"]
     for what, ratio in (("boot", result["ratio"]), ("login", result.get("login_ratio", 0))):
         if ratio > broken.MOST:

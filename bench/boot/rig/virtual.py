@@ -1,7 +1,7 @@
 """Boots a guest as a virtual machine in virtual time: the same boot takes the same time.
 
 QEMU counts instructions (TCG with icount) and its clock is their number, so nothing
-of this machine takes part in a time. One processor at 10^9 instructions a second,
+of this machine takes part in a time. One CPU at 10^9 instructions a second,
 without caches: what computes takes other times than on any real machine.
 """
 
