@@ -177,7 +177,7 @@ class Starts:
                 env=self.environment())
 
     def through(self, pack):
-        """The first words of a command that starts through headstart."""
+        """The begin of a command that starts through headstart."""
         return [self.headstart, "run", "--quiet", "--pack", pack, *self.options, "--"]
 
     def environment(self):

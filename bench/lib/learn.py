@@ -24,7 +24,7 @@ def learn(headstart, disk, workload, pack, exact):
     for number in range(STARTS):
         run(*disk.cold().split())
         if exact and number == 0:
-            # On a rotational disk a cold start takes longer than what is learned else.
+            # On a disk with an arm a cold start takes longer than what is learned else.
             through = ["record", "--exact", "--for", "2min", "--output", pack]
         else:
             through = ["run", "--always", "--pack", pack]
