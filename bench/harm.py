@@ -11,9 +11,9 @@ Measures each workload on each modelled disk in pairs, a start without and one t
     busy         another process reads from the disk at its full queue depth
     hot          all that the start reads is resident
 
-A start ends with the program's last process; learning after that is not timed. Each start finds the same pack. Needs root. Cells are added to
-bench/results/harm.json and replace earlier ones of the same name, so that it can be
-run in parts. Ends with status 3 when a cell is significantly slower than allowed.
+A start ends with the program's last process; learning after that is not timed. Each start
+finds the same pack. Needs root. Cells are added to bench/results/harm.json and replace
+earlier ones of the same name, so that it can be run in parts. Ends with status 3 when a cell is significantly slower than allowed.
 
 Usage: sudo bench/harm.py [--workloads A,B] [--models A,B] [--conditions A,B] [OPTION…]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do large folios make a start from memory faster?
+"""Do large folios make a hot start faster?
 
 Records the program, then fills the cache with its pack in two ways, in random order in
 each round, and starts the program after each once unmeasured and then three times:

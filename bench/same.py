@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does headstart bench call a difference where there is none?
+"""How often does headstart bench report a difference where there is none?
 
 Compares a program with itself (A/A), hot, in 20 rounds, 20 times with different
 seeds, and counts how often the verdict is that one is faster. A verdict needs

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Where does headstart stand? Starts of real programs on modelled disks.
+"""The standing benchmark: starts of real programs from modelled disks.
 
 Measures each workload on each disk cold, with headstart, hot and at the floor, and
-with every peer that can be had, all in the same rounds; see bench/README.md. Needs
+with every installed peer, all in the same rounds; see bench/README.md. Needs
 root. Condensed results go to bench/results/standing.json after each cell, where each
-replaces that of an earlier run on this machine, so that it can be run in pieces;
+replaces that of an earlier run on this machine, so that it can be run in parts;
 bench/tables.py makes the tables of doc/performance.md from them.
 """
 
