@@ -5,15 +5,16 @@
 //! nothing; policy lives in the `headstart` crate.
 #![allow(unsafe_code)]
 
-pub mod abort;
 pub mod btrfs;
 pub mod cachestat;
 #[cfg(feature = "counting")]
 pub mod counting;
 pub mod descriptors;
+pub mod exec;
 pub mod fiemap;
 pub mod fsuuid;
 pub mod handle;
+pub mod helper;
 pub mod huge;
 pub mod interrupt;
 pub mod ioprio;
