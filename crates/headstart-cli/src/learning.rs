@@ -56,8 +56,6 @@ const CUT_OFF: &str = "pages are learned with their neighbours: the program went
 pub struct Settings {
     /// The program's name, for people.
     pub name: String,
-    /// The file name of its pack.
-    pub file_name: String,
     /// Its command line.
     pub command: Vec<OsString>,
     /// Where its pack is or will be.

@@ -15,22 +15,22 @@ mod exact;
 mod exit;
 #[cfg(test)]
 mod generated;
+mod helper;
 mod installed;
-mod launch;
 mod learning;
 mod map;
 mod output;
 mod pack;
 mod pages;
+mod parent;
 mod prepare;
 mod priority;
 mod record;
-mod relay;
 mod replay;
 mod run;
 mod session;
 mod show;
-mod told;
+mod summary;
 mod unit;
 
 use std::process::ExitCode;

@@ -1,7 +1,6 @@
 //! `headstart record`: learns a start without reading ahead.
 
 use crate::exit::ExitStatus;
-use crate::prepare::Preparation;
 use crate::session::{Session, StartArgs, Until};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -41,19 +40,25 @@ pub struct RecordArgs {
           value_parser = clap::value_parser!(u32).range(1..=32768))]
     buffer_kb: Option<u32>,
 
+    /// Print no summary
+    #[arg(short, long)]
+    quiet: bool,
+
     #[command(flatten)]
     start: StartArgs,
 }
 
 /// Records a start.
 pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
-    let mut session = Session::new(args.start, Instant::now());
-    let preparation = Preparation::now(&session.wanted(args.output, None));
-    session.must_learn = true;
-    session.until = args.until;
-    session.system = args.system;
-    session.exact = args.exact;
-    session.buffer_kb = args.buffer_kb;
-    session.settings.trace_out = args.trace_out;
-    session.go(preparation)
+    Session {
+        pack: args.output,
+        must_learn: true,
+        until: args.until,
+        system: args.system,
+        exact: args.exact,
+        buffer_kb: args.buffer_kb,
+        trace_out: args.trace_out,
+        ..Session::new(args.start, Instant::now(), !args.quiet)
+    }
+    .go()
 }

@@ -3,7 +3,7 @@
 use crate::ahead;
 use crate::exit::ExitStatus;
 use crate::priority::{self, io_priority};
-use crate::told::add_report;
+use crate::summary::add_report;
 use crate::{args, output};
 use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;

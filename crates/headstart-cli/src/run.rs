@@ -1,14 +1,13 @@
-//! `headstart run`: the main job. Reads ahead what the program's starts touch,
-//! starts it at once, and learns from this start.
+//! `headstart run`: the main job. This process becomes the program, and a helper process
+//! reads ahead what the program's starts touch and learns from this start.
 //!
-//! The program starts whatever happens here; what could not be done is said in
-//! one line on stderr.
+//! The program starts whatever happens here.
 
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::learning::DEFAULT_KEEP;
-use crate::prepare::{Ahead, Preparation};
-use crate::session::{Session, StartArgs};
+use crate::prepare::Ahead;
+use crate::session::{Report, Session, StartArgs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -19,9 +18,18 @@ pub const DEFAULT_HOLD: &str = "5ms";
 /// The arguments of `headstart run`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The program's stdin, environment, signals and exit status are its own. The exit \
-status is the program's (128 + n when signal n killed it), 127 when it was not \
-found and 126 when it can't be executed.
+headstart becomes the program (exec): process, descriptors, environment, signals and exit \
+status are the program's own. The exit status is 127 when it was not found and 126 when it \
+can't be executed. A helper process, which is no child of the program, reads ahead and learns, \
+and prints nothing.
+
+With -v or --json, headstart stays as a plain parent, as time(1) does: it waits for the program \
+and for the helper, and tells what became of the start. The exit status is 128 + n then when \
+signal n killed the program.
+
+The first process of a PID namespace, as of a container, ends the helper with it: such a start \
+is learned when it has hardly read anything for two seconds, or after the time of --for. With -v \
+it is learned at its end.
 
 A pack is looked for in $HEADSTART_PACKS if that is set, else in \
 $XDG_STATE_HOME/headstart/packs and /var/lib/headstart/shared, for root in \
@@ -69,6 +77,11 @@ pub struct RunArgs {
     #[arg(long)]
     large_folios: bool,
 
+    /// Stay as the program's parent, and print one line at its end that says what became of
+    /// the start
+    #[arg(short, long)]
+    verbose: bool,
+
     #[command(flatten)]
     start: StartArgs,
 }
@@ -76,14 +89,19 @@ pub struct RunArgs {
 /// Runs the program.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
-    let mut session = Session::new(args.start, began);
-    session.learn = !args.no_learn;
-    session.hold = args.hold;
     let RunArgs { budget, threads, always, hold, .. } = args;
-    let learn = session.learn;
+    let learn = !args.no_learn;
     let replay = (!args.no_replay).then_some(Ahead { budget, threads, always, learn, began, hold });
-    let preparation = Preparation::beside(session.wanted(args.pack, replay));
-    session.settings.keep = args.keep;
-    session.large_folios = args.large_folios;
-    session.go(preparation)
+    let session = Session::new(args.start, began, args.verbose);
+    Session {
+        pack: args.pack,
+        replay,
+        learn,
+        hold,
+        keep: args.keep,
+        large_folios: args.large_folios,
+        report: session.report.filter(Report::is_wanted),
+        ..session
+    }
+    .go()
 }

@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Lets go of everything that was inherited but stderr: stdin and stdout lead
-/// to `/dev/null` from now on. What this process opened itself stays, which is
+/// Lets go of everything that was inherited: stdin, stdout and stderr lead to `/dev/null`
+/// from now on. What this process opened itself stays, which is
 /// told by its close-on-exec flag.
 ///
 /// # Errors
@@ -16,6 +16,7 @@ pub fn let_go_of_inherited() -> io::Result<()> {
     let null = fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
     close_others()
 }
 

@@ -83,8 +83,12 @@ pub fn split() -> io::Result<Side> {
         }
     }
     drop((go_out, start_in));
-    let helper = pidfd_open(program, PidfdFlags::empty())
-        .map(|end| Helper { told: start_out, tell: go_in, program, end });
+    let helper = pidfd_open(program, PidfdFlags::empty()).map(|end| Helper {
+        told: start_out,
+        tell: go_in,
+        program,
+        end,
+    });
     // Had it ended before, the number might be that of another process by now.
     match helper.map_err(io::Error::from).and_then(|helper| Ok((helper.started()?, helper))) {
         Ok((Started::NotYet, helper)) => Ok(Side::Helper(helper)),
@@ -197,8 +201,7 @@ impl Helper {
         if file.as_os_str().as_bytes().contains(&0) || text.contains('\0') {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let message =
-            [&[MARK], file.as_os_str().as_bytes(), &[0], text.as_bytes(), &[0]].concat();
+        let message = [&[MARK], file.as_os_str().as_bytes(), &[0], text.as_bytes(), &[0]].concat();
         self.say(&message)
     }
 

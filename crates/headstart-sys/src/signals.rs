@@ -98,6 +98,12 @@ pub fn ignore(signal: i32) {
     disposition(signal, Some(libc::SIG_IGN));
 }
 
+/// Does on a signal again what it was at the start of this process: ignore it, or its default.
+pub fn obey(signal: i32) {
+    let is_ignored = IGNORED.load(Ordering::Relaxed) & bit(signal) != 0;
+    disposition(signal, Some(if is_ignored { libc::SIG_IGN } else { libc::SIG_DFL }));
+}
+
 /// Sends a signal to a process. kill(2).
 ///
 /// # Errors

@@ -45,7 +45,6 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     let key = Key::of_command(&bench.words, learning::locate);
     let settings = Settings {
         name: key.name,
-        file_name: key.file_name,
         command: key.words,
         share: false,
         pack: path.to_owned(),

@@ -8,7 +8,7 @@ use crate::ahead::limits;
 use crate::exit::ExitStatus;
 use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Recorded, Settings};
 use crate::output;
-use crate::told::{Lesson, add_lesson, add_report};
+use crate::summary::{Lesson, add_lesson, add_report};
 use anyhow::{Context, bail};
 use headstart::boot::install;
 use headstart::boot::machine::{Machine, Unwanted};
@@ -187,7 +187,6 @@ impl Start<'_> {
         }
         let settings = Settings {
             name: self.service.into(),
-            file_name: pack_name(self.service),
             command: Vec::new(),
             pack,
             keep: DEFAULT_KEEP,

@@ -26,6 +26,11 @@ pub fn effective(status: &str) -> u64 {
     line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
 }
 
+/// The effective capabilities of this process; none without /proc.
+pub fn own() -> u64 {
+    effective(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
 /// Whether a capability is among the effective ones.
 pub fn has(effective: u64, capability: u32) -> bool {
     effective & 1 << capability != 0

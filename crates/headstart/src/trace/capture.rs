@@ -14,9 +14,11 @@ use crate::host::memory;
 use crate::host::processors;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -58,16 +60,32 @@ pub enum CaptureError {
 }
 
 /// Whose events are recorded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// A process and its descendants.
     Tree(i32),
+    /// The same, of a process whose number the kernel counts otherwise than our PID
+    /// namespace: it writes the mark that it is asked for.
+    Marked(AskForMark),
     /// What the calling thread forks from now on, whatever numbers its PID
     /// namespace shows.
     Descendants,
     /// Everything on the machine.
     System,
 }
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tree(pid) => f.debug_tuple("Tree").field(pid).finish(),
+            Self::Marked(_) => f.write_str("Marked"),
+            Self::Descendants => f.write_str("Descendants"),
+            Self::System => f.write_str("System"),
+        }
+    }
+}
+
+/// Has a process write a text into a file.
+pub type AskForMark = Box<dyn FnOnce(&Path, &str) -> io::Result<()> + Send>;
 
 /// How large the buffer of each CPU is, in KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -277,6 +295,7 @@ impl Recorder {
         let mut ignored_tids = Vec::new();
         match scope {
             Scope::Tree(pid) => instance.follow(pid)?,
+            Scope::Marked(ask) => instance.follow(instance.marked_tid(ask)?)?,
             Scope::Descendants => {
                 let tid = instance.own_tid()?;
                 instance.follow(tid)?;

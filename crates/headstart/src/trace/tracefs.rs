@@ -13,14 +13,19 @@ use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 const PREFIX: &str = "headstart-";
 /// Where tracefs is expected (`Documentation/trace/ftrace.rst`).
 const MOUNT_POINT: &str = "/sys/kernel/tracing";
 const ROOTS: [&str; 2] = [MOUNT_POINT, "/sys/kernel/debug/tracing"];
-/// What [`Instance::own_tid`] writes before the number that the thread goes by here.
-const OWN_MARK: &str = "headstart: whose thread is this, here";
+/// What a thread writes before the number that we go by here.
+const OWN_MARK: &str = "headstart: whose thread is this, for";
+/// How long a thread may take to write that, and how often it is looked for.
+const MARK_PATIENCE: Duration = Duration::from_secs(1);
+const MARK_CHECK: Duration = Duration::from_millis(1);
 /// Bytes asked for at once; descriptions are shorter.
 const READ_BYTES: usize = 16 << 10;
 /// Share of a buffer that wakes the reader, in percent: the rest is room for
@@ -288,15 +293,40 @@ impl Instance {
     }
 
     /// The number of the calling thread as the kernel itself counts, which a
-    /// PID namespace hides: it writes a marker and looks who it is from.
+    /// PID namespace hides.
+    ///
+    /// # Errors
+    /// As [`Self::marked_tid`].
     pub fn own_tid(&self) -> Result<i32, TraceError> {
-        let mark = format!("{OWN_MARK} {}?", rustix::thread::gettid().as_raw_nonzero());
-        self.write("trace_marker", &mark)?;
-        let trace = read(&self.dir.join("trace"))?;
-        parse_marker(&trace, &mark).ok_or_else(|| TraceError::File {
-            path: self.dir.join("trace"),
-            source: io::ErrorKind::InvalidData.into(),
+        self.marked_tid(|file, mark| {
+            let opened = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            Ok(rustix::io::write(&opened, mark.as_bytes()).map(drop)?)
         })
+    }
+
+    /// The number of a thread as the kernel itself counts, which a PID namespace hides: it is
+    /// asked to write a mark into a file, and the trace says who did.
+    ///
+    /// # Errors
+    /// It can't be asked, or wrote nothing for a second.
+    pub fn marked_tid(
+        &self,
+        ask: impl FnOnce(&Path, &str) -> io::Result<()>,
+    ) -> Result<i32, TraceError> {
+        let (marker, trace) = (self.dir.join("trace_marker"), self.dir.join("trace"));
+        let mark = format!("{OWN_MARK} {}?", rustix::thread::gettid().as_raw_nonzero());
+        let failed = |source| TraceError::File { path: marker.clone(), source };
+        ask(&marker, &mark).map_err(failed)?;
+        let until = Instant::now() + MARK_PATIENCE;
+        loop {
+            if let Some(tid) = parse_marker(&read(&trace)?, &mark) {
+                return Ok(tid);
+            }
+            if Instant::now() >= until {
+                return Err(failed(io::ErrorKind::TimedOut.into()));
+            }
+            thread::sleep(MARK_CHECK);
+        }
     }
 
     /// Resizes the buffer of every CPU.

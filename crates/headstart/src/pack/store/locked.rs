@@ -59,7 +59,7 @@ pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
     }
     let lock = match dir.untrusted() {
         Some(_) => None,
-        None => Some(open_lock(&dir, uid).map_err(failed)?),
+        None => Some(open_lock(&dir, OsStr::new(LOCK), uid).map_err(failed)?),
     };
     // File systems without locks (some network ones) lose a merge at worst.
     let is_locked = |lock: &File| {
@@ -77,15 +77,18 @@ pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
     Ok(Locked { dir, path: path.into(), _lock: lock })
 }
 
-/// Opens the lock of a directory, which is made if it is missing.
-fn open_lock(dir: &Directory, uid: u32) -> io::Result<File> {
+/// Opens a lock in a directory, which is made if it is missing.
+pub(super) fn open_lock(dir: &Directory, name: &OsStr, uid: u32) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let lock = rustix::fs::openat(dir, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
+    let lock = rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?;
     let stat = rustix::fs::fstat(&lock)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     match of_others(&stat, uid) {
         None if is_file => Ok(File::from(lock)),
-        _ => Err(io::Error::other(format!("{LOCK} beside it is not ours; remove that"))),
+        _ => {
+            let name = name.to_string_lossy();
+            Err(io::Error::other(format!("{name} beside it is not ours; remove that")))
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! believes only what root wrote, in a directory that nobody else can change
 //! (`directory`). [`locked`] replaces packs, [`replace`] files that others may read.
 
+pub mod claim;
 mod directory;
 pub mod locked;
 pub mod replace;

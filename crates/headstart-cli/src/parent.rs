@@ -1,0 +1,73 @@
+//! Where the user wants to be told what became of a start: a plain parent, which waits for the
+//! program and for the helper's report, and prints. It promises what time(1) does: no signal
+//! is passed on, and if it is killed the program goes on.
+
+use crate::exit::ExitStatus;
+use crate::output;
+use crate::session::{Report, Session};
+use crate::summary::{Ended, Findings};
+use anyhow::Context;
+use headstart_sys::process::{self, Change};
+use headstart_sys::signals;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+/// Added to the number of the signal that killed a program (sh(1)).
+const KILLED: u8 = 128;
+
+/// Starts the program in a child, and waits for its end and for what became of it.
+pub fn start(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
+    let (told, tell) = pipe_with(PipeFlags::CLOEXEC).context("Can't make a pipe")?;
+    let (began, command) = (session.began, session.command.clone());
+    let mut tell = Some(tell);
+    let pid = process::fork(|| session.become_program(tell.take()).number() as u8)
+        .context("Can't start a process")?;
+    drop(tell);
+    // What the terminal sends is for the program, as for time(1).
+    for signal in [Signal::INT, Signal::QUIT] {
+        signals::ignore(signal.as_raw());
+    }
+    let (change, usage) = process::wait(pid).context("Can't wait for the program")?;
+    let end = Instant::now();
+    for signal in [Signal::INT, Signal::QUIT] {
+        signals::obey(signal.as_raw());
+    }
+    let status = ExitStatus::Program(status_of(change));
+    let findings = match receive(told) {
+        // It has said why.
+        Some(Findings { started: false, .. }) => return Ok(status),
+        Some(findings) => findings,
+        None => Findings::none(),
+    };
+    let wall = end.saturating_duration_since(began).saturating_sub(findings.exec_after());
+    let ended = Ended { change, usage, wall };
+    if let Some(file) = &report.json
+        && let Err(error) = findings.write(&command, &ended, file)
+    {
+        output::message(format_args!("{error:#}"));
+    }
+    if report.summary {
+        output::message(findings.summary(&ended));
+    }
+    Ok(status)
+}
+
+/// The exit status that a shell gives.
+fn status_of(change: Change) -> u8 {
+    match change {
+        Change::Exited(status) => status as u8,
+        Change::Killed(signal) | Change::Stopped(signal) => KILLED.saturating_add(signal as u8),
+    }
+}
+
+/// What the helper found, if it lived to tell. It may not end: a thread of it may wait for a
+/// file system that does not answer.
+fn receive(told: OwnedFd) -> Option<Findings> {
+    let mut line = Vec::new();
+    BufReader::new(File::from(told)).read_until(b'\n', &mut line).ok()?;
+    serde_json::from_slice(&line).ok()
+}

@@ -1,0 +1,69 @@
+//! Which process learns a program: of starts of the same program at the same time the first
+//! does, and the others leave it to that.
+
+use super::directory::Directory;
+use super::locked::open_lock;
+use rustix::fs::{AtFlags, FlockOperation};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// The learning of one program, until it is dropped. The kernel ends it with its process.
+#[derive(Debug)]
+pub struct Claim {
+    dir: Directory,
+    name: OsString,
+    /// Unlocked when it is closed.
+    _lock: File,
+}
+
+/// Claims to learn the pack of that path.
+///
+/// # Errors
+/// `WouldBlock` when another process learns it; or its directory can't be made, used or
+/// written.
+pub fn claim(pack: &Path) -> io::Result<Claim> {
+    let uid = rustix::process::geteuid().as_raw();
+    let parent = pack.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = Directory::open_or_create(parent, uid)?;
+    if let Some(why) = dir.untrusted() {
+        // Whoever could take the lock could keep it for ever.
+        return Err(io::Error::other(why.to_owned()));
+    }
+    let mut name = OsString::from(".");
+    name.push(pack.file_name().unwrap_or_default());
+    name.push(".learning");
+    let lock = open_lock(&dir, &name, uid)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(io::ErrorKind::WouldBlock.into()),
+        // A file system without locks: both learn, and the pack is merged twice.
+        _ => Ok(Claim { dir, name, _lock: lock }),
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Another process may have it open and lock it now, beside one that makes it anew: both
+        // learn then, and the pack is merged twice.
+        let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_learned_by_one_process_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("packs/a.pack");
+        let first = claim(&path).unwrap();
+        assert_eq!(claim(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(claim(&path.with_file_name("b.pack")).is_ok(), "another program");
+        drop(first);
+        assert!(claim(&path).is_ok());
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    }
+}
