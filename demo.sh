@@ -270,7 +270,7 @@ measure() { # STATE OPTIONS…
     local state=$1 before after us
     shift
     read -r -a before <<<"$(device_reads)"
-    launch --quiet "$@"
+    launch "$@"
     read -r -a after <<<"$(device_reads)"
     # From the start of headstart to the end of the program.
     printf -v us '%.0f' "$(figure wall_ms)e3"
@@ -283,13 +283,13 @@ measure() { # STATE OPTIONS…
 echo
 echo "The run summaries of a first start and of a second, both cold:"
 make_cold
-launch --no-learn --no-replay --quiet # brings in what is not in the image, as chroot
+launch --no-learn --no-replay # brings in what is not in the image, as chroot
 make_cold
-launch
+launch --verbose
 compgen -G "$HEADSTART_PACKS/*.pack" >/dev/null ||
     stop 1 "headstart could not learn here, see above; $headstart doctor tells more"
 make_cold
-launch
+launch --verbose
 
 echo
 terminal() { if [[ -t 2 ]]; then printf '\r%s\e[K' "$1" >&2; fi; }

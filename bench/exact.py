@@ -25,7 +25,7 @@ from lib.alone import alone
 from lib.choice import add_choice
 from lib.disk import Programs
 from lib.learn import learn
-from lib.run import Trouble, run
+from lib.run import Trouble, run, wait_for_helpers
 from lib.workloads import WORKLOADS
 from measured import RESULTS, about, joined, main, needs_root, write
 from standing import MODELS, binaries
@@ -111,9 +111,10 @@ def measure(headstart, disk, workload, packs, args):
 
 def start(headstart, disk, workload, pack):
     """One cold start, and what was read from the disk."""
+    wait_for_helpers(headstart)
     run(*disk.cold().split())
     disk.counted(reset=True)
-    command = [headstart, "run", "--quiet", "--no-learn", "--pack", pack, "--",
+    command = [headstart, "run", "--no-learn", "--pack", pack, "--",
                *disk.command(workload.start)]
     began = time.monotonic()
     child = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,

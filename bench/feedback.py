@@ -72,7 +72,7 @@ def measure(programs, disk, workload, starts, packs):
     for _ in range(3 * (LEARNED + starts)):
         run("sh", "-c", disk.cold())
         time.sleep(0.15)
-        run(programs / "headstart", "run", "--quiet", "--pack", pack, "--json", figures,
+        run(programs / "headstart", "run", "--pack", pack, "--json", figures,
             "--", *command)
         figured = json.loads(figures.read_text())
         if not figured["touched"]:

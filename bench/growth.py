@@ -175,7 +175,7 @@ def start(headstart, pack, data, *options):
     figures, memory = pack.parent / "run.json", pack.parent / "memory"
     # Our own getrusage would tell the size of this script if that is larger.
     wall = timed(["time", "--format", "%M", "--output", memory,
-                  headstart, "run", "--quiet", "--pack", pack, "--for", "30m",
+                  headstart, "run", "--pack", pack, "--for", "30m",
                   "--json", figures, *options, "--", *program(data)])
     found = json.loads(figures.read_text())
     if found["notes"]:

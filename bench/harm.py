@@ -36,7 +36,7 @@ from lib import image
 from lib.alone import alone
 from lib.choice import add_choice, listed
 from lib.disk import Programs
-from lib.run import Trouble, run
+from lib.run import Trouble, run, wait_for_helpers
 from lib.workloads import WORKLOADS
 from measured import main, needs_root
 from standing import about, binaries, commit, keep
@@ -173,12 +173,13 @@ class Starts:
         """Learns a program from its starts."""
         for _ in range(LEARNED_STARTS):
             self.cool()
-            run(*self.through(self.pack(workload)), *self.disk.command(workload.start),
-                env=self.environment())
+            run(*self.through(self.pack(workload), waits=True),
+                *self.disk.command(workload.start), env=self.environment())
 
-    def through(self, pack):
-        """The begin of a command that starts through headstart."""
-        return [self.headstart, "run", "--quiet", "--pack", pack, *self.options, "--"]
+    def through(self, pack, waits=False):
+        """The begin of a command that starts through headstart, and waits until it has learned."""
+        told = ["--json", self.folder / "figures"] if waits else []
+        return [self.headstart, "run", *told, "--pack", pack, *self.options, "--"]
 
     def environment(self):
         """With packs and models of devices of their own."""
@@ -186,6 +187,7 @@ class Starts:
 
     def cool(self):
         """Empties the disk's cache."""
+        wait_for_helpers(self.headstart)
         run(*self.disk.cold().split())
 
     def timed(self, workload, helped, cold=True, group=None):
@@ -208,7 +210,7 @@ class Starts:
         os.close(held)
         os.set_blocking(watched, True)
         try:
-            # Headstart lets go of what it inherits: the end is that of the program.
+            # The helper of headstart holds nothing that it inherits: the end is that of the program.
             os.read(watched, 1)
             took = time.monotonic() - began
             status = child.wait(timeout=TIMEOUT_S)

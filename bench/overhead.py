@@ -45,7 +45,7 @@ def overhead():
     command = options.command
 
     def through(words):
-        return [headstart, "run", "--quiet", *words, "--", *command]
+        return [headstart, "run", *words, "--", *command]
     with tempfile.TemporaryDirectory() as packs:
         os.environ["HEADSTART_PACKS"] = packs
         # Bare as well: bench starts a quoted command by a shell, so all are.

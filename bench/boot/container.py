@@ -117,7 +117,7 @@ class Boots:
     def headstart(self, name):
         """With headstart, which goes on learning."""
         self.forget()
-        return self.booted([self.program, "run", "--quiet", "--for", "60s", "--json",
+        return self.booted([self.program, "run", "--for", "60s", "--json",
                             self.folder / f"{name}.json", *self.options, "--"])
 
     def hot(self, _name):

@@ -25,7 +25,8 @@ def learn(headstart, disk, workload, pack, exact):
         run(*disk.cold().split())
         if exact and number == 0:
             # On a disk with an arm a cold start takes longer than what is learned else.
-            through = ["record", "--exact", "--for", "2min", "--output", pack]
+            through = ["record", "--quiet", "--exact", "--for", "2min", "--output", pack]
         else:
-            through = ["run", "--always", "--pack", pack]
-        run(headstart, *through, "--quiet", "--", *command, env=environment)
+            # With figures it waits until it has learned.
+            through = ["run", "--always", "--pack", pack, "--json", pack.with_suffix(".figures")]
+        run(headstart, *through, "--", *command, env=environment)

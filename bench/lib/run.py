@@ -1,7 +1,9 @@
 """Starts commands. Knows nothing of what they are for."""
 
+import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 # How long a command may take to clean up when it is stopped.
@@ -51,3 +53,17 @@ def mounted_under(directory):
         if point == directory or point.startswith(directory + "/"):
             points.append(point)
     return sorted(points, key=len, reverse=True)
+
+
+def wait_for_helpers(headstart):
+    """Waits until no helper process of `headstart run` is left: it learns after the program."""
+    binary = os.path.realpath(headstart)
+    while any(_executable(process) == binary for process in Path("/proc").glob("[0-9]*")):
+        time.sleep(0.01)
+
+
+def _executable(process):
+    try:
+        return os.readlink(process / "exe")
+    except OSError:
+        return None

@@ -100,7 +100,7 @@ fn each_page_shows(kind: &'static str) {
             assert!(all.len() >= expected.len() * 8, "{}: {all:?}", file.display());
         }
         // Later starts from memory, in which neighbours are mapped, leave it so.
-        let later = headstart(&[&["run", "--pack", &exact, "--"], &start[..]].concat());
+        let later = headstart(&[&["run", "-v", "--pack", &exact, "--"], &start[..]].concat());
         assert_eq!(later.status.code(), Some(7), "{later:?}");
         for (file, expected) in files.iter().zip(&expected) {
             assert_eq!(&pages_in(&exact, file), expected, "{}", file.display());

@@ -3,6 +3,7 @@
 
 use crate::command::headstart;
 use crate::common::instances;
+use headstart_sys::signals::kill;
 use headstart_testing::{LoopFs, disk_dir, is_root, noise, skip, write_synced};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -28,7 +29,23 @@ fn temporary_files(dir: &Path) -> usize {
     names.filter(|name| name.to_string_lossy().ends_with(".headstart-tmp")).count()
 }
 
-fn killed_at_random_moments(verb: &str, option: &str) {
+/// The helpers of starts whose command line has this word: of headstart's processes those that
+/// are not `program`.
+fn helpers(word: &str, program: u32) -> Vec<u32> {
+    let headstart = Path::new(env!("CARGO_BIN_EXE_headstart"));
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != program)
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            exe == headstart && line.split(|byte| *byte == 0).any(|w| w == word.as_bytes())
+        })
+        .collect()
+}
+
+#[test]
+fn a_helper_that_is_killed_leaves_the_program_alone_the_pack_whole_and_the_next_cleans_up() {
     if !is_root() {
         return skip("recording needs root");
     }
@@ -38,53 +55,45 @@ fn killed_at_random_moments(verb: &str, option: &str) {
     let packs = disk_dir();
     let pack = packs.path().join("a.pack");
     let pack = pack.to_str().unwrap();
-    let program = format!("cat {}", file.display());
-    let arguments = [verb, option, pack, "-q", "--", "sh", "-c", &program];
-    assert!(headstart(&arguments).status.success());
+    let program = format!("cat {}; exit 7", file.display());
+    let arguments = ["run", "--pack", pack, "--", "sh", "-c", &program];
+    let learned = [&["run", "-v"], &arguments[1..]].concat();
+    assert_eq!(headstart(&learned).status.code(), Some(7));
 
     let mut pids = Vec::new();
     // Seeded, so that a failure can be met again.
     for delay in noise(KILLS) {
-        let output = packs.path().join("output");
         let moment = SPAN * u32::from(delay) / u32::from(u8::MAX);
         let begin = Instant::now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_headstart"))
             .args(arguments)
-            .stdout(std::fs::File::create(&output).unwrap())
-            .stderr(Stdio::null())
+            .stdout(Stdio::null())
             .spawn()
             .unwrap();
         // A busy wait hits the moment.
         while begin.elapsed() < moment {}
-        child.kill().unwrap();
-        child.wait().unwrap();
-        pids.push(child.id());
+        for pid in helpers(pack, child.id()) {
+            // It may have ended.
+            let _ = kill(pid.cast_signed(), 9);
+            pids.push(pid);
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(7), "after {moment:?}");
         let shown = headstart(&["show", "--list", pack]);
         assert!(shown.status.success(), "after {moment:?}: {shown:?}");
         assert!(String::from_utf8_lossy(&shown.stdout).contains("/mount/file 0:"), "{shown:?}");
     }
+    assert!(pids.len() > KILLS / 4, "{pids:?}");
 
     // The next start removes what they left, the instances in the background, even if the
-    // program is found in memory and not traced. One that a program of theirs had open until
-    // its exec is left to the start after it.
+    // program is found in memory and not traced.
     let deadline = Instant::now() + Duration::from_secs(60);
     while !instances_of(&pids).is_empty() {
-        assert!(headstart(&arguments).status.success());
+        assert_eq!(headstart(&learned).status.code(), Some(7));
         assert!(Instant::now() < deadline, "{:?}", instances_of(&pids));
     }
     // The next that learns removes the files.
     assert!(headstart(&["record", "-q", "-o", pack, "--", "true"]).status.success());
     assert_eq!(temporary_files(packs.path()), 0);
-}
-
-#[test]
-fn a_run_that_is_killed_leaves_a_whole_pack_and_the_next_cleans_up() {
-    killed_at_random_moments("run", "--pack");
-}
-
-#[test]
-fn a_record_that_is_killed_leaves_a_whole_pack_and_the_next_cleans_up() {
-    killed_at_random_moments("record", "-o");
 }
 
 #[test]
@@ -103,7 +112,7 @@ fn a_start_that_is_not_traced_removes_what_a_killed_one_left_in_the_kernel() {
     let path = Path::new("/sys/kernel/tracing/instances").join(&left);
     std::fs::create_dir(path).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    assert!(headstart(&["run", "-q", "--no-learn", "--pack", pack, "true"]).status.success());
+    assert!(headstart(&["run", "--no-learn", "--pack", pack, "true"]).status.success());
     while instances().contains(&left) {
         assert!(Instant::now() < deadline, "{left} is still there");
     }
@@ -161,14 +170,18 @@ fn the_instance_of_a_live_recording_is_never_touched() {
         .spawn()
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    while instances_of(&[live.id()]).is_empty() {
-        assert!(Instant::now() < deadline);
+    let recorders = || helpers(&pack("live.pack"), live.id());
+    while instances_of(&recorders()).is_empty() {
+        if Instant::now() >= deadline {
+            std::fs::write(&end, "").unwrap();
+            panic!("it does not record");
+        }
     }
     for _ in 0..3 {
         assert!(
             headstart(&["record", "-q", "-o", &pack("other.pack"), "--", "true"]).status.success()
         );
-        assert_eq!(instances_of(&[live.id()]).len(), 1);
+        assert_eq!(instances_of(&recorders()).len(), 1);
     }
     std::fs::write(&end, "").unwrap();
     assert!(live.wait().unwrap().success());

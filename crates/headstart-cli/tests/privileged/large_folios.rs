@@ -109,7 +109,7 @@ fn after_a_run_it_goes_on_in_the_background() {
     let command = ["python3", "-c", TOUCH, file.to_str().unwrap()];
     undisturbed(|| {
         fs.remount();
-        let run = ["run", "--large-folios", "--no-learn", "--pack", &pack, "--"];
+        let run = ["run", "-v", "--large-folios", "--no-learn", "--pack", &pack, "--"];
         let output = headstart(&[&run[..], &command[..]].concat());
         assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"touched\n"[..]));
         // Looking at the file meanwhile would keep its pages in use.

@@ -71,7 +71,7 @@ fn after(starts: u32, fs: &LoopFs, program: &[&str], check: impl Fn(&str)) {
         let pack = pack.to_str().unwrap();
         for _ in 0..starts {
             fs.remount();
-            let run = ["run", "-q", "--pack", pack, "--"];
+            let run = ["run", "-v", "--pack", pack, "--"];
             let output = headstart(&[&run[..], program].concat());
             assert!(output.status.success(), "{output:?}");
         }

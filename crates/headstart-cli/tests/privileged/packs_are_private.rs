@@ -97,7 +97,7 @@ fn root_takes_no_pack_from_a_directory_that_another_user_owns_or_linked_to() {
     std::os::unix::fs::lchown(&link, Some(NOBODY), None).unwrap();
     for (packs, why) in [(&theirs, "it belongs to user 65534"), (&link, "a link on its path")] {
         let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
-            .args(["run", "--no-learn", "--", "true"])
+            .args(["run", "-v", "--no-learn", "--", "true"])
             .env("HEADSTART_PACKS", packs)
             .output()
             .unwrap();
@@ -119,7 +119,7 @@ fn nothing_but_an_empty_file_or_a_pack_is_ever_replaced() {
     let good = file("good.pack");
     assert!(headstart(&["record", "-o", &good, "--", "true"]).status.success());
     for arguments in [
-        &["run", "--pack", "FILE", "--", "true"][..],
+        &["run", "-v", "--pack", "FILE", "--", "true"][..],
         &["record", "-o", "FILE", "--", "true"],
         &["pack", "merge", "-o", "FILE", &good, &good],
     ] {

@@ -15,6 +15,7 @@ fn start(packs: &Path, verb: &str, options: &[&str], command: &[&str]) -> (Outpu
     let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
         .env("HEADSTART_PACKS", packs)
         .args([verb, "--json", figures.to_str().unwrap()])
+        .args((verb == "run").then_some("-v"))
         .args(options)
         .arg("--")
         .args(command)
@@ -259,7 +260,7 @@ fn without_root_the_program_runs_and_one_line_says_what_recording_needs() {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&binary)
-        .args(["run", "--", "sh", "-c", "echo out; exit 7"])
+        .args(["run", "-v", "--", "sh", "-c", "echo out; exit 7"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(7));
@@ -299,7 +300,8 @@ fn a_bad_pack_is_refused_in_one_sentence_and_the_program_starts_all_the_same() {
             assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
             assert!(message.contains(why), "{arguments:?}: {message}");
         }
-        let output = headstart(&["run", "--no-learn", "--pack", path, "--", "sh", "-c", "exit 5"]);
+        let output =
+            headstart(&["run", "-v", "--no-learn", "--pack", path, "--", "sh", "-c", "exit 5"]);
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(5), "{name}: {message}");
         assert!(message.contains(why), "{name}: {message}");
@@ -322,7 +324,8 @@ fn where_another_learner_keeps_the_packs_locked_a_start_is_not_learned_and_ends_
     let locked = std::fs::File::create(packs.path().join(".lock")).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockShared).unwrap();
     let pack = packs.path().join("a.pack");
-    let output = headstart(&["run", "--pack", pack.to_str().unwrap(), "--", "sh", "-c", "exit 7"]);
+    let output =
+        headstart(&["run", "-v", "--pack", pack.to_str().unwrap(), "--", "sh", "-c", "exit 7"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
     assert!(said.contains("another process keeps its directory locked"), "{said}");

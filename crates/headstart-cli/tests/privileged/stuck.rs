@@ -49,7 +49,7 @@ fn a_file_that_does_not_answer_keeps_neither_the_program_nor_its_status() {
     let pack = packs.path().join("a.pack");
     write(&fs, &pack, &[(&dir.path().join("file"), &file, 2)]);
     let _dead = Dead::at(dir.path());
-    let run = ["run", "--no-learn", "--always", "--pack", pack.to_str().unwrap()];
+    let run = ["run", "-v", "--no-learn", "--always", "--pack", pack.to_str().unwrap()];
     // Also where it goes on when its start is over.
     for limit in ["10s", "1ms"] {
         let mut start = Command::new(env!("CARGO_BIN_EXE_headstart"));

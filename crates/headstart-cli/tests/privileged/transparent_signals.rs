@@ -3,9 +3,9 @@
 
 use crate::common::ways::{Ways, end_of, state_of, told, words};
 use headstart_sys::signals::kill;
-use headstart_testing::{is_root, noise, skip};
+use headstart_testing::noise;
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdout, Command};
 
 /// Says its number, then what signals it gets and with which `si_code`, until
@@ -52,8 +52,8 @@ impl Started {
     }
 }
 
-/// Does something with a program started in each way; `true` for the bare one.
-fn in_each_way(ways: &Ways, prefix: &[&str], program: &[&str], act: impl Fn(Started, bool)) {
+/// Does something with a program started in each way.
+fn in_each_way(ways: &Ways, prefix: &[&str], program: &[&str], act: impl Fn(Started)) {
     for (user, through) in ways.users() {
         let bare = ("bare", Vec::new());
         for (way, through) in [vec![bare], through].concat() {
@@ -66,7 +66,7 @@ fn in_each_way(ways: &Ways, prefix: &[&str], program: &[&str], act: impl Fn(Star
             .concat();
             println!("{way}: {line:?}");
             let line: Vec<&OsStr> = line.iter().map(OsString::as_os_str).collect();
-            act(Started::new(ways, &line), way == "bare");
+            act(Started::new(ways, &line));
         }
     }
 }
@@ -74,7 +74,7 @@ fn in_each_way(ways: &Ways, prefix: &[&str], program: &[&str], act: impl Fn(Star
 #[test]
 fn every_signal_that_can_be_sent_reaches_the_program_once() {
     let ways = Ways::new();
-    in_each_way(&ways, &[], &["perl", "-e", LISTENER], |mut started, _| {
+    in_each_way(&ways, &[], &["perl", "-e", LISTENER], |mut started| {
         let target = started.child.id().cast_signed();
         for number in (1..=64).filter(|n| ![9, 19, 32, 33].contains(n)) {
             kill(target, number).unwrap();
@@ -130,7 +130,7 @@ fn spin(us: u32) {
 #[test]
 fn a_reader_that_leaves_ends_the_program_and_not_headstart() {
     let ways = Ways::new();
-    in_each_way(&ways, &[], &["sh", "-c", "echo $$; exec yes"], |started, _| {
+    in_each_way(&ways, &[], &["sh", "-c", "echo $$; exec yes"], |started| {
         let Started { mut child, lines, .. } = started;
         drop(lines);
         assert_eq!(told(end_of(&mut child)), 128 + 13);
@@ -145,7 +145,7 @@ fn what_the_program_closes_is_closed() {
     let program = "use POSIX; $| = 1; print \"$$\\n\"; close STDIN; close STDOUT; \
                    POSIX::close(9); sleep 1000";
     let prefix = ["bash", "-c", &locked, "bash"];
-    in_each_way(&ways, &prefix, &["perl", "-e", program], |started, _| {
+    in_each_way(&ways, &prefix, &["perl", "-e", program], |started| {
         let Started { mut child, lines, pid } = started;
         // The end of its stdout, while it sleeps.
         assert_eq!(lines.map(Result::unwrap).count(), 0);
@@ -160,19 +160,15 @@ fn what_the_program_closes_is_closed() {
 }
 
 #[test]
-fn without_a_terminal_only_the_program_stops_and_headstart_sees_its_end() {
+fn a_program_is_stopped_and_continued_as_ever() {
     let ways = Ways::new();
     // A session of its own has no terminal.
     let program = ["sh", "-c", "echo $$; exec cat"];
-    in_each_way(&ways, &["setsid"], &program, |mut started, bare| {
-        let launcher = started.child.id().cast_signed();
-        assert_eq!(launcher == started.pid, bare);
-        for continued in [started.pid, launcher] {
-            kill(started.pid, 19).unwrap();
-            while state_of(started.pid) != 'T' {}
-            kill(continued, 18).unwrap();
-            while state_of(started.pid) == 'T' {}
-        }
+    in_each_way(&ways, &["setsid"], &program, |mut started| {
+        kill(started.pid, 19).unwrap();
+        while state_of(started.pid) != 'T' {}
+        kill(started.pid, 18).unwrap();
+        while state_of(started.pid) == 'T' {}
         started.child.stdin.as_mut().unwrap().write_all(b"on\n").unwrap();
         assert_eq!(started.next(), "on");
         assert_eq!(started.end(), (Vec::new(), 0));
@@ -180,23 +176,40 @@ fn without_a_terminal_only_the_program_stops_and_headstart_sees_its_end() {
 }
 
 #[test]
-fn a_recording_that_goes_on_after_the_program_ends_by_a_signal_and_is_kept() {
-    if !is_root() {
-        return skip("only root can record");
-    }
+fn the_program_is_the_process_that_was_started_and_has_no_child() {
     let ways = Ways::new();
-    let headstart = ways.headstart();
-    let pack = ways.scratch().join("kept.pack");
-    let line = ["record", "--until", "time", "--for", "1000s", "-o", pack.to_str().unwrap(), "cat"];
-    let line = [vec![headstart.as_os_str()], words(&line)].concat();
-    let mut child = ways.command(&line).spawn().unwrap();
-    child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-    let mut said = [0];
-    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-    drop(child.stdin.take());
-    let children = format!("/proc/{0}/task/{0}/children", child.id());
-    while !std::fs::read_to_string(&children).unwrap().is_empty() {}
-    kill(child.id().cast_signed(), 2).unwrap();
-    assert_eq!(told(end_of(&mut child)), 0);
-    assert!(pack.exists());
+    let program = [
+        "sh",
+        "-c",
+        "echo $$; read line; read children </proc/$$/task/$$/children; \
+                    echo \"<$children>\"; exit 3",
+    ];
+    in_each_way(&ways, &[], &program, |mut started| {
+        assert_eq!(started.child.id().cast_signed(), started.pid);
+        started.child.stdin.as_mut().unwrap().write_all(b"on\n").unwrap();
+        assert_eq!(started.next(), "<>");
+        assert_eq!(started.end(), (Vec::new(), 3));
+    });
+}
+
+#[test]
+fn a_caller_that_kills_what_it_started_kills_the_program() {
+    let ways = Ways::new();
+    for prefix in [&["timeout", "--signal=KILL", "1000"][..], &["nohup"], &["setsid", "--wait"]] {
+        in_each_way(&ways, prefix, &["sh", "-c", "echo $$; exec sleep 1000"], |started| {
+            let Started { mut child, lines, pid } = started;
+            kill(pid, 9).unwrap();
+            assert_eq!(lines.count(), 0, "its output ends with it");
+            assert_ne!(told(end_of(&mut child)), 0);
+        });
+    }
+    let python = "import subprocess, sys\n\
+        try: subprocess.run(sys.argv[1:], timeout=0.5, stdout=subprocess.PIPE)\n\
+        except subprocess.TimeoutExpired as e: print(e.output.decode(), end='')";
+    let prefix = ["/usr/bin/python3", "-c", python];
+    in_each_way(&ways, &prefix, &["sh", "-c", "echo $$; exec sleep 1000"], |started| {
+        let pid = started.pid;
+        assert_eq!(started.end(), (Vec::new(), 0));
+        assert!(kill(pid, 0).is_err(), "{pid} goes on");
+    });
 }

@@ -52,7 +52,7 @@ fn keys_and_window_sizes_reach_the_program_once() {
         let mut terminal = Terminal::new(&ways, "foreground", &job);
         let leader = terminal.job();
         let pid = number(&mut terminal);
-        assert_eq!(pid == leader, way == "bare");
+        assert_eq!(pid, leader, "{way}");
         let mut all = String::new();
         for _ in 0..3 {
             for (key, shown) in

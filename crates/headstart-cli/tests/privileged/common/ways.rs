@@ -74,13 +74,11 @@ impl Ways {
     pub fn users(&self) -> Vec<(Vec<OsString>, Vec<Way>)> {
         let words = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
         let through = |list: &[&str]| [vec![self.headstart().into()], words(list)].concat();
-        let run = through(&["run", "-q", "--no-walk", "--"]);
-        let record = through(&["record", "-q", "--no-walk", "--"]);
+        let run = through(&["run", "--no-walk", "--"]);
         let here = vec![
             ("first run", run.clone()),
             ("second run", run.clone()),
-            ("record", record),
-            ("run that does nothing", through(&["run", "-q", "--no-learn", "--no-replay", "--"])),
+            ("run that does nothing", through(&["run", "--no-learn", "--no-replay", "--"])),
         ];
         if !is_root() {
             return vec![(Vec::new(), here)];
