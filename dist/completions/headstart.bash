@@ -526,7 +526,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__record)
-            opts="-o -q -h --output --until --system --exact --trace-out --buffer-kb --name --for --share --no-walk --quiet --json --help"
+            opts="-o -q -h --output --until --system --exact --trace-out --buffer-kb --quiet --name --for --share --no-walk --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -606,7 +606,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__run)
-            opts="-q -h --pack --no-learn --no-replay --always --keep --budget --hold --threads --large-folios --name --for --share --no-walk --quiet --json --help"
+            opts="-v -h --pack --no-learn --no-replay --always --keep --budget --hold --threads --large-folios --verbose --name --for --share --no-walk --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

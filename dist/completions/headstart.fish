@@ -50,9 +50,9 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-learn -d 
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not read ahead'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l always -d 'Read ahead and learn even if it is not worth it here'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l large-folios -d 'When the program has ended, put the parts of its big files that are mapped densely into large folios, in the background: later starts from memory have fewer page faults'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -s v -l verbose -d 'Stay as the program\'s parent, and print one line at its end that says what became of the start'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l share -d 'Let other users replay what is learned: they get a copy of the pack without the command and without files that they may not read'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s o -l output -d 'Write this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'What ends the start, if it comes before the time of --for' -r -f -a "exit\t'When the program has ended'
@@ -65,9 +65,9 @@ complete -c headstart -n "__fish_headstart_using_subcommand record" -l for -d 'T
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l system -d 'Record everything that the machine does meanwhile, not only the program'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l exact -d 'See which pages the program looks at, and not which are mapped with them: packs of programs with large libraries get smaller. Takes a moment at each of its system calls'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l share -d 'Let other users replay what is learned: they get a copy of the pack without the command and without files that they may not read'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
-complete -c headstart -n "__fish_headstart_using_subcommand record" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l nice -d 'Set the nice value, -20 to 19' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l ioprio -d 'Set the I/O priority: idle, best-effort[:0-7], realtime[:0-7]' -r
