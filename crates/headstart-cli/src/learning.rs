@@ -251,6 +251,9 @@ pub fn learn(
     }
     let earlier = known.pack.map(Pack::names).unwrap_or_default();
     let mut seen = find_names(capture, &mounts, &earlier, settings.walk)?;
+    if let Ok(own) = std::env::current_exe() {
+        seen.leave_out(&own);
+    }
     let unseen_pages =
         known.pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
     let neighbours = leave_out_neighbours(&mut seen.pages, &seen.names, known.pack, exact);

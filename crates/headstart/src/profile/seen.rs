@@ -18,6 +18,7 @@ use crate::trace::format::FormatError;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
@@ -62,6 +63,19 @@ pub fn complete(capture: &mut Capture) -> Result<MountTable, MountsError> {
 }
 
 impl Seen {
+    /// Leaves a file out: of our own executable the process that becomes the program touches
+    /// pages before its exec.
+    pub fn leave_out(&mut self, path: &Path) {
+        let Self { pages, names, .. } = self;
+        names.files.retain(|(id, file)| {
+            let stays = file.path != path;
+            if !stays {
+                pages.files.remove(id);
+            }
+            stays
+        });
+    }
+
     /// Decodes a capture, whose raw pages are let go of, and looks for the names of its
     /// files, also among `earlier` ones; where nothing else tells them by a walk, if
     /// that is `walk`ed.
