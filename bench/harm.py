@@ -13,7 +13,8 @@ Measures each workload on each modelled disk in pairs, a start without and one t
 
 A start ends with the program's last process; learning after that is not timed. Each start
 finds the same pack. Needs root. Cells are added to bench/results/harm.json and replace
-earlier ones of the same name, so that it can be run in parts. Ends with status 3 when a cell is significantly slower than allowed.
+earlier ones of the same name, so that it can be run in parts. Ends with status 3 when a
+cell is significantly slower than allowed.
 
 Usage: sudo bench/harm.py [--workloads A,B] [--models A,B] [--conditions A,B] [OPTION…]
 """
@@ -177,9 +178,10 @@ class Starts:
                 *self.disk.command(workload.start), env=self.environment())
 
     def through(self, pack, waits=False):
-        """The begin of a command that starts through headstart, and waits until it has learned."""
-        told = ["--json", self.folder / "figures"] if waits else []
-        return [self.headstart, "run", *told, "--pack", pack, *self.options, "--"]
+        """The first words of a command that starts through headstart, and maybe waits for it
+        to learn."""
+        report = ["--json", self.folder / "figures"] if waits else []
+        return [self.headstart, "run", *report, "--pack", pack, *self.options, "--"]
 
     def environment(self):
         """With packs and models of devices of their own."""

@@ -24,7 +24,7 @@ def learn(headstart, disk, workload, pack, exact):
     for number in range(STARTS):
         run(*disk.cold().split())
         if exact and number == 0:
-            # On a disk with an arm a cold start takes longer than what is learned else.
+            # From a rotational disk a cold start takes longer than the default of --for.
             through = ["record", "--quiet", "--exact", "--for", "2min", "--output", pack]
         else:
             # With figures it waits until it has learned.
