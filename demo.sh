@@ -362,10 +362,10 @@ elif ((gain <= 0)); then
     echo "On this disk headstart did not help: the start took $(ms "$((-gain))") ms longer than a cold one.$hint"
 else
     echo "With headstart a cold start took $((gain * 100 / cold)) % less time: $(ms "$ahead") ms instead of $(ms "$cold") ms." \
-        "That is $((gain * 100 / room)) % of what a start from memory would have saved."
+        "That is $((gain * 100 / room)) % of what a hot cache would have saved."
     if ((won == rounds)); then
-        echo "It was so in each of the $rounds rounds."
+        echo "All $rounds rounds agree."
     else
-        echo "But it was so in only $won of $rounds rounds; more of them tell more (--rounds $((rounds * 4)))."
+        echo "But only $won of $rounds rounds agree; more rounds are more precise (--rounds $((rounds * 4)))."
     fi
 fi
