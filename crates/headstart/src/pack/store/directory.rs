@@ -3,7 +3,7 @@
 //!
 //! Checks who may change what is in it. Knows nothing of packs.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -54,7 +54,10 @@ impl Directory {
         let mut links = 0;
         while let Some(name) = left.pop_front() {
             let found = rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW)?;
-            if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
+            let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
+            // Where a descriptor in /proc leads is no path: something may be mounted there.
+            let is_descriptor = is_link && rustix::fs::fstatfs(&at)?.f_type == PROC_SUPER_MAGIC;
+            if is_link && !is_descriptor {
                 links += 1;
                 if links > MAX_LINKS {
                     return Err(Errno::LOOP.into());
@@ -72,7 +75,9 @@ impl Directory {
                 }
                 continue;
             }
-            at = rustix::fs::openat(&at, &name, ON_THE_WAY, Mode::empty())?;
+            let mut flags = ON_THE_WAY;
+            flags.set(OFlags::NOFOLLOW, !is_descriptor);
+            at = rustix::fs::openat(&at, &name, flags, Mode::empty())?;
             if uid == 0 && !left.is_empty() {
                 let stat = rustix::fs::fstat(&at)?;
                 let why =
