@@ -30,6 +30,7 @@ mod replay;
 mod run;
 mod session;
 mod show;
+mod start;
 mod summary;
 mod unit;
 
