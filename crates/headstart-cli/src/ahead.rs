@@ -1,25 +1,32 @@
-//! How packs are read ahead here: in which way, within which bounds.
+//! What goes on beside a start and after it, in processes and terminals of the command: what
+//! killed starts left in the kernel, large folios, progress.
 
 use crate::output;
-use headstart::host::memory;
-use headstart::replay::often::Often;
-use headstart::replay::plan::Limits;
-use headstart::replay::way::Way;
+use headstart::boot::machine::Machine;
+use headstart::boot::record::discard_left;
+use headstart::launch::record;
+use headstart::profile::resolve::WalkProgress;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// This way, with so many threads, if so told.
-pub fn with_threads(way: Way, threads: Option<usize>) -> Way {
-    Way { threads: threads.unwrap_or(way.threads), ..way }
+/// Removes what killed headstarts left in the kernel, also recorders of boots. It takes a
+/// while, so it is done beside the program.
+pub fn remove_orphans() {
+    record::remove_orphans();
+    discard_left(&Machine::at("/"));
 }
 
-/// How often the last starts must have touched what is read of a program's pack.
-pub const OFTEN: Often = Often::HALF;
-
-/// What bounds a plan of at most this many bytes, if so limited.
-pub fn limits(budget: Option<u64>) -> Limits {
-    let budget = memory::budget().min(budget.unwrap_or(u64::MAX));
-    Limits { budget, metadata: rustix::process::geteuid().is_root(), often: OFTEN }
+/// Shows the progress of a walk for names to a terminal, while `act` runs.
+pub fn with_progress<T>(act: impl FnOnce(Option<&dyn Fn(WalkProgress)>) -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return act(None);
+    }
+    let done = act(Some(&|p: WalkProgress| {
+        output::progress(&format!("looking for {} files: {} names seen", p.wanted, p.entries));
+    }));
+    output::progress("");
+    done
 }
 
 /// Puts a pack's big files into large folios, in a process of its own that nobody waits

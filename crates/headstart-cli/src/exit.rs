@@ -1,5 +1,6 @@
 //! What the exit status says; the same for all verbs.
 
+use headstart::launch::LaunchError;
 use headstart::trace::capture::CaptureError;
 use headstart::trace::tracefs::TraceError;
 use std::process::ExitCode;
@@ -52,7 +53,8 @@ impl From<&anyhow::Error> for ExitStatus {
                 CaptureError::Trace(e) => Some(e),
                 _ => None,
             });
-            nested.or_else(|| e.downcast_ref::<TraceError>())
+            let launch = e.downcast_ref::<LaunchError>().and_then(LaunchError::trace);
+            nested.or(launch).or_else(|| e.downcast_ref::<TraceError>())
         });
         match trace {
             Some(TraceError::Permission(_)) => Self::PermissionMissing,

@@ -5,21 +5,23 @@
 //! It belongs to no terminal and holds nothing that the program was started with. Whatever fails
 //! here is a note for whoever wants to be told; nothing keeps the program from starting.
 
-use crate::ahead::large_folios_later;
+use crate::ahead::{large_folios_later, remove_orphans, with_progress};
 use crate::exact::Follower;
 use crate::exit::ExitStatus;
-use crate::learning::{self, Armed, Known, Recorded, Settings};
-use crate::prepare::{Preparation, Prepared, WELL_KNOWN, Wanted};
 use crate::session::{Session, Until};
 use crate::summary::{Findings, Lesson};
 use headstart::doctor::rights;
 use headstart::host::proc;
+use headstart::launch::learn::{Known, Settings, know_device, learn, locate};
+use headstart::launch::prepare::{Preparation, Prepared, WELL_KNOWN, Wanted};
+use headstart::launch::record::{self, Armed, Recorded, buffer_of, give_up};
 use headstart::pack::key::Key;
 use headstart::pack::store::claim::{Claim, claim};
 use headstart::replay::engine::Replay;
 use headstart::replay::models::Models;
 use headstart::replay::report::Report;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
+use headstart::trace::tracefs::Tracefs;
 use headstart_sys::descriptors;
 use headstart_sys::helper::{Helper, Started};
 use headstart_sys::interrupt::Interrupt;
@@ -97,7 +99,7 @@ impl Start {
     fn go(mut self) -> Findings {
         let key = match &self.session.name {
             Some(name) => Key::of_name(name),
-            None => Key::of_command(&self.session.command, learning::locate),
+            None => Key::of_command(&self.session.command, locate),
         };
         self.leave_directory();
         let wanted = Wanted {
@@ -133,12 +135,12 @@ impl Start {
             Ok(()) => recorder,
             Err(_) => {
                 self.notes.extend(recorder.is_some().then(|| BUSY.into()));
-                recorder.into_iter().for_each(learning::give_up);
+                recorder.into_iter().for_each(give_up);
                 None
             }
         };
         preparation.begin_late();
-        learning::remove_orphans();
+        remove_orphans();
         let over = self.wait(recorder.as_ref());
         let Prepared { pack, path, notes, replay, device_known, .. } = preparation.finish();
         if over != Over::Early {
@@ -146,7 +148,7 @@ impl Start {
             replay.iter().for_each(Replay::stop);
         }
         if over == Over::NotStarted {
-            recorder.into_iter().for_each(learning::give_up);
+            recorder.into_iter().for_each(give_up);
             self.clear_away();
             return Findings::default();
         }
@@ -171,20 +173,21 @@ impl Start {
         let settings = self.settings(key, path.clone());
         let uid = rustix::process::geteuid().as_raw();
         let lesson = recorded.and_then(|recorded| {
-            let learn = || {
-                let (learned, outcome, instance) =
-                    learning::learn(recorded?, began, &settings, known, uid)?;
-                learning::remove(instance);
+            let learned = || {
+                let (learned, outcome, instance) = with_progress(|progress| {
+                    learn(recorded?, began, &settings, known, uid, progress)
+                })?;
+                record::remove(instance);
                 anyhow::Ok(Lesson { learned, outcome })
             };
-            learn().map_err(|e| self.notes.push(format!("this start is not learned: {e:#}"))).ok()
+            learned().map_err(|e| self.notes.push(format!("this start is not learned: {e:#}"))).ok()
         });
         drop(claim);
         let notes = std::mem::take(&mut self.notes);
         let findings = Findings::of(released, report.as_ref(), lesson.as_ref(), notes);
         self.clear_away();
         if lesson.is_some_and(|lesson| lesson.learned.written) && !device_known {
-            learning::know_device(&path, &Models::here());
+            know_device(&path, &Models::here());
         }
         if self.session.large_folios {
             large_folios_later(&path);
@@ -259,11 +262,7 @@ impl Start {
     /// How large the trace buffers are to be.
     fn buffer(&self, prepared: Option<&Prepared>) -> BufferSize {
         let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
-        match (self.session.buffer_kb, pack.map_or(0, |pack| pack.origin.buffer_kb)) {
-            (Some(fixed), _) => BufferSize::Fixed(fixed),
-            (None, 0) => BufferSize::Default,
-            (None, needed) => BufferSize::From(needed),
-        }
+        self.session.buffer_kb.map_or_else(|| buffer_of(pack), BufferSize::Fixed)
     }
 
     /// How long the program waits to be traced. A pack that is not ready in time is large, and
@@ -289,14 +288,22 @@ impl Start {
             }
             false => Scope::Marked(Box::new(move |file, mark| helper.ask_for_mark(file, mark))),
         };
-        match learning::arm(scope, buffer, watch, patience) {
-            Ok(Armed::Recorder(recorder)) => Some(recorder),
+        let was_mounted = matches!(Tracefs::mounted(), Ok(Some(_)));
+        match record::arm(scope, buffer, watch, patience) {
+            Ok(Armed::Recorder(recorder)) => {
+                if !was_mounted {
+                    let what = "mounted tracefs on /sys/kernel/tracing, where recording needs it";
+                    self.notes.push(what.into());
+                }
+                Some(recorder)
+            }
             Ok(Armed::Late(thread)) => {
                 self.late = Some(thread);
                 self.notes.push(BUSY.into());
                 None
             }
             Err(error) => {
+                let error = anyhow::Error::from(error);
                 self.notes.push(match ExitStatus::from(&error) {
                     ExitStatus::PermissionMissing if !rustix::process::geteuid().is_root() => {
                         "this start is not learned: recording needs root, use sudo".into()

@@ -16,21 +16,19 @@ mod exit;
 #[cfg(test)]
 mod generated;
 mod helper;
+mod in_place;
 mod installed;
-mod learning;
 mod map;
 mod output;
 mod pack;
 mod pages;
 mod parent;
-mod prepare;
 mod priority;
 mod record;
 mod replay;
 mod run;
 mod session;
 mod show;
-mod start;
 mod summary;
 mod unit;
 

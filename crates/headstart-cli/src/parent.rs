@@ -3,6 +3,7 @@
 //! is passed on, and if it is killed the program goes on.
 
 use crate::exit::ExitStatus;
+use crate::in_place::become_program;
 use crate::output;
 use crate::session::{Report, Session};
 use crate::summary::{Ended, Findings};
@@ -19,12 +20,21 @@ use std::time::Instant;
 /// Added to the number of the signal that killed a program (sh(1)).
 const KILLED: u8 = 128;
 
+/// Starts the program: this process becomes it, unless the user is to be told what became of
+/// the start. Returns the status to end with. Only while there is a single thread.
+pub fn start(session: Session) -> anyhow::Result<ExitStatus> {
+    match session.report.clone() {
+        Some(report) => wait_for(session, &report),
+        None => Ok(become_program(session, None)),
+    }
+}
+
 /// Starts the program in a child, and waits for its end and for what became of it.
-pub fn start(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
+fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
     let (told, tell) = pipe_with(PipeFlags::CLOEXEC).context("Can't make a pipe")?;
     let (began, command) = (session.began, session.command.clone());
     let mut tell = Some(tell);
-    let pid = process::fork(|| session.become_program(tell.take()).number() as u8)
+    let pid = process::fork(|| become_program(session, tell.take()).number() as u8)
         .context("Can't start a process")?;
     drop(tell);
     // What the terminal sends is for the program, as for time(1).

@@ -1,6 +1,7 @@
 //! `headstart record`: learns a start without reading ahead.
 
 use crate::exit::ExitStatus;
+use crate::parent;
 use crate::session::{Session, StartArgs, Until};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -50,7 +51,7 @@ pub struct RecordArgs {
 
 /// Records a start.
 pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
-    Session {
+    parent::start(Session {
         pack: args.output,
         must_learn: true,
         until: args.until,
@@ -59,6 +60,5 @@ pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
         buffer_kb: args.buffer_kb,
         trace_out: args.trace_out,
         ..Session::new(args.start, Instant::now(), !args.quiet)
-    }
-    .go()
+    })
 }

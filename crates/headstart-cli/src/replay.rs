@@ -1,6 +1,5 @@
 //! `headstart replay`: reads ahead what packs or lists name, and nothing else.
 
-use crate::ahead;
 use crate::exit::ExitStatus;
 use crate::priority::{self, io_priority};
 use crate::summary::add_report;
@@ -9,13 +8,12 @@ use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
 use headstart::host::diskstats::{self, DiskStats};
 use headstart::host::mounts::Mounts;
+use headstart::launch::policy::{Bounds, plan, strategy_here};
 use headstart::pack::{Pack, store};
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::folios::refill::{Refilled, refill};
 use headstart::replay::list::{Entry, parse_list};
 use headstart::replay::metadata;
-use headstart::replay::model;
-use headstart::replay::models::Models;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::report::Report;
 use headstart::replay::step::Target;
@@ -143,9 +141,9 @@ struct DryRun {
 pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let source = Source::read(&args.files)?;
-    let limits = ahead::limits(args.budget);
+    let bounds = Bounds { budget: args.budget, threads: args.threads };
     let mounts = Mounts::default();
-    let plan = source.plan(limits, args.threads, &mounts);
+    let plan = source.plan(bounds, &mounts);
     if args.dry_run {
         print_plan(&plan, &mounts, args.json)?;
         return Ok(ExitStatus::Done);
@@ -157,7 +155,8 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let wait = args.wait || args.diskstats || args.verify;
     let options = Options { wait, timeout: args.timeout, exact: true, ..Options::default() };
     let before = args.diskstats.then(disk_stats).transpose()?;
-    let large_folios = args.large_folios.then(|| refill_all(&source, limits)).transpose()?;
+    let large_folios =
+        args.large_folios.then(|| refill_all(&source, bounds.limits())).transpose()?;
     let report = Replay::start(plan.clone(), options, mounts.clone(), began)
         .context("Can't start to read ahead")?
         .finish();
@@ -219,20 +218,19 @@ impl Source {
         Ok(Self::Packs(packs))
     }
 
-    fn plan(&self, limits: Limits, threads: Option<usize>, mounts: &Mounts) -> Plan {
+    fn plan(&self, bounds: Bounds, mounts: &Mounts) -> Plan {
         match self {
             Self::Packs(packs) => {
-                let of_pack = |pack| model::way(Models::here().of_pack(pack, mounts), pack);
+                let of_pack = |pack| strategy_here(pack, mounts, bounds);
                 let way = packs.first().map(of_pack).unwrap_or_default();
                 // If a program waits for it at all, that begins later: nothing is held back for
                 // what it reads itself.
                 let way = Way { in_flight: None, ..way };
-                Plan::of_packs(packs, limits, ahead::with_threads(way, threads))
+                plan(packs, bounds.limits(), way)
             }
             Self::List(entries) => {
                 let size = |path: &PathBuf| path.metadata().map_or(0, |m| m.len());
-                let way = ahead::with_threads(Way::default(), threads);
-                Plan::of_list(entries, size, limits, way)
+                Plan::of_list(entries, size, bounds.limits(), bounds.apply(Way::default()))
             }
         }
     }

@@ -5,9 +5,11 @@
 
 use crate::args;
 use crate::exit::ExitStatus;
-use crate::learning::DEFAULT_KEEP;
-use crate::prepare::Ahead;
+use crate::parent;
 use crate::session::{Report, Session, StartArgs};
+use headstart::launch::learn::DEFAULT_KEEP;
+use headstart::launch::policy::{Bounds, Policy};
+use headstart::launch::prepare::Ahead;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -91,9 +93,11 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let RunArgs { budget, threads, always, hold, .. } = args;
     let learn = !args.no_learn;
-    let replay = (!args.no_replay).then_some(Ahead { budget, threads, always, learn, began, hold });
+    let (policy, bounds) = (Policy::PROGRAM, Bounds { budget, threads });
+    let ahead = Ahead { policy, bounds, always, learn, began, hold };
+    let replay = (!args.no_replay).then_some(ahead);
     let session = Session::new(args.start, began, args.verbose);
-    Session {
+    parent::start(Session {
         pack: args.pack,
         replay,
         learn,
@@ -102,6 +106,5 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
         large_folios: args.large_folios,
         report: session.report.filter(Report::is_wanted),
         ..session
-    }
-    .go()
+    })
 }

@@ -1,9 +1,9 @@
 //! One start of a program through us, as the command line describes it: what `run` and
-//! `record` share. It is carried out in `start`.
+//! `record` share. Says what is wanted, and does nothing.
 
 use crate::args;
-use crate::learning::DEFAULT_KEEP;
-use crate::prepare::Ahead;
+use headstart::launch::learn::DEFAULT_KEEP;
+use headstart::launch::prepare::Ahead;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! What a start has to tell at its end: one line for people, all figures for
 //! programs.
 
-use crate::learning::Learned;
 use crate::output;
 use anyhow::Context;
+use headstart::launch::learn::Learned;
 use headstart::outcome::counts::Outcome;
 use headstart::replay::report::Report;
 use headstart_sys::process::{Change, Usage};

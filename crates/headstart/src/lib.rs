@@ -18,6 +18,7 @@ pub mod boot;
 pub mod cache;
 pub mod doctor;
 pub mod host;
+pub mod launch;
 pub mod outcome;
 pub mod pack;
 pub mod profile;

@@ -13,9 +13,8 @@ use anyhow::Context;
 use headstart::host::diskstats::{self, DiskReads};
 use headstart::host::id::Dev;
 use headstart::host::mounts::{Mount, MountTable};
+use headstart::launch::learn::locate;
 use headstart::pack::Pack;
-
-use crate::learning;
 
 /// How long to wait at most for a disk that others keep busy.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -35,7 +34,7 @@ impl Disks {
 
     /// Without a pack: those that hold the program and what its command names.
     pub fn of_command(words: &[OsString]) -> anyhow::Result<Self> {
-        let program = words.first().and_then(|program| learning::locate(program));
+        let program = words.first().and_then(|program| locate(program));
         let named = words.iter().skip(1).filter_map(|word| Path::new(word).canonicalize().ok());
         Self::under(program.into_iter().chain(named))
     }

@@ -4,16 +4,14 @@ use std::time::Instant;
 
 use anyhow::Context;
 use headstart::host::mounts::Mounts;
+use headstart::launch::policy::{Bounds, plan, strategy_here};
 use headstart::replay::engine::{Options, Replay};
-use headstart::replay::model;
-use headstart::replay::models::Models;
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
 use headstart::replay::way::Way;
 use headstart_bench::floor::{Search, Trial};
 
 use super::measure::Bench;
-use crate::ahead;
 
 /// A way of reading a pack.
 #[derive(Debug)]
@@ -40,10 +38,11 @@ impl Floor {
 /// worked.
 pub fn search(bench: &Bench, progress: impl Fn(usize)) -> anyhow::Result<(Search, Option<Floor>)> {
     let pack = [bench.known_pack()?];
-    let limits = ahead::limits(None);
-    let floor = |way: Way| Floor { way, plan: Plan::of_packs(&pack, limits, way) };
+    let bounds = Bounds::default();
+    let limits = bounds.limits();
+    let floor = |way: Way| Floor { way, plan: plan(&pack, limits, way) };
     let mounts = Mounts::default();
-    let own = model::way(Models::here().of_pack(&pack[0], &mounts), &pack[0]);
+    let own = strategy_here(&pack[0], &mounts, bounds);
     // What is done for a program beside it is of no use here.
     let Way { near_us, metadata_lead, in_flight, arm, .. } = Way::default();
     let usual = Way { near_us, metadata_lead, in_flight, arm, ..own };

@@ -7,16 +7,17 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, learn, locate};
+use headstart::launch::record::{Recorded, arm_now, buffer_of};
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::replay::engine::Replay;
-use headstart::trace::capture::{BufferSize, Scope};
+use headstart::trace::capture::Scope;
 use headstart_bench::report::Accuracy;
 
 use super::measure::{Bench, read_ahead};
 use super::start::{Over, Rest};
-use crate::learning::{self, DEFAULT_KEEP, Known, Recorded, Settings};
 
 /// Makes a cold start and joins it into the pack at `path`; with `ahead`, the
 /// pack is read ahead beside it, as `run` does. Tells how well that met what the
@@ -29,20 +30,17 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
         Err(error) => return Err(error.into()),
     };
     let watcher = bench.get_ready_cold()?;
-    let buffer = match known.as_ref().map_or(0, |pack| pack.origin.buffer_kb) {
-        0 => BufferSize::Default,
-        needed => BufferSize::From(needed),
-    };
+    let buffer = buffer_of(known.as_ref());
     let replayer = Replayer::new(known.as_ref().filter(|_| ahead))?;
     // It is this thread that forks.
-    let recorder = learning::arm_now(Scope::Descendants, buffer, false)?;
+    let recorder = arm_now(Scope::Descendants, buffer, false)?;
     let began = Instant::now();
     let replay = replayer.map(Replayer::begin).transpose()?;
     let mut running = bench.starter.spawn(&bench.words, watcher)?;
     let (over, _) = bench.starter.wait(&mut running)?;
     replay.iter().for_each(Replay::stop);
     let report = replay.map(Replay::finish);
-    let key = Key::of_command(&bench.words, learning::locate);
+    let key = Key::of_command(&bench.words, locate);
     let settings = Settings {
         name: key.name,
         command: key.words,
@@ -56,7 +54,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     // While the program lives, it tells what it has open.
     let known_before = Known { pack: known.as_ref(), replay: report, ..Known::default() };
     let learned = Recorded::end(recorder, || None)
-        .and_then(|recorded| learning::learn(recorded, began, &settings, known_before, uid));
+        .and_then(|recorded| learn(recorded, began, &settings, known_before, uid, None));
     let finished = bench.starter.finish(running, over, Rest::End)?;
     if over == Over::Interrupted {
         return Ok(None);

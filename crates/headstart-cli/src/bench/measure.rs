@@ -7,12 +7,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use headstart::host::mounts::Mounts;
+use headstart::launch::policy::{Bounds, Policy};
+use headstart::launch::prepare::{self, Ahead};
 use headstart::pack::{Pack, store};
-use headstart::replay::engine::{Options, Replay};
-use headstart::replay::model;
-use headstart::replay::models::Models;
-use headstart::replay::plan::Plan;
+use headstart::replay::engine::Replay;
 use headstart_bench::arm::{Arm, How, Peer, State};
 use headstart_bench::run::{ReadAhead, Run};
 use headstart_sys::process::Usage;
@@ -22,8 +20,8 @@ use super::disks::Disks;
 use super::floor::Floor;
 use super::ready::Watcher;
 use super::start::{Over, Rest, Running, Starter};
+use crate::args;
 use crate::run::DEFAULT_HOLD;
-use crate::{ahead, args};
 
 /// All that it takes to measure an arm.
 #[derive(Debug)]
@@ -226,13 +224,15 @@ enum Cache {
 /// Begins to read a pack ahead, as `run` does, and returns when the program may
 /// start.
 pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
-    let mounts = Mounts::default();
-    let way = model::way(Models::here().of_pack(pack, &mounts), pack);
-    let plan = Plan::of_packs(std::slice::from_ref(pack), ahead::limits(None), way);
-    let replay = Replay::start(plan, Options::default(), mounts, began)
-        .context("Can't start to read ahead")?;
-    replay.wait_for_head(args::duration(DEFAULT_HOLD).unwrap_or_default());
-    Ok(replay)
+    let ahead = Ahead {
+        policy: Policy::BENCHMARK,
+        bounds: Bounds::default(),
+        always: true,
+        learn: false,
+        began,
+        hold: args::duration(DEFAULT_HOLD).unwrap_or_default(),
+    };
+    prepare::read_ahead(pack, &ahead).context("Can't start to read ahead")
 }
 
 fn take_over(run: &mut Run, usage: Usage) {

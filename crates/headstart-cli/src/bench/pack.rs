@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use headstart::launch::learn::{know_device, locate};
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
@@ -20,7 +21,7 @@ use super::disks::Disks;
 use super::learn;
 use super::measure::Bench;
 use super::rounds;
-use crate::{learning, output};
+use crate::output;
 
 /// Starts that teach a program without a pack: two cold ones, and two that are
 /// read ahead and teach what was missing. Whether each is read ahead.
@@ -111,7 +112,7 @@ pub fn prepare(
         if learned_now {
             know(bench, &read(&traced)?)?;
         }
-        learning::know_device(&traced, &Models::here());
+        know_device(&traced, &Models::here());
     }
     rounds::progress("");
     let pack = read(&path)?;
@@ -131,7 +132,7 @@ pub fn prepare(
 /// The pack that was named, or the program's own.
 fn known(bench: &Bench, named: Option<&Path>) -> anyhow::Result<Option<Pack>> {
     let Some(path) = named else {
-        let key = Key::of_command(&bench.words, learning::locate);
+        let key = Key::of_command(&bench.words, locate);
         let uid = rustix::process::geteuid().as_raw();
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
         let (_, pack) = store::find(&key.file_name, uid, variable).map_err(|found| found.1)?;

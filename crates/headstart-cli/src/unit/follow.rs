@@ -4,9 +4,8 @@
 //! Whatever fails here is one line in the journal and no failure of anything.
 
 use super::{notify, pack_name};
-use crate::ahead::limits;
+use crate::ahead::remove_orphans;
 use crate::exit::ExitStatus;
-use crate::learning::{self, Armed, DEFAULT_KEEP, Known, Recorded, Settings};
 use crate::output;
 use crate::summary::{Lesson, add_lesson, add_report};
 use anyhow::{Context, bail};
@@ -14,16 +13,16 @@ use headstart::boot::install;
 use headstart::boot::machine::{Machine, Unwanted};
 use headstart::boot::replayed::monotonic_us;
 use headstart::boot::systemd;
-use headstart::host::mounts::Mounts;
 use headstart::host::proc;
+use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, know_device, learn};
+use headstart::launch::policy::{Bounds, Policy};
+use headstart::launch::prepare::{Ahead, Preparation, Prepared, WELL_KNOWN, Wanted};
+use headstart::launch::record::{self, Armed, Recorded, buffer_of};
 use headstart::pack::Pack;
-use headstart::pack::store;
-use headstart::replay::engine::{Options, Replay};
-use headstart::replay::model;
+use headstart::replay::engine::Replay;
 use headstart::replay::models::Models;
-use headstart::replay::plan::Plan;
 use headstart::service::members::Members;
-use headstart::trace::capture::{BufferSize, Scope};
+use headstart::trace::capture::Scope;
 use headstart_sys::interrupt::Interrupt;
 use std::io;
 use std::path::PathBuf;
@@ -32,8 +31,8 @@ use std::time::{Duration, Instant};
 /// How long the service may wait until it can be recorded: 5 ms are usual; more it takes
 /// when the kernel is busy with other recordings, as when several services start at boot.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The same for a service that has learned this many starts.
-const WELL_KNOWN: (u32, Duration) = (3, Duration::from_millis(100));
+/// The same for a service of which [`WELL_KNOWN`] starts were learned.
+const SHORT_PATIENCE: Duration = Duration::from_millis(100);
 /// How long it may wait until the pages that it needs first have been asked for.
 const HOLD: Duration = Duration::from_millis(5);
 /// How often it is looked whose the new processes are.
@@ -84,63 +83,68 @@ impl Start<'_> {
             parts.push("this start is a part of the boot, which is learned as a whole".into());
             return ready();
         }
-        let name = pack_name(self.service);
-        let (path, pack) = match store::find(&name, 0, |_| None) {
-            Ok(found) => found,
-            Err(failure) => {
-                let (path, error) = *failure;
-                parts.push(output::causes(&error));
-                (path, None)
-            }
-        };
-        let mut replay = None;
-        match (machine.keeps_from_replay(), &pack) {
-            (Some(Unwanted(why)), _) => parts.push(format!("nothing is read ahead: {why}")),
-            (None, Some(pack)) => match self.replay(pack) {
-                Ok(begun) => replay = Some(begun),
-                Err(error) => parts.push(format!("nothing was read ahead: {error}")),
-            },
-            (None, None) => {}
+        let unwanted = machine.keeps_from_replay();
+        if let Some(Unwanted(why)) = &unwanted {
+            parts.push(format!("nothing is read ahead: {why}"));
         }
+        let mut preparation = Preparation::beside(self.wanted(unwanted.is_none()));
+        let prepared = preparation.within(HOLD).map(|prepared| &*prepared);
+        let is_learned = !prepared.is_some_and(|prepared| prepared.spare_learning);
+        let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
         let interrupt = Interrupt::catch().context("Can't catch signals");
         let mut watched = Watched::begin(self.service);
-        let armed = arm(pack.as_ref());
-        if let Some(replay) = &replay {
+        let armed = is_learned.then(|| arm(pack));
+        if let Some(replay) = prepared.and_then(|prepared| prepared.replay.as_ref()) {
             replay.wait_for_head(HOLD);
         }
+        let released_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         ready()?;
         let interrupt = interrupt?;
-        learning::remove_orphans();
-        if matches!(armed, Ok(Armed::Recorder(_))) {
+        preparation.begin_late();
+        remove_orphans();
+        if matches!(armed, Some(Ok(Armed::Recorder(_)))) {
             self.wait(&mut watched, &interrupt);
         }
-        let recorded = armed.and_then(|armed| match armed {
-            Armed::Recorder(recorder) => Recorded::end(recorder, || None),
+        let recorded = armed.map(|armed| match armed? {
+            Armed::Recorder(recorder) => Ok(Recorded::end(recorder, || None)?),
             Armed::Late(thread) => {
                 // It clears away what came too late.
                 let _ = thread.join();
                 bail!("tracing was busy");
             }
         });
+        let Prepared { pack, path, notes, replay, device_known, .. } = preparation.finish();
+        parts.extend(notes);
         // The service goes on, and what it will need is still being read.
         let is_read = || replay.as_ref().is_none_or(Replay::is_finished);
         let is_over = || self.began.elapsed() >= LONGEST;
         while !is_read() && !is_over() && !interrupt.wait(LOOK) {}
-        let report = replay.map(|replay| replay.end().report);
+        let ended = replay.map(Replay::end);
+        let report = ended.as_ref().map(|ended| ended.report);
         if let Some(report) = &report {
             add_report(parts, report);
         }
-        let known = Known { pack: pack.as_ref(), replay: report, ..Known::default() };
-        let lesson = self.learn(recorded?, &watched, path, known)?;
+        let Some(recorded) = recorded else { return Ok(()) };
+        let log = ended.as_ref().map(|ended| &ended.log);
+        let known =
+            Known { pack: pack.as_ref(), replay: report, log, released_us, ..Known::default() };
+        let lesson = self.learn(recorded?, &watched, path, known, device_known)?;
         add_lesson(parts, &lesson, report.is_some());
         Ok(())
     }
 
-    fn replay(&self, pack: &Pack) -> io::Result<Replay> {
-        let mounts = Mounts::default();
-        let way = model::way(Models::here().of_pack(pack, &mounts), pack);
-        let plan = Plan::of_packs(std::slice::from_ref(pack), limits(None), way);
-        Replay::start(plan, Options::default(), mounts, self.began)
+    /// What is prepared: what a program gets, if anything is to be read ahead.
+    fn wanted(&self, replay: bool) -> Wanted {
+        let ahead = Ahead {
+            policy: Policy::SERVICE,
+            bounds: Bounds::default(),
+            always: false,
+            learn: true,
+            began: self.began,
+            hold: HOLD,
+        };
+        let file_name = pack_name(self.service);
+        Wanted { explicit: None, file_name, replay: replay.then_some(ahead) }
     }
 
     /// Waits for the start, until it is over or nobody wants to wait, and looks who is
@@ -178,10 +182,11 @@ impl Start<'_> {
         watched: &Watched,
         pack: PathBuf,
         known: Known<'_>,
+        device_known: bool,
     ) -> anyhow::Result<Lesson> {
         let started = self.has_started(watched);
         if !matches!(started, Ok(true)) {
-            learning::remove(recorded.instance);
+            record::remove(recorded.instance);
             started.context("Can't ask systemd about the service")?;
             bail!("{} did not start", self.service);
         }
@@ -196,10 +201,10 @@ impl Start<'_> {
             ignored_tids: watched.members.others(),
         };
         let (learned, outcome, instance) =
-            learning::learn(recorded, watched.since, &settings, known, 0)?;
-        learning::remove(instance);
-        if learned.written {
-            learning::know_device(&settings.pack, &Models::here());
+            learn(recorded, watched.since, &settings, known, 0, None)?;
+        record::remove(instance);
+        if learned.written && !device_known {
+            know_device(&settings.pack, &Models::here());
         }
         Ok(Lesson { learned, outcome })
     }
@@ -225,11 +230,7 @@ fn arm(pack: Option<&Pack>) -> anyhow::Result<Armed> {
     if !proc::in_first_pid_namespace() {
         bail!("in a container the kernel does not tell which process systemd is");
     }
-    let buffer = match pack.map_or(0, |pack| pack.origin.buffer_kb) {
-        0 => BufferSize::Default,
-        needed => BufferSize::From(needed),
-    };
     let starts = pack.map_or(0, |pack| pack.origin.starts);
-    let patience = if starts >= WELL_KNOWN.0 { WELL_KNOWN.1 } else { PATIENCE };
-    learning::arm(Scope::Tree(SYSTEMD), buffer, false, patience)
+    let patience = if starts >= WELL_KNOWN { SHORT_PATIENCE } else { PATIENCE };
+    Ok(record::arm(Scope::Tree(SYSTEMD), buffer_of(pack), false, patience)?)
 }

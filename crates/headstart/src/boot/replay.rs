@@ -11,14 +11,12 @@ use super::mounted::{Changes, Mounted};
 use super::queue::{Part, Queue};
 use super::replayed::Replayed;
 use crate::host::error::causes;
-use crate::host::memory;
 use crate::host::mounts::Mounts;
+use crate::launch::policy::{limits_of_boot, plan, strategy_of_boot};
 use crate::pack::Pack;
 use crate::replay::engine::{Ended, Options, Replay};
-use crate::replay::model;
 use crate::replay::models::Models;
 use crate::replay::often::Often;
-use crate::replay::plan::{Limits, Plan};
 use crate::replay::report::Report;
 use crate::replay::way::{Order, Way};
 use crate::trace::kernel_tids::KernelTids;
@@ -158,13 +156,9 @@ impl Session<'_> {
         Some((parts, way))
     }
 
-    /// How a part is read, and those with it: where an arm moves in several sweeps, for a
-    /// boot computes for seconds, unless it waits for all of them.
+    /// How a part is read, and those with it.
     fn way(&self, part: &Part, mounts: &Mounts) -> Way {
-        let model = self.models.of_boot(&part.pack, mounts);
-        // Measured of single programs only.
-        let way = Way { metadata_lead: None, in_flight: None, ..model::way(model, &part.pack) };
-        if self.wanted.wait { way } else { way.in_sweeps() }
+        strategy_of_boot(self.models.of_boot(&part.pack, mounts), &part.pack, self.wanted.wait)
     }
 
     /// Whether file systems or packs may still appear.
@@ -203,10 +197,9 @@ impl Session<'_> {
     /// Reads parts of packs.
     fn read(&mut self, parts: &[Part], way: Way, mounts: Mounts) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
-        let limits = Limits { budget: memory::budget(), metadata: true, often: Often::EVER };
         let mut packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
         one_after_another(parts.iter().map(|part| part.phase).zip(&mut packs));
-        let plan = Plan::of_packs(&packs, limits, way);
+        let plan = plan(&packs, limits_of_boot(), way);
         // Without it the recorder counts these threads to the boot.
         self.keep(parts, None);
         let left = self.wanted.limit.saturating_sub(self.began.elapsed());

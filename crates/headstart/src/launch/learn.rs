@@ -1,41 +1,34 @@
-//! Learns a start while it happens and joins it into its pack: from an armed
-//! recorder to a written file. Prints nothing but the progress of a walk.
+//! Learning: from a recording that has ended to a written pack, and to what became of the
+//! pages that were read ahead.
 
-use crate::ahead::OFTEN;
-use crate::output;
-use anyhow::Context;
-use headstart::boot::machine::Machine;
-use headstart::boot::record::discard_left;
-use headstart::host::mounts::MountTable;
-use headstart::host::proc;
-use headstart::outcome::classify::{Replayed, fates};
-use headstart::outcome::counts::Outcome;
-use headstart::outcome::last_run::file as last_run;
-use headstart::pack::join::join;
-use headstart::pack::merge::Rule;
-use headstart::pack::share::{self, keep_shared};
-use headstart::pack::store;
-use headstart::pack::{EarlierNames, Pack};
-use headstart::profile::code::code_of;
-use headstart::profile::learn::{Start, pack_of_start};
-use headstart::profile::neighbours::leave_out_neighbours;
-use headstart::profile::resolve::WalkProgress;
-use headstart::profile::seen::{self, Seen, SeenError};
-use headstart::profile::unseen::add_unseen;
-use headstart::replay::engine::Log;
-use headstart::replay::models::Models;
-use headstart::replay::report::Report;
-use headstart::trace::capture::{BufferSize, Recorder, Scope};
-use headstart::trace::exact::Processes;
-use headstart::trace::file::Capture;
-use headstart::trace::tracefs::{Instance, Tracefs};
+use super::LaunchError;
+use super::policy::OFTEN;
+use super::record::Recorded;
+use crate::host::error::causes;
+use crate::host::proc;
+use crate::outcome::classify::{Replayed, fates};
+use crate::outcome::counts::Outcome;
+use crate::outcome::last_run::file as last_run;
+use crate::pack::join::join;
+use crate::pack::merge::Rule;
+use crate::pack::share::{self, keep_shared};
+use crate::pack::store;
+use crate::pack::{Dropped, Pack};
+use crate::profile::code::code_of;
+use crate::profile::learn::{Start, pack_of_start};
+use crate::profile::neighbours::leave_out_neighbours;
+use crate::profile::resolve::WalkProgress;
+use crate::profile::seen::{self, Seen};
+use crate::profile::unseen::add_unseen;
+use crate::replay::engine::Log;
+use crate::replay::models::Models;
+use crate::replay::report::Report;
+use crate::trace::exact::Processes;
+use crate::trace::tracefs::Instance;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Starts after whose absence a range is dropped.
@@ -100,7 +93,7 @@ pub struct Learned {
     /// Pages that were only mapped as neighbours of others, and are left out.
     pub neighbour_pages: u64,
     /// Inodes of this start that got no place in the pack.
-    pub dropped: headstart::pack::Dropped,
+    pub dropped: Dropped,
     /// Directory entries looked at in search of names.
     pub walked_entries: u64,
     /// Time for names, in µs.
@@ -126,75 +119,6 @@ pub struct Known<'a> {
     pub whole: bool,
 }
 
-/// A recorder, or why there is none.
-pub enum Armed {
-    /// It records.
-    Recorder(Recorder),
-    /// It was not there in time. The thread ends when it has been cleared
-    /// away.
-    Late(JoinHandle<()>),
-}
-
-/// Arms a recorder for a process that waits, or for the whole machine, unless
-/// that takes longer than `patience`.
-pub fn arm(
-    scope: Scope,
-    buffer: BufferSize,
-    watch: bool,
-    patience: Duration,
-) -> anyhow::Result<Armed> {
-    // Without a buffer: it is received, or it comes back.
-    let (sender, receiver) = sync_channel(0);
-    let arm = move || {
-        if let Err(unwanted) = sender.send(arm_now(scope, buffer, watch)) {
-            let _ = unwanted.0.map(give_up);
-        }
-    };
-    let thread =
-        thread::Builder::new().name("arm".into()).spawn(arm).context("Can't start a thread")?;
-    match receiver.recv_timeout(patience) {
-        Ok(armed) => armed.map(Armed::Recorder),
-        Err(RecvTimeoutError::Timeout) => Ok(Armed::Late(thread)),
-        Err(RecvTimeoutError::Disconnected) => anyhow::bail!("The arming thread died"),
-    }
-}
-
-/// Arms a recorder on the calling thread, as [`Scope::Descendants`] needs it.
-pub fn arm_now(scope: Scope, buffer: BufferSize, watch: bool) -> anyhow::Result<Recorder> {
-    let tracefs = Tracefs::locate()?;
-    if tracefs.mounted_now {
-        output::message("mounted tracefs on /sys/kernel/tracing, where recording needs it");
-    }
-    Ok(Recorder::start(&tracefs, scope, buffer, watch)?)
-}
-
-/// Ends a recording that nobody wants.
-pub fn give_up(recorder: Recorder) {
-    // After a failure it has gone by itself.
-    if let Ok((_, instance)) = recorder.finish() {
-        remove(instance);
-    }
-}
-
-/// Removes an instance that has served its purpose.
-pub fn remove(instance: Instance) {
-    // Elsewhere a background process may end with its namespace, so dropping
-    // the instance waits for the removal.
-    if proc::in_first_pid_namespace() {
-        instance.remove_in_background();
-    }
-}
-
-/// Removes the trace instances that killed headstarts left behind, also recorders of boots. It
-/// takes the kernel a while, so it is done beside the program.
-pub fn remove_orphans() {
-    // Where there is no tracefs, or none for us, there is nothing to remove.
-    if let Ok(Some(tracefs)) = Tracefs::mounted() {
-        tracefs.remove_orphans();
-    }
-    discard_left(&Machine::at(Path::new("/")));
-}
-
 /// Measures the device of a pack that was just learned, if it never was. That
 /// takes a moment, once, after the program has ended.
 pub fn know_device(pack: &Path, models: &Models) {
@@ -204,37 +128,19 @@ pub fn know_device(pack: &Path, models: &Models) {
     }
 }
 
-/// A recording that has ended.
-pub struct Recorded {
-    /// What was recorded.
-    pub capture: Capture,
-    /// Where it was, to be removed.
-    pub instance: Instance,
-    /// Of how many processes pages showed by themselves, if that was wanted.
-    pub followed: Option<Processes>,
-}
-
-impl Recorded {
-    /// Ends a recording. `followed` tells of how many processes pages showed by themselves,
-    /// when nothing more is recorded.
-    pub fn end(
-        recorder: Recorder,
-        followed: impl FnOnce() -> Option<Processes>,
-    ) -> anyhow::Result<Self> {
-        let (capture, instance) = recorder.finish()?;
-        Ok(Self { capture, instance, followed: followed() })
-    }
-}
-
 /// Joins a start, which `began` then, into its pack and says what became of the pages. The
-/// instance is handed back for removal.
+/// instance is handed back for removal. `progress` is told of a walk for names.
+///
+/// # Errors
+/// The recording can't be decoded, or the pack not be written.
 pub fn learn(
     recorded: Recorded,
     began: Instant,
     settings: &Settings,
     known: Known<'_>,
     uid: u32,
-) -> anyhow::Result<(Learned, Outcome, Instance)> {
+    progress: Option<&dyn Fn(WalkProgress)>,
+) -> Result<(Learned, Outcome, Instance), LaunchError> {
     let from = Instant::now();
     let Recorded { mut capture, instance, followed } = recorded;
     // What was not seen of a file must not look like what the program does not need.
@@ -246,11 +152,11 @@ pub fn learn(
     }
     capture.description.ignored_tids.extend(&settings.ignored_tids);
     if let Some(path) = &settings.trace_out {
-        let bytes = capture.to_bytes()?;
-        std::fs::write(path, bytes).with_context(|| format!("Can't write {}", path.display()))?;
+        let failed = |source| LaunchError::Write { path: path.clone(), source };
+        std::fs::write(path, capture.to_bytes()?).map_err(failed)?;
     }
     let earlier = known.pack.map(Pack::names).unwrap_or_default();
-    let mut seen = find_names(capture, &mounts, &earlier, settings.walk)?;
+    let mut seen = Seen::of(capture, &mounts, &earlier, settings.walk, progress)?;
     if let Ok(own) = std::env::current_exe() {
         seen.leave_out(&own);
     }
@@ -288,7 +194,7 @@ pub fn learn(
         dropped: new.origin.dropped,
         walked_entries: seen.names.walked_entries,
         resolve_us: micros(seen.names.elapsed),
-        problems: seen.names.problems.iter().map(|p| output::causes(p)).collect(),
+        problems: seen.names.problems.iter().map(|p| causes(p)).collect(),
         ..Learned::default()
     };
     match followed {
@@ -301,7 +207,7 @@ pub fn learn(
     }
     let joined = join(&settings.pack, uid, new, known.pack, rule, |_, _| ())?;
     if let Some(error) = joined.replaced {
-        learned.problems.push(format!("{}; it is replaced", output::causes(&error)));
+        learned.problems.push(format!("{}; it is replaced", causes(&error)));
     }
     learned.written = joined.written.is_some();
     learned.pack_bytes = joined.written.unwrap_or(0);
@@ -334,26 +240,6 @@ fn describe(learned: &mut Learned, pack: &Pack) {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Decodes a capture and looks for names, with a word about a walk on a terminal.
-fn find_names(
-    capture: Capture,
-    mounts: &MountTable,
-    earlier: &EarlierNames,
-    walk: bool,
-) -> Result<Seen, SeenError> {
-    let terminal = std::io::stderr().is_terminal();
-    let progress = |p: WalkProgress| {
-        if terminal {
-            output::progress(&format!("looking for {} files: {} names seen", p.wanted, p.entries));
-        }
-    };
-    let seen = Seen::of(capture, mounts, earlier, walk, Some(&progress))?;
-    if terminal && seen.names.walked_entries > 0 {
-        output::progress("");
-    }
-    Ok(seen)
 }
 
 /// What of a pack was to be read ahead.

@@ -2,19 +2,20 @@
 //! begun. With a large pack that happens beside the start, which does not wait for it
 //! longer than it was told to: a pack of 100,000 files takes 30 ms.
 
-use crate::ahead::{OFTEN, limits, with_threads};
-use crate::output;
-use headstart::host::mounts::Mounts;
-use headstart::pack::Pack;
-use headstart::pack::store::{self, StoreError};
-use headstart::profile::seen;
-use headstart::replay::engine::{Options, Replay};
-use headstart::replay::model;
-use headstart::replay::models::Models;
-use headstart::replay::often::Choice;
-use headstart::replay::plan::Plan;
-use headstart::replay::sample;
-use headstart::replay::worth::Expected;
+use super::policy::{Bounds, OFTEN, Policy, read_strategy};
+use crate::host::error::causes;
+use crate::host::mounts::Mounts;
+use crate::pack::Pack;
+use crate::pack::store::{self, StoreError};
+use crate::profile::seen;
+use crate::replay::engine::{Options, Replay};
+use crate::replay::model::Model;
+use crate::replay::models::Models;
+use crate::replay::often::Choice;
+use crate::replay::plan::Plan;
+use crate::replay::sample;
+use crate::replay::worth::Expected;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -56,10 +57,10 @@ impl Wanted {
 /// How a pack is read ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
-    /// Bytes at most, if told.
-    pub budget: Option<u64>,
-    /// How many threads, if told.
-    pub threads: Option<usize>,
+    /// What the kind of launch asks for.
+    pub policy: Policy,
+    /// What the user limits.
+    pub bounds: Bounds,
     /// Whether that is done even if it is not worth it.
     pub always: bool,
     /// Whether the start is learned.
@@ -151,12 +152,15 @@ impl Prepared {
         let found = known_pack(wanted.explicit.as_deref(), &wanted.file_name);
         (prepared.path, prepared.pack) = found.unwrap_or_else(|failure| {
             let (path, error) = *failure;
-            prepared.notes.push(output::causes(&error));
+            prepared.notes.push(causes(&error));
             (path, None)
         });
         if let (Some(ahead), Some(pack)) = (&wanted.replay, prepared.pack.take()) {
             let choice = OFTEN.choice(&pack);
-            if may_begin_late(&pack, ahead) && sample::is_in_memory(&pack, &choice, uid()) {
+            if ahead.policy.samples
+                && may_begin_late(&pack, ahead)
+                && sample::is_in_memory(&pack, &choice, uid())
+            {
                 prepared.leave_for_later(ahead);
             } else {
                 prepared.replay(&pack, &choice, ahead, from);
@@ -193,16 +197,13 @@ impl Prepared {
         let model = Models::here().of_pack(pack, &mounts);
         self.device_known = model.is_some();
         let expected = model.map(|model| Expected::of(pack, choice, &model));
-        if let Some(expected) = expected.filter(|_| !ahead.always) {
+        if let Some(expected) = expected.filter(|_| ahead.policy.judges && !ahead.always) {
             self.spare_learning(pack, ahead, &expected);
             if !expected.is_worth_it() {
                 return self.leave_alone(&expected);
             }
         }
-        let way = with_threads(model::way(model, pack), ahead.threads);
-        let plan = Plan::of_pack(pack, choice, limits(ahead.budget), way);
-        let options = Options { log: ahead.learn, sampled: self.hot, ..Options::default() };
-        match Replay::start(plan, options, mounts, ahead.began) {
+        match begin(pack, choice, (model, mounts), ahead, self.hot) {
             Ok(replay) => {
                 let may_spare = ahead.learn && !ahead.always && is_known_lately(pack);
                 let left = ahead.hold.saturating_sub(from.elapsed());
@@ -235,6 +236,37 @@ impl Prepared {
                 .push("well known, so not traced, which would cost more than it gains".into());
         }
     }
+}
+
+/// Begins to read a pack ahead, by the model of its device; `sampled`: a sample of it was in
+/// memory.
+///
+/// # Errors
+/// No thread can be had.
+fn begin(
+    pack: &Pack,
+    choice: &Choice,
+    (model, mounts): (Option<Model>, Mounts),
+    ahead: &Ahead,
+    sampled: bool,
+) -> io::Result<Replay> {
+    let way = read_strategy(model, pack, ahead.bounds);
+    let plan = Plan::of_pack(pack, choice, ahead.bounds.limits(), way);
+    let options = Options { log: ahead.learn, sampled, ..Options::default() };
+    Replay::start(plan, options, mounts, ahead.began)
+}
+
+/// Begins to read a pack ahead as a program's start does, worth it or not, and returns when the
+/// program may start: what a benchmark measures.
+///
+/// # Errors
+/// No thread can be had.
+pub fn read_ahead(pack: &Pack, ahead: &Ahead) -> io::Result<Replay> {
+    let mounts = Mounts::default();
+    let model = Models::here().of_pack(pack, &mounts);
+    let replay = begin(pack, &OFTEN.choice(pack), (model, mounts), ahead, false)?;
+    replay.wait_for_head(ahead.hold);
+    Ok(replay)
 }
 
 /// A pack, if there is one, and the path where it is learned.
@@ -285,8 +317,8 @@ mod tests {
     #[test]
     fn what_was_left_for_later_begins_once() {
         let ahead = Ahead {
-            budget: None,
-            threads: None,
+            policy: Policy::PROGRAM,
+            bounds: Bounds::default(),
             always: false,
             learn: true,
             began: Instant::now(),

@@ -1,0 +1,75 @@
+//! One pipeline for every kind of launch.
+//!
+//! ```text
+//!             prepare                    record                 learn
+//! pack ──▶ device model ──▶ read     ──▶ trace of the  ──▶ pages by name ──▶ pack
+//!          read strategy    ahead        start             what became of
+//!          plan, replay                                    what was read ahead
+//! ```
+//!
+//! A [`policy`] says what differs between programs, services, benchmarks and boots. Nothing here
+//! prints, and nothing belongs to the whole process: a process may follow many launches at
+//! once, also of programs that are not its children. Who starts the program, waits for its end
+//! and reports is the caller.
+
+pub mod learn;
+pub mod policy;
+pub mod prepare;
+pub mod record;
+
+use crate::host::mounts::MountsError;
+use crate::pack::store::StoreError;
+use crate::profile::seen::SeenError;
+use crate::trace::capture::CaptureError;
+use crate::trace::file::TraceFileError;
+use crate::trace::tracefs::TraceError;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// A start that can't be recorded or learned.
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    /// Nothing can be recorded here.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The recording failed.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// What was recorded can't be decoded.
+    #[error(transparent)]
+    Seen(#[from] SeenError),
+    /// The mounts can't be read.
+    #[error(transparent)]
+    Mounts(#[from] MountsError),
+    /// The pack can't be used or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The raw trace has no form as a file.
+    #[error(transparent)]
+    File(#[from] TraceFileError),
+    /// The raw trace can't be kept.
+    #[error("Can't write {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// No thread can be had.
+    #[error("Can't start a thread")]
+    Thread(#[source] io::Error),
+    /// The thread that arms the trace died.
+    #[error("The arming thread died")]
+    ArmingDied,
+}
+
+impl LaunchError {
+    /// What keeps a recording from being made, if that is it.
+    pub fn trace(&self) -> Option<&TraceError> {
+        match self {
+            Self::Trace(error) | Self::Capture(CaptureError::Trace(error)) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What differs between kinds of launches, and what bounds a replay.
+
+use crate::host::memory;
+use crate::host::mounts::Mounts;
+use crate::pack::Pack;
+use crate::replay::model::{self, Model};
+use crate::replay::models::Models;
+use crate::replay::often::Often;
+use crate::replay::plan::{Limits, Plan};
+use crate::replay::way::Way;
+
+/// How often the last starts must have touched what is read of a pack. Boots, whose packs hold
+/// what few starts tell, choose otherwise.
+pub const OFTEN: Often = Often::HALF;
+
+/// What a kind of launch asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// Whether a replay that costs more than it gains is left out.
+    pub judges: bool,
+    /// Whether a sample is checked first, so that what is in memory costs nothing.
+    pub samples: bool,
+}
+
+impl Policy {
+    /// A program that a user or script starts.
+    pub const PROGRAM: Self = Self { judges: true, samples: true };
+    /// A service: it gets all that a program gets.
+    pub const SERVICE: Self = Self::PROGRAM;
+    /// A benchmark measures what a replay gains and costs, also where it is not worth it.
+    pub const BENCHMARK: Self = Self { judges: false, samples: false };
+}
+
+/// What a user limits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Bounds {
+    /// Bytes at most, if limited.
+    pub budget: Option<u64>,
+    /// Threads, if given.
+    pub threads: Option<usize>,
+}
+
+impl Bounds {
+    /// What bounds a plan: the memory that may be filled too, and what this user may read.
+    pub fn limits(self) -> Limits {
+        let budget = memory::budget().min(self.budget.unwrap_or(u64::MAX));
+        Limits { budget, metadata: rustix::process::geteuid().is_root(), often: OFTEN }
+    }
+
+    /// A read strategy with the threads of these bounds.
+    pub fn apply(self, way: Way) -> Way {
+        Way { threads: self.threads.unwrap_or(way.threads), ..way }
+    }
+}
+
+/// How a pack is best read, by the model of its device, if that was measured.
+pub fn read_strategy(model: Option<Model>, pack: &Pack, bounds: Bounds) -> Way {
+    bounds.apply(model::way(model, pack))
+}
+
+/// How a pack is best read here.
+pub fn strategy_here(pack: &Pack, mounts: &Mounts, bounds: Bounds) -> Way {
+    read_strategy(Models::here().of_pack(pack, mounts), pack, bounds)
+}
+
+/// The plan of packs that are read together, by a read strategy.
+pub fn plan(packs: &[Pack], limits: Limits, way: Way) -> Plan {
+    Plan::of_packs(packs, limits, way)
+}
+
+/// How the pack of a boot is best read, by what earlier boots measured of its device.
+/// `waits`: whether the boot waits for all of it; where it does not, and the disk is rotational,
+/// that is done in several passes, since a boot computes for seconds.
+pub fn strategy_of_boot(model: Option<Model>, pack: &Pack, waits: bool) -> Way {
+    // Measured of single programs only.
+    let way = Way { metadata_lead: None, in_flight: None, ..model::way(model, pack) };
+    if waits { way } else { way.in_sweeps() }
+}
+
+/// What bounds the plan of a boot: each range that any start touched, since few boots tell what
+/// the next one needs.
+pub fn limits_of_boot() -> Limits {
+    Limits { budget: memory::budget(), metadata: true, often: Often::EVER }
+}
