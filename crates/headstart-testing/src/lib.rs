@@ -1,11 +1,13 @@
 //! What the tests of all crates share: file systems of their own ([`LoopFs`]), what a
-//! test needs and skips without, commands and files. It knows nothing of the command's own
-//! output.
+//! test needs and skips without, commands, files, and what the kernel does to the page
+//! cache by itself ([`undisturbed`]). It knows nothing of the command's own output.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
 mod loop_fs;
+mod reclaim;
 
 pub use loop_fs::{LoopFs, bind};
+pub use reclaim::undisturbed;
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;

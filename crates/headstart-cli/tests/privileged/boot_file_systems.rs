@@ -3,9 +3,8 @@
 
 use crate::command::json;
 use crate::common::scripted_boot::Boot;
-use crate::common::undisturbed;
 use headstart::pack::{FileSystem, MetadataRange, Origin, Pack, store};
-use headstart_testing::{LoopFs, must};
+use headstart_testing::{LoopFs, must, undisturbed};
 use std::fs;
 use std::path::PathBuf;
 
@@ -67,27 +66,29 @@ fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
     }
     fs::write(machine.state().join("mounts.pack"), "of an older headstart").unwrap();
     let packs = [&of_one, &of_two].map(|of| machine.pack("mounts", of));
-    undisturbed(|| {
+    let data = |report: &headstart::replay::report::Report| report.bytes - report.metadata_bytes;
+    let read = undisturbed(&[one.path()], || {
         one.remount();
         two.unmount();
         let read = boot.read_ahead();
         two.mount();
-        assert_eq!((&read.problems, &read.elsewhere, read.phases.len()), (&vec![], &vec![], 1));
-        assert_eq!(read.phases[0].packs, packs[..1]);
-        let data =
-            |report: &headstart::replay::report::Report| report.bytes - report.metadata_bytes;
-        assert_eq!(data(&read.phases[0].report), 200_704, "{read:?}");
+        read
+    });
+    assert_eq!((&read.problems, &read.elsewhere, read.phases.len()), (&vec![], &vec![], 1));
+    assert_eq!(read.phases[0].packs, packs[..1]);
+    assert_eq!(data(&read.phases[0].report), 200_704, "{read:?}");
 
+    let read = undisturbed(&[one.path(), two.path()], || {
         one.remount();
         two.remount();
-        let read = boot.read_ahead();
-        let mut of = read.phases[0].packs.clone();
-        of.sort();
-        let mut all = packs.to_vec();
-        all.sort();
-        assert_eq!(of, all);
-        assert_eq!(data(&read.phases[0].report), 2 * 200_704, "{read:?}");
+        boot.read_ahead()
     });
+    let mut of = read.phases[0].packs.clone();
+    of.sort();
+    let mut all = packs.to_vec();
+    all.sort();
+    assert_eq!(of, all);
+    assert_eq!(data(&read.phases[0].report), 2 * 200_704, "{read:?}");
 }
 
 #[test]

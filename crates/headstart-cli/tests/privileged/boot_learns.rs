@@ -4,7 +4,6 @@
 
 use crate::command::json;
 use crate::common::scripted_boot::{Boot, await_script, text, wait_for, wait_until_gone};
-use crate::common::undisturbed;
 use headstart::boot::machine::Machine;
 use headstart::host::identity::identity_of;
 use headstart::host::usage::How;
@@ -12,7 +11,7 @@ use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
 use headstart::pack::{Origin, store};
-use headstart_testing::{LoopFs, must};
+use headstart_testing::{LoopFs, must, undisturbed};
 use std::fs;
 use std::path::Path;
 
@@ -173,7 +172,7 @@ fn of_what_was_learned_here_and_what_came_with_the_image_that_is_read_whose_file
     ] {
         put_pack(&fs, LEARNED, learned, 100);
         put_pack(&fs, SHIPPED, shipped, 200);
-        undisturbed(|| {
+        let told: serde_json::Value = undisturbed(&[fs.path()], || {
             fs.remount();
             let script = "set -e
                 mount -t tmpfs none /run
@@ -184,10 +183,10 @@ fn of_what_was_learned_here_and_what_came_with_the_image_that_is_read_whose_file
             let program = env!("CARGO_BIN_EXE_headstart");
             let inside = ["-m", "--propagation", "private", "sh", "-c", script, "sh"];
             let inside = [&inside[..], &[fs.path().to_str().unwrap(), program]].concat();
-            let told: serde_json::Value = serde_json::from_str(&must("unshare", &inside)).unwrap();
-            let bytes = told["report"]["bytes"].as_u64().unwrap_or(0);
-            assert_eq!(bytes / 4096, expected, "{learned:?} {shipped:?} {told:#}");
+            serde_json::from_str(&must("unshare", &inside)).unwrap()
         });
+        let bytes = told["report"]["bytes"].as_u64().unwrap_or(0);
+        assert_eq!(bytes / 4096, expected, "{learned:?} {shipped:?} {told:#}");
     }
 }
 
@@ -196,7 +195,7 @@ fn the_initramfs_reads_ahead_for_a_root_directory_that_moves_and_lets_go_of_it()
     let Some(fs) = LoopFs::new("ext4") else { return };
     prepare(&fs);
     put_pack(&fs, LEARNED, Of::This, 1024);
-    undisturbed(|| {
+    let told: serde_json::Value = undisturbed(&[fs.path()], || {
         // A name space of its own, with a /run of its own, is the initramfs.
         let script = "set -e
             mount -t tmpfs none /run
@@ -211,12 +210,12 @@ fn the_initramfs_reads_ahead_for_a_root_directory_that_moves_and_lets_go_of_it()
         let path = fs.path().to_str().unwrap();
         let inside = ["60", "unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh"];
         let inside = [&inside[..], &[path, program]].concat();
-        let told: serde_json::Value = serde_json::from_str(&must("timeout", &inside)).unwrap();
-        assert_eq!((told["phase"].as_str(), &told["in_initramfs"]), (Some("mounts"), &true.into()));
-        let read = &told["report"];
-        let bytes = read["bytes"].as_u64().unwrap() + read["resident_bytes"].as_u64().unwrap();
-        assert_eq!(bytes, 4 << 20, "{told}");
+        serde_json::from_str(&must("timeout", &inside)).unwrap()
     });
+    assert_eq!((told["phase"].as_str(), &told["in_initramfs"]), (Some("mounts"), &true.into()));
+    let read = &told["report"];
+    let bytes = read["bytes"].as_u64().unwrap() + read["resident_bytes"].as_u64().unwrap();
+    assert_eq!(bytes, 4 << 20, "{told}");
     // Unmounts, which fails while anybody is still there.
     fs.remount();
 }

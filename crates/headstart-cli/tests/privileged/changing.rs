@@ -2,8 +2,7 @@
 //! read ahead from the third start on.
 
 use crate::command::{headstart, json};
-use crate::common::undisturbed;
-use headstart_testing::{LoopFs, disk_dir, has, must, noise, skip};
+use headstart_testing::{LoopFs, disk_dir, has, must, noise, skip, undisturbed};
 use serde_json::Value;
 use std::path::Path;
 
@@ -65,29 +64,33 @@ fn files_that_each_start_changes_are_read_ahead_from_the_third_start_on() {
         return skip("python3 is missing");
     }
     let Some(fs) = LoopFs::new("ext4") else { return };
-    undisturbed(|| {
-        let packs = disk_dir();
-        let (pack, look) = (packs.path().join("a.pack"), packs.path().join("look.pack"));
+    let packs = disk_dir();
+    let (replayed, look, pack) = undisturbed(&[fs.path()], || {
+        let pack = |name: &str| packs.path().join(name);
+        let (pack, look) = (pack("a.pack"), pack("look.pack"));
+        // Of a measurement before.
+        let _ = std::fs::remove_file(&pack);
         prepare(fs.path());
         (0..3).for_each(|_| learn(&fs, &pack));
-        let journal =
-            std::fs::File::options().append(true).open(fs.path().join("journal")).unwrap();
+        let journal = fs.path().join("journal");
+        let journal = std::fs::File::options().append(true).open(journal).unwrap();
         journal.set_modified(std::time::SystemTime::now()).unwrap();
         drop(journal);
         let replayed = replay(&fs, &pack);
-        assert_eq!(replayed["changing_files"], 1, "{replayed:#}");
-        assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
         let record = ["record", "-q", "-o", look.to_str().unwrap(), "--"];
         let program = ["python3", "-I", "-S", "-c", PROGRAM, fs.path().to_str().unwrap()];
         assert!(headstart(&[&record[..], &program].concat()).status.success());
-        // What is new in each start, and neighbours that the kernel maps with it.
-        assert!(missing(&look, "/journal") < 40, "{}", missing(&look, "/journal"));
-        assert_eq!(missing(&look, "/state"), 0);
-        let shown = json(&["show", "--json", pack.to_str().unwrap()]);
-        let files = shown["files"].as_array().unwrap().iter();
-        let changing = files.filter(|file| file["changing"] == true).count();
-        assert_eq!(changing, 2, "{shown:#}");
+        (replayed, look, pack)
     });
+    assert_eq!(replayed["changing_files"], 1, "{replayed:#}");
+    assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
+    // What is new in each start, and neighbours that the kernel maps with it.
+    assert!(missing(&look, "/journal") < 40, "{}", missing(&look, "/journal"));
+    assert_eq!(missing(&look, "/state"), 0);
+    let shown = json(&["show", "--json", pack.to_str().unwrap()]);
+    let files = shown["files"].as_array().unwrap().iter();
+    let changing = files.filter(|file| file["changing"] == true).count();
+    assert_eq!(changing, 2, "{shown:#}");
 }
 
 #[test]
@@ -96,24 +99,22 @@ fn a_file_that_was_replaced_once_is_left_out_and_learned_anew() {
         return skip("python3 is missing");
     }
     let Some(fs) = LoopFs::new("ext4") else { return };
-    undisturbed(|| {
-        let packs = disk_dir();
-        prepare(fs.path());
-        let (root, pack) = (fs.path().to_str().unwrap(), packs.path().join("a.pack"));
-        let file = format!("{root}/upgraded");
-        let start = || {
-            fs.remount();
-            let record = ["record", "-q", "-o", pack.to_str().unwrap(), "--", "cat", &file];
-            assert!(headstart(&record).status.success());
-        };
-        (0..3).for_each(|_| start());
-        std::fs::write(format!("{root}/new"), noise(70 << 10)).unwrap();
-        std::fs::rename(format!("{root}/new"), &file).unwrap();
-        let replayed = replay(&fs, &pack);
-        assert_eq!(replayed["stale_files"], 1, "{replayed:#}");
-        assert_eq!(replayed["changing_files"], 0, "{replayed:#}");
-        start();
-        let replayed = replay(&fs, &pack);
-        assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
-    });
+    let packs = disk_dir();
+    prepare(fs.path());
+    let (root, pack) = (fs.path().to_str().unwrap(), packs.path().join("a.pack"));
+    let file = format!("{root}/upgraded");
+    let start = || {
+        fs.remount();
+        let record = ["record", "-q", "-o", pack.to_str().unwrap(), "--", "cat", &file];
+        assert!(headstart(&record).status.success());
+    };
+    (0..3).for_each(|_| start());
+    std::fs::write(format!("{root}/new"), noise(70 << 10)).unwrap();
+    std::fs::rename(format!("{root}/new"), &file).unwrap();
+    let replayed = replay(&fs, &pack);
+    assert_eq!(replayed["stale_files"], 1, "{replayed:#}");
+    assert_eq!(replayed["changing_files"], 0, "{replayed:#}");
+    start();
+    let replayed = replay(&fs, &pack);
+    assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
 }

@@ -9,8 +9,9 @@ use std::process::Command;
 
 use crate::command::{headstart, json};
 use crate::common::process::Process;
-use crate::common::undisturbed;
-use headstart_testing::{LoopFs, disk_dir, is_root, libtest_name, must, noise, write_synced};
+use headstart_testing::{
+    LoopFs, disk_dir, is_root, libtest_name, must, noise, undisturbed, write_synced,
+};
 use headstart_testing::{has, public_dir, skip};
 use serde_json::Value;
 
@@ -53,14 +54,14 @@ fn locker() {
 fn clean_and_unused_pages_go_on_every_file_system() {
     let check = |dir: &Path| {
         let path = dir.join("file");
-        undisturbed(|| {
+        let evicted = undisturbed(&[dir], || {
             write_synced(&path, &noise(300 * page() + 1));
-            let evicted = evict(&path, &["--strict"]);
-            assert_eq!(evicted["before"], 301, "{evicted}");
-            assert_eq!(evicted["after"], 0, "{evicted}");
-            assert_eq!(evicted["reasons"], serde_json::json!([]));
-            assert_eq!(json(&["pages", "--json", path.to_str().unwrap()])["total"]["cached"], 0);
+            evict(&path, &["--strict"])
         });
+        assert_eq!(evicted["before"], 301, "{evicted}");
+        assert_eq!(evicted["after"], 0, "{evicted}");
+        assert_eq!(evicted["reasons"], serde_json::json!([]));
+        assert_eq!(json(&["pages", "--json", path.to_str().unwrap()])["total"]["cached"], 0);
     };
     check(disk_dir().path());
     for kind in ["ext4", "xfs", "btrfs"] {

@@ -1,10 +1,12 @@
 //! `record --exact`: pages show without their neighbours, and the program notices nothing.
 
 use crate::command::{headstart, json};
-use crate::common::undisturbed;
-use headstart_testing::{LoopFs, disk_dir, has, is_root, must, noise, skip};
+use headstart_testing::{
+    LoopFs, disk_dir, has, is_root, must, noise, skip, undisturbed, write_synced,
+};
+use rustix::fs::{Advice, fadvise};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -76,36 +78,50 @@ fn each_page_shows(kind: &'static str) {
     let Some(fs) = LoopFs::new(kind) else { return };
     let files = ["here", "forked", "executed"].map(|name| fs.path().join(name));
     for file in &files {
-        std::fs::write(file, noise(64 * 4096)).unwrap();
+        write_synced(file, &noise(64 * 4096));
     }
     let script = fs.path().join("script.py");
     std::fs::write(&script, PROGRAM).unwrap();
     let list = files.each_ref().map(|file| file.to_str().unwrap()).join(",");
     let script = script.to_str().unwrap();
     let start = [python.as_str(), "-I", "-S", script, &list, "x", script];
-    undisturbed(|| {
-        let packs = disk_dir();
-        let pack = |name: &str| packs.path().join(name).to_str().unwrap().to_owned();
-        let into_memory = || files.iter().for_each(|file| drop(std::fs::read(file).unwrap()));
-        let (exact, plain) = (pack("exact.pack"), pack("plain.pack"));
-        into_memory();
-        let recorded =
-            headstart(&[&["record", "--exact", "-o", &exact, "--"], &start[..]].concat());
-        assert_eq!(recorded.status.code(), Some(7), "{recorded:?}");
-        headstart(&[&["record", "-o", &plain, "--"], &start[..]].concat());
-        let expected = [vec![3, 20], vec![40], vec![41]];
-        for (file, expected) in files.iter().zip(&expected) {
-            assert_eq!(&pages_in(&exact, file), expected, "{}", file.display());
-            let all = pages_in(&plain, file);
-            assert!(all.len() >= expected.len() * 8, "{}: {all:?}", file.display());
+    let packs = disk_dir();
+    let pack = |name: &str| packs.path().join(name).to_str().unwrap().to_owned();
+    let (exact, plain) = (pack("exact.pack"), pack("plain.pack"));
+    // Page by page, which makes small folios: of a large one that is in use at the moment no
+    // page at all is mapped beside another.
+    let into_memory = || {
+        for file in &files {
+            let file = std::fs::File::open(file).unwrap();
+            fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+            fadvise(&file, 0, None, Advice::Random).unwrap();
+            (0..64).for_each(|page| file.read_exact_at(&mut [0], page * 4096).unwrap());
         }
-        // Later starts from memory, in which neighbours are mapped, leave it so.
+    };
+    let learn = |options: &[&str], pack: &str| {
+        let _ = std::fs::remove_file(pack);
+        into_memory();
+        let record = [&["record"], options, &["-o", pack, "--"]].concat();
+        let recorded = headstart(&[&record[..], &start].concat());
+        assert_eq!(recorded.status.code(), Some(7), "{recorded:?}");
+    };
+    undisturbed(&[fs.path()], || learn(&["--exact"], &exact));
+    undisturbed(&[fs.path()], || learn(&[], &plain));
+    let expected = [vec![3, 20], vec![40], vec![41]];
+    for (file, expected) in files.iter().zip(&expected) {
+        assert_eq!(&pages_in(&exact, file), expected, "{}", file.display());
+        let all = pages_in(&plain, file);
+        assert!(all.len() >= expected.len() * 8, "{}: {all:?}", file.display());
+    }
+    // Later starts from memory, in which neighbours are mapped, leave it so.
+    undisturbed(&[fs.path()], || {
+        into_memory();
         let later = headstart(&[&["run", "-v", "--pack", &exact, "--"], &start[..]].concat());
         assert_eq!(later.status.code(), Some(7), "{later:?}");
-        for (file, expected) in files.iter().zip(&expected) {
-            assert_eq!(&pages_in(&exact, file), expected, "{}", file.display());
-        }
     });
+    for (file, expected) in files.iter().zip(&expected) {
+        assert_eq!(&pages_in(&exact, file), expected, "{}", file.display());
+    }
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! `headstart replay --large-folios` and `run --large-folios`, on real file systems.
 
 use crate::command::{headstart, json};
-use crate::common::undisturbed;
-use headstart_testing::{LoopFs, disk_dir, noise, skip, write_synced};
+use crate::common::process::is_an_argument;
+use headstart_testing::{LoopFs, disk_dir, noise, skip, undisturbed, wait_until, write_synced};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// Four parts of 2 MiB and one that the file ends in.
 const BYTES: usize = (8 << 20) + 123_456;
@@ -32,6 +31,11 @@ fn learned(kind: &'static str) -> Option<(LoopFs, std::path::PathBuf, String, te
     Some((fs, file, pack, packs))
 }
 
+/// Where the files of the pack are: it also has some of python's own.
+fn of_pack(fs: &LoopFs) -> [&Path; 2] {
+    [fs.path(), Path::new("/usr")]
+}
+
 fn replay(pack: &str) -> Value {
     json(&["replay", "--wait", "--verify", "--json", "--large-folios", pack])
 }
@@ -45,44 +49,43 @@ fn parts(figures: &Value, what: &str) -> u64 {
 fn what_was_read_page_by_page_is_in_large_folios_afterwards_and_stays_there() {
     for kind in ["ext4", "xfs"] {
         let Some((fs, file, pack, _packs)) = learned(kind) else { return };
-        undisturbed(|| {
+        let (plain, first, large_at_first, second, large) = undisturbed(&of_pack(&fs), || {
             fs.remount();
             let plain = json(&["replay", "--wait", "--json", &pack]);
-            assert!(plain["large_folios"].is_null(), "{plain:#}");
             let first = replay(&pack);
-            if parts(&first, "refused") > 0 {
-                // Before Linux 6.16 ext4 has none, and memory can be in pieces.
-                return skip(&format!("the kernel gave {kind} no large folios: {first:#}"));
-            }
-            assert!(parts(&first, "made") >= 1, "{kind}: {first:#}");
-            assert!(in_large_folios(&file), "{kind}: {first:#}");
-            let verified = &first["verified"];
-            assert_eq!(verified["planned_pages"], verified["resident_pages"], "{first:#}");
-            let again = replay(&pack);
-            // Of python's own files nothing can be said: others may have them mapped.
-            assert!(parts(&again, "already") >= 3, "{kind}: {again:#}");
-            assert!(in_large_folios(&file), "{kind}: {again:#}");
+            let large_at_first = in_large_folios(&file);
+            (plain, first, large_at_first, replay(&pack), in_large_folios(&file))
         });
+        assert!(plain["large_folios"].is_null(), "{plain:#}");
+        if parts(&first, "refused") > 0 {
+            // Before Linux 6.16 ext4 has none, and memory can be in pieces.
+            return skip(&format!("the kernel gave {kind} no large folios: {first:#}"));
+        }
+        assert!(parts(&first, "made") >= 1 && large_at_first, "{kind}: {first:#}");
+        let verified = &first["verified"];
+        assert_eq!(verified["planned_pages"], verified["resident_pages"], "{first:#}");
+        // Of python's own files nothing can be said: others may have them mapped.
+        assert!(parts(&second, "already") >= 3 && large, "{kind}: {second:#}");
     }
 }
 
 #[test]
 fn a_cold_cache_is_filled_with_large_folios_at_once() {
     let Some((fs, file, pack, _packs)) = learned("xfs") else { return };
-    undisturbed(|| {
+    let (figures, large) = undisturbed(&of_pack(&fs), || {
         fs.remount();
-        let figures = replay(&pack);
-        if parts(&figures, "refused") == 0 {
-            assert!(parts(&figures, "made") >= 1 && in_large_folios(&file), "{figures:#}");
-        }
-        let verified = &figures["verified"];
-        assert_eq!(verified["planned_pages"], verified["resident_pages"], "{figures:#}");
+        (replay(&pack), in_large_folios(&file))
     });
+    if parts(&figures, "refused") == 0 {
+        assert!(parts(&figures, "made") >= 1 && large, "{figures:#}");
+    }
+    let verified = &figures["verified"];
+    assert_eq!(verified["planned_pages"], verified["resident_pages"], "{figures:#}");
 }
 
 #[test]
 fn what_a_process_has_mapped_stays_as_it_is_and_in_memory() {
-    let Some((_fs, file, pack, _packs)) = learned("ext4") else { return };
+    let Some((fs, file, pack, _packs)) = learned("ext4") else { return };
     let mut child = Command::new("python3")
         .args(["-c", TOUCH, file.to_str().unwrap(), "wait"])
         .stdin(Stdio::piped())
@@ -92,13 +95,11 @@ fn what_a_process_has_mapped_stays_as_it_is_and_in_memory() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "touched\n");
-    undisturbed(|| {
-        let figures = replay(&pack);
-        let kept = parts(&figures, "in_use") + parts(&figures, "already");
-        assert!(kept >= 4, "{figures:#}");
-        let verified = &figures["verified"];
-        assert_eq!(verified["planned_pages"], verified["resident_pages"], "{figures:#}");
-    });
+    let figures = undisturbed(&of_pack(&fs), || replay(&pack));
+    let kept = parts(&figures, "in_use") + parts(&figures, "already");
+    assert!(kept >= 4, "{figures:#}");
+    let verified = &figures["verified"];
+    assert_eq!(verified["planned_pages"], verified["resident_pages"], "{figures:#}");
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     assert!(child.wait().unwrap().success());
 }
@@ -107,18 +108,16 @@ fn what_a_process_has_mapped_stays_as_it_is_and_in_memory() {
 fn after_a_run_it_goes_on_in_the_background() {
     let Some((fs, file, pack, _packs)) = learned("xfs") else { return };
     let command = ["python3", "-c", TOUCH, file.to_str().unwrap()];
-    undisturbed(|| {
+    let (output, large) = undisturbed(&of_pack(&fs), || {
         fs.remount();
         let run = ["run", "-v", "--large-folios", "--no-learn", "--pack", &pack, "--"];
         let output = headstart(&[&run[..], &command[..]].concat());
-        assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"touched\n"[..]));
         // Looking at the file meanwhile would keep its pages in use.
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while is_an_argument(&pack) {
-            assert!(Instant::now() < deadline, "{output:?}");
-        }
-        assert!(in_large_folios(&file), "{output:?}");
+        wait_until("end of the work", || (!is_an_argument(&pack)).then_some(()));
+        (output, in_large_folios(&file))
     });
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"touched\n"[..]));
+    assert!(large, "{output:?}");
 }
 
 #[test]
@@ -127,26 +126,27 @@ fn what_is_in_large_folios_is_not_forgotten_though_no_use_of_it_is_seen() {
     let figures_file = packs.path().join("figures");
     let figures_option = figures_file.to_str().unwrap();
     let command = ["python3", "-c", TOUCH, file.to_str().unwrap()];
-    undisturbed(|| {
+    let learned = std::fs::read(&pack).unwrap();
+    let (refilled, figures) = undisturbed(&of_pack(&fs), || {
+        std::fs::write(&pack, &learned).unwrap();
         fs.remount();
         let refilled = replay(&pack);
-        if parts(&refilled, "refused") > 0 {
-            return skip(&format!("the kernel gave xfs no large folios: {refilled:#}"));
-        }
         let run = ["run", "--pack", &pack, "--json", figures_option, "--always", "--"];
         let output = headstart(&[&run[..], &command[..]].concat());
         assert!(output.status.success(), "{output:?}");
-        let figures: Value =
-            serde_json::from_slice(&std::fs::read(&figures_file).unwrap()).unwrap();
-        assert!(figures["learned"]["unseen_pages"].as_u64() >= Some(3 * 512), "{figures:#}");
-        assert!(figures["touched"]["never_touched_pages"].as_u64() < Some(512), "{figures:#}");
-        // Each start that was learned counts, whatever the attempt.
-        let shown = json(&["show", "--json", &pack]);
-        let files = shown["files"].as_array().unwrap();
-        let big = files.iter().find(|f| f["path"] == file.to_str().unwrap()).unwrap();
-        let ranges = big["ranges"].as_array().unwrap();
-        assert!(ranges.iter().all(|r| !r["history"].as_str().unwrap().contains('.')), "{big:#}");
+        let figures = std::fs::read(&figures_file).unwrap();
+        (refilled, serde_json::from_slice::<Value>(&figures).unwrap())
     });
+    if parts(&refilled, "refused") > 0 {
+        return skip(&format!("the kernel gave xfs no large folios: {refilled:#}"));
+    }
+    assert!(figures["learned"]["unseen_pages"].as_u64() >= Some(3 * 512), "{figures:#}");
+    assert!(figures["touched"]["never_touched_pages"].as_u64() < Some(512), "{figures:#}");
+    let shown = json(&["show", "--json", &pack]);
+    let files = shown["files"].as_array().unwrap();
+    let big = files.iter().find(|f| f["path"] == file.to_str().unwrap()).unwrap();
+    let ranges = big["ranges"].as_array().unwrap();
+    assert!(ranges.iter().all(|r| !r["history"].as_str().unwrap().contains('.')), "{big:#}");
 }
 
 /// Whether a mapping of a file's first part has it by one entry of a page table.
@@ -154,14 +154,6 @@ fn in_large_folios(file: &Path) -> bool {
     let file = std::fs::File::open(file).unwrap();
     let found = headstart_sys::huge::bring_in(&file, 0, 2 << 20).unwrap();
     found == headstart_sys::huge::Folio::Large
-}
-
-/// Whether any process was started with this argument.
-fn is_an_argument(word: &str) -> bool {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let words = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline"));
-    let mut all = processes.filter_map(|entry| words(entry).ok());
-    all.any(|words| words.split(|byte| *byte == 0).any(|found| found == word.as_bytes()))
 }
 
 #[test]

@@ -3,8 +3,7 @@
 
 use crate::command::{headstart, json};
 use crate::common::python;
-use crate::common::undisturbed;
-use headstart_testing::{LoopFs, disk_dir, has, must, noise, skip};
+use headstart_testing::{LoopFs, disk_dir, has, must, noise, skip, undisturbed};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -63,34 +62,31 @@ fn prepare(root: &Path) {
 }
 
 /// Learns `program` in so many cold starts, reads its pack ahead from a cold cache,
-/// and lets `check` look.
-fn after(starts: u32, fs: &LoopFs, program: &[&str], check: impl Fn(&str)) {
-    undisturbed(|| {
-        let packs = disk_dir();
-        let pack = packs.path().join("a.pack");
-        let pack = pack.to_str().unwrap();
-        for _ in 0..starts {
-            fs.remount();
-            let run = ["run", "-v", "--pack", pack, "--"];
-            let output = headstart(&[&run[..], program].concat());
-            assert!(output.status.success(), "{output:?}");
-        }
+/// and then has `measure` say something.
+fn after<T>(starts: u32, fs: &LoopFs, program: &[&str], measure: impl Fn(&str) -> T) -> T {
+    let packs = disk_dir();
+    let pack = packs.path().join("a.pack");
+    let pack = pack.to_str().unwrap();
+    for _ in 0..starts {
+        fs.remount();
+        let run = ["run", "-v", "--pack", pack, "--"];
+        let output = headstart(&[&run[..], program].concat());
+        assert!(output.status.success(), "{output:?}");
+    }
+    undisturbed(&[fs.path()], || {
         fs.remount();
         must(env!("CARGO_BIN_EXE_headstart"), &["replay", "-q", "--wait", pack]);
-        check(pack);
-    });
+        measure(pack)
+    })
 }
 
-fn reads_nothing(fs: &LoopFs, program: &[&str]) {
-    let requests = || {
-        let device = fs.device();
-        let stat = format!("/sys/block/{}/stat", device.trim_start_matches("/dev/"));
-        let text = std::fs::read_to_string(stat).unwrap();
-        text.split_ascii_whitespace().next().unwrap().parse::<u64>().unwrap()
-    };
-    let before = requests();
-    must(program[0], &program[1..]);
-    assert_eq!(requests(), before, "the program read something");
+/// How many requests the program then makes.
+fn requests_after(starts: u32, fs: &LoopFs, program: &[&str]) -> u64 {
+    after(starts, fs, program, |_| {
+        let before = fs.reads();
+        must(program[0], &program[1..]);
+        fs.reads() - before
+    })
 }
 
 /// A file system with the program's files, if one can be had.
@@ -108,7 +104,7 @@ fn prepared(kind: &'static str) -> Option<LoopFs> {
 fn after_two_starts_a_program_reads_nothing_itself_on_ext4() {
     let Some(fs) = prepared("ext4") else { return };
     let program = ["python3", "-I", "-S", "-c", PROGRAM, fs.path().to_str().unwrap()];
-    after(2, &fs, &program, |_| reads_nothing(&fs, &program));
+    assert_eq!(requests_after(2, &fs, &program), 0, "the program read something");
 }
 
 #[test]
@@ -122,7 +118,7 @@ fn metadata_that_only_the_replay_reads_is_not_forgotten() {
     let program =
         ["setarch", "-R", "chroot", fs.path().to_str().unwrap(), "/usr/bin/python3", "-c", &import];
     // What four starts in a row do not report is dropped.
-    after(5, &fs, &program, |_| reads_nothing(&fs, &program));
+    assert_eq!(requests_after(5, &fs, &program), 0, "the program read something");
 }
 
 /// File systems that keep metadata elsewhere: of files nothing is left.
@@ -130,16 +126,16 @@ fn no_data_is_left_on(kind: &'static str) {
     let Some(fs) = prepared(kind) else { return };
     let root = fs.path().to_str().unwrap();
     let program = ["python3", "-I", "-S", "-c", PROGRAM, root];
-    after(2, &fs, &program, |pack| {
+    let seen = after(2, &fs, &program, |pack| {
         let third = format!("{pack}.third");
         let record = ["record", "-q", "-o", &third, "--"];
         assert!(headstart(&[&record[..], &program].concat()).status.success());
-        let seen = json(&["show", "--last-run", "--json", &third]);
-        let is_ours = |file: &&Value| file["path"].as_str().unwrap().starts_with(root);
-        let left: Vec<_> = seen["files"].as_array().unwrap().iter().filter(is_ours).collect();
-        assert!(left.is_empty(), "{left:#?}");
-        assert!(seen["totals"]["touched"].as_u64().unwrap() > 100, "{seen:#}");
+        json(&["show", "--last-run", "--json", &third])
     });
+    let is_ours = |file: &&Value| file["path"].as_str().unwrap().starts_with(root);
+    let left: Vec<_> = seen["files"].as_array().unwrap().iter().filter(is_ours).collect();
+    assert!(left.is_empty(), "{left:#?}");
+    assert!(seen["totals"]["touched"].as_u64().unwrap() > 100, "{seen:#}");
 }
 
 #[test]

@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 
 use crate::command::{headstart, json};
 use crate::common::process::Process;
-use crate::common::undisturbed;
 use headstart_testing::{
-    LoopFs, disk_dir, has, is_root, must, noise, public_dir, skip, write_synced,
+    LoopFs, disk_dir, has, is_root, must, noise, public_dir, skip, undisturbed, write_synced,
 };
 use rustix::fs::{Advice, fadvise};
+use serde_json::Value;
 
 fn page() -> u64 {
     rustix::param::page_size() as u64
@@ -61,19 +61,24 @@ fn shapes(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// What fincore(1) says of files, and what we do, of the same moment.
+fn both_of(files: &[PathBuf]) -> (String, Value) {
+    let dir = files[0].parent().unwrap();
+    undisturbed(&[dir], || {
+        let columns = [OsStr::new("-bnr"), OsStr::new("-o"), OsStr::new("PAGES,SIZE,RES")];
+        let paths = files.iter().map(|path| path.as_os_str());
+        let output = Command::new("fincore").args(columns).args(paths.clone()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let words = [OsStr::new("pages"), OsStr::new("--json")].into_iter().chain(paths);
+        (String::from_utf8(output.stdout).unwrap(), json(&words.collect::<Vec<_>>()))
+    })
+}
+
 /// Compares the counts of files with fincore's, and the map with the counts.
 fn compare_with_fincore(files: &[PathBuf]) {
-    let mut args = vec![OsStr::new("-bnr"), OsStr::new("-o"), OsStr::new("PAGES,SIZE,RES")];
-    args.extend(files.iter().map(|path| path.as_os_str()));
-    let output = Command::new("fincore").args(&args).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).unwrap();
+    let (text, document) = both_of(files);
     let numbers = |line: &str| line.split_whitespace().map(|n| n.parse::<u64>().unwrap()).collect();
     let theirs: Vec<Vec<u64>> = text.lines().map(numbers).collect();
-
-    let mut args = vec![OsStr::new("pages"), OsStr::new("--json")];
-    args.extend(files.iter().map(|path| path.as_os_str()));
-    let document = json(&args);
     let ours = document["files"].as_array().unwrap();
     assert_eq!(ours.len(), files.len());
     // fincore says nothing about empty files in some versions.
@@ -100,17 +105,17 @@ fn counts_agree_with_fincore_for_files_of_all_shapes() {
     }
     let dir = disk_dir();
     let files = shapes(dir.path());
-    undisturbed(|| compare_with_fincore(&files));
+    compare_with_fincore(&files);
     let mapped = dir.path().join("mapped");
     let _process = Process::start("/bin/cat".as_ref(), &mapped, &[]);
     fadvise(File::open(&mapped).unwrap(), 0, None, Advice::DontNeed).unwrap();
-    undisturbed(|| compare_with_fincore(std::slice::from_ref(&mapped)));
+    compare_with_fincore(std::slice::from_ref(&mapped));
     for kind in ["ext4", "xfs", "btrfs"] {
         if let Some(fs) = LoopFs::new(kind) {
             let files = shapes(fs.path());
-            undisturbed(|| compare_with_fincore(&files));
+            compare_with_fincore(&files);
             fs.remount();
-            undisturbed(|| compare_with_fincore(&files));
+            compare_with_fincore(&files);
             let cached = json(&[OsStr::new("pages"), "--json".as_ref(), fs.path().as_ref()]);
             assert_eq!(cached["total"]["cached"], 0, "{kind}");
         }
@@ -122,37 +127,35 @@ fn the_map_shows_exactly_the_pages_that_were_read() {
     let dir = disk_dir();
     let path = dir.path().join("file");
     write_synced(&path, &noise(64 * page() as usize));
-    undisturbed(|| {
+    let name = path.to_str().unwrap();
+    let (document, list, table) = undisturbed(&[dir.path()], || {
         let file = File::open(&path).unwrap();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
         fadvise(&file, 0, None, Advice::Random).unwrap();
         for i in [3, 4, 5, 40, 63] {
             file.read_exact_at(&mut [0], i * page()).unwrap();
         }
-        let p = page();
-        let expected = serde_json::json!([[3 * p, 3 * p], [40 * p, p], [63 * p, p]]);
-        assert_eq!(
-            json(&["pages", "--json", path.to_str().unwrap()])["files"][0]["ranges"],
-            expected
-        );
-
-        let list = headstart(&["pages", "--list", path.to_str().unwrap()]).stdout;
-        let ranges = format!("{}:{},{}:{p},{}:{p}", 3 * p, 3 * p, 40 * p, 63 * p);
-        let expected = format!("{} {ranges}\n", path.display());
-        assert_eq!(String::from_utf8(list).unwrap(), expected);
-
         let table = Command::new(env!("CARGO_BIN_EXE_headstart"))
-            .args(["pages", path.to_str().unwrap()])
+            .args(["pages", name])
             .env("COLUMNS", "32")
             .output()
             .unwrap();
-        let table = String::from_utf8(table.stdout).unwrap();
-        let map: Vec<_> = table.lines().skip(4).collect();
-        let row = |cached: &[usize]| -> String {
-            (0..32).map(|i| if cached.contains(&i) { '#' } else { '.' }).collect()
-        };
-        assert_eq!(map, [row(&[3, 4, 5]), row(&[8, 31])], "{table}");
+        let list = headstart(&["pages", "--list", name]);
+        (json(&["pages", "--json", name]), list.stdout, table.stdout)
     });
+    let p = page();
+    let expected = serde_json::json!([[3 * p, 3 * p], [40 * p, p], [63 * p, p]]);
+    assert_eq!(document["files"][0]["ranges"], expected);
+
+    let ranges = format!("{}:{},{}:{p},{}:{p}", 3 * p, 3 * p, 40 * p, 63 * p);
+    assert_eq!(String::from_utf8(list).unwrap(), format!("{name} {ranges}\n"));
+
+    let table = String::from_utf8(table).unwrap();
+    let map: Vec<_> = table.lines().skip(4).collect();
+    let row = |cached: &[usize]| -> String {
+        (0..32).map(|i| if cached.contains(&i) { '#' } else { '.' }).collect()
+    };
+    assert_eq!(map, [row(&[3, 4, 5]), row(&[8, 31])], "{table}");
 }
 
 #[test]

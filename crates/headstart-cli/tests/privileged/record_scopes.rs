@@ -207,11 +207,12 @@ fn the_first_request_is_sent_within_five_milliseconds() {
     let (_, shown) = record(&pack, &[], &["cat", file.to_str().unwrap()]);
     assert_eq!(pages_of(&shown, &file), 256);
     let figures = packs.path().join("figures");
-    // The best of some: the machine may be busy with other tests.
-    let best = (0..8)
+    let mut times: Vec<u64> = (0..9)
         .map(|_| {
             fs.remount();
-            let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+            // Nothing else on the machine gets the processor first.
+            let output = Command::new("chrt")
+                .args(["--fifo", "1", env!("CARGO_BIN_EXE_headstart")])
                 .args(["run", "--no-learn", "--pack", pack.to_str().unwrap()])
                 .args(["--json", figures.to_str().unwrap(), "--", "true"])
                 .output()
@@ -220,9 +221,9 @@ fn the_first_request_is_sent_within_five_milliseconds() {
             let figures: Value = serde_json::from_slice(&std::fs::read(&figures).unwrap()).unwrap();
             figures["read_ahead"]["first_request_us"].as_u64().unwrap_or(u64::MAX)
         })
-        .min()
-        .unwrap();
-    assert!(best < 5000, "{best} µs");
+        .collect();
+    times.sort_unstable();
+    assert!(times[times.len() / 2] < 5000, "{times:?} µs");
 }
 
 #[test]

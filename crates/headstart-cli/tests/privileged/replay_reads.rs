@@ -1,8 +1,10 @@
 //! `headstart replay`: what it reads, what bounds it, and what it says.
 
 use crate::command::{headstart, json};
-use crate::common::undisturbed;
-use headstart_testing::{LoopFs, disk_dir, is_root, must, noise, skip, write_synced};
+use crate::common::process::is_an_argument;
+use headstart_testing::{
+    LoopFs, disk_dir, is_root, must, noise, skip, undisturbed, wait_until, write_synced,
+};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,27 +45,22 @@ fn exactly_the_listed_ranges_come_in_however_long_one_request_may_be() {
     for kind in ["ext4", "xfs", "btrfs"] {
         let Some(fs) = LoopFs::new(kind) else { return };
         let file = file_on(&fs, "file", 4096);
-        let device = fs.device();
-        let queue =
-            format!("/sys/block/{}/queue/read_ahead_kb", device.trim_start_matches("/dev/"));
         let list = format!("{} 40960:8192,4194304:6291456\n", file.display());
-        undisturbed(|| {
+        let (figures, resident, second) = undisturbed(&[fs.path()], || {
             fs.remount();
             // The kernel cuts a request to this without a word.
-            std::fs::write(&queue, "64").unwrap();
+            std::fs::write(fs.sysfs().join("queue/read_ahead_kb"), "64").unwrap();
             let figures = replay(&["--wait", "--verify"], &list);
-            let (bytes, verified) = (&figures["report"]["bytes"], &figures["verified"]);
-            let pages = (&verified["planned_pages"], &verified["resident_pages"]);
-            assert_eq!(resident(&file), [(10, 12), (1024, 2560)], "{kind}: {figures:#}");
-            assert_eq!((bytes, pages), (&(8192 + 6_291_456).into(), (&1538.into(), &1538.into())));
+            (figures, resident(&file), replay(&["--wait"], &list))
         });
+        let (bytes, verified) = (&figures["report"]["bytes"], &figures["verified"]);
+        let pages = (&verified["planned_pages"], &verified["resident_pages"]);
+        assert_eq!(resident, [(10, 12), (1024, 2560)], "{kind}: {figures:#}");
+        assert_eq!((bytes, pages), (&(8192 + 6_291_456).into(), (&1538.into(), &1538.into())));
         // A second time there is nothing to do.
-        undisturbed(|| {
-            let figures = replay(&["--wait"], &list);
-            let report = &figures["report"];
-            assert_eq!((&report["bytes"], &report["requests"]), (&0.into(), &0.into()));
-            assert_eq!(report["resident_bytes"], 8192 + 6_291_456, "{kind}");
-        });
+        let report = &second["report"];
+        assert_eq!((&report["bytes"], &report["requests"]), (&0.into(), &0.into()));
+        assert_eq!(report["resident_bytes"], 8192 + 6_291_456, "{kind}");
     }
 }
 
@@ -84,46 +81,46 @@ fn small_files_side_by_side_come_in_few_requests_and_their_time_of_access_stays(
     let accessed =
         || (0..FILES).map(|i| name(i).metadata().unwrap().atime_nsec()).collect::<Vec<_>>();
     let before = accessed();
-    undisturbed(|| {
+    let figures = undisturbed(&[fs.path()], || {
         fs.remount();
-        let figures = replay(&["--diskstats", "--verify"], &list);
-        let device = fs.device();
-        let disk = &figures["disks"][device.trim_start_matches("/dev/")];
-        let requests = disk["requests"].as_u64().unwrap();
-        assert_eq!(figures["verified"]["resident_pages"], FILES, "{figures:#}");
-        assert!(requests < FILES as u64 / 2, "{requests} requests: {figures:#}");
-        assert_eq!(accessed(), before);
+        replay(&["--diskstats", "--verify"], &list)
     });
+    let device = fs.device();
+    let disk = &figures["disks"][device.trim_start_matches("/dev/")];
+    let requests = disk["requests"].as_u64().unwrap();
+    assert_eq!(figures["verified"]["resident_pages"], FILES, "{figures:#}");
+    assert!(requests < FILES as u64 / 2, "{requests} requests: {figures:#}");
+    assert_eq!(accessed(), before);
 }
 
 #[test]
 fn without_kernel_read_ahead_the_data_is_read_all_the_same() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let file = file_on(&fs, "file", 256);
-    fs.remount();
-    let device = fs.device();
-    let queue = format!("/sys/block/{}/queue/read_ahead_kb", device.trim_start_matches("/dev/"));
-    std::fs::write(&queue, "0").unwrap();
-    undisturbed(|| {
+    let resident = undisturbed(&[fs.path()], || {
+        fs.remount();
+        std::fs::write(fs.sysfs().join("queue/read_ahead_kb"), "0").unwrap();
         replay(&["--wait"], &format!("{} 0:409600\n", file.display()));
-        assert_eq!(resident(&file), [(0, 100)]);
+        resident(&file)
     });
+    assert_eq!(resident, [(0, 100)]);
 }
 
 #[test]
 fn a_whole_file_is_named_without_ranges_and_a_list_may_come_through_a_pipe() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let file = file_on(&fs, "my file", 16);
-    fs.remount();
     let script = format!(
         "printf '%s\\n' '{}' | {} replay -q --wait /dev/stdin",
         file.display(),
         env!("CARGO_BIN_EXE_headstart")
     );
-    undisturbed(|| {
+    let resident = undisturbed(&[fs.path()], || {
+        fs.remount();
         must("sh", &["-c", &script]);
-        assert_eq!(resident(&file), [(0, 16)]);
+        resident(&file)
     });
+    assert_eq!(resident, [(0, 16)]);
 }
 
 #[test]
@@ -146,29 +143,28 @@ fn where_few_files_may_be_open_all_are_read_all_the_same() {
     files.iter().for_each(|file| std::fs::write(file, [7; PAGE as usize]).unwrap());
     let lines: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
     let list = list_file(&lines);
-    undisturbed(|| {
+    let figures: Value = undisturbed(&[fs.path()], || {
         fs.remount();
         let script = "ulimit -n 64; exec \"$0\" replay --json --wait \"$1\"";
         let headstart = env!("CARGO_BIN_EXE_headstart");
         let said = must("sh", &["-c", script, headstart, list.path().to_str().unwrap()]);
-        let figures: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(figures["report"]["bytes"], 300 * PAGE, "{figures:#}");
-        assert_eq!(figures["report"]["failed"], 0, "{figures:#}");
+        serde_json::from_str(&said).unwrap()
     });
+    assert_eq!(figures["report"]["bytes"], 300 * PAGE, "{figures:#}");
+    assert_eq!(figures["report"]["failed"], 0, "{figures:#}");
 }
 
 #[test]
 fn the_budget_bounds_what_is_read_and_the_rest_is_counted() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let file = file_on(&fs, "file", 1024);
-    fs.remount();
     let list = format!("{} 0:4194304\n", file.display());
-    undisturbed(|| {
+    let (figures, resident) = undisturbed(&[fs.path()], || {
         fs.remount();
-        let figures = replay(&["--wait", "--budget", "1M"], &list);
-        assert_eq!(resident(&file), [(0, 256)]);
-        assert_eq!(figures["report"]["over_budget_bytes"], 3 << 20);
+        (replay(&["--wait", "--budget", "1M"], &list), resident(&file))
     });
+    assert_eq!(resident, [(0, 256)]);
+    assert_eq!(figures["report"]["over_budget_bytes"], 3 << 20);
 }
 
 #[test]
@@ -199,16 +195,18 @@ fn the_disk_tells_how_much_it_read() {
 fn in_the_background_it_returns_at_once_and_reads_all_the_same() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let file = file_on(&fs, "file", 256);
-    fs.remount();
     let list = list_file(&format!("{} 0:1048576\n", file.display()));
     let path = list.path().to_str().unwrap();
-    // The output is closed as well: a pipeline does not wait for it.
-    let output = headstart(&["replay", "--background", "--nice", "19", "--ioprio", "idle", path]);
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while resident(&file) != [(0, 256)] {
-        assert!(std::time::Instant::now() < deadline, "{:?}", resident(&file));
-    }
+    let resident = undisturbed(&[fs.path()], || {
+        fs.remount();
+        // The output is closed as well: a pipeline does not wait for it.
+        let words = ["replay", "--background", "--nice", "19", "--ioprio", "idle", path];
+        let output = headstart(&words);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        wait_until("end of the replay", || (!is_an_argument(path)).then_some(()));
+        resident(&file)
+    });
+    assert_eq!(resident, [(0, 256)]);
 }
 
 #[test]
@@ -240,19 +238,14 @@ fn metadata_comes_back_through_the_block_device_before_the_data() {
         .map(|s| s["metadata"].as_bool().unwrap())
         .collect();
     assert!(kinds.is_sorted_by(|a, b| a >= b), "metadata is first");
-    let requests = || {
-        let device = fs.device();
-        let stat = format!("/sys/block/{}/stat", device.trim_start_matches("/dev/"));
-        let text = std::fs::read_to_string(stat).unwrap();
-        text.split_ascii_whitespace().next().unwrap().parse::<u64>().unwrap()
-    };
-    undisturbed(|| {
+    let requests = undisturbed(&[fs.path()], || {
         fs.remount();
         must(env!("CARGO_BIN_EXE_headstart"), &["replay", "-q", "--wait", pack]);
-        let before = requests();
+        let before = fs.reads();
         must("sh", &["-c", &find]);
-        assert_eq!(requests(), before, "nothing is left to be read");
+        fs.reads() - before
     });
+    assert_eq!(requests, 0, "nothing is left to be read");
 }
 
 #[test]
@@ -278,15 +271,15 @@ fn a_disk_with_an_arm_is_swept_and_all_comes_in() {
     let hdd = r#"{"latency_us":8000,"next_us":100,"bandwidth_mb_s":100,"depth":1,"iops":120}"#;
     std::fs::write(&models[0], hdd).unwrap();
     assert!(in_packs(&["doctor"]).contains("order of the disk"));
-    undisturbed(|| {
+    // The pack also has the shell's own files.
+    let figures: Value = undisturbed(&[fs.path(), Path::new("/")], || {
         fs.remount();
-        let figures: Value =
-            serde_json::from_str(&in_packs(&["replay", "--verify", "--json", pack])).unwrap();
-        let verified = &figures["verified"];
-        assert!(verified["planned_pages"].as_u64().unwrap() >= 50 * 24, "{figures:#}");
-        assert_eq!(figures["report"]["complete"], true, "{figures:#}");
-        assert_eq!(verified["planned_pages"], verified["resident_pages"]);
+        serde_json::from_str(&in_packs(&["replay", "--verify", "--json", pack])).unwrap()
     });
+    let verified = &figures["verified"];
+    assert!(verified["planned_pages"].as_u64().unwrap() >= 50 * 24, "{figures:#}");
+    assert_eq!(figures["report"]["complete"], true, "{figures:#}");
+    assert_eq!(verified["planned_pages"], verified["resident_pages"]);
 }
 
 #[test]

@@ -3,8 +3,7 @@
 
 use crate::command::{headstart, json};
 use crate::common::python;
-use crate::common::undisturbed;
-use headstart_testing::{LoopFs, disk_dir, is_root, must, skip, write_synced};
+use headstart_testing::{LoopFs, disk_dir, is_root, must, skip, undisturbed, write_synced};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -61,23 +60,13 @@ fn python_starts_from_memory_on(kind: &'static str) {
     let faults = |figures: &Value| figures["major_faults"].as_u64().unwrap();
     let before = faults(&bare);
     assert!(before >= 20, "{kind}: the bare start was not cold: {before} major faults");
-    // The best of three: where other programs take both processors at the
-    // wrong moment, the program is there before its pages.
-    let pack = pack_in(packs.path());
-    let learned = std::fs::read(&pack).unwrap();
-    let best = (0..3)
-        .map(|_| {
-            std::fs::write(&pack, &learned).unwrap();
-            cold();
-            run(packs.path(), &command)
-        })
-        .min_by_key(faults)
-        .unwrap();
-    let (ready, after) = (best["ready_share"].as_f64().unwrap(), faults(&best));
-    assert!(ready >= 0.98, "{kind}: only {ready} of the pages were ready: {best:#}");
+    cold();
+    let third = run(packs.path(), &command);
+    let (ready, after) = (third["ready_share"].as_f64().unwrap(), faults(&third));
+    assert!(ready >= 0.98, "{kind}: only {ready} of the pages were ready: {third:#}");
     assert!(after * 20 <= before, "{kind}: major faults fell only from {before} to {after}");
-    assert_eq!(best["learned"]["starts"], 3);
-    assert_eq!(best["learned"]["lost_events"], 0);
+    assert_eq!(third["learned"]["starts"], 3);
+    assert_eq!(third["learned"]["lost_events"], 0);
 }
 
 #[test]
@@ -147,28 +136,26 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
     let command = ["sh", "-c", &script];
     run(packs.path(), &command);
     let bytes = |figures: &Value, of: &str| figures["read_ahead"][of].as_u64().unwrap();
-    undisturbed(|| {
+    let hot = undisturbed(&[fs.path()], || {
         run(packs.path(), &["sh", "-c", &script]);
-        let hot = run(packs.path(), &command);
-        let presumed = bytes(&hot, "presumed_bytes");
-        assert!(presumed > FILES as u64 / 2 * 4096, "{hot:#}");
-        assert_eq!(bytes(&hot, "bytes"), 0, "{hot:#}");
+        run(packs.path(), &command)
     });
-    undisturbed(|| {
-        fs.remount();
-        let cold = run(packs.path(), &command);
-        assert_eq!(bytes(&cold, "presumed_bytes"), 0, "{cold:#}");
-        assert!(bytes(&cold, "bytes") >= FILES as u64 * 4096, "{cold:#}");
-    });
+    let presumed = bytes(&hot, "presumed_bytes");
+    assert!(presumed > FILES as u64 / 2 * 4096, "{hot:#}");
+    assert_eq!(bytes(&hot, "bytes"), 0, "{hot:#}");
+    fs.remount();
+    let cold = run(packs.path(), &command);
+    assert_eq!(bytes(&cold, "presumed_bytes"), 0, "{cold:#}");
+    assert!(bytes(&cold, "bytes") >= FILES as u64 * 4096, "{cold:#}");
     // As when the program is in memory and its data, on another disk, is not.
-    undisturbed(|| {
+    let mixed = undisturbed(&[fs.path()], || {
         fs.remount();
         let half = format!("cat {}/[012]?? >/dev/null", fs.path().display());
         must("sh", &["-c", &half]);
-        let mixed = run(packs.path(), &command);
-        assert_eq!(bytes(&mixed, "presumed_bytes"), 0, "{mixed:#}");
-        assert!(bytes(&mixed, "bytes") >= FILES as u64 / 4 * 4096, "{mixed:#}");
+        run(packs.path(), &command)
     });
+    assert_eq!(bytes(&mixed, "presumed_bytes"), 0, "{mixed:#}");
+    assert!(bytes(&mixed, "bytes") >= FILES as u64 / 4 * 4096, "{mixed:#}");
 }
 
 #[test]
@@ -201,10 +188,11 @@ fn files_that_were_replaced_cut_or_deleted_are_left_out_and_counted() {
         let shown = json(&["pages", "--json", &at(name)]);
         shown["files"][0]["cached"].as_u64().unwrap_or_else(|| panic!("{shown:#}"))
     };
-    undisturbed(|| {
+    let same = undisturbed(&[fs.path()], || {
         json(&["replay", "--json", "--wait", pack.as_str()]);
-        assert_eq!(resident("same"), 64);
+        resident("same")
     });
+    assert_eq!(same, 64);
     assert_eq!(resident("replaced"), 0);
     assert_eq!(resident("cut"), 0);
     assert_eq!(headstart(&["replay", "-q", &pack]).status.code(), Some(0));

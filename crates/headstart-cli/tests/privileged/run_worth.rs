@@ -1,12 +1,10 @@
 //! A program that waits for the disk for less than a replay costs is left alone.
 
 use crate::common::instances;
-use crate::common::undisturbed;
-use headstart_testing::{LoopFs, disk_dir, must, noise, write_synced};
+use headstart_testing::{LoopFs, disk_dir, must, noise, undisturbed, write_synced};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A device that answers at once.
@@ -17,12 +15,9 @@ const QUICK: &str =
 const SLOW: &str =
     r#"{"latency_us":20000,"next_us":20000,"bandwidth_mb_s":10,"depth":1,"iops":50}"#;
 
-/// One start at a time, and none while the kernel removes the trace of another: a well
-/// known program does not wait for that.
-static ALONE: Mutex<()> = Mutex::new(());
-
+/// Not while the kernel removes the trace of another start: a well known program does not
+/// wait for that.
 fn run(packs: &Path, options: &[&str], command: &[&str]) -> Value {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let deadline = Instant::now() + Duration::from_secs(20);
     while instances().iter().any(|name| name.starts_with("headstart-")) {
         assert!(Instant::now() < deadline, "{:?}", instances());
@@ -93,15 +88,15 @@ fn a_well_known_program_is_traced_from_the_disk_and_not_from_memory() {
         fs.remount();
         assert_eq!(starts(&start(&["--always"])), Some(number));
     }
-    undisturbed(|| {
+    let from_memory = undisturbed(&[fs.path()], || {
         // Brings all of it in.
         start(&["--always"]);
         take_devices_for(SLOW, packs.path());
-        let from_memory = start(&[]);
-        assert!(from_memory["learned"].is_null(), "{from_memory:#}");
-        let notes = from_memory["notes"].to_string();
-        assert!(notes.contains("in memory and well known"), "{notes}");
+        start(&[])
     });
+    assert!(from_memory["learned"].is_null(), "{from_memory:#}");
+    let notes = from_memory["notes"].to_string();
+    assert!(notes.contains("in memory and well known"), "{notes}");
     fs.remount();
     let from_disk = start(&[]);
     assert!(starts(&from_disk) > Some(3), "{from_disk:#}");

@@ -6,8 +6,8 @@ use headstart::replay::engine::{Options, Replay};
 use headstart::replay::list::Entry;
 use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::way::Way;
-use headstart_testing::{LoopFs, run_inner, skip, variable, wait_until};
+use headstart::replay::way::{InFlight, Way};
+use headstart_testing::{LoopFs, run_inner, skip, variable};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -57,7 +57,10 @@ fn inner_replay() {
     let budget = if is_bounded { memory::budget() } else { u64::MAX };
     let limits = Limits { budget, metadata: false, often: Often::EVER };
     let whole = Entry { path: file.into(), ranges: Vec::new() };
-    let plan = Plan::of_list(&[whole], |_| SIZE, limits, Way::default());
+    // One step at a time: while another program has the processor, nothing is read.
+    let in_flight = Some(InFlight { bytes: 4 * MIB, steps: 1 });
+    let way = Way { threads: 1, in_flight, ..Way::default() };
+    let plan = Plan::of_list(&[whole], |_| SIZE, limits, way);
     let options = Options { exact: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     let report = replay.finish();
@@ -87,13 +90,7 @@ fn with_little_memory_a_replay_keeps_to_its_budget_and_stops_where_pages_are_rec
     let wrapper = ["/bin/sh", "-c", enter, "sh", group.0.to_str().unwrap()];
     for bounded in ["yes", "no"] {
         let variables = [(FILE, file.to_str().unwrap().to_owned()), (BOUNDED, bounded.into())];
-        // Memory is filled at 6 GB/s: where another program has the processor for 40 ms it
-        // is looked too late.
-        wait_until("a replay that is not held up", || {
-            fs.remount();
-            let inner =
-                || run_inner(concat!(module_path!(), "::inner_replay"), &wrapper, &exe, &variables);
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(inner)).ok()
-        });
+        fs.remount();
+        run_inner(concat!(module_path!(), "::inner_replay"), &wrapper, &exe, &variables);
     }
 }

@@ -78,7 +78,7 @@ fn disks_are_as_slow_as_their_models() {
             }
             was_quiet |= quiet;
             if !quiet && start.elapsed() > PATIENCE {
-                eprintln!("SKIPPED {test} for {model}: the machine is too busy to hold it");
+                eprintln!("skipped: {test} for {model}: the machine is too busy to hold it");
                 break;
             }
         }

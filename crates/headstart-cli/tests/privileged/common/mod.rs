@@ -14,13 +14,3 @@ pub fn instances() -> Vec<String> {
     let entries = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
-
-/// A check of what is in memory, which has to succeed at one of five attempts, each
-/// from the begin: the kernel may drop pages at any moment, as DAMON does on some
-/// machines.
-pub fn undisturbed(check: impl Fn()) {
-    let attempt = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(&check));
-    if !(1..5).any(|_| attempt().is_ok()) {
-        check();
-    }
-}
