@@ -9,6 +9,7 @@ mod reclaim;
 pub use loop_fs::{LoopFs, bind};
 pub use reclaim::undisturbed;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -39,6 +40,13 @@ pub fn root_or_skip() -> bool {
 /// Whether a program is there.
 pub fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
+}
+
+/// A program as the user who owns no process and no file, on every distribution.
+pub fn as_nobody(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program);
+    command
 }
 
 /// Runs a command to its end: its standard output, or what it said of its failure.

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::command::{headstart, json};
 use crate::common::python;
-use headstart_testing::{LoopFs, disk_dir, has, is_root, noise, skip};
+use headstart_testing::{LoopFs, as_nobody, disk_dir, has, is_root, noise, skip};
 use serde_json::Value;
 
 /// The document of a benchmark that has to succeed.
@@ -408,13 +408,7 @@ fn without_root_cold_starts_are_refused_with_a_way_out() {
     let copy = dir.path().join("headstart");
     std::fs::copy(env!("CARGO_BIN_EXE_headstart"), &copy).unwrap();
     let as_nobody = |arguments: &[&str]| -> Output {
-        Command::new("setpriv")
-            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-            .arg(&copy)
-            .args(arguments)
-            .env("HEADSTART_PACKS", dir.path())
-            .output()
-            .unwrap()
+        as_nobody(&copy).args(arguments).env("HEADSTART_PACKS", dir.path()).output().unwrap()
     };
     let output = as_nobody(&["bench", "--states", "cold", "--", "true"]);
     assert_eq!(output.status.code(), Some(4), "{output:?}");

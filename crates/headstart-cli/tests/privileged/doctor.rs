@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::command::{headstart, json};
-use headstart_testing::{LoopFs, has, is_root, public_dir, skip};
+use headstart_testing::{LoopFs, as_nobody, has, is_root, public_dir, skip};
 use serde_json::Value;
 
 fn check<'a>(document: &'a Value, id: &str) -> Option<&'a Value> {
@@ -27,12 +27,7 @@ fn a_kernel_that_can_record_gives_status_0_to_root_and_4_to_others() {
     let dir = public_dir();
     let copy = dir.path().join("headstart");
     std::fs::copy(env!("CARGO_BIN_EXE_headstart"), &copy).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-        .arg(&copy)
-        .args(["doctor", "--json"])
-        .output()
-        .unwrap();
+    let output = as_nobody(&copy).args(["doctor", "--json"]).output().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(4), "{document}");
     assert_eq!(document["lack"], "permission");

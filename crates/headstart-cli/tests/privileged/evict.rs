@@ -5,12 +5,11 @@ use std::fs::File;
 use std::io::{BufRead, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 
 use crate::command::{headstart, json};
 use crate::common::process::Process;
 use headstart_testing::{
-    LoopFs, disk_dir, is_root, libtest_name, must, noise, undisturbed, write_synced,
+    LoopFs, as_nobody, disk_dir, is_root, libtest_name, must, noise, undisturbed, write_synced,
 };
 use headstart_testing::{has, public_dir, skip};
 use serde_json::Value;
@@ -272,13 +271,8 @@ fn only_root_may_drop_metadata_and_others_are_told() {
     let dir = public_dir();
     let copy = dir.path().join("headstart");
     std::fs::copy(env!("CARGO_BIN_EXE_headstart"), &copy).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-        .arg(&copy)
-        .args(["evict", "--metadata", "--json"])
-        .arg(&copy)
-        .output()
-        .unwrap();
+    let output =
+        as_nobody(&copy).args(["evict", "--metadata", "--json"]).arg(&copy).output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("/proc/sys/vm/drop_caches: Permission denied"), "{text}");

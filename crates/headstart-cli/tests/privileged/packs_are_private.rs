@@ -2,7 +2,7 @@
 //! users would try it.
 
 use crate::command::headstart;
-use headstart_testing::{disk_dir, is_root, must, skip};
+use headstart_testing::{as_nobody, disk_dir, is_root, must, skip};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -163,9 +163,8 @@ fn users_replay_what_root_shares_and_see_neither_its_command_nor_closed_files() 
     let shared = dir.path().join("headstart/shared");
     let starts = || {
         let pack = packs_in(&shared).pop().unwrap();
-        let output = Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .args([env!("CARGO_BIN_EXE_headstart"), "show", "--json"])
+        let output = as_nobody(env!("CARGO_BIN_EXE_headstart"))
+            .args(["show", "--json"])
             .arg(&pack)
             .output()
             .unwrap();

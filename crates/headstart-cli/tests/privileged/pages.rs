@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use crate::command::{headstart, json};
 use crate::common::process::Process;
 use headstart_testing::{
-    LoopFs, disk_dir, has, is_root, must, noise, public_dir, skip, undisturbed, write_synced,
+    LoopFs, as_nobody, disk_dir, has, is_root, must, noise, public_dir, skip, undisturbed,
+    write_synced,
 };
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
@@ -203,13 +204,7 @@ fn a_user_who_may_not_know_is_told_so_and_shown_no_map() {
     // Nothing of it is cached; the fake answer would be "all".
     must(env!("CARGO_BIN_EXE_headstart"), &["evict", "--strict", &at("theirs")]);
     must("chown", &["65534:65534", &at("ours")]);
-    let nobody = |args: &[&str]| {
-        Command::new("setpriv")
-            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", &at("headstart")])
-            .args(args)
-            .output()
-            .unwrap()
-    };
+    let nobody = |args: &[&str]| as_nobody(at("headstart")).args(args).output().unwrap();
     let output = nobody(&["pages", "--json", &at("theirs"), &at("ours")]);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -3,7 +3,7 @@
 use crate::command::{headstart, json};
 use crate::common::process::is_an_argument;
 use headstart_testing::{
-    LoopFs, disk_dir, is_root, must, noise, skip, undisturbed, wait_until, write_synced,
+    LoopFs, as_nobody, disk_dir, is_root, must, noise, skip, undisturbed, wait_until, write_synced,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -301,13 +301,7 @@ fn files_that_a_user_may_not_read_are_counted_and_the_others_are_read() {
     must("mount", &["--bind", fs.path().to_str().unwrap(), view.to_str().unwrap()]);
     let lines = format!("{0}/open\n{0}/closed\n", view.display());
     std::fs::write(&list, lines).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(&binary)
-        .args(["replay", "--wait"])
-        .arg(&list)
-        .output()
-        .unwrap();
+    let output = as_nobody(&binary).args(["replay", "--wait"]).arg(&list).output().unwrap();
     must("umount", &[view.to_str().unwrap()]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");

@@ -3,7 +3,9 @@
 
 use crate::command::{headstart, json};
 use crate::common::python;
-use headstart_testing::{LoopFs, disk_dir, is_root, must, skip, undisturbed, write_synced};
+use headstart_testing::{
+    LoopFs, as_nobody, disk_dir, is_root, must, skip, undisturbed, write_synced,
+};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -245,9 +247,7 @@ fn without_root_the_program_runs_and_one_line_says_what_recording_needs() {
     must("chmod", &["755", dir.path().to_str().unwrap()]);
     let binary = dir.path().join("headstart");
     std::fs::copy(env!("CARGO_BIN_EXE_headstart"), &binary).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(&binary)
+    let output = as_nobody(&binary)
         .args(["run", "-v", "--", "sh", "-c", "echo out; exit 7"])
         .output()
         .unwrap();

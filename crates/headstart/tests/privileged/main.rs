@@ -16,3 +16,4 @@ mod resolve_namespaces;
 mod resolve_paths;
 mod resolve_reasons;
 mod resolve_speed;
+mod resolved;

@@ -5,8 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use headstart::host::id::InodeId;
-use headstart::host::mounts::MountTable;
-use headstart::profile::resolve::{Method, Resolution, ResolveOptions, Unnamed, resolve};
+use headstart::profile::resolve::{Method, Resolution, ResolveOptions, Unnamed};
 use headstart_testing::{LoopFs, run, wait_until};
 
 fn btrfs(fs: &LoopFs, verb: &[&str], paths: &[&Path]) {
@@ -33,11 +32,7 @@ fn three_copies() -> Option<(LoopFs, InodeId, [PathBuf; 3])> {
 }
 
 fn resolved<'a>(id: InodeId, change: impl FnOnce(&mut ResolveOptions<'a>)) -> Resolution {
-    // As long as the test, which closures that borrow from it need.
-    let table = Box::leak(Box::new(MountTable::read().unwrap()));
-    let mut options = ResolveOptions::new(table);
-    change(&mut options);
-    let resolution = resolve(&[id], &options);
+    let resolution = crate::resolved::resolved(&[id], change);
     assert!(resolution.problems.is_empty(), "{:?}", resolution.problems);
     resolution
 }

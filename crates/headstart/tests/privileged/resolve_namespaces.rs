@@ -10,23 +10,12 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::resolved::{each_fs, file};
 use headstart::host::id::{Dev, InodeId};
 use headstart::host::mounts::MountTable;
 use headstart::profile::resolve::{LiveNames, Method, ResolveOptions, Unnamed, resolve};
 use headstart_sys::cachestat::cachestat;
 use headstart_testing::{LoopFs, bind, root_or_skip, run_inner, variable};
-
-const KINDS: [(&str, u64); 3] = [("ext4", 64 << 20), ("xfs", 512 << 20), ("btrfs", 256 << 20)];
-
-fn each_fs(test: impl Fn(&LoopFs)) {
-    KINDS.iter().filter_map(|(kind, size)| LoopFs::sized(kind, *size)).for_each(|fs| test(&fs));
-}
-
-fn file(fs: &LoopFs, path: &Path) -> InodeId {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, [7; 4096]).unwrap();
-    InodeId { dev: fs.dev(), ino: fs::metadata(path).unwrap().ino() }
-}
 
 /// A directory of `fs` that this program can run in, and its name there.
 fn make_root(fs: &LoopFs) -> (PathBuf, PathBuf) {

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::resolved::resolved;
 use headstart::host::id::InodeId;
 use headstart::host::mounts::MountTable;
 use headstart::profile::resolve::{FileKind, Method, Resolution, ResolveOptions, Unnamed, resolve};
@@ -38,14 +39,6 @@ fn file(fs: &LoopFs, path: &Path) -> InodeId {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, [7; 4096]).unwrap();
     id(fs, path)
-}
-
-fn resolved<'a>(ids: &[InodeId], change: impl FnOnce(&mut ResolveOptions<'a>)) -> Resolution {
-    // As long as the test, which closures that borrow from it need.
-    let table = Box::leak(Box::new(MountTable::read().unwrap()));
-    let mut options = ResolveOptions::new(table);
-    change(&mut options);
-    resolve(ids, &options)
 }
 
 fn paths(resolution: &Resolution) -> HashMap<InodeId, PathBuf> {

@@ -8,32 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::resolved::{each_fs, file, resolved};
 use headstart::host::id::{Dev, InodeId};
 use headstart::host::mounts::MountTable;
 use headstart::profile::resolve::{
-    LiveNames, Method, Resolution, ResolveOptions, Unnamed, WalkProgress, resolve,
+    LiveNames, Method, ResolveOptions, Unnamed, WalkProgress, resolve,
 };
 use headstart_testing::{LoopFs, bind, run_inner, variable};
-
-const KINDS: [(&str, u64); 3] = [("ext4", 64 << 20), ("xfs", 512 << 20), ("btrfs", 256 << 20)];
-
-fn each_fs(test: impl Fn(&LoopFs)) {
-    KINDS.iter().filter_map(|(kind, size)| LoopFs::sized(kind, *size)).for_each(|fs| test(&fs));
-}
-
-fn file(fs: &LoopFs, path: &Path) -> InodeId {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, [7; 4096]).unwrap();
-    InodeId { dev: fs.dev(), ino: fs::metadata(path).unwrap().ino() }
-}
-
-fn resolved<'a>(ids: &[InodeId], change: impl FnOnce(&mut ResolveOptions<'a>)) -> Resolution {
-    // As long as the test, which closures that borrow from it need.
-    let table = Box::leak(Box::new(MountTable::read().unwrap()));
-    let mut options = ResolveOptions::new(table);
-    change(&mut options);
-    resolve(ids, &options)
-}
 
 #[test]
 fn a_removed_file_is_deleted_whether_it_is_still_open_or_not() {
