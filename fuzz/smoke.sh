@@ -25,17 +25,17 @@ if [ $# -lt 2 ]; then
     corpus=$(mktemp -d)
     trap 'rm -rf "$corpus"' EXIT
 fi
-failed=
-for target in $targets; do
-    mkdir -p "$corpus/$target" "artifacts/$target"
-    log="artifacts/$target.log"
-    if "target/$host/release/$target" "$corpus/$target" "seeds/$target" \
+export host seconds corpus
+# Each has a processor of its own.
+# shellcheck disable=SC2016 # Expanded by the shell that xargs starts.
+printf '%s\n' $targets | xargs -P "$(nproc)" -I TARGET sh -c '
+    mkdir -p "$corpus/TARGET" artifacts/TARGET
+    if "target/$host/release/TARGET" "$corpus/TARGET" seeds/TARGET \
         -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
-        -artifact_prefix="artifacts/$target/" -print_final_stats=1 > "$log" 2>&1; then
-        echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") runs"
+        -artifact_prefix=artifacts/TARGET/ -print_final_stats=1 >artifacts/TARGET.log 2>&1; then
+        echo "TARGET: $(sed -n "s/^stat::number_of_executed_units: *//p" artifacts/TARGET.log) runs"
     else
-        failed="$failed $target"
-        tail -n 40 "$log"
-    fi
-done
-[ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
+        tail -n 40 artifacts/TARGET.log
+        echo "failed: TARGET" >&2
+        exit 1
+    fi'
