@@ -3,9 +3,9 @@
 
 use headstart::cache::list;
 use headstart::replay::list::parse_list;
-use headstart::replay::often::Often;
+use headstart::replay::frequency::Frequency;
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::way::Way;
+use headstart::replay::strategy::ReadStrategy;
 use libfuzzer_sys::fuzz_target;
 use std::os::unix::ffi::OsStrExt;
 
@@ -17,8 +17,8 @@ fuzz_target!(|data: &[u8]| {
         assert!(!line.contains(&b'\n'));
         assert_eq!(list::parse(&line), Ok((name.to_vec(), entry.ranges.clone())));
     }
-    let limits = Limits { budget: 64 << 20, metadata: false, often: Often::EVER };
-    let plan = Plan::of_list(&entries, |_| u64::MAX, limits, Way::default());
+    let limits = Limits { budget: 64 << 20, metadata: false, often: Frequency::EVER };
+    let plan = Plan::of_list(&entries, |_| u64::MAX, limits, ReadStrategy::default());
     assert!(plan.bytes() <= limits.budget);
     for step in &plan.steps {
         assert!(step.length > 0 && step.length <= plan.way.step_bytes);

@@ -4,10 +4,10 @@
 #![no_main]
 
 use headstart::pack::Pack;
-use headstart::replay::often::Often;
+use headstart::replay::frequency::Frequency;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::step::{Step, Target};
-use headstart::replay::way::{Order, Way};
+use headstart::replay::strategy::{Order, ReadStrategy};
 use headstart_fuzz::pack;
 use libfuzzer_sys::fuzz_target;
 
@@ -18,12 +18,12 @@ fuzz_target!(|data: &[u8]| {
     // Up to 4 GiB, also no multiple of a page.
     let budget = (1u64 << (budget >> 3)) - u64::from(budget & 1);
     let metadata = budget & 2 != 0;
-    let often = if seldom { Often::HALF } else { Often::EVER };
+    let often = if seldom { Frequency::HALF } else { Frequency::EVER };
     let limits = Limits { budget, metadata, often };
     let pair = [pack.clone(), pack.clone()];
     let ways = [(Order::Touch, None), (Order::Touch, Some(64 << 10)), (Order::Disk, None)];
     for (order, metadata_lead) in ways {
-        let way = Way { order, metadata_lead, ..Way::default() };
+        let way = ReadStrategy { order, metadata_lead, ..ReadStrategy::default() };
         for packs in [&pair[..1], &pair] {
             check(&Plan::of_packs(packs, limits, way), limits, &pack);
         }

@@ -3,13 +3,13 @@
 
 use serde::Serialize;
 
-use headstart::replay::way::{Order, Way};
+use headstart::replay::strategy::{Order, ReadStrategy};
 
 /// One timed way.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Trial {
     /// The way.
-    pub way: Way,
+    pub way: ReadStrategy,
     /// How long it took; `None` when it failed.
     pub seconds: Option<f64>,
 }
@@ -29,15 +29,15 @@ pub struct Search {
     /// What a replay would do, which is tried first: from another begin the search may end
     /// where no single change gets there.
     #[serde(skip)]
-    pub usual: Way,
+    pub usual: ReadStrategy,
     /// What was tried, in this order.
     pub trials: Vec<Trial>,
 }
 
 impl Search {
     /// What to try next; `None` when the search is over.
-    pub fn next_way(&self) -> Option<Way> {
-        let start = |order, threads| Way { order, threads, ..Way::default() };
+    pub fn next_way(&self) -> Option<ReadStrategy> {
+        let start = |order, threads| ReadStrategy { order, threads, ..ReadStrategy::default() };
         let [touch, disk, sweep] =
             [(Order::Touch, 4), (Order::Disk, 4), (Order::Disk, 1)].map(|(o, t)| start(o, t));
         self.open(&[self.usual, touch, disk, sweep])
@@ -48,23 +48,21 @@ impl Search {
             })
             .or_else(|| {
                 let best = self.best()?;
-                self.open(&[false, true].map(|together| Way { together, ..best }))
+                self.open(&[false, true].map(|together| ReadStrategy { together, ..best }))
             })
             .or_else(|| {
                 let best = self.best()?;
-                let sizes = [(128, 0), (512, 32), (1024, 64), (2048, 256)].map(|(step, gap)| Way {
-                    step_bytes: step << 10,
-                    gap_bytes: gap << 10,
-                    ..best
+                let sizes = [(128, 0), (512, 32), (1024, 64), (2048, 256)].map(|(step, gap)| {
+                    ReadStrategy { step_bytes: step << 10, gap_bytes: gap << 10, ..best }
                 });
                 self.open(&sizes)
             })
     }
 
     /// The first of these that should still be tried.
-    fn open(&self, ways: &[Way]) -> Option<Way> {
+    fn open(&self, ways: &[ReadStrategy]) -> Option<ReadStrategy> {
         let best = self.times().map(|(_, time)| time).fold(f64::INFINITY, f64::min);
-        let is_open = |way: &&Way| {
+        let is_open = |way: &&ReadStrategy| {
             let tried: Vec<_> = self.trials.iter().filter(|trial| trial.way == **way).collect();
             let hopeless = |trial: &&Trial| trial.seconds.is_none_or(|time| time > HOPELESS * best);
             let tries = if best > LONG && best.is_finite() { 1 } else { TRIES };
@@ -74,11 +72,11 @@ impl Search {
     }
 
     /// The fastest way so far.
-    pub fn best(&self) -> Option<Way> {
+    pub fn best(&self) -> Option<ReadStrategy> {
         self.times().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(way, _)| way)
     }
 
-    fn times(&self) -> impl Iterator<Item = (Way, f64)> {
+    fn times(&self) -> impl Iterator<Item = (ReadStrategy, f64)> {
         self.trials.iter().filter_map(|trial| Some((trial.way, trial.seconds?)))
     }
 }
@@ -90,11 +88,11 @@ mod tests {
     const KIB: u64 = 1 << 10;
 
     /// Lets a search try ways that take as long as `cost` says.
-    fn searched(cost: impl Fn(Way) -> Option<f64>) -> Search {
-        searched_from(Way::default(), cost)
+    fn searched(cost: impl Fn(ReadStrategy) -> Option<f64>) -> Search {
+        searched_from(ReadStrategy::default(), cost)
     }
 
-    fn searched_from(usual: Way, cost: impl Fn(Way) -> Option<f64>) -> Search {
+    fn searched_from(usual: ReadStrategy, cost: impl Fn(ReadStrategy) -> Option<f64>) -> Search {
         let mut search = Search { usual, ..Search::default() };
         while let Some(way) = search.next_way() {
             search.trials.push(Trial { way, seconds: cost(way) });
@@ -119,10 +117,10 @@ mod tests {
 
     #[test]
     fn the_search_begins_with_what_a_replay_would_do() {
-        let usual = Way { threads: 2, together: true, ..Way::default() };
+        let usual = ReadStrategy { threads: 2, together: true, ..ReadStrategy::default() };
         // Many threads are a little better, and few are much better for what is asked for
         // together.
-        let cost = |way: Way| {
+        let cost = |way: ReadStrategy| {
             let together = if way.together && way.threads <= 4 { 0.2 } else { 1.0 };
             Some(together - way.threads as f64 / 1000.0)
         };

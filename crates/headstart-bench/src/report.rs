@@ -116,14 +116,13 @@ pub struct Accuracy {
 impl Accuracy {
     /// From the outcome of a traced start and the pages that its pack had.
     pub fn of(outcome: &Outcome, planned_pages: u64, page_size: u64) -> Self {
-        let used = planned_pages
-            .saturating_sub(outcome.late_pages)
-            .saturating_sub(outcome.never_touched_pages);
+        let used =
+            planned_pages.saturating_sub(outcome.late_pages).saturating_sub(outcome.wasted_pages);
         Self {
             planned: planned_pages * page_size,
             used: used * page_size,
             late: outcome.late_pages * page_size,
-            wasted: outcome.never_touched_pages * page_size,
+            wasted: outcome.wasted_pages * page_size,
             missing: outcome.missing_pages * page_size,
         }
     }

@@ -164,7 +164,7 @@ fn programs_without_io_have_no_share_of_it_left() {
 #[test]
 fn accuracy_splits_the_plan_by_what_became_of_it() {
     let outcome =
-        Outcome { late_pages: 2, never_touched_pages: 3, missing_pages: 4, ..Outcome::default() };
+        Outcome { late_pages: 2, wasted_pages: 3, missing_pages: 4, ..Outcome::default() };
     let found = Accuracy::of(&outcome, 10, 4096);
     let expected = Accuracy {
         planned: 40_960,

@@ -42,7 +42,7 @@ pub enum Verb {
     /// Merge, verify or compare packs, or take them over an upgrade
     #[command(subcommand)]
     Pack(pack::PackVerb),
-    /// Say what this machine can do for headstart, and how to mend what it cannot
+    /// Say what this machine can do for headstart, and how to fix what it cannot
     Doctor(doctor::DoctorArgs),
     /// Measure starts cold, read ahead and hot, and say whether reading ahead helps
     Bench(Box<bench::BenchArgs>),

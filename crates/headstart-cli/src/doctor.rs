@@ -7,7 +7,7 @@ use headstart::doctor::{
     State, examine, reprobe, verdict,
 };
 use headstart::replay::model::Model;
-use headstart::replay::way::Order;
+use headstart::replay::strategy::Order;
 use serde::Serialize;
 
 use crate::exit::ExitStatus;
@@ -17,7 +17,7 @@ use crate::output::{self, Align, Colour, Table, harmless};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Each line says how something is: ok; degraded, when headstart works but does \
-less or slower; or missing, when it cannot record. The command that mends it is \
+less or slower; or missing, when it cannot record. The command that fixes it is \
 below.
 
 Exit status: 0 headstart can record and replay; \
@@ -95,7 +95,7 @@ fn write_checks(out: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
         let state = output::coloured(state, colour);
         writeln!(out, "{state}  {:width$}  {}", check.id, harmless(&check.meaning))?;
         if let Some(fix) = &check.fix {
-            writeln!(out, "{:8}  {:width$}  mend: {}", "", "", harmless(fix))?;
+            writeln!(out, "{:8}  {:width$}  fix: {}", "", "", harmless(fix))?;
         }
     }
     Ok(())
@@ -225,7 +225,7 @@ fn name_of<'a>(dev: &'a str, devices: &'a [Device]) -> &'a str {
 fn gain(pack: &LearnedPack) -> String {
     match pack.gain {
         None => "device not measured".into(),
-        Some(_) if !pack.worth_it => "not worth it here".into(),
+        Some(_) if !pack.worth_it => "no expected benefit here".into(),
         Some((least, most)) => format!("{} faster", percent(least, most)),
     }
 }
@@ -249,7 +249,7 @@ fn expectation(device: &Device, packs: &[LearnedPack]) -> Option<String> {
                 percent(least, most)
             )
         }
-        None if mine().next().is_some() => "not worth it here".into(),
+        None if mine().next().is_some() => "no expected benefit here".into(),
         None => return None,
     };
     let (ms, rate) = (f64::from(model.latency_us) / 1e3, model.bandwidth_mb_s);
@@ -292,7 +292,7 @@ mod tests {
                 &packs[..],
                 Some("expect cold starts 5 to 20 % faster, hot ones unchanged but for learning"),
             ),
-            (&packs[2..3], Some("not worth it here")),
+            (&packs[2..3], Some("no expected benefit here")),
             (&packs[3..], None),
         ] {
             let expected = expected.map(|text| format!("sda1: 0.08 ms, 500 MB/s: {text}"));

@@ -95,7 +95,7 @@ const SECTIONS: [(&str, Items); 4] = [
             ),
             (
                 "PACK.last",
-                "Beside a pack: what was late, missing or read in vain in the last learned start.",
+                "Beside a pack: what was late, missing or wasted in the last learned start.",
             ),
             ("/var/lib/headstart/devices/", "How devices behave, as it was measured."),
             ("/etc/headstart/boot.conf", "Phases of this machine's own."),

@@ -114,7 +114,7 @@ impl Start {
         };
         let prepared = preparation.within(self.session.hold).map(|prepared| &*prepared);
         let held = hold_from.elapsed();
-        self.session.learn &= !prepared.is_some_and(|prepared| prepared.spare_learning);
+        self.session.learn &= !prepared.is_some_and(|prepared| prepared.skip_recording);
         let path = prepared.map(|prepared| prepared.path.clone());
         let buffer = self.buffer(prepared);
         let patience = self.patience(prepared);
@@ -124,7 +124,7 @@ impl Start {
         let follower = follower.filter(|_| recorder.is_some()).and_then(|mut follower| {
             let pid = self.helper.program().as_raw_nonzero().get();
             let attached = follower.attach(pid);
-            attached.map_err(|error| self.neighbours_show(&error)).map(|()| follower).ok()
+            attached.map_err(|error| self.fault_around_stays(&error)).map(|()| follower).ok()
         });
         wait_for_head(&mut preparation, self.session.hold.saturating_sub(held));
         let began = Instant::now();
@@ -243,14 +243,14 @@ impl Start {
         }
         if !rights::has(rights::own(), rights::SYS_PTRACE) {
             // A program that is followed without it gets no rights by being set-uid.
-            self.neighbours_show(&anyhow::anyhow!("--exact needs root (cap_sys_ptrace)"));
+            self.fault_around_stays(&anyhow::anyhow!("--exact needs root (cap_sys_ptrace)"));
             return None;
         }
-        Follower::start().map_err(|error| self.neighbours_show(&error)).ok()
+        Follower::start().map_err(|error| self.fault_around_stays(&error)).ok()
     }
 
-    fn neighbours_show(&mut self, why: &anyhow::Error) {
-        self.notes.push(format!("pages are learned with their neighbours: {why:#}"));
+    fn fault_around_stays(&mut self, why: &anyhow::Error) {
+        self.notes.push(format!("pages are learned with fault-around pages: {why:#}"));
     }
 
     /// Waits for what would otherwise be left in the kernel.

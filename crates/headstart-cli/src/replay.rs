@@ -17,7 +17,7 @@ use headstart::replay::metadata;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::report::Report;
 use headstart::replay::step::Target;
-use headstart::replay::way::Way;
+use headstart::replay::strategy::ReadStrategy;
 use headstart_sys::ioprio::IoPriority;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -225,12 +225,12 @@ impl Source {
                 let way = packs.first().map(of_pack).unwrap_or_default();
                 // If a program waits for it at all, that begins later: nothing is held back for
                 // what it reads itself.
-                let way = Way { in_flight: None, ..way };
+                let way = ReadStrategy { in_flight: None, ..way };
                 plan(packs, bounds.limits(), way)
             }
             Self::List(entries) => {
                 let size = |path: &PathBuf| path.metadata().map_or(0, |m| m.len());
-                Plan::of_list(entries, size, bounds.limits(), bounds.apply(Way::default()))
+                Plan::of_list(entries, size, bounds.limits(), bounds.apply(ReadStrategy::default()))
             }
         }
     }

@@ -50,7 +50,7 @@ pub struct RunArgs {
     #[arg(long)]
     no_replay: bool,
 
-    /// Read ahead and learn even if it is not worth it here
+    /// Read ahead and learn even if it is no expected benefit here
     #[arg(long, conflicts_with = "no_replay")]
     always: bool,
 

@@ -29,7 +29,7 @@ Changing files are other ones at each start and read nevertheless, as journals.
 --last-run has bars over the time of the start: pages that it found in memory or \
 on their way (ready), that it asked for before they were read ahead (late), and \
 that were not in the pack (missing), when they were first touched; what was read \
-ahead, when it was asked for, and what of it was never touched; and what the \
+ahead, when it was asked for, and what of it was wasted; and what the \
 program read itself without touching it. The files below are those with the most \
 such pages.")]
 pub struct ShowArgs {
@@ -49,8 +49,8 @@ pub struct ShowArgs {
     #[arg(long, conflicts_with_all = ["dump", "list"])]
     json: bool,
 
-    /// Draw what became of the pages of the last learned start: late, missing, read
-    /// in vain
+    /// Draw what became of the pages of the last learned start: late, missing,
+    /// wasted
     #[arg(long, conflicts_with_all = ["dump", "list"])]
     last_run: bool,
 

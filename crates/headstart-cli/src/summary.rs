@@ -179,12 +179,12 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
 pub fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, replayed: bool) {
     if replayed {
         parts.push(format!(
-            "{:.1} % of {} touched were ready, {} late, {} missing, {} never touched",
+            "{:.1} % of {} touched were ready, {} late, {} missing, {} wasted",
             outcome.ready_share() * 100.0,
             output::counted(outcome.touched_pages, "page"),
             outcome.late_pages,
             outcome.missing_pages,
-            outcome.never_touched_pages
+            outcome.wasted_pages
         ));
     }
     if learned.written {

@@ -41,7 +41,7 @@ pub fn will_need(pieces: &[Piece<'_>]) -> io::Result<Vec<usize>> {
     let (mut left_out, mut lost) = (Vec::new(), Vec::new());
     let mut used = 0;
     for (number, piece) in pieces.iter().enumerate() {
-        // Neighbours of one kind and one file would become one mapping, and the
+        // FaultAround of one kind and one file would become one mapping, and the
         // kernel would cut what is asked of both to what it asks of one.
         let sharing = if number % 2 == 0 { MapFlags::SHARED } else { MapFlags::PRIVATE };
         // SAFETY: it fits behind what is used of our own room, which has place for

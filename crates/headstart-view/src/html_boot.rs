@@ -58,7 +58,7 @@ fn phases(out: &mut String, boot: &Analysis) {
             pages(outcome.ready_pages),
             pages(outcome.late_pages),
             pages(outcome.missing_pages),
-            pages(outcome.never_touched_pages),
+            pages(outcome.wasted_pages),
         ]
     });
     let head = [

@@ -99,7 +99,7 @@ pub(super) fn panels(bins: &Bins, replayed: bool) -> Vec<(&'static str, Vec<Part
         return vec![("came into memory, MiB/s", vec![demand])];
     }
     let ahead = Part { name: "read ahead, touched", colour: AHEAD, bytes: used };
-    let wasted = part("read ahead, never touched", WASTED, Row::Wasted);
+    let wasted = part("read ahead, wasted", WASTED, Row::Wasted);
     let waited = vec![part("late", LATE, Row::Late), part("missing", DEMAND, Row::Missing)];
     vec![
         ("came into memory, MiB/s", vec![ahead, wasted, demand]),

@@ -63,7 +63,7 @@ pub fn svg(run: &LastRun) -> String {
     let used = o.asked.iter().zip(&o.wasted).map(|(a, w)| a.saturating_sub(*w)).collect();
     let brought = [
         Row { name: "read ahead", colour: AHEAD, pages: used },
-        row("of it never touched", WASTED, &o.wasted),
+        row("of it wasted", WASTED, &o.wasted),
         Row { name: "by the program", colour: MISSING, pages: own },
     ];
     stacked(&mut out, tops[1], "brought in", &brought, o, &time, mib);
@@ -90,7 +90,7 @@ fn summary(run: &LastRun) -> String {
     let replay = if run.replayed { "" } else { "nothing was read ahead; " };
     format!(
         "start {} in {} ms; {replay}{} pages touched: {} ready, {} late, {} missing; {} read \
-         ahead, {} of them never touched",
+         ahead, {} of them wasted",
         run.starts,
         millis(run.duration_us as f64 / 1000.0),
         pages(t.touched),
@@ -240,7 +240,7 @@ fn files(out: &mut String, top: f64, run: &LastRun, rows: usize) {
     let more = more.saturating_add(run.files_left_out);
     let y = top + ROW * (rows + 1) as f64;
     if rows == 0 {
-        text(out, 306.0, y, "m", "none was late, missing or read in vain");
+        text(out, 306.0, y, "m", "none was late, missing or wasted");
     } else if more > 0 {
         text(out, 306.0, y, "m", &format!("and {} more", grouped(more as f64, 0)));
     }
@@ -266,7 +266,7 @@ fn tail(path: &str, most: usize) -> String {
 mod tests {
     use super::*;
     use headstart::host::usage::How;
-    use headstart::outcome::counts::Fates;
+    use headstart::outcome::counts::Classification;
     use headstart::outcome::last_run::timeline::{AskedSpan, Timeline};
     use headstart::profile::spans::Spans;
     use proptest::prelude::*;
@@ -283,16 +283,20 @@ mod tests {
     #[test]
     fn all_that_became_of_pages_is_in_the_picture_and_so_are_the_files() {
         let mut timeline = Timeline::new(100_000_000);
-        let fates = Fates { late: set(&[(1, 10)]), missing: set(&[(5, 90)]), ..Fates::default() };
+        let classes = Classification {
+            late: set(&[(1, 10)]),
+            missing: set(&[(5, 90)]),
+            ..Classification::default()
+        };
         let asked = [AskedSpan { first: 1, end: 3, at: 12_000_000 }];
-        timeline.add(Some(Path::new("/<lib>.so")), &fates, &asked);
+        timeline.add(Some(Path::new("/<lib>.so")), &classes, &asked);
         let run = LastRun { page_size: 4096, name: "app".into(), ..timeline.finish() };
         let svg = svg(&run);
         for part in [
             "<title>app</title>",
             "<title>late</title>",
             "<title>missing</title>",
-            "<title>of it never touched</title>",
+            "<title>of it wasted</title>",
             ">2.00 ms<",
             "<title>/&lt;lib&gt;.so</title>",
         ] {
@@ -303,7 +307,7 @@ mod tests {
     #[test]
     fn a_start_that_needed_nothing_says_so() {
         let run = LastRun { page_size: 4096, ..Timeline::new(0).finish() };
-        assert!(svg(&run).contains("none was late, missing or read in vain"));
+        assert!(svg(&run).contains("none was late, missing or wasted"));
         assert!(svg(&LastRun::default()).ends_with("</svg>\n"));
     }
 

@@ -22,11 +22,9 @@ pub fn summary(boot: &Analysis) -> String {
     };
     let sums = boot.sums;
     let mut parts = vec![match boot.boot.replayed {
-        true => format!(
-            "{} read ahead, {} of it never touched",
-            mib(sums.ahead_bytes),
-            mib(sums.wasted_bytes)
-        ),
+        true => {
+            format!("{} read ahead, {} of it wasted", mib(sums.ahead_bytes), mib(sums.wasted_bytes))
+        }
         false => "nothing was read ahead".into(),
     }];
     parts.push(format!("{} brought in by the boot itself", mib(sums.demand_bytes)));

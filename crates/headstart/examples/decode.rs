@@ -3,9 +3,9 @@
 //! Usage: decode PACK
 
 use headstart::pack::codec;
-use headstart::replay::often::Often;
+use headstart::replay::frequency::Frequency;
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::way::Way;
+use headstart::replay::strategy::ReadStrategy;
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,10 +14,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).map(PathBuf::from).ok_or("Usage: decode PACK")?;
     let bytes = std::fs::read(&path)?;
     let pack = codec::decode(&bytes)?;
-    let limits = Limits { budget: u64::MAX, metadata: true, often: Often::HALF };
+    let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::HALF };
     let decoding = median(|| drop(codec::decode(&bytes)));
     let packs = std::slice::from_ref(&pack);
-    let planning = median(|| drop(Plan::of_packs(packs, limits, Way::default())));
+    let planning = median(|| drop(Plan::of_packs(packs, limits, ReadStrategy::default())));
     let (files, ranges) = (pack.files.len(), pack.ranges.len());
     println!("{files} files, {ranges} ranges: decoded in {decoding} µs, planned in {planning} µs");
     Ok(())

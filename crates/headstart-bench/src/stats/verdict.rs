@@ -84,8 +84,8 @@ impl fmt::Display for Verdict {
             Verdict::Unresolved { between: Some(interval) } => write!(
                 f,
                 "unresolved: anything from {} to {}; measure more rounds",
-                Way(interval.high),
-                Way(interval.low)
+                ReadStrategy(interval.high),
+                ReadStrategy(interval.low)
             ),
         }
     }
@@ -113,9 +113,9 @@ impl fmt::Display for Factor {
 }
 
 /// A ratio of times as a speed: "1.07 × slower".
-struct Way(f64);
+struct ReadStrategy(f64);
 
-impl fmt::Display for Way {
+impl fmt::Display for ReadStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (times, way) = if self.0 > 1.0 { (self.0, "slower") } else { (1.0 / self.0, "faster") };
         write!(f, "{times:.2} × {way}")

@@ -8,7 +8,7 @@ use headstart::launch::policy::{Bounds, plan, strategy_here};
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
-use headstart::replay::way::Way;
+use headstart::replay::strategy::ReadStrategy;
 use headstart_bench::floor::{Search, Trial};
 
 use super::measure::Bench;
@@ -17,7 +17,7 @@ use super::measure::Bench;
 #[derive(Debug)]
 pub struct Floor {
     /// The way.
-    pub way: Way,
+    pub way: ReadStrategy,
     plan: Plan,
 }
 
@@ -40,12 +40,12 @@ pub fn search(bench: &Bench, progress: impl Fn(usize)) -> anyhow::Result<(Search
     let pack = [bench.known_pack()?];
     let bounds = Bounds::default();
     let limits = bounds.limits();
-    let floor = |way: Way| Floor { way, plan: plan(&pack, limits, way) };
+    let floor = |way: ReadStrategy| Floor { way, plan: plan(&pack, limits, way) };
     let mounts = Mounts::default();
     let own = strategy_here(&pack[0], &mounts, bounds);
     // What is done for a program beside it is of no use here.
-    let Way { near_us, metadata_lead, in_flight, arm, .. } = Way::default();
-    let usual = Way { near_us, metadata_lead, in_flight, arm, ..own };
+    let ReadStrategy { near_us, metadata_lead, in_flight, arm, .. } = ReadStrategy::default();
+    let usual = ReadStrategy { near_us, metadata_lead, in_flight, arm, ..own };
     let mut search = Search { usual, ..Search::default() };
     while let Some(way) = search.next_way() {
         if bench.starter.interrupt.came() {

@@ -23,7 +23,7 @@ const LABEL: usize = 12;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 It draws what the recorder kept of a boot: its phases, systemd's units, what was read \
-ahead and what the boot read itself, what was late, missing or read in vain, and the times \
+ahead and what the boot read itself, what was late, missing or wasted, and the times \
 in which nothing came into memory. Seconds count from the kernel's start. The picture has \
 the axis of systemd-analyze plot. What was written in that boot is left out.")]
 pub struct AnalyzeArgs {
@@ -149,7 +149,7 @@ fn over_time(out: &mut dyn Write, boot: &Analysis, width: usize) -> io::Result<(
     let waited = highest(&[&late, &missing]);
     for (name, row, most) in [
         ("read ahead", &ahead, brought),
-        ("in vain", &wasted, brought),
+        ("wasted", &wasted, brought),
         ("by itself", &demand, brought),
         ("late", &late, waited),
         ("missing", &missing, waited),

@@ -9,7 +9,7 @@ use crate::{args, output};
 use anyhow::{Context, bail};
 use headstart::boot::machine::Machine;
 use headstart_bench::boots::{Arm, Metric, bootperf, metrics, of_history};
-use rounds::{Measured, Way, measure};
+use rounds::{Measured, ReadStrategy, measure};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -138,10 +138,10 @@ fn recorded(args: &BenchArgs) -> anyhow::Result<Measured> {
 }
 
 /// The commands, that at the end of the line first.
-fn ways(args: &BenchArgs) -> anyhow::Result<Vec<Way>> {
-    let base = (!args.command.is_empty()).then(|| Way::words(BASE, &args.command));
-    let arms = args.arm.iter().map(|(name, command)| Way::shell(name, command));
-    let ways: Vec<Way> = base.into_iter().chain(arms).collect();
+fn ways(args: &BenchArgs) -> anyhow::Result<Vec<ReadStrategy>> {
+    let base = (!args.command.is_empty()).then(|| ReadStrategy::words(BASE, &args.command));
+    let arms = args.arm.iter().map(|(name, command)| ReadStrategy::shell(name, command));
+    let ways: Vec<ReadStrategy> = base.into_iter().chain(arms).collect();
     if ways.is_empty() {
         bail!(
             "Give a command that boots a machine and prints how many seconds that took, or \

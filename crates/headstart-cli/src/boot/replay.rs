@@ -8,7 +8,7 @@ use headstart::boot::first;
 use headstart::boot::machine::{Machine, Unwanted};
 use headstart::boot::replay::{Outcome, Wanted, replay};
 use headstart::boot::root;
-use headstart::replay::often::Often;
+use headstart::replay::frequency::Frequency;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     }
     let wanted = Wanted {
         phases,
-        often: Often::TWO_OF_THREE,
+        often: Frequency::TWO_OF_THREE,
         wait: args.wait,
         limit: args.timeout,
         in_initramfs: args.root.is_some(),

@@ -12,7 +12,7 @@ use headstart::boot::replayed;
 use headstart::host::error::causes;
 use headstart::pack::store::StoreError;
 use headstart::pack::{FileSystem, format_uuid};
-use headstart::replay::often::Often;
+use headstart::replay::frequency::Frequency;
 use rustix::fs::StatVfsMountFlags;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -122,7 +122,7 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
 
 fn pack_status(file: &PackFile, mounted: &mut Mounted) -> Result<PackStatus, StoreError> {
     let (file_system, pack) = file.read()?;
-    let read = chosen(&pack, Often::TWO_OF_THREE);
+    let read = chosen(&pack, Frequency::TWO_OF_THREE);
     let files: HashSet<u32> = read.ranges.iter().map(|range| range.file).collect();
     let place = mounted.place_of(&file_system);
     Ok(PackStatus {

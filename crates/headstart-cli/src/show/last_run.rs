@@ -50,8 +50,8 @@ fn print_over_time(run: &LastRun, width: usize, out: &mut dyn Write) -> io::Resu
         ("late", t.late, &o.late),
         ("missing", t.missing, &o.missing),
         ("read ahead", t.asked, &o.asked),
-        ("of it never touched", t.wasted, &o.wasted),
-        ("read by it in vain", t.untouched, &o.untouched),
+        ("of it wasted", t.wasted, &o.wasted),
+        ("read by it, wasted", t.untouched, &o.untouched),
         ("metadata read by it", t.metadata, &o.metadata),
     ];
     let rows = rows.map(|(name, total, pages)| (name, total, gathered(pages, columns)));
@@ -66,7 +66,7 @@ fn print_over_time(run: &LastRun, width: usize, out: &mut dyn Write) -> io::Resu
     writeln!(out, "{:>19}  {:>9}  {scale}", "", "")?;
     if t.holes > 0 {
         let holes = counted(t.holes, "page");
-        writeln!(out, "\n{holes} of those never touched lie between others that are in the pack")?;
+        writeln!(out, "\n{holes} of the wasted ones lie between others that are in the pack")?;
     }
     if let (Some(least), Some(median)) = leads(run) {
         writeln!(

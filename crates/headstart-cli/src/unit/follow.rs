@@ -89,7 +89,7 @@ impl Start<'_> {
         }
         let mut preparation = Preparation::beside(self.wanted(unwanted.is_none()));
         let prepared = preparation.within(HOLD).map(|prepared| &*prepared);
-        let is_learned = !prepared.is_some_and(|prepared| prepared.spare_learning);
+        let is_learned = !prepared.is_some_and(|prepared| prepared.skip_recording);
         let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
         let interrupt = Interrupt::catch().context("Can't catch signals");
         let mut watched = Watched::begin(self.service);

@@ -245,16 +245,19 @@ fn metadata_goes_with_names_inodes_and_the_pages_of_the_device() {
 fn a_dry_run_evicts_nothing_and_a_missing_file_is_a_failure_beside_the_others() {
     let dir = disk_dir();
     let path = dir.path().join("file");
-    write_synced(&path, &noise(4 * page()));
+    let (text, pages) = undisturbed(&[dir.path()], || {
+        write_synced(&path, &noise(4 * page()));
+        let path = path.to_str().unwrap();
+        let output = headstart(&["evict", "--dry-run", "--strict", path]);
+        assert_eq!(output.status.code(), Some(0));
+        (String::from_utf8(output.stdout).unwrap(), json(&["pages", "--json", path]))
+    });
     let path = path.to_str().unwrap();
-    let output = headstart(&["evict", "--dry-run", "--strict", path]);
-    assert_eq!(output.status.code(), Some(0));
-    let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         text,
         format!("{path}: 4 pages cached\nWould evict at most 4 pages (16.0 KiB) of 1 file\n")
     );
-    assert_eq!(json(&["pages", "--json", path])["total"]["cached"], 4);
+    assert_eq!(pages["total"]["cached"], 4);
 
     let output = headstart(&["evict", "--quiet", "/nowhere", path]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -59,7 +59,11 @@ fn where_it_is_not_worth_it_a_program_is_left_alone_unless_told_otherwise() {
     assert!(take_devices_for(QUICK, packs.path()) > 0);
     let is_left_alone = |figures: &Value| {
         let notes = figures["notes"].to_string();
-        assert_eq!(notes.contains("not worth it here"), figures["read_ahead"].is_null(), "{notes}");
+        assert_eq!(
+            notes.contains("no expected benefit here"),
+            figures["read_ahead"].is_null(),
+            "{notes}"
+        );
         figures["read_ahead"].is_null()
     };
     for starts in [2, 3] {

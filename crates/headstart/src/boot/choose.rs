@@ -6,11 +6,11 @@ use crate::pack::build::{FilePart, Parts};
 use crate::pack::changing::carries_on;
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::{Piece, overlay};
-use crate::replay::often::Often;
+use crate::replay::frequency::Frequency;
 use std::collections::HashMap;
 
 /// What of a pack is read: the ranges that were touched often enough.
-pub fn chosen(pack: &Pack, often: Often) -> Pack {
+pub fn chosen(pack: &Pack, often: Frequency) -> Pack {
     let choice = often.choice(pack);
     let mut out = pack.clone();
     out.ranges.retain(|range| choice.has(range));
@@ -126,7 +126,7 @@ mod tests {
         let usual = boot(1, &[(0, 4)]);
         let mut pack = merge(&usual, &usual, NEXT);
         pack = merge(&pack, &boot(1, &[(8, 16)]), NEXT);
-        let read = chosen(&pack, Often::TWO_OF_THREE);
+        let read = chosen(&pack, Frequency::TWO_OF_THREE);
         assert_eq!(read.ranges.iter().map(|r| r.first).collect::<Vec<_>>(), [0]);
         assert_eq!(read.metadata.len(), 1);
     }

@@ -74,7 +74,7 @@ impl BootRecord {
             add(&mut sum.ready_pages, of_phase.ready_pages);
             add(&mut sum.late_pages, of_phase.late_pages);
             add(&mut sum.missing_pages, of_phase.missing_pages);
-            add(&mut sum.never_touched_pages, of_phase.never_touched_pages);
+            add(&mut sum.wasted_pages, of_phase.wasted_pages);
             add(&mut sum.inserted_untouched_pages, of_phase.inserted_untouched_pages);
         }
         sum

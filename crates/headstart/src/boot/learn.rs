@@ -20,7 +20,7 @@ use super::unit_times::UnitTimes;
 use crate::host::error::causes;
 use crate::host::id::Dev;
 use crate::host::proc::in_first_pid_namespace;
-use crate::outcome::classify::{Replayed as ReadAhead, fates};
+use crate::outcome::classify::{Replayed as ReadAhead, classify};
 use crate::outcome::counts::Outcome;
 use crate::outcome::last_run::OverTime;
 use crate::pack::join::{Joined, join};
@@ -31,7 +31,7 @@ use crate::profile::code::code_of;
 use crate::profile::fold::{Observation, Rules, fold};
 use crate::profile::learn::{Start, pack_of_start};
 use crate::profile::seen::{self, Seen, SeenError};
-use crate::replay::often::Often;
+use crate::replay::frequency::Frequency;
 use crate::trace::file::Capture;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -217,7 +217,7 @@ impl Boot<'_> {
         }
         let read = read_ahead(&replays);
         let read = ReadAhead { pack: read.as_ref(), ..ReadAhead::default() };
-        let (outcome, run) = fates(part, &self.seen.names, &self.file_systems, read);
+        let (outcome, run) = classify(part, &self.seen.names, &self.file_systems, read);
         record.outcome = outcome;
         let nothing = part.files.is_empty() && part.metadata.is_empty();
         if nothing && known.is_empty() {
@@ -352,7 +352,7 @@ fn read_ahead(replays: &[&Replayed]) -> Option<Pack> {
     paths.sort();
     paths.dedup();
     let packs = paths.iter().filter_map(|path| store::read(path, 0).ok());
-    let read = packs.map(|pack| chosen(&pack, Often::TWO_OF_THREE));
+    let read = packs.map(|pack| chosen(&pack, Frequency::TWO_OF_THREE));
     read.reduce(|one, other| merge(&one, &other, Rule::Union))
 }
 

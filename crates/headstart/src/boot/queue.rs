@@ -12,7 +12,7 @@ use crate::host::error::causes;
 use crate::host::identity::identity_of;
 use crate::pack::store::StoreError;
 use crate::pack::{File, FileSystem, Pack};
-use crate::replay::often::Often;
+use crate::replay::frequency::Frequency;
 use rustix::fs::{AtFlags, CWD};
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ struct Known {
 pub(super) struct Queue<'a> {
     machine: &'a Machine,
     phases: &'a [String],
-    often: Often,
+    often: Frequency,
     known: Vec<Known>,
     /// Packs that are no good.
     refused: Vec<PathBuf>,
@@ -53,7 +53,7 @@ pub(super) struct Queue<'a> {
 
 impl<'a> Queue<'a> {
     /// Of these phases, in order.
-    pub fn new(machine: &'a Machine, phases: &'a [String], often: Often) -> Self {
+    pub fn new(machine: &'a Machine, phases: &'a [String], often: Frequency) -> Self {
         Self { machine, phases, often, known: Vec::new(), refused: Vec::new() }
     }
 
@@ -202,7 +202,7 @@ mod tests {
         }
         keep_pack(&machine, "mounts", &away());
         keep_pack(&machine, "session", &here("proc"));
-        let mut queue = Queue::new(&machine, &phases, Often::TWO_OF_THREE);
+        let mut queue = Queue::new(&machine, &phases, Frequency::TWO_OF_THREE);
         let mut mounted = Mounted::default();
         assert!(queue.find().is_empty() && !queue.known().is_empty());
         assert!(queue.next_phase(&mut mounted).is_empty(), "nothing was seen mounted yet");
@@ -223,7 +223,7 @@ mod tests {
         let (machine, phases) = (Machine::at(dir.path()), phases());
         keep_pack(&machine, "mounts", &away());
         keep_pack(&machine, "system", &here("proc"));
-        let mut queue = Queue::new(&machine, &phases, Often::TWO_OF_THREE);
+        let mut queue = Queue::new(&machine, &phases, Frequency::TWO_OF_THREE);
         let mut mounted = Mounted::default();
         mounted.look().unwrap();
         queue.find();
@@ -247,7 +247,7 @@ mod tests {
             let mut before = replayed::Replayed::new("mounts", true);
             before.read_packs.push(if read == "own" { own.clone() } else { shipped });
             before.keep(&machine).unwrap();
-            let mut queue = Queue::new(&machine, &phases, Often::TWO_OF_THREE);
+            let mut queue = Queue::new(&machine, &phases, Frequency::TWO_OF_THREE);
             let mut mounted = Mounted::default();
             mounted.look().unwrap();
             assert!(queue.find().is_empty());
@@ -265,7 +265,7 @@ mod tests {
         let (machine, phases) = (Machine::at(dir.path()), phases());
         keep_pack(&machine, "mounts", &here("proc"));
         std::fs::write(machine.pack("mounts", &here("proc")), "cut").unwrap();
-        let mut queue = Queue::new(&machine, &phases, Often::TWO_OF_THREE);
+        let mut queue = Queue::new(&machine, &phases, Frequency::TWO_OF_THREE);
         assert_eq!((queue.find().len(), queue.find().len()), (1, 0));
         queue.forget_refused();
         assert_eq!(queue.find().len(), 1);

@@ -15,10 +15,10 @@ use crate::host::mounts::Mounts;
 use crate::launch::policy::{limits_of_boot, plan, strategy_of_boot};
 use crate::pack::Pack;
 use crate::replay::engine::{Ended, Options, Replay};
+use crate::replay::frequency::Frequency;
 use crate::replay::models::Models;
-use crate::replay::often::Often;
 use crate::replay::report::Report;
-use crate::replay::way::{Order, Way};
+use crate::replay::strategy::{Order, ReadStrategy};
 use crate::trace::kernel_tids::KernelTids;
 use std::io;
 use std::thread;
@@ -35,7 +35,7 @@ pub struct Wanted {
     /// The phases, in order.
     pub phases: Vec<String>,
     /// Which ranges.
-    pub often: Often,
+    pub often: Frequency,
     /// Whether to wait until the data is there.
     pub wait: bool,
     /// When to end.
@@ -145,7 +145,11 @@ impl Session<'_> {
     /// What of the next packs is to be read now, together: those of one phase. Where an arm
     /// moves that is all there is: a sweep for each phase moves it more often, and programs
     /// that miss something of a later phase wait for all of them.
-    fn next(&mut self, mounted: &mut Mounted, mounts: &Mounts) -> Option<(Vec<Part>, Way)> {
+    fn next(
+        &mut self,
+        mounted: &mut Mounted,
+        mounts: &Mounts,
+    ) -> Option<(Vec<Part>, ReadStrategy)> {
         self.leave_out(mounted);
         let mut parts = self.queue.next_phase(mounted);
         let main = parts.iter().max_by_key(|part| part.pack.data_bytes())?;
@@ -157,7 +161,7 @@ impl Session<'_> {
     }
 
     /// How a part is read, and those with it.
-    fn way(&self, part: &Part, mounts: &Mounts) -> Way {
+    fn way(&self, part: &Part, mounts: &Mounts) -> ReadStrategy {
         strategy_of_boot(self.models.of_boot(&part.pack, mounts), &part.pack, self.wanted.wait)
     }
 
@@ -195,7 +199,7 @@ impl Session<'_> {
     }
 
     /// Reads parts of packs.
-    fn read(&mut self, parts: &[Part], way: Way, mounts: Mounts) -> io::Result<()> {
+    fn read(&mut self, parts: &[Part], way: ReadStrategy, mounts: Mounts) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
         let mut packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
         one_after_another(parts.iter().map(|part| part.phase).zip(&mut packs));
@@ -292,7 +296,7 @@ mod tests {
         prepare(&machine);
         let wanted = Wanted {
             phases: vec!["mounts".into(), "system".into()],
-            often: Often::TWO_OF_THREE,
+            often: Frequency::TWO_OF_THREE,
             wait: true,
             limit,
             in_initramfs: false,

@@ -35,7 +35,7 @@ pub struct Check {
     pub lack: Option<Lack>,
     /// What was found and what that means: one sentence without its full stop.
     pub meaning: String,
-    /// The command that mends it, where one can.
+    /// The command that fixes it, where one can.
     pub fix: Option<String>,
 }
 
@@ -52,12 +52,12 @@ impl Check {
         Self { state: State::Missing, lack: Some(lack), ..Self::ok(id, meaning) }
     }
 
-    pub(super) fn mend(self, fix: impl Into<String>) -> Self {
+    pub(super) fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
 }
 
-/// What keeps headstart from working, if anything does: the hardest to mend of
+/// What keeps headstart from working, if anything does: the hardest to fix of
 /// all that is missing.
 pub fn verdict(checks: &[Check]) -> Option<Lack> {
     checks.iter().filter_map(|check| check.lack).max()

@@ -2,9 +2,9 @@
 
 use crate::host::mounts::Mounts;
 use crate::pack::store;
+use crate::replay::benefit::Expected;
+use crate::replay::frequency::Frequency;
 use crate::replay::models::{Models, device_of};
-use crate::replay::often::Often;
-use crate::replay::worth::Expected;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,14 +45,14 @@ fn look_at(path: &Path, models: &Models, uid: u32) -> Option<LearnedPack> {
     let pack = store::read(path, uid).ok()?;
     let device = device_of(&pack, &Mounts::default()).map(|device| device.rdev);
     let model = device.and_then(|dev| models.of_device(dev));
-    let expected = model.map(|model| Expected::of(&pack, &Often::HALF.choice(&pack), &model));
+    let expected = model.map(|model| Expected::of(&pack, &Frequency::HALF.choice(&pack), &model));
     Some(LearnedPack {
         path: path.to_string_lossy().into_owned(),
         starts: pack.origin.starts,
         device: device.map(|dev| dev.to_string()),
         expected,
         gain: expected.map(|expected| expected.gain()),
-        worth_it: expected.is_none_or(|expected| expected.is_worth_it()),
+        worth_it: expected.is_none_or(|expected| expected.has_benefit()),
         name: pack.origin.name,
     })
 }

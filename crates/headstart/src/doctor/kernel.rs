@@ -43,7 +43,7 @@ pub fn perf(setting: io::Result<String>, rights: bool) -> Check {
         }
         Ok(level) => {
             let meaning = format!("Only root can time page faults (level {level})");
-            Check::degraded(ID, meaning).mend("sudo sysctl kernel.perf_event_paranoid=2")
+            Check::degraded(ID, meaning).fix("sudo sysctl kernel.perf_event_paranoid=2")
         }
         Err(_) => Check::degraded(ID, format!("The setting {:?} is not understood", text.trim())),
     }
@@ -60,7 +60,7 @@ pub fn pressure(read: io::Result<String>) -> Check {
             ID,
             "The kernel does not tell how long programs wait for memory and devices",
         )
-        .mend("add psi=1 to the kernel command line and restart"),
+        .fix("add psi=1 to the kernel command line and restart"),
     }
 }
 

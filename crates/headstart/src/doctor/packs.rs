@@ -38,11 +38,11 @@ pub fn directory(path: &Path, found: io::Result<Directory>, uid: u32, first: boo
                 id,
                 format!("{name} belongs to user {owner}, so its packs may be theirs"),
             )
-            .mend(format!("sudo chown root {name}"))
+            .fix(format!("sudo chown root {name}"))
         }
         Ok(dir) if dir.mode & OTHERS_WRITE != 0 => {
             Check::degraded(id, format!("Others may write to {name}, so its packs may be theirs"))
-                .mend(format!("sudo chmod go-w {name}"))
+                .fix(format!("sudo chmod go-w {name}"))
         }
         Ok(dir) if first && !dir.writable => {
             Check::degraded(id, format!("{name} cannot be written, so nothing is learned"))

@@ -69,7 +69,7 @@ pub fn capabilities(effective: u64) -> Vec<Check> {
         if has(effective, capability) {
             Check::ok(id, with)
         } else {
-            Check::degraded(id, without).mend("sudo headstart …")
+            Check::degraded(id, without).fix("sudo headstart …")
         }
     })
     .collect()
@@ -83,7 +83,7 @@ pub fn open_by_handle(tried: io::Result<()>) -> Check {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             let meaning =
                 "Files cannot be opened by inode; they are found by walking, which is slow";
-            Check::degraded(ID, meaning).mend("sudo headstart record …")
+            Check::degraded(ID, meaning).fix("sudo headstart record …")
         }
         Err(e) => Check::degraded(
             ID,
@@ -116,7 +116,7 @@ pub fn namespaces(user: Option<u64>, pid: Option<u64>) -> [Check; 2] {
             "user_namespace",
             "In a user namespace: root here is not root for tracing, other file systems or devices",
         )
-        .mend("run headstart outside of the container")
+        .fix("run headstart outside of the container")
     };
     let pid = Check::ok(
         "pid_namespace",

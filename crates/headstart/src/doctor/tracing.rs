@@ -21,17 +21,17 @@ pub fn tracefs(found: &Result<Option<&Path>, &TraceError>, known: bool, may_moun
             "This kernel has no tracefs (CONFIG_FTRACE), so nothing can be recorded",
         ),
         Ok(None) if may_mount => {
-            Check::degraded(ID, "tracefs is not mounted; recording mounts it").mend(MOUNT)
+            Check::degraded(ID, "tracefs is not mounted; recording mounts it").fix(MOUNT)
         }
         Ok(None) => {
             let meaning = "tracefs is not mounted, and this process may not mount it to record";
-            Check::missing(ID, Lack::Permission, meaning).mend(format!(
+            Check::missing(ID, Lack::Permission, meaning).fix(format!(
                 "sudo {MOUNT}; in a container: start that with --privileged, or record outside"
             ))
         }
         Err(_) => {
             let meaning = "tracefs is closed to this user, so only root can record";
-            Check::missing(ID, Lack::Permission, meaning).mend("sudo headstart record …")
+            Check::missing(ID, Lack::Permission, meaning).fix("sudo headstart record …")
         }
     }
 }
@@ -105,7 +105,7 @@ pub fn instance(tried: Result<(), TraceError>) -> Check {
         Ok(()) => Check::ok(ID, "Recordings have trace buffers of their own"),
         Err(TraceError::Permission(_)) => {
             let meaning = "This user cannot create a trace instance, so only root can record";
-            Check::missing(ID, Lack::Permission, meaning).mend("sudo headstart record …")
+            Check::missing(ID, Lack::Permission, meaning).fix("sudo headstart record …")
         }
         Err(error) => {
             // The path is in the error, the kernel's reason in its source.
@@ -126,7 +126,7 @@ pub fn leftovers(orphans: &[PathBuf]) -> Check {
     }
     let names: Vec<_> = orphans.iter().map(|path| path.display().to_string()).collect();
     let meaning = format!("Ended recordings left trace instances behind: {}", names.len());
-    Check::degraded(ID, meaning).mend(format!("sudo rmdir {}", names.join(" ")))
+    Check::degraded(ID, meaning).fix(format!("sudo rmdir {}", names.join(" ")))
 }
 
 #[cfg(test)]

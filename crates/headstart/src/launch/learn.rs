@@ -2,11 +2,11 @@
 //! pages that were read ahead.
 
 use super::LaunchError;
-use super::policy::OFTEN;
+use super::policy::FREQUENT;
 use super::record::Recorded;
 use crate::host::error::causes;
 use crate::host::proc;
-use crate::outcome::classify::{Replayed, fates};
+use crate::outcome::classify::{Replayed, classify};
 use crate::outcome::counts::Outcome;
 use crate::outcome::last_run::file as last_run;
 use crate::pack::join::join;
@@ -15,8 +15,8 @@ use crate::pack::share::{self, keep_shared};
 use crate::pack::store;
 use crate::pack::{Dropped, Pack};
 use crate::profile::code::code_of;
+use crate::profile::fault_around::drop_fault_around;
 use crate::profile::learn::{Start, pack_of_start};
-use crate::profile::neighbours::leave_out_neighbours;
 use crate::profile::resolve::WalkProgress;
 use crate::profile::seen::{self, Seen};
 use crate::profile::unseen::add_unseen;
@@ -37,11 +37,11 @@ pub const DEFAULT_KEEP: u32 = 4;
 const COMPLETE_SHARE: f64 = 0.9;
 
 /// Said when a start that was to be exact was not.
-const NOT_EXACT: &str = "pages are learned with their neighbours: `record --exact` needs \
+const NOT_EXACT: &str = "pages are learned with fault-around pages: `record --exact` needs \
     x86-64, Linux 6.7 with events of page uses, and no seccomp filter";
 
 /// Said when a start that was to be exact was only seen in part.
-const CUT_OFF: &str = "pages are learned with their neighbours: the program went on when its \
+const CUT_OFF: &str = "pages are learned with fault-around pages: the program went on when its \
     time was over; give it more with --for, or a server --until idle";
 
 /// What a learner is told.
@@ -91,7 +91,7 @@ pub struct Learned {
     /// Pages in large folios, of which no use is seen, that were taken to be used again.
     pub unseen_pages: u64,
     /// Pages that were only mapped as neighbours of others, and are left out.
-    pub neighbour_pages: u64,
+    pub fault_around_pages: u64,
     /// Inodes of this start that got no place in the pack.
     pub dropped: Dropped,
     /// Directory entries looked at in search of names.
@@ -162,13 +162,13 @@ pub fn learn(
     }
     let unseen_pages =
         known.pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
-    let neighbours = leave_out_neighbours(&mut seen.pages, &seen.names, known.pack, exact);
+    let neighbours = drop_fault_around(&mut seen.pages, &seen.names, known.pack, exact);
 
     let file_systems = seen.file_systems(&mounts);
     let planned = known.pack.filter(|_| known.replay.is_some()).map(planned);
     let replayed =
         Replayed { pack: planned.as_ref(), log: known.log, released_us: known.released_us };
-    let (outcome, mut last_run) = fates(&seen.pages, &seen.names, &file_systems, replayed);
+    let (outcome, mut last_run) = classify(&seen.pages, &seen.names, &file_systems, replayed);
     let metadata_seen = seen.metadata_was_cold(
         &seen.pages,
         known.pack.into_iter(),
@@ -190,7 +190,7 @@ pub fn learn(
         events: seen.tally.events,
         lost_events: seen.tally.lost,
         unseen_pages,
-        neighbour_pages: neighbours.left_out,
+        fault_around_pages: neighbours.left_out,
         dropped: new.origin.dropped,
         walked_entries: seen.names.walked_entries,
         resolve_us: micros(seen.names.elapsed),
@@ -244,7 +244,7 @@ fn micros(duration: Duration) -> u64 {
 
 /// What of a pack was to be read ahead.
 fn planned(pack: &Pack) -> Pack {
-    let choice = OFTEN.choice(pack);
+    let choice = FREQUENT.choice(pack);
     let mut pack = pack.clone();
     pack.ranges.retain(|range| choice.has(range));
     pack

@@ -3,15 +3,15 @@
 use crate::host::memory;
 use crate::host::mounts::Mounts;
 use crate::pack::Pack;
+use crate::replay::frequency::Frequency;
 use crate::replay::model::{self, Model};
 use crate::replay::models::Models;
-use crate::replay::often::Often;
 use crate::replay::plan::{Limits, Plan};
-use crate::replay::way::Way;
+use crate::replay::strategy::ReadStrategy;
 
 /// How often the last starts must have touched what is read of a pack. Boots, whose packs hold
 /// what few starts tell, choose otherwise.
-pub const OFTEN: Often = Often::HALF;
+pub const FREQUENT: Frequency = Frequency::HALF;
 
 /// What a kind of launch asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,41 +44,42 @@ impl Bounds {
     /// What bounds a plan: the memory that may be filled too, and what this user may read.
     pub fn limits(self) -> Limits {
         let budget = memory::budget().min(self.budget.unwrap_or(u64::MAX));
-        Limits { budget, metadata: rustix::process::geteuid().is_root(), often: OFTEN }
+        Limits { budget, metadata: rustix::process::geteuid().is_root(), often: FREQUENT }
     }
 
     /// A read strategy with the threads of these bounds.
-    pub fn apply(self, way: Way) -> Way {
-        Way { threads: self.threads.unwrap_or(way.threads), ..way }
+    pub fn apply(self, way: ReadStrategy) -> ReadStrategy {
+        ReadStrategy { threads: self.threads.unwrap_or(way.threads), ..way }
     }
 }
 
 /// How a pack is best read, by the model of its device, if that was measured.
-pub fn read_strategy(model: Option<Model>, pack: &Pack, bounds: Bounds) -> Way {
-    bounds.apply(model::way(model, pack))
+pub fn read_strategy(model: Option<Model>, pack: &Pack, bounds: Bounds) -> ReadStrategy {
+    bounds.apply(model::read_strategy(model, pack))
 }
 
 /// How a pack is best read here.
-pub fn strategy_here(pack: &Pack, mounts: &Mounts, bounds: Bounds) -> Way {
+pub fn strategy_here(pack: &Pack, mounts: &Mounts, bounds: Bounds) -> ReadStrategy {
     read_strategy(Models::here().of_pack(pack, mounts), pack, bounds)
 }
 
 /// The plan of packs that are read together, by a read strategy.
-pub fn plan(packs: &[Pack], limits: Limits, way: Way) -> Plan {
+pub fn plan(packs: &[Pack], limits: Limits, way: ReadStrategy) -> Plan {
     Plan::of_packs(packs, limits, way)
 }
 
 /// How the pack of a boot is best read, by what earlier boots measured of its device.
 /// `waits`: whether the boot waits for all of it; where it does not, and the disk is rotational,
 /// that is done in several passes, since a boot computes for seconds.
-pub fn strategy_of_boot(model: Option<Model>, pack: &Pack, waits: bool) -> Way {
+pub fn strategy_of_boot(model: Option<Model>, pack: &Pack, waits: bool) -> ReadStrategy {
     // Measured of single programs only.
-    let way = Way { metadata_lead: None, in_flight: None, ..model::way(model, pack) };
-    if waits { way } else { way.in_sweeps() }
+    let way =
+        ReadStrategy { metadata_lead: None, in_flight: None, ..model::read_strategy(model, pack) };
+    if waits { way } else { way.in_passes() }
 }
 
 /// What bounds the plan of a boot: each range that any start touched, since few boots tell what
 /// the next one needs.
 pub fn limits_of_boot() -> Limits {
-    Limits { budget: memory::budget(), metadata: true, often: Often::EVER }
+    Limits { budget: memory::budget(), metadata: true, often: Frequency::EVER }
 }

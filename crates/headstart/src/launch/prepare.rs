@@ -2,19 +2,19 @@
 //! begun. With a large pack that happens beside the start, which does not wait for it
 //! longer than it was told to: a pack of 100,000 files takes 30 ms.
 
-use super::policy::{Bounds, OFTEN, Policy, read_strategy};
+use super::policy::{Bounds, FREQUENT, Policy, read_strategy};
 use crate::host::error::causes;
 use crate::host::mounts::Mounts;
 use crate::pack::Pack;
 use crate::pack::store::{self, StoreError};
 use crate::profile::seen;
+use crate::replay::benefit::Expected;
 use crate::replay::engine::{Options, Replay};
+use crate::replay::frequency::Choice;
 use crate::replay::model::Model;
 use crate::replay::models::Models;
-use crate::replay::often::Choice;
 use crate::replay::plan::Plan;
 use crate::replay::sample;
-use crate::replay::worth::Expected;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -85,7 +85,7 @@ pub struct Prepared {
     /// Whether it was measured how the device of the pack behaves.
     pub device_known: bool,
     /// Whether learning from this start is not worth it.
-    pub spare_learning: bool,
+    pub skip_recording: bool,
     /// Whether a sample was in memory.
     hot: bool,
     /// How it is read ahead once the program is under way, if that is still to begin.
@@ -156,7 +156,7 @@ impl Prepared {
             (path, None)
         });
         if let (Some(ahead), Some(pack)) = (&wanted.replay, prepared.pack.take()) {
-            let choice = OFTEN.choice(&pack);
+            let choice = FREQUENT.choice(&pack);
             if ahead.policy.samples
                 && may_begin_late(&pack, ahead)
                 && sample::is_in_memory(&pack, &choice, uid())
@@ -174,7 +174,7 @@ impl Prepared {
     /// would only cost.
     fn leave_for_later(&mut self, ahead: &Ahead) {
         if ahead.learn {
-            self.spare_learning = true;
+            self.skip_recording = true;
             self.notes.push(HOT.into());
         }
         self.hot = true;
@@ -186,7 +186,7 @@ impl Prepared {
         if let Some(ahead) = self.later.take()
             && let Some(pack) = self.pack.take()
         {
-            self.replay(&pack, &OFTEN.choice(&pack), &ahead, Instant::now());
+            self.replay(&pack, &FREQUENT.choice(&pack), &ahead, Instant::now());
             self.pack = Some(pack);
         }
     }
@@ -198,8 +198,8 @@ impl Prepared {
         self.device_known = model.is_some();
         let expected = model.map(|model| Expected::of(pack, choice, &model));
         if let Some(expected) = expected.filter(|_| ahead.policy.judges && !ahead.always) {
-            self.spare_learning(pack, ahead, &expected);
-            if !expected.is_worth_it() {
+            self.skip_recording(pack, ahead, &expected);
+            if !expected.has_benefit() {
                 return self.leave_alone(&expected);
             }
         }
@@ -209,7 +209,7 @@ impl Prepared {
                 let left = ahead.hold.saturating_sub(from.elapsed());
                 // Tracing would only cost then. The program would wait for the same later.
                 if may_spare && replay.finds_all_in_memory(left) {
-                    self.spare_learning = true;
+                    self.skip_recording = true;
                     self.notes.push(HOT.into());
                 }
                 self.replay = Some(replay);
@@ -223,15 +223,15 @@ impl Prepared {
         let ms = |us: u64| us as f64 / 1e3;
         let (gain, cost) = (ms(expected.gain_us().1), ms(expected.cost_us));
         self.notes.push(format!(
-            "not worth it here: reading ahead gains at most {gain:.1} ms and costs {cost:.1} ms"
+            "no expected benefit here: prefetching gains at most {gain:.1} ms and costs {cost:.1} ms"
         ));
     }
 
     /// Does not learn from a start that would be slower for it than without us, if
     /// enough others taught us.
-    fn spare_learning(&mut self, pack: &Pack, ahead: &Ahead, expected: &Expected) {
-        if ahead.learn && is_known_lately(pack) && !expected.is_worth_learning() {
-            self.spare_learning = true;
+    fn skip_recording(&mut self, pack: &Pack, ahead: &Ahead, expected: &Expected) {
+        if ahead.learn && is_known_lately(pack) && !expected.should_record() {
+            self.skip_recording = true;
             self.notes
                 .push("well known, so not traced, which would cost more than it gains".into());
         }
@@ -264,7 +264,7 @@ fn begin(
 pub fn read_ahead(pack: &Pack, ahead: &Ahead) -> io::Result<Replay> {
     let mounts = Mounts::default();
     let model = Models::here().of_pack(pack, &mounts);
-    let replay = begin(pack, &OFTEN.choice(pack), (model, mounts), ahead, false)?;
+    let replay = begin(pack, &FREQUENT.choice(pack), (model, mounts), ahead, false)?;
     replay.wait_for_head(ahead.hold);
     Ok(replay)
 }
@@ -326,7 +326,7 @@ mod tests {
         };
         let mut prepared = Prepared { pack: Some(Pack::default()), ..Prepared::default() };
         prepared.leave_for_later(&ahead);
-        assert!(prepared.spare_learning && prepared.replay.is_none());
+        assert!(prepared.skip_recording && prepared.replay.is_none());
         prepared.begin_late();
         assert!(prepared.replay.take().is_some());
         prepared.begin_late();
@@ -338,10 +338,10 @@ mod tests {
         let (tell, coming) = channel();
         let mut preparation = Preparation { ready: None, coming: Some(coming) };
         assert!(preparation.within(Duration::from_millis(1)).is_none());
-        let spare_learning = true;
-        tell.send(Box::new(Prepared { spare_learning, ..Prepared::default() })).unwrap();
-        assert!(preparation.within(Duration::ZERO).is_some_and(|p| p.spare_learning));
-        assert!(preparation.finish().spare_learning);
+        let skip_recording = true;
+        tell.send(Box::new(Prepared { skip_recording, ..Prepared::default() })).unwrap();
+        assert!(preparation.within(Duration::ZERO).is_some_and(|p| p.skip_recording));
+        assert!(preparation.finish().skip_recording);
     }
 
     #[test]

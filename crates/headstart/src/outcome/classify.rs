@@ -1,7 +1,7 @@
 //! What became of the pages of a start: brings together what was seen, what was
 //! planned and what was asked for, by file. Pure.
 
-use super::counts::{Fates, Outcome};
+use super::counts::{Classification, Outcome};
 use super::last_run::LastRun;
 use super::last_run::timeline::{AskedSpan, Timeline};
 use crate::host::id::Dev;
@@ -30,7 +30,7 @@ pub struct Replayed<'a> {
 
 /// What became of the pages that were planned and touched, in all and over time. What is
 /// in memory anyway, as the files of an initramfs, is left out.
-pub fn fates(
+pub fn classify(
     seen: &Observation,
     names: &Resolution,
     file_systems: &HashMap<Dev, FileSystem>,
@@ -61,22 +61,22 @@ pub fn fates(
         // Reads ask for whole buffers, beyond the end of the file.
         let mut touched = pages.touched.clone();
         touched.cut(file.size.div_ceil(page));
-        let fates = Fates::of(&touched, &pages.inserted, &spans);
-        outcome.add(&fates);
+        let classes = Classification::of(&touched, &pages.inserted, &spans);
+        outcome.add(&classes);
         let asked = node.and_then(&mut asked_of).unwrap_or_default();
-        timeline.add(Some(&file.path), &fates, &asked);
+        timeline.add(Some(&file.path), &classes, &asked);
     }
     let unnamed = seen.files.iter().filter(|(id, _)| !named.contains(id));
     for (_, pages) in unnamed.filter(|(id, _)| may_be_read(file_systems, id.dev)) {
-        let fates = Fates::of(&pages.touched, &pages.inserted, &none);
-        outcome.add(&fates);
-        timeline.add(None, &fates, &[]);
+        let classes = Classification::of(&pages.touched, &pages.inserted, &none);
+        outcome.add(&classes);
+        timeline.add(None, &classes, &[]);
     }
     for (node, part) in &planned.files {
-        let fates = Fates::of(&none, &none, &spans_of(&part.pieces));
-        outcome.add(&fates);
+        let classes = Classification::of(&none, &none, &spans_of(&part.pieces));
+        outcome.add(&classes);
         let path = paths.table().path(*node);
-        timeline.add(Some(&path), &fates, &asked_of(*node).unwrap_or_default());
+        timeline.add(Some(&path), &classes, &asked_of(*node).unwrap_or_default());
     }
     for (dev, pages) in &seen.metadata {
         let uuid = file_systems.get(dev).and_then(|fs| fs.uuid);
@@ -86,9 +86,9 @@ pub fn fates(
         };
         let part = planned.metadata.iter().find(|(index, _)| is_it(index));
         let spans = part.map(|(_, pieces)| spans_of(pieces)).unwrap_or_default();
-        let fates = metadata(pages, &spans);
-        outcome.add_metadata(&fates);
-        timeline.add_metadata(&fates);
+        let classes = metadata(pages, &spans);
+        outcome.add_metadata(&classes);
+        timeline.add_metadata(&classes);
     }
     let run = LastRun { replayed: pack.is_some(), ..timeline.finish() };
     (outcome, run)
@@ -96,8 +96,8 @@ pub fn fates(
 
 /// All that was brought in of a device was needed; what is looked at on the way is
 /// not always reported.
-fn metadata(pages: &Pages, planned: &Spans) -> Fates {
-    Fates::of(&pages.inserted, &pages.inserted, planned)
+fn metadata(pages: &Pages, planned: &Spans) -> Classification {
+    Classification::of(&pages.inserted, &pages.inserted, planned)
 }
 
 /// What was asked for of each file, by the node of its path, on the clock of the
@@ -167,7 +167,7 @@ mod tests {
             };
             let files = is_named.then_some((id, file)).into_iter().collect();
             let names = Resolution { files, ..Resolution::default() };
-            let (outcome, _) = fates(&seen, &names, &known.clone().into(), Replayed::default());
+            let (outcome, _) = classify(&seen, &names, &known.clone().into(), Replayed::default());
             let found = (outcome.touched_pages, outcome.missing_pages);
             assert_eq!(found, (expected, expected), "{dev}, {is_named}");
         }

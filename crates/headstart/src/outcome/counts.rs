@@ -18,7 +18,7 @@ pub struct Outcome {
     /// Of those, the ones that were not planned and had to be brought in.
     pub missing_pages: u64,
     /// Pages of the pack that the program did not touch.
-    pub never_touched_pages: u64,
+    pub wasted_pages: u64,
     /// Pages that the program brought in and did not touch: the kernel's
     /// read-ahead, or the program's own.
     pub inserted_untouched_pages: u64,
@@ -32,7 +32,7 @@ pub struct Outcome {
 /// Touched ones keep the time of their first touch, those that were planned for
 /// nothing the time at which they were expected.
 #[derive(Clone, Debug, Default)]
-pub struct Fates {
+pub struct Classification {
     /// Touched, and in memory or on their way before.
     pub ready: Spans,
     /// Touched and planned, but the program asked first.
@@ -45,7 +45,7 @@ pub struct Fates {
     pub inserted_untouched: Spans,
 }
 
-impl Fates {
+impl Classification {
     /// From what the program touched, what it brought in, and what was planned.
     pub fn of(touched: &Spans, inserted: &Spans, planned: &Spans) -> Self {
         let ready = touched.without(inserted);
@@ -63,21 +63,21 @@ impl Fates {
 
 impl Outcome {
     /// Adds one file.
-    pub fn add(&mut self, fates: &Fates) {
+    pub fn add(&mut self, classes: &Classification) {
         let (ready, late, missing) =
-            (fates.ready.pages(), fates.late.pages(), fates.missing.pages());
+            (classes.ready.pages(), classes.late.pages(), classes.missing.pages());
         self.touched_pages += ready + late + missing;
         self.ready_pages += ready;
         self.late_pages += late;
         self.missing_pages += missing;
-        self.never_touched_pages += fates.never_touched.pages();
-        self.inserted_untouched_pages += fates.inserted_untouched.pages();
+        self.wasted_pages += classes.never_touched.pages();
+        self.inserted_untouched_pages += classes.inserted_untouched.pages();
     }
 
     /// Adds one device's metadata.
-    pub fn add_metadata(&mut self, fates: &Fates) {
-        self.late_metadata_pages += fates.late.pages();
-        self.missing_metadata_pages += fates.missing.pages();
+    pub fn add_metadata(&mut self, classes: &Classification) {
+        self.late_metadata_pages += classes.late.pages();
+        self.missing_metadata_pages += classes.missing.pages();
     }
 
     /// Share of the touched pages that were ready, 0 to 1; 1 when none was
@@ -109,10 +109,10 @@ mod tests {
     fn each_page_is_counted_by_what_became_of_it() {
         let mut outcome = Outcome::default();
         // 1 ready and planned, 2 ready by chance, 3 late, 4 missing,
-        // 5 planned for nothing, 6 fetched for nothing.
-        let fates = Fates::of(&set(&[1, 2, 3, 4]), &set(&[3, 4, 6]), &set(&[1, 3, 5]));
-        outcome.add(&fates);
-        outcome.add_metadata(&fates);
+        // 5 planned and wasted, 6 fetched and wasted.
+        let classes = Classification::of(&set(&[1, 2, 3, 4]), &set(&[3, 4, 6]), &set(&[1, 3, 5]));
+        outcome.add(&classes);
+        outcome.add_metadata(&classes);
         assert_eq!(
             outcome,
             Outcome {
@@ -120,7 +120,7 @@ mod tests {
                 ready_pages: 2,
                 late_pages: 1,
                 missing_pages: 1,
-                never_touched_pages: 1,
+                wasted_pages: 1,
                 inserted_untouched_pages: 1,
                 late_metadata_pages: 1,
                 missing_metadata_pages: 1,
@@ -138,9 +138,9 @@ mod tests {
             planned in proptest::collection::vec(0u64..40, 0..30),
         ) {
             let mut o = Outcome::default();
-            o.add(&Fates::of(&set(&touched), &set(&inserted), &set(&planned)));
+            o.add(&Classification::of(&set(&touched), &set(&inserted), &set(&planned)));
             prop_assert_eq!(o.touched_pages, set(&touched).pages());
-            prop_assert_eq!(o.never_touched_pages, set(&planned).without(&set(&touched)).pages());
+            prop_assert_eq!(o.wasted_pages, set(&planned).without(&set(&touched)).pages());
             prop_assert!(o.late_pages <= set(&planned).pages());
         }
     }

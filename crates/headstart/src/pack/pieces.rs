@@ -25,7 +25,7 @@ pub struct Piece {
 
 /// Lays `new` over `old`. For each stretch of pages that is in either,
 /// `combine` is given what each side says of it and returns what is kept.
-/// Neighbours that came out alike are joined.
+/// FaultAround that came out alike are joined.
 pub fn overlay(
     old: Vec<Piece>,
     new: Vec<Piece>,

@@ -9,14 +9,14 @@
 //!
 //! [`seen`] is the driver that goes all the way for one capture. Before [`learn`], pages are
 //! added whose use the kernel does not report ([`unseen`]) and left out that were only mapped
-//! beside others ([`neighbours`]); [`code`] tells which are code, and [`pace`] how far the
+//! beside others ([`fault_around`]); [`code`] tells which are code, and [`pace`] how far the
 //! start came without its waits.
 
 pub mod code;
+pub mod fault_around;
 pub mod fold;
 pub mod learn;
 mod named;
-pub mod neighbours;
 pub mod pace;
 pub mod resolve;
 pub mod seen;

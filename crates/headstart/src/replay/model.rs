@@ -1,8 +1,8 @@
 //! How a block device behaves, and which way of reading suits it. Pure; [`super::probe`]
 //! measures, [`super::models`] keeps what was measured.
 
-use super::sweep::Arm;
-use super::way::{InFlight, Order, Way};
+use super::elevator::Arm;
+use super::strategy::{InFlight, Order, ReadStrategy};
 use crate::pack::{Pack, Range};
 use serde::{Deserialize, Serialize};
 
@@ -80,16 +80,24 @@ impl Model {
     }
 
     /// The way that suits it for a pack that reads these ranges.
-    pub fn way(&self, ranges: &Ranges) -> Way {
+    pub fn read_strategy(&self, ranges: &Ranges) -> ReadStrategy {
         let together = self.together(ranges);
         if self.order() == Order::Disk {
             // More threads would send the arm to and fro between their steps.
             let (order, threads, gap_bytes) = (Order::Disk, 1, self.gap(ranges));
             let (step_bytes, arm) = (1 << 20, self.arm());
-            return Way { order, threads, step_bytes, gap_bytes, together, arm, ..Way::default() };
+            return ReadStrategy {
+                order,
+                threads,
+                step_bytes,
+                gap_bytes,
+                together,
+                arm,
+                ..ReadStrategy::default()
+            };
         }
         let one_by_one = self.depth == 1;
-        Way {
+        ReadStrategy {
             order: Order::Touch,
             // What blocks is looking up where files lie.
             threads: if one_by_one {
@@ -106,7 +114,7 @@ impl Model {
             metadata_lead: Some(if one_by_one { ONE_BY_ONE_LEAD } else { LEAD }),
             in_flight: self.in_flight(),
             arm: None,
-            in_sweeps: false,
+            in_passes: false,
         }
     }
 
@@ -179,10 +187,10 @@ impl Model {
 
 /// The way for a pack on a device that was measured, or was not: then what does no
 /// harm on any.
-pub fn way(model: Option<Model>, pack: &Pack) -> Way {
+pub fn read_strategy(model: Option<Model>, pack: &Pack) -> ReadStrategy {
     let ranges = Ranges::of(pack);
-    let unmeasured = || Way { together: ranges.are_small(), ..Way::default() };
-    model.map_or_else(unmeasured, |model| model.way(&ranges))
+    let unmeasured = || ReadStrategy { together: ranges.are_small(), ..ReadStrategy::default() };
+    model.map_or_else(unmeasured, |model| model.read_strategy(&ranges))
 }
 
 /// What a pack reads of files, as far as it decides about holes.
@@ -246,14 +254,14 @@ mod tests {
                 512,
             ),
         ] {
-            let way = model.way(&Ranges { count: 10, bytes: 1 << 20, holes: Vec::new() });
+            let way = model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, holes: Vec::new() });
             assert_eq!(
                 (way.order, way.threads, way.step_bytes >> 10),
                 (order, threads, step),
                 "{name}"
             );
             assert_eq!(way.arm.is_some(), order == Order::Disk, "{name}");
-            assert_eq!(way.in_sweeps().in_sweeps, order == Order::Disk, "{name}");
+            assert_eq!(way.in_passes().in_passes, order == Order::Disk, "{name}");
         }
     }
 
@@ -276,7 +284,7 @@ mod tests {
             ),
             ("memory", model(10, 10, 5000, 16, 400_000), Some(1 << 20), None),
         ] {
-            let way = model.way(&Ranges { count: 10, bytes: 1 << 20, holes: Vec::new() });
+            let way = model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, holes: Vec::new() });
             let in_flight = way.in_flight.map(|limit| (limit.bytes, limit.steps));
             assert_eq!((way.metadata_lead, in_flight), (lead, expected), "{name}");
         }
@@ -293,7 +301,10 @@ mod tests {
             ("SSD", model(80, 80, 500, 32, 50_000), (false, true)),
             ("memory", model(10, 10, 5000, 16, 400_000), (false, false)),
         ] {
-            let found = (model.way(&few_large).together, model.way(&many_small).together);
+            let found = (
+                model.read_strategy(&few_large).together,
+                model.read_strategy(&many_small).together,
+            );
             assert_eq!(found, expected, "{name}");
         }
     }
@@ -358,7 +369,7 @@ mod tests {
             let [latency, next, bandwidth, depth, iops] = figures;
             holes.sort_unstable();
             let ranges = Ranges { count, bytes, holes };
-            let way = model(latency, next, bandwidth, depth, iops).way(&ranges);
+            let way = model(latency, next, bandwidth, depth, iops).read_strategy(&ranges);
             prop_assert!(way.threads > 0 && way.step_bytes >= 1 << 19);
             prop_assert!(way.gap_bytes <= LARGEST_GAP);
             prop_assert!(way.in_flight.is_none_or(|i| i.bytes >= way.step_bytes && i.steps > 0));

@@ -3,13 +3,13 @@
 use crate::pack::Pack;
 use crate::pack::changing::changes_often;
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
+use crate::replay::frequency::{Choice, Frequency};
 use crate::replay::interleave::{Interleaved, interleaved};
 use crate::replay::list::Entry;
 use crate::replay::model::Ranges;
-use crate::replay::often::{Choice, Often};
 use crate::replay::portions::{Wanted, joined};
 use crate::replay::step::{Step, Target};
-use crate::replay::way::{Order, Way};
+use crate::replay::strategy::{Order, ReadStrategy};
 use std::path::PathBuf;
 use std::slice;
 
@@ -21,7 +21,7 @@ pub struct Plan {
     /// Files and devices.
     pub targets: Vec<Target>,
     /// How they are read.
-    pub way: Way,
+    pub way: ReadStrategy,
     /// Portions in the order in which they are read; in a sweep those of files
     /// are sorted when it is known where these lie.
     pub steps: Vec<Step>,
@@ -44,23 +44,23 @@ pub struct Limits {
     /// Whether metadata is read through the block device, which takes root.
     pub metadata: bool,
     /// How often starts must have touched what is read of a pack.
-    pub often: Often,
+    pub often: Frequency,
 }
 
 impl Plan {
     /// The replay of packs: data with metadata ahead of it, in the order in which
     /// starts touch them; in a sweep metadata in the order of the device.
-    pub fn of_packs(packs: &[Pack], limits: Limits, way: Way) -> Self {
+    pub fn of_packs(packs: &[Pack], limits: Limits, way: ReadStrategy) -> Self {
         let choices: Vec<_> = packs.iter().map(|pack| limits.often.choice(pack)).collect();
         Self::of_chosen(packs, &choices, limits, way)
     }
 
     /// The same of one pack, of which it is known what is read.
-    pub fn of_pack(pack: &Pack, choice: &Choice, limits: Limits, way: Way) -> Self {
+    pub fn of_pack(pack: &Pack, choice: &Choice, limits: Limits, way: ReadStrategy) -> Self {
         Self::of_chosen(slice::from_ref(pack), slice::from_ref(choice), limits, way)
     }
 
-    fn of_chosen(packs: &[Pack], choices: &[Choice], limits: Limits, way: Way) -> Self {
+    fn of_chosen(packs: &[Pack], choices: &[Choice], limits: Limits, way: ReadStrategy) -> Self {
         let mut plan = Self { way, ..Self::default() };
         let (mut metadata, mut data) = (Vec::new(), Vec::new());
         let mut names = PathInterner::default();
@@ -126,7 +126,7 @@ impl Plan {
         entries: &[Entry],
         size: impl Fn(&PathBuf) -> u64,
         limits: Limits,
-        way: Way,
+        way: ReadStrategy,
     ) -> Self {
         let mut plan = Self { way, ..Self::default() };
         let mut names = PathInterner::default();
@@ -216,7 +216,8 @@ mod tests {
     }
 
     fn steps(wanted: Vec<Wanted>, near_us: u32) -> Vec<Step> {
-        let mut plan = Plan { way: Way { near_us, ..Way::default() }, ..Plan::default() };
+        let mut plan =
+            Plan { way: ReadStrategy { near_us, ..ReadStrategy::default() }, ..Plan::default() };
         plan.cut(wanted, plan.way.gap_bytes, u64::MAX)
     }
 
@@ -293,8 +294,8 @@ mod tests {
             Entry { path: path.into(), ranges }
         };
         let list = [entry("/a", 100 * KIB), entry("/b", 100 * KIB), entry("/c", 10 * KIB)];
-        let limits = Limits { budget: 150 * KIB, metadata: false, often: Often::EVER };
-        let plan = Plan::of_list(&list, |_| 0, limits, Way::default());
+        let limits = Limits { budget: 150 * KIB, metadata: false, often: Frequency::EVER };
+        let plan = Plan::of_list(&list, |_| 0, limits, ReadStrategy::default());
         assert_eq!((plan.bytes(), plan.over_budget), (150 * KIB, 60 * KIB));
         assert_eq!(plan.steps.len(), 2);
     }
@@ -310,8 +311,8 @@ mod tests {
         let pack = pack(16, FILES, (0..FILES).map(range).collect(), vec![metadata]);
         for (metadata, wanted) in [(false, 1 << 16), (true, (1 << 16) + 1)] {
             let budget = (100 << 20) + 1;
-            let limits = Limits { budget, metadata, often: Often::EVER };
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, Way::default());
+            let limits = Limits { budget, metadata, often: Frequency::EVER };
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, ReadStrategy::default());
             assert_eq!((plan.bytes(), plan.steps.len()), (budget, 201));
             assert_eq!(
                 plan.over_budget,
@@ -319,8 +320,8 @@ mod tests {
             );
         }
         let list = [Entry { path: "/a".into(), ranges: vec![0..u64::MAX, 5..u64::MAX] }];
-        let limits = Limits { budget: 1 << 20, metadata: false, often: Often::EVER };
-        let plan = Plan::of_list(&list, |_| 0, limits, Way::default());
+        let limits = Limits { budget: 1 << 20, metadata: false, often: Frequency::EVER };
+        let plan = Plan::of_list(&list, |_| 0, limits, ReadStrategy::default());
         assert_eq!((plan.bytes(), plan.over_budget), (1 << 20, u64::MAX - (1 << 20)));
     }
 
@@ -329,12 +330,12 @@ mod tests {
         let range =
             |first, at_us| MetadataRange { file_system: 0, first, pages: 1, at_us, history: 1 };
         let pack = pack(12, 0, Vec::new(), vec![range(900, 1), range(4, 2), range(40, 3)]);
-        let limits = Limits { budget: u64::MAX, metadata: true, often: Often::EVER };
+        let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::EVER };
         for (order, expected) in [
             (Order::Touch, vec![(900, 1), (4, 1), (40, 1)]),
             (Order::Disk, vec![(4, 37), (900, 1)]),
         ] {
-            let way = Way { order, ..Way::default() };
+            let way = ReadStrategy { order, ..ReadStrategy::default() };
             let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, way);
             let pages = plan.steps.iter().map(|s| (s.offset >> 12, s.length >> 12));
             assert_eq!(pages.collect::<Vec<_>>(), expected);
@@ -349,9 +350,9 @@ mod tests {
         let data = Range { file: 0, first: 0, pages: 1, at_us: 0, how: How::READ, history: 1 };
         let later = vec![metadata(0, 40_000), metadata(100, 50_000), metadata(200, 60_000)];
         let pack = pack(12, 1, vec![data], later);
-        let limits = Limits { budget: u64::MAX, metadata: true, often: Often::EVER };
+        let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::EVER };
         for (metadata_lead, expected) in [(Some(0), 1), (Some(64 << 10), 2), (None, 3)] {
-            let way = Way { metadata_lead, ..Way::default() };
+            let way = ReadStrategy { metadata_lead, ..ReadStrategy::default() };
             let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, way);
             assert_eq!((plan.metadata, plan.head), (expected, expected + 1));
             let is_device =
@@ -375,11 +376,13 @@ mod tests {
         let ranges = vec![range(0, 4, 0xff), range(90, 2, 0b111), range(200, 1, 0b1111)];
         let mut pack = pack(12, 1, ranges, vec![metadata(0, 0xff), metadata(90, 1)]);
         pack.origin.starts = 8;
-        for (often, metadata, steps, seldom) in
-            [(Often::EVER, true, 5, 0), (Often::HALF, true, 3, 3), (Often::HALF, false, 2, 2)]
-        {
+        for (often, metadata, steps, seldom) in [
+            (Frequency::EVER, true, 5, 0),
+            (Frequency::HALF, true, 3, 3),
+            (Frequency::HALF, false, 2, 2),
+        ] {
             let limits = Limits { budget: u64::MAX, metadata, often };
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, Way::default());
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, ReadStrategy::default());
             assert_eq!((plan.steps.len(), plan.seldom), (steps, seldom << 12), "{often:?}");
         }
     }
@@ -387,9 +390,9 @@ mod tests {
     #[test]
     fn a_whole_file_is_as_long_as_it_is() {
         let list = [Entry { path: "/a".into(), ranges: vec![] }];
-        let limits = Limits { budget: u64::MAX, metadata: false, often: Often::EVER };
-        assert_eq!(Plan::of_list(&list, |_| 77, limits, Way::default()).bytes(), 77);
-        assert_eq!(Plan::of_list(&list, |_| 0, limits, Way::default()).steps, []);
+        let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
+        assert_eq!(Plan::of_list(&list, |_| 77, limits, ReadStrategy::default()).bytes(), 77);
+        assert_eq!(Plan::of_list(&list, |_| 0, limits, ReadStrategy::default()).steps, []);
     }
 
     #[test]
@@ -398,9 +401,10 @@ mod tests {
             let ranges = std::iter::once(0..length).collect();
             [Entry { path: "/a".into(), ranges }]
         };
-        let limits = Limits { budget: u64::MAX, metadata: false, often: Often::EVER };
-        let together =
-            |length| Plan::of_list(&list(length), |_| 0, limits, Way::default()).way.together;
+        let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
+        let together = |length| {
+            Plan::of_list(&list(length), |_| 0, limits, ReadStrategy::default()).way.together
+        };
         assert!(together(4 * KIB) && !together(64 * KIB));
     }
 
@@ -413,7 +417,7 @@ mod tests {
             let steps = steps(wanted(&list), near);
             let mut read = BTreeSet::new();
             for s in &steps {
-                prop_assert!(s.length > 0 && s.length <= Way::default().step_bytes);
+                prop_assert!(s.length > 0 && s.length <= ReadStrategy::default().step_bytes);
                 for kib in s.offset / KIB..(s.offset + s.length) / KIB {
                     prop_assert!(read.insert((s.target, kib)), "twice");
                 }

@@ -4,7 +4,7 @@
 //! It says nothing of the files between, nor of metadata: whoever acts on it has all of
 //! the pack looked at beside the program (`engine`).
 
-use super::often::Choice;
+use super::frequency::Choice;
 use crate::cache::residency::{page_size, resident_count};
 use crate::host::open::open_learned;
 use crate::pack::changing::changes_often;

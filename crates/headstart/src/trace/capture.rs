@@ -4,11 +4,11 @@
 //! start is not disturbed at all, and copies what is used of each page without
 //! looking at it; decoding comes after the start. A buffer that fills too fast is doubled.
 
+use super::activity::ActivityDetector;
 use super::decode::{Decoder, Tally};
 use super::file::{Capture, Description};
 use super::format::{FormatError, PageHeader, parse_page_header};
 use super::page::used;
-use super::stir::Stir;
 use super::tracefs::{Instance, TraceError, Tracefs};
 use crate::host::memory;
 use crate::host::processors;
@@ -346,7 +346,7 @@ impl Recorder {
             stop: stop.try_clone().map_err(CaptureError::Read)?,
             header: parse_page_header(&description.header_page)?,
             watch: if watch {
-                Some((description.decoder()?, activity.clone(), Stir::default()))
+                Some((description.decoder()?, activity.clone(), ActivityDetector::default()))
             } else {
                 None
             },
@@ -417,7 +417,7 @@ struct Drain {
     buffers: Vec<(u32, File)>,
     stop: OwnedFd,
     header: PageHeader,
-    watch: Option<(Decoder, Arc<Activity>, Stir)>,
+    watch: Option<(Decoder, Arc<Activity>, ActivityDetector)>,
     sizes: Sizes,
     /// Raw pages kept at most, in bytes.
     most: usize,

@@ -12,6 +12,7 @@
 //! buffers while a program starts) and [`kernel_tids`] (which threads are ours); [`exact`]
 //! has each page show by itself.
 
+mod activity;
 pub mod capture;
 pub mod decode;
 pub mod events;
@@ -20,7 +21,6 @@ pub mod file;
 pub mod format;
 pub mod kernel_tids;
 pub mod page;
-mod stir;
 pub mod tracefs;
 
 use crate::host::id::InodeId;

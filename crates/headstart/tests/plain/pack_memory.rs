@@ -6,9 +6,9 @@ use headstart::pack::codec::{HEADER_BYTES, PackError, decode, decode_body, encod
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
-use headstart::replay::often::Often;
+use headstart::replay::frequency::Frequency;
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::way::Way;
+use headstart::replay::strategy::ReadStrategy;
 use headstart_sys::counting::{Counting, peak_of};
 use std::path::Path;
 
@@ -175,7 +175,7 @@ fn small() -> Pack {
 fn every_change_of_one_or_two_bytes_is_refused_or_gives_a_sound_pack() {
     let original = small();
     let good = encode(&original)[HEADER_BYTES..].to_vec();
-    let limits = Limits { budget: MIB as u64, metadata: true, often: Often::EVER };
+    let limits = Limits { budget: MIB as u64, metadata: true, often: Frequency::EVER };
     let mut accepted = 0u32;
     let mut test = |body: &[u8]| {
         if let Ok(pack) = check("changed", body) {
@@ -189,7 +189,9 @@ fn every_change_of_one_or_two_bytes_is_refused_or_gives_a_sound_pack() {
                     assert_eq!(decode(&encode(&merged)).as_ref(), Ok(&merged));
                 }
             }
-            assert!(Plan::of_packs(&[pack], limits, Way::default()).bytes() <= limits.budget);
+            assert!(
+                Plan::of_packs(&[pack], limits, ReadStrategy::default()).bytes() <= limits.budget
+            );
         }
     };
     let mut changed = good.clone();

@@ -3,10 +3,10 @@
 
 use headstart::cache::residency::page_size;
 use headstart::replay::engine::{Options, Replay};
+use headstart::replay::frequency::Frequency;
 use headstart::replay::list::Entry;
-use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::way::{InFlight, Way};
+use headstart::replay::strategy::{InFlight, ReadStrategy};
 use headstart_sys::willneed::{Piece, will_need};
 use headstart_testing::{LoopFs, run_inner, variable, wait_until};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -33,9 +33,9 @@ fn inner_replay() {
         // A file that takes long to open is asked for alone.
         fs::metadata(&entry.path).unwrap();
     }
-    let limits = Limits { budget: u64::MAX, metadata: false, often: Often::EVER };
+    let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
     let in_flight = Some(InFlight { bytes: 2 * SIZE, steps: 2 });
-    let way = Way { in_flight, ..Way::default() };
+    let way = ReadStrategy { in_flight, ..ReadStrategy::default() };
     let mut plan = Plan::of_list(&entries, |_| SIZE, limits, way);
     plan.way.together = true;
     let file = fs::File::open(&entries[0].path).unwrap();

@@ -2,11 +2,11 @@
 
 use headstart::cache::residency::resident_count;
 use headstart::replay::engine::{Options, Replay};
+use headstart::replay::frequency::Frequency;
 use headstart::replay::list::Entry;
-use headstart::replay::often::Often;
 use headstart::replay::places::Place;
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::way::{InFlight, Order, Way};
+use headstart::replay::strategy::{InFlight, Order, ReadStrategy};
 use headstart_testing::{LoopFs, run, wait_until};
 use std::fs::{self, File, OpenOptions};
 use std::path::PathBuf;
@@ -40,11 +40,11 @@ fn what_a_disk_can_not_read_is_not_waited_for_for_ever() {
         .chain(files)
         .map(|path| Entry { path, ranges: Vec::new() })
         .collect();
-    let limits = Limits { budget: u64::MAX, metadata: false, often: Often::EVER };
+    let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
     // After each step the one before is waited for.
     let in_flight = Some(InFlight { bytes: SIZE, steps: 1 });
-    for (order, in_sweeps) in [(Order::Touch, false), (Order::Disk, true)] {
-        let way = Way { order, in_sweeps, in_flight, ..Way::default() };
+    for (order, in_passes) in [(Order::Touch, false), (Order::Disk, true)] {
+        let way = ReadStrategy { order, in_passes, in_flight, ..ReadStrategy::default() };
         let plan = Plan::of_list(&entries, |_| SIZE, limits, way);
         let replay =
             Replay::start(plan, Options::default(), Default::default(), Instant::now()).unwrap();

@@ -4,10 +4,10 @@ use headstart::host::fsid::{block_device, speed_device, uuid};
 use headstart::host::mounts::{MountTable, Mounts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, Identity, Pack};
+use headstart::replay::frequency::Frequency;
 use headstart::replay::metadata;
-use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::way::Way;
+use headstart::replay::strategy::ReadStrategy;
 use headstart_testing::{LoopFs, run, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ fn plan_of(path: &Path, id: [u8; 16]) -> Plan {
         files: vec![File { file_system: 0, node, identity: Identity::default(), changes: 0 }],
         ..Pack::default()
     };
-    let limits = Limits { budget: u64::MAX, metadata: true, often: Often::EVER };
-    Plan::of_packs(&[pack], limits, Way::default())
+    let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::EVER };
+    Plan::of_packs(&[pack], limits, ReadStrategy::default())
 }
 
 #[test]

@@ -3,10 +3,10 @@
 
 use headstart::host::memory;
 use headstart::replay::engine::{Options, Replay};
+use headstart::replay::frequency::Frequency;
 use headstart::replay::list::Entry;
-use headstart::replay::often::Often;
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::way::{InFlight, Way};
+use headstart::replay::strategy::{InFlight, ReadStrategy};
 use headstart_testing::{LoopFs, run_inner, skip, variable};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,11 +55,11 @@ fn inner_replay() {
     let Some(file) = variable(FILE) else { return };
     let is_bounded = variable(BOUNDED).is_some_and(|text| text == "yes");
     let budget = if is_bounded { memory::budget() } else { u64::MAX };
-    let limits = Limits { budget, metadata: false, often: Often::EVER };
+    let limits = Limits { budget, metadata: false, often: Frequency::EVER };
     let whole = Entry { path: file.into(), ranges: Vec::new() };
     // One step at a time: while another program has the processor, nothing is read.
     let in_flight = Some(InFlight { bytes: 4 * MIB, steps: 1 });
-    let way = Way { threads: 1, in_flight, ..Way::default() };
+    let way = ReadStrategy { threads: 1, in_flight, ..ReadStrategy::default() };
     let plan = Plan::of_list(&[whole], |_| SIZE, limits, way);
     let options = Options { exact: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();

@@ -9,11 +9,11 @@ use headstart::host::usage::How;
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, MetadataRange, Pack, Range};
 use headstart::replay::engine::{Options, Replay};
-use headstart::replay::often::Often;
+use headstart::replay::frequency::Frequency;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::report::Report;
 use headstart::replay::sample::is_in_memory;
-use headstart::replay::way::{InFlight, Way};
+use headstart::replay::strategy::{InFlight, ReadStrategy};
 use headstart_testing::LoopFs;
 use rustix::fs::Advice;
 use std::fs;
@@ -50,12 +50,12 @@ fn learned(fs: &LoopFs) -> Pack {
 }
 
 fn is_hot(pack: &Pack) -> bool {
-    is_in_memory(pack, &Often::HALF.choice(pack), rustix::process::geteuid().as_raw())
+    is_in_memory(pack, &Frequency::HALF.choice(pack), rustix::process::geteuid().as_raw())
 }
 
 fn replay(pack: &Pack) -> Replay {
-    let limits = Limits { budget: u64::MAX, metadata: false, often: Often::HALF };
-    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, Way::default());
+    let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::HALF };
+    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, ReadStrategy::default());
     let options = Options { sampled: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     headstart_testing::wait_until("the end of the replay", || replay.is_finished().then_some(()));
@@ -80,8 +80,9 @@ fn add_metadata(pack: &mut Pack, fs: &LoopFs, pages: u32) -> PathBuf {
 }
 
 fn among_the_data(pack: &Pack, in_flight: Option<InFlight>) -> Plan {
-    let limits = Limits { budget: u64::MAX, metadata: true, often: Often::HALF };
-    let way = Way { metadata_lead: Some(0), gap_bytes: 0, in_flight, ..Way::default() };
+    let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::HALF };
+    let way =
+        ReadStrategy { metadata_lead: Some(0), gap_bytes: 0, in_flight, ..ReadStrategy::default() };
     let plan = Plan::of_packs(std::slice::from_ref(pack), limits, way);
     assert!(plan.metadata < FILES, "the others are among the data");
     plan

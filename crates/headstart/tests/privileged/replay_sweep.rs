@@ -1,4 +1,4 @@
-//! One sweep of a disk with an arm: it begins with what the start needs first, unless
+//! One sweep of a rotational disk: it begins with what the start needs first, unless
 //! somebody waits for all of it, and what is in memory has no say.
 
 use headstart::cache::residency::page_size;
@@ -6,12 +6,12 @@ use headstart::host::identity::identity_of;
 use headstart::host::usage::How;
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, Pack, Range};
+use headstart::replay::elevator::Arm;
 use headstart::replay::engine::{Options, Replay};
-use headstart::replay::often::Often;
+use headstart::replay::frequency::Frequency;
 use headstart::replay::places::Place;
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::sweep::Arm;
-use headstart::replay::way::{Order, Way};
+use headstart::replay::strategy::{Order, ReadStrategy};
 use headstart_testing::{LoopFs, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,9 +57,9 @@ fn learned(files: &[PathBuf]) -> Pack {
 
 /// In which order files were asked for.
 fn asked(pack: &Pack, wait: bool) -> Vec<PathBuf> {
-    let limits = Limits { budget: u64::MAX, metadata: false, often: Often::HALF };
+    let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::HALF };
     let arm = Some(Arm { move_us: 8000, mb_s: 100 });
-    let way = Way { order: Order::Disk, threads: 1, arm, ..Way::default() };
+    let way = ReadStrategy { order: Order::Disk, threads: 1, arm, ..ReadStrategy::default() };
     let plan = Plan::of_packs(std::slice::from_ref(pack), limits, way);
     let options = Options { wait, log: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();

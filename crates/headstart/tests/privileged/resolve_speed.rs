@@ -80,7 +80,7 @@ fn microseconds_per_inode() {
             let dev = fs.dev();
             let few: Vec<InodeId> = few.iter().map(|id| InodeId { dev, ..*id }).collect();
             // All from the image. For btrfs this is the index, for others a
-            // try in vain; the walk then starts with half of the work done.
+            // try for nothing; the walk then starts with half of the work done.
             measure(&fs, 1, "after mounting", &few, |options| options.walk = false);
             measure(&fs, 1, "then a walk", &few, |_| {});
         }

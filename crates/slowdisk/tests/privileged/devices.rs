@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Place, possible, text};
 use headstart::replay::model::Model;
 use headstart::replay::probe::{LIMIT, probe};
-use headstart::replay::way::Order;
+use headstart::replay::strategy::Order;
 use headstart_testing::undisturbed;
 use slowdisk::host;
 use slowdisk::load::{BUSY, Watch};

@@ -22,14 +22,14 @@ const KEPT: usize = 1 << 20;
 
 /// A command that boots a machine.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct ReadStrategy {
     /// What the results call it.
     pub name: String,
     words: Vec<OsString>,
     shown: String,
 }
 
-impl Way {
+impl ReadStrategy {
     /// Words, started as they are.
     pub fn words(name: &str, words: &[OsString]) -> Self {
         let shown: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
@@ -57,14 +57,17 @@ pub struct Measured {
 /// Measures. A command that fails in the first round ends it with an error; later on, a
 /// failed boot is one without figures.
 pub fn measure(
-    ways: &[Way],
+    ways: &[ReadStrategy],
     rounds: usize,
     seed: u64,
     limit: Duration,
 ) -> anyhow::Result<Measured> {
     let interrupt = Interrupt::catch().context("Can't watch for signals")?;
-    let arm =
-        |way: &Way| Arm { name: way.name.clone(), command: way.shown.clone(), boots: Vec::new() };
+    let arm = |way: &ReadStrategy| Arm {
+        name: way.name.clone(),
+        command: way.shown.clone(),
+        boots: Vec::new(),
+    };
     let mut measured =
         Measured { arms: ways.iter().map(arm).collect(), rounds: 0, interrupted: false };
     for (at, order) in Order::new(seed, ways.len()).take(rounds).enumerate() {
@@ -99,7 +102,7 @@ pub fn measure(
 
 /// Boots once: the figures, or why there are none.
 fn boot(
-    way: &Way,
+    way: &ReadStrategy,
     limit: Duration,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Result<Figures, String>> {

@@ -4,7 +4,7 @@
 use crate::command::json;
 use headstart::boot::machine::Machine;
 use headstart::boot::replay::{Outcome, Wanted, replay};
-use headstart::replay::often::Often;
+use headstart::replay::frequency::Frequency;
 use headstart_testing::{LoopFs, is_root, must, skip};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -114,7 +114,7 @@ impl Boot {
     pub fn read_ahead(&self) -> Outcome {
         let wanted = Wanted {
             phases: vec!["mounts".into()],
-            often: Often::EVER,
+            often: Frequency::EVER,
             wait: true,
             limit: Duration::from_secs(60),
             // It does not wait for what is not mounted.

@@ -23,7 +23,7 @@ pub struct Ways {
 }
 
 /// A way through headstart: its name, and the words before the program.
-pub type Way = (&'static str, Vec<OsString>);
+pub type ReadStrategy = (&'static str, Vec<OsString>);
 
 /// What came out of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ impl Ways {
 
     /// For each user that can be had the words before the bare command, and
     /// the ways through headstart with the words between.
-    pub fn users(&self) -> Vec<(Vec<OsString>, Vec<Way>)> {
+    pub fn users(&self) -> Vec<(Vec<OsString>, Vec<ReadStrategy>)> {
         let words = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
         let through = |list: &[&str]| [vec![self.headstart().into()], words(list)].concat();
         let run = through(&["run", "--no-walk", "--"]);

@@ -44,7 +44,7 @@ pub struct LastRun {
     pub totals: Totals,
     /// Pages over time.
     pub over_time: OverTime,
-    /// The files with the most pages that were late, missing or read in vain.
+    /// The files with the most pages that were late, missing or wasted.
     pub files: Vec<FileRun>,
     /// Files like these for which there was no room.
     pub files_left_out: u64,
@@ -146,7 +146,7 @@ pub struct FileRun {
 /// What became of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Fate {
+pub enum PageClass {
     /// The program asked first.
     Late,
     /// It was not in the pack.
@@ -159,7 +159,7 @@ pub enum Fate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RangeRun {
     /// What became of it.
-    pub fate: Fate,
+    pub fate: PageClass,
     /// First page.
     pub first: u64,
     /// Number of pages.

@@ -1,7 +1,7 @@
 //! Makes the record of a start from what became of its pages. Pure.
 
-use super::{BINS, Fate, FileRun, LastRun, MAX_FILES, MAX_RANGES, OverTime, RangeRun, Totals};
-use crate::outcome::counts::Fates;
+use super::{BINS, FileRun, LastRun, MAX_FILES, MAX_RANGES, OverTime, PageClass, RangeRun, Totals};
+use crate::outcome::counts::Classification;
 use crate::profile::spans::{Span, Spans};
 use std::cmp::Reverse;
 use std::path::Path;
@@ -52,10 +52,10 @@ impl Timeline {
     }
 
     /// Adds a file, with what was asked of it. Without a path it is only counted.
-    pub fn add(&mut self, path: Option<&Path>, fates: &Fates, asked: &[AskedSpan]) {
+    pub fn add(&mut self, path: Option<&Path>, classes: &Classification, asked: &[AskedSpan]) {
         let mut file = path.map(FileRun::named).unwrap_or_default();
         let asked = Asked::new(asked);
-        for (spans, fate) in [(&fates.ready, None), (&fates.late, Some(Fate::Late))] {
+        for (spans, fate) in [(&classes.ready, None), (&classes.late, Some(PageClass::Late))] {
             for span in spans.iter() {
                 let bin = self.bin(span.at);
                 asked.within(span, |at, pages| {
@@ -72,17 +72,17 @@ impl Timeline {
             }
         }
         let mut touched = Spans::default();
-        for spans in [&fates.ready, &fates.late, &fates.missing] {
+        for spans in [&classes.ready, &classes.late, &classes.missing] {
             for s in spans.iter() {
                 touched.touch(s.first, s.end - s.first, 0, s.how);
             }
         }
         let wasted = asked.spans().without(&touched);
-        let unplanned = wasted.without(&fates.never_touched);
-        file.late = self.count(&fates.late, |o| &mut o.late);
-        file.missing = self.count(&fates.missing, |o| &mut o.missing);
+        let unplanned = wasted.without(&classes.never_touched);
+        file.late = self.count(&classes.late, |o| &mut o.late);
+        file.missing = self.count(&classes.missing, |o| &mut o.missing);
         file.wasted = self.count(&wasted, |o| &mut o.wasted);
-        let ready = self.count(&fates.ready, |o| &mut o.ready);
+        let ready = self.count(&classes.ready, |o| &mut o.ready);
         self.totals.touched += ready + file.late + file.missing;
         self.totals.ready += ready;
         self.totals.late += file.late;
@@ -90,12 +90,12 @@ impl Timeline {
         self.totals.asked += self.count(&asked.spans(), |o| &mut o.asked);
         self.totals.wasted += file.wasted;
         self.totals.holes += unplanned.pages();
-        self.totals.untouched += self.count(&fates.inserted_untouched, |o| &mut o.untouched);
+        self.totals.untouched += self.count(&classes.inserted_untouched, |o| &mut o.untouched);
         if path.is_some() && file.pages() > 0 {
             for (fate, spans) in [
-                (Fate::Late, &fates.late),
-                (Fate::Missing, &fates.missing),
-                (Fate::Wasted, &wasted),
+                (PageClass::Late, &classes.late),
+                (PageClass::Missing, &classes.missing),
+                (PageClass::Wasted, &wasted),
             ] {
                 file.ranges.extend(spans.iter().map(|s| RangeRun {
                     fate,
@@ -109,8 +109,8 @@ impl Timeline {
     }
 
     /// Adds a device's metadata.
-    pub fn add_metadata(&mut self, fates: &Fates) {
-        for spans in [&fates.late, &fates.missing] {
+    pub fn add_metadata(&mut self, classes: &Classification) {
+        for spans in [&classes.late, &classes.missing] {
             self.totals.metadata += self.count(spans, |o| &mut o.metadata);
         }
     }
@@ -240,10 +240,13 @@ mod tests {
         let touched = set(&[(1, 50 * MS), (3, 100 * MS), (5, 200 * MS)]);
         let inserted = set(&[(3, 100 * MS), (5, 200 * MS), (40, 9 * MS)]);
         let planned = set(&[(1, 0), (3, 0), (7, 0)]);
-        let fates = Fates::of(&touched, &inserted, &planned);
+        let classes = Classification::of(&touched, &inserted, &planned);
         let read = [asked(1, 2, -3), asked(3, 4, 120), asked(7, 9, 130)];
-        timeline.add(Some(Path::new("/a")), &fates, &read);
-        timeline.add_metadata(&Fates { missing: set(&[(9, 30 * MS)]), ..Fates::default() });
+        timeline.add(Some(Path::new("/a")), &classes, &read);
+        timeline.add_metadata(&Classification {
+            missing: set(&[(9, 30 * MS)]),
+            ..Classification::default()
+        });
         let run = timeline.finish();
         let o = &run.over_time;
         assert_eq!((o.bin_us, o.len()), (1000, 240));
@@ -268,9 +271,9 @@ mod tests {
         assert_eq!(file.late_by_us, Some(20_000));
         let range = |fate, first, pages, ms: u64| RangeRun { fate, first, pages, at_us: ms * 1000 };
         let expected = [
-            range(Fate::Late, 3, 1, 100),
-            range(Fate::Missing, 5, 1, 200),
-            range(Fate::Wasted, 7, 2, 130),
+            range(PageClass::Late, 3, 1, 100),
+            range(PageClass::Missing, 5, 1, 200),
+            range(PageClass::Wasted, 7, 2, 130),
         ];
         assert_eq!(file.ranges, expected);
     }
@@ -280,8 +283,8 @@ mod tests {
         let mut timeline = Timeline::new(MS);
         for i in 0..MAX_FILES as u64 + 3 {
             let pages: Vec<_> = (0..20 + u64::from(i == 5)).map(|p| (2 * p, 0)).collect();
-            let fates = Fates { missing: set(&pages), ..Fates::default() };
-            timeline.add(Some(Path::new(&format!("/{i}"))), &fates, &[]);
+            let classes = Classification { missing: set(&pages), ..Classification::default() };
+            timeline.add(Some(Path::new(&format!("/{i}"))), &classes, &[]);
         }
         let run = timeline.finish();
         assert_eq!((run.files.len(), run.files_left_out), (MAX_FILES, 3));
@@ -302,10 +305,10 @@ mod tests {
             planned in proptest::collection::vec((0u64..60, 0u64..1), 0..30),
             parts in proptest::collection::vec((0u64..60, 1u64..9, -9i64..6000), 0..9),
         ) {
-            let fates = Fates::of(&set(&touched), &set(&inserted), &set(&planned));
+            let classes = Classification::of(&set(&touched), &set(&inserted), &set(&planned));
             let parts: Vec<_> = parts.iter().map(|&(a, n, at)| asked(a, a + n, at)).collect();
             let mut timeline = Timeline::new(duration);
-            timeline.add(Some(Path::new("/a")), &fates, &parts);
+            timeline.add(Some(Path::new("/a")), &classes, &parts);
             let run = timeline.finish();
             let (t, o) = (run.totals, &run.over_time);
             prop_assert!(o.len() <= BINS && o.bin_us > 0);

@@ -10,7 +10,7 @@ use crate::cache::residency::resident_count;
 use crate::host::open::Kind;
 use crate::replay::device::Portion;
 use crate::replay::step::Step;
-use crate::replay::way::Order;
+use crate::replay::strategy::Order;
 use headstart_sys::willneed::will_need;
 use rustix::fs::Advice;
 use std::fs::File;

@@ -5,7 +5,7 @@
 
 use super::opened::Opened;
 use crate::replay::step::Step;
-use crate::replay::way::InFlight;
+use crate::replay::strategy::InFlight;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -4,7 +4,7 @@
 use super::opened::Opened;
 use crate::replay::places::{self, Stretch};
 use crate::replay::step::Step;
-use crate::replay::way::Order;
+use crate::replay::strategy::Order;
 use headstart_sys::willneed::Piece;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -11,19 +11,19 @@ mod flight;
 mod gathering;
 mod log;
 mod opened;
-mod scarcity;
+mod pressure;
 mod targets;
 mod wait;
 
 pub use log::{Asked, Log};
 
 use super::device::Portion;
+use super::elevator;
 use super::places::Place;
 use super::plan::Plan;
 use super::report::{Counters, Report, Stopped};
 use super::step::Step;
-use super::sweep;
-use super::way::Order;
+use super::strategy::Order;
 use crate::host::memory;
 use crate::host::mounts::Mounts;
 use crate::trace::kernel_tids::KernelTids;
@@ -31,7 +31,7 @@ use descriptors::Descriptors;
 use flight::Flight;
 use gathering::Gathering;
 use opened::Slot;
-use scarcity::Scarcity;
+use pressure::MemoryPressure;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
@@ -106,7 +106,7 @@ struct Shared {
     stop: AtomicBool,
     /// Why it was stopped, if for want of memory.
     stopped: OnceLock<Stopped>,
-    scarcity: Scarcity,
+    scarcity: MemoryPressure,
     portions: Mutex<HashMap<u64, Portion>>,
     gathering: Gathering,
     flight: Flight,
@@ -166,7 +166,7 @@ impl Replay {
             descriptors: Descriptors::here(plan.way.threads),
             stop: AtomicBool::new(false),
             stopped: OnceLock::new(),
-            scarcity: Scarcity::default(),
+            scarcity: MemoryPressure::default(),
             portions: Mutex::default(),
             gathering: Gathering::default(),
             flight: Flight::default(),
@@ -276,7 +276,7 @@ impl Shared {
                 swept = self.in_disk_order(data);
                 data = &swept;
                 complete
-                    && match self.plan.way.in_sweeps {
+                    && match self.plan.way.in_passes {
                         true => self.carry_out_in_batches(data),
                         false => self.carry_out_all(data),
                     }
@@ -386,7 +386,7 @@ impl Shared {
         let way = &self.plan.way;
         // Who waits for all of it gains nothing by what comes first.
         let arm = way.arm.filter(|_| !self.options.wait);
-        sweep::order(steps, place, arm, way.in_sweeps)
+        elevator::order(steps, place, arm, way.in_passes)
     }
 
     /// Stops the replay when memory has become scarce.

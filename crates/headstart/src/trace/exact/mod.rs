@@ -6,7 +6,7 @@
 //! all that it starts are followed from system call to system call, and each mapping of a
 //! file is registered as soon as it is there. This takes time at each system call, so it
 //! is for starts that are recorded on purpose. The driver; what the events then mean is in
-//! [`crate::profile::neighbours`].
+//! [`crate::profile::fault_around`].
 //!
 //! Not registered are shared mappings of files that are not open for writing, and programs
 //! that had already limited their system calls by seccomp(2): there, neighbours show as ever.

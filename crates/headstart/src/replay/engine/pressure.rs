@@ -27,7 +27,7 @@ const STALLED_OVER: Duration = Duration::from_millis(50);
 
 /// Looks after memory.
 #[derive(Debug, Default)]
-pub(super) struct Scarcity(Mutex<State>);
+pub(super) struct MemoryPressure(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -36,7 +36,7 @@ struct State {
     samples: Samples<(Arc<Opened>, Step)>,
 }
 
-impl Scarcity {
+impl MemoryPressure {
     /// Notes that a step was asked for.
     pub(super) fn note(&self, target: &Arc<Opened>, step: &Step) {
         // Another thread is at it: this one is no sample, then.

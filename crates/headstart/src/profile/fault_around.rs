@@ -22,7 +22,7 @@ const MOST_PERCENT: u64 = 10;
 
 /// What became of neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Neighbours {
+pub struct FaultAround {
     /// Pages that were left out.
     pub left_out: u64,
     /// Files of which this start showed each page by itself.
@@ -31,13 +31,13 @@ pub struct Neighbours {
 
 /// Takes neighbours out of what was seen of a start, by what the `pack` knows; `exact`
 /// when each page of this start is to show by itself.
-pub fn leave_out_neighbours(
+pub fn drop_fault_around(
     seen: &mut Observation,
     names: &Resolution,
     pack: Option<&Pack>,
     exact: bool,
-) -> Neighbours {
-    let mut found = Neighbours::default();
+) -> FaultAround {
+    let mut found = FaultAround::default();
     if !seen.has_access_events {
         return found;
     }
@@ -179,7 +179,7 @@ mod tests {
             ("mostly neighbours", vec![(0, 16)], vec![(3, 4)], vec![(0, 16)], false),
         ] {
             let mut seen = start(&mapped, &certain);
-            let found = leave_out_neighbours(&mut seen, &names(), None, true);
+            let found = drop_fault_around(&mut seen, &names(), None, true);
             assert_eq!(found.exact_files, u64::from(marked), "{name}");
             assert_eq!(touched(&seen), expected, "{name}");
             let all_marked = seen.files[&ID].touched.iter().all(|s| s.how.has(How::EXACT));
@@ -192,7 +192,7 @@ mod tests {
         let mut known = pack(42, How::MAPPED | How::EXACT, &[(0, 2), (4, 5)]);
         known.ranges[1].how = How::MAPPED;
         let mut seen = start(&[(0, 16)], &[(7, 8)]);
-        leave_out_neighbours(&mut seen, &names(), Some(&known), false);
+        drop_fault_around(&mut seen, &names(), Some(&known), false);
         assert_eq!(touched(&seen), [(0, 2), (7, 8)]);
         assert!(seen.files[&ID].touched.iter().all(|span| span.how.has(How::EXACT)));
     }
@@ -202,7 +202,7 @@ mod tests {
         let mut seen = start(&[(0, 16)], &[]);
         seen.has_access_events = false;
         let known = pack(42, How::MAPPED | How::EXACT, &[(0, 2)]);
-        leave_out_neighbours(&mut seen, &names(), Some(&known), false);
+        drop_fault_around(&mut seen, &names(), Some(&known), false);
         assert_eq!(touched(&seen), [(0, 16)]);
     }
 
@@ -216,10 +216,10 @@ mod tests {
             ("presumed", pack(42, exact | How::PRESUMED, &[(0, 2)]), vec![(0, 16)]),
         ] {
             let mut seen = start(&[(0, 16)], &[(5, 6)]);
-            let found = leave_out_neighbours(&mut seen, &names(), Some(&pack), false);
+            let found = drop_fault_around(&mut seen, &names(), Some(&pack), false);
             assert_eq!(touched(&seen), expected, "{name}");
             let kept: u64 = expected.iter().map(|(first, end)| end - first).sum();
-            assert_eq!(found, Neighbours { left_out: 16 - kept, exact_files: 0 }, "{name}");
+            assert_eq!(found, FaultAround { left_out: 16 - kept, exact_files: 0 }, "{name}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::pack::{HISTORY_STARTS, MetadataRange, Pack, Range, expects, first_see
 
 /// How often the last starts must have touched a range for it to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Often {
+pub struct Frequency {
     /// Of so many of the last starts, 1 to 8,
     pub of: u32,
     /// so many must have touched it; of fewer that are known the same share.
@@ -26,7 +26,7 @@ pub enum Since {
     FileSeen,
 }
 
-impl Often {
+impl Frequency {
     /// All that is in the pack.
     pub const EVER: Self = Self { of: 1, least: 0, from: 0, since: Since::Learned };
     /// What at least half of the last eight starts touched. One start out of two says
@@ -66,7 +66,7 @@ impl Often {
 /// Which ranges of a pack are read.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    often: Often,
+    often: Frequency,
     starts: u32,
     /// The starts that touched each file and the metadata of each file system; empty
     /// where that doesn't matter.
@@ -81,7 +81,8 @@ impl Choice {
     pub fn has(&self, range: &Range) -> bool {
         let file = range.file as usize;
         let habit = self.habits.get(file).copied().unwrap_or_default();
-        let expected = self.often == Often::EVER || expects(self.starts, range.how, range.history);
+        let expected =
+            self.often == Frequency::EVER || expects(self.starts, range.how, range.history);
         expected
             && habit.allows(range.how, range.history)
             && self
@@ -122,16 +123,16 @@ mod tests {
 
     #[test]
     fn half_of_the_starts_that_are_known_must_have_touched_a_range() {
-        let boots = Often::TWO_OF_THREE;
+        let boots = Frequency::TWO_OF_THREE;
         for (name, often, history, known, expected) in [
-            ("half of eight", Often::HALF, 0b0101_0101, 8, true),
-            ("under half of eight", Often::HALF, 0b0101_0001, 8, false),
-            ("two of four", Often::HALF, 0b1001, 4, true),
-            ("one of three", Often::HALF, 0b001, 3, false),
-            ("two of three", Often::HALF, 0b110, 3, true),
-            ("two starts say nothing", Often::HALF, 0b10, 2, true),
-            ("one start says nothing", Often::HALF, 0b1, 1, true),
-            ("all that is known", Often::EVER, 0b1000_0000, 8, true),
+            ("half of eight", Frequency::HALF, 0b0101_0101, 8, true),
+            ("under half of eight", Frequency::HALF, 0b0101_0001, 8, false),
+            ("two of four", Frequency::HALF, 0b1001, 4, true),
+            ("one of three", Frequency::HALF, 0b001, 3, false),
+            ("two of three", Frequency::HALF, 0b110, 3, true),
+            ("two starts say nothing", Frequency::HALF, 0b10, 2, true),
+            ("one start says nothing", Frequency::HALF, 0b1, 1, true),
+            ("all that is known", Frequency::EVER, 0b1000_0000, 8, true),
             ("two of the last three", boots, 0b101, 8, true),
             ("earlier ones do not count", boots, 0b1111_1001, 8, false),
             ("one of two is less than two of three", boots, 0b10, 2, false),
@@ -167,7 +168,7 @@ mod tests {
             (Since::FileSeen, [true, false, true, false, true]),
             (Since::Learned, [true, false, false, false, false]),
         ] {
-            let choice = Often { since, ..Often::HALF }.choice(&pack);
+            let choice = Frequency { since, ..Frequency::HALF }.choice(&pack);
             let found: Vec<_> = pack.ranges.iter().map(|r| choice.has(r)).collect();
             assert_eq!(found, expected, "{since:?}");
         }
@@ -182,7 +183,7 @@ mod tests {
             histories in proptest::collection::vec((0u32..3, any::<u8>()), 1..9),
             bit in 0u32..8,
         ) {
-            let often = Often { of, least, from, since };
+            let often = Frequency { of, least, from, since };
             let known = starts.min(HISTORY_STARTS);
             let all = u8::MAX.checked_shr(HISTORY_STARTS - known).unwrap_or(0);
             prop_assert!(often.reads(all, known));

@@ -15,12 +15,12 @@ type Use = (InodeId, u64, bool);
 
 /// Tells what is new of the events of one recording.
 #[derive(Debug, Default)]
-pub(super) struct Stir {
+pub(super) struct ActivityDetector {
     used: HashSet<Use>,
     last: Option<Use>,
 }
 
-impl Stir {
+impl ActivityDetector {
     /// How many pages of this event are new: those that came in; those that were mapped into
     /// memory in a stretch of which none was before; and one for a first read of a stretch,
     /// as reads reach beyond the end of a small file.
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_comes_in_or_into_use_is_new_and_what_is_used_again_is_not() {
-        let mut stir = Stir::default();
+        let mut stir = ActivityDetector::default();
         for (kind, ino, first, pages, expected) in [
             (Kind::Insert, 1, 0, 32, 32),
             (Kind::Insert, 1, 0, 32, 32),

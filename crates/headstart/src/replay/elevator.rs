@@ -1,4 +1,4 @@
-//! In which order a disk with an arm reads steps: in a sweep over it, which begins where that
+//! In which order a rotational disk reads steps: in a sweep over it, which begins where that
 //! suits the start best, or in several, each of what is touched later than all of the one
 //! before. Pure.
 //!

@@ -1,9 +1,9 @@
 //! Whether reading ahead is worth it: how long a cold start waits for a disk, and what
 //! a replay takes instead. An estimate. Pure.
 
+use super::frequency::Choice;
 use super::model::Model;
-use super::often::Choice;
-use super::way::Order;
+use super::strategy::Order;
 use crate::pack::Pack;
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ const WAKING_US: u64 = 80;
 /// At least one of so many requests for metadata is waited for: several threads may
 /// look at once, and what was read for one name has the next.
 const METADATA_PART: u64 = 8;
-/// At least this part of a move is waited for where an arm moves: its way is short.
+/// At least this part of a move is waited for on a rotational disk: its way is short.
 const MOVE_PART: u64 = 2;
 /// Starting the program through us, in µs: another process, a pack, a thread.
 const STARTING_US: u64 = 2000;
@@ -78,7 +78,7 @@ impl Expected {
         let waited_us = |waits: u64, each_us: u64| {
             waits.saturating_mul(each_us + WAKING_US).saturating_add(moving_us)
         };
-        // Neighbours are asked for together.
+        // FaultAround are asked for together.
         let requests = asked.min(waits);
         let asking_us = match model.order() {
             Order::Disk => requests.saturating_mul(model.next_us.into()),
@@ -114,12 +114,12 @@ impl Expected {
     }
 
     /// Whether reading ahead costs less than what is usually gained.
-    pub fn is_worth_it(&self) -> bool {
+    pub fn has_benefit(&self) -> bool {
         self.usual_gain_us() > self.cost_us
     }
 
     /// Whether reading ahead and learning from the start together cost less than that.
-    pub fn is_worth_learning(&self) -> bool {
+    pub fn should_record(&self) -> bool {
         self.usual_gain_us() > self.cost_us.saturating_add(LEARNING_US)
     }
 
@@ -151,7 +151,7 @@ mod tests {
     use crate::host::usage::How;
     use crate::pack::paths::NodeId;
     use crate::pack::{File, Identity, MetadataRange, Origin, Range};
-    use crate::replay::often::Often;
+    use crate::replay::frequency::Frequency;
     use proptest::prelude::*;
 
     const NVME: Model =
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn expected(pack: &Pack, model: &Model) -> Expected {
-        Expected::of(pack, &Often::EVER.choice(pack), model)
+        Expected::of(pack, &Frequency::EVER.choice(pack), model)
     }
 
     #[test]
@@ -194,13 +194,13 @@ mod tests {
             ("two files and an arm", 2, ARM, true),
             ("nothing", 0, NVME, false),
         ] {
-            assert_eq!(expected(&pack(files, 1000), &model).is_worth_it(), worth, "{name}");
+            assert_eq!(expected(&pack(files, 1000), &model).has_benefit(), worth, "{name}");
         }
         // Learning costs more, but not of a program that gains much.
         for (files, learning) in [(15, false), (100, true)] {
             let found = expected(&pack(files, 1000), &EMMC);
-            assert!(found.is_worth_it());
-            assert_eq!(found.is_worth_learning(), learning, "{files} files");
+            assert!(found.has_benefit());
+            assert_eq!(found.should_record(), learning, "{files} files");
         }
     }
 

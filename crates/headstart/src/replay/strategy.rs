@@ -1,7 +1,7 @@
 //! How a plan is read: in which order, by how many threads, in what portions.
 //! Pure.
 
-use super::sweep::Arm;
+use super::elevator::Arm;
 use serde::Serialize;
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Order {
 
 /// A way of reading a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-pub struct Way {
+pub struct ReadStrategy {
     /// The order.
     pub order: Order,
     /// How many threads ask.
@@ -42,7 +42,7 @@ pub struct Way {
     /// from when on each of several.
     pub arm: Option<Arm>,
     /// Whether there may be several sweeps, in batches; without an arm it is one.
-    pub in_sweeps: bool,
+    pub in_passes: bool,
 }
 
 /// What was asked for and may not have arrived.
@@ -62,7 +62,7 @@ const METADATA_GAP: u64 = 32 << 10;
 /// Where the arm of a disk passes over them anyway, they may be this large.
 const SWEPT_METADATA_GAP: u64 = 256 << 10;
 
-impl Default for Way {
+impl Default for ReadStrategy {
     /// What does no harm on any device: a request costs more than 32 KiB on
     /// nearly all, and with the metadata in memory four threads hardly block.
     fn default() -> Self {
@@ -76,17 +76,17 @@ impl Default for Way {
             metadata_lead: None,
             in_flight: None,
             arm: None,
-            in_sweeps: false,
+            in_passes: false,
         }
     }
 }
 
-impl Way {
+impl ReadStrategy {
     /// The same in several sweeps, where they pay, if this is one.
     #[must_use]
-    pub fn in_sweeps(self) -> Self {
+    pub fn in_passes(self) -> Self {
         match self.order {
-            Order::Disk => Self { near_us: APART_US, in_sweeps: true, ..self },
+            Order::Disk => Self { near_us: APART_US, in_passes: true, ..self },
             Order::Touch => self,
         }
     }
@@ -105,7 +105,7 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for ReadStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let order = match self.order {
             Order::Touch => "touch",
