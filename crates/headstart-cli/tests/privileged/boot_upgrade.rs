@@ -30,10 +30,11 @@ fn a_file_that_was_replaced_by_one_of_about_its_size_is_read_like_that_before_it
         }
         fs::remove_file(&files[2]).unwrap();
         std::os::unix::fs::symlink("same", &files[2]).unwrap();
-        // What else was learned is the script's, and in memory.
         let pages = |bytes: usize| (bytes as u64).div_ceil(4096) * 4096;
         let read_ahead = || {
             undisturbed(&[fs.path()], || {
+                // What else was learned is the script's, and in memory afterwards.
+                boot.read_ahead();
                 fs.remount();
                 boot.read_ahead().phases[0].report
             })
