@@ -1,6 +1,7 @@
 //! A pack by its files, as the forms of `headstart show` need it.
 
-use headstart::pack::{HISTORY_STARTS, Pack, Range};
+use headstart::pack::history::HISTORY_STARTS;
+use headstart::pack::{Pack, Range};
 use std::path::PathBuf;
 
 /// A pack with its ranges sorted by file.

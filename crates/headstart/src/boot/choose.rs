@@ -4,6 +4,7 @@
 use crate::pack::Pack;
 use crate::pack::build::{FilePart, Parts};
 use crate::pack::changing::carries_on;
+use crate::pack::history::{after_start, is_in_last};
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::{Piece, overlay};
 use crate::replay::frequency::Frequency;
@@ -37,7 +38,7 @@ pub fn one_after_another<'a>(packs: impl Iterator<Item = (usize, &'a mut Pack)>)
 /// How long the last start went on to touch something, without its waits, in µs. The time
 /// of what another phase touched is computed.
 fn lasted(pack: &Pack) -> u32 {
-    let touched = pack.ranges.iter().filter(|range| range.history & 1 == 1);
+    let touched = pack.ranges.iter().filter(|range| is_in_last(range.history));
     let last = touched.map(|range| range.at_us).max().unwrap_or(0);
     last.min(u32::try_from(pack.origin.duration_us).unwrap_or(u32::MAX))
 }
@@ -72,7 +73,8 @@ pub fn settle(merged: &mut Pack, before: Option<&Pack>, whole: &Pack) {
             !file.is_presumed() && !carried_on
         };
         if let Some(old) = before.files.get(node).filter(is_new) {
-            let inherited = old.pieces.iter().fold(0, |all, piece| all | piece.history) << 1;
+            let seen = old.pieces.iter().fold(0, |all, piece| all | piece.history);
+            let inherited = after_start(seen, false);
             file.pieces.iter_mut().for_each(|piece| piece.history |= inherited);
         }
     }

@@ -7,29 +7,27 @@
 //! a file that was replaced once, as by an upgrade, is left alone: its old ranges say
 //! little of the new one.
 
+use super::Pack;
 use super::build::FilePart;
-use super::{Pack, first_seen};
+use super::history::{after_start, first_seen, is_in_last, recent, recurs};
 use crate::host::usage::How;
-
-/// The bits of the last four starts.
-const RECENT: u8 = 0xf;
 
 /// Whether a file that changed in these starts (bit 0 the last) is expected to change at
 /// each: two of the last four did.
 pub fn changes_often(changes: u8) -> bool {
-    (changes & RECENT).count_ones() >= 2
+    recurs(changes)
 }
 
 /// Whether what is known of a file before a start holds for it after that start: it is
 /// the same, that start wrote it itself, or it had changed shortly before.
 pub fn carries_on(before: &FilePart, after: &FilePart) -> bool {
-    before.identity == after.identity || after.changes & 1 == 1 || before.changes & RECENT != 0
+    before.identity == after.identity || is_in_last(after.changes) || recent(before.changes) != 0
 }
 
 /// In which starts a file changed, after another one.
 pub fn changes_after(before: &FilePart, after: &FilePart) -> u8 {
-    let changed = before.identity != after.identity || after.changes & 1 == 1;
-    before.changes << 1 | u8::from(changed)
+    let changed = before.identity != after.identity || is_in_last(after.changes);
+    after_start(before.changes, changed)
 }
 
 /// What is read of a file.
@@ -74,7 +72,8 @@ pub fn habits(pack: &Pack) -> Vec<Habit> {
             && let Some((all, again)) = new.get_mut(range.file as usize)
         {
             *all = all.saturating_add(range.pages.into());
-            *again = again.saturating_add(u64::from(range.pages) * u64::from(range.history & 1));
+            *again =
+                again.saturating_add(u64::from(range.pages) * u64::from(is_in_last(range.history)));
         }
     }
     let habit =

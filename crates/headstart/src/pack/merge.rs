@@ -1,12 +1,13 @@
 //! Joins packs: the next start into what is known, or two packs into one.
 //! Pure.
 
+use super::Pack;
 use super::build::{FilePart, Parts};
 use super::changing::{carries_on, changes_after};
 use super::clock::Clock;
+use super::history::{HISTORY_STARTS, first_seen};
 use super::paths::PathInterner;
 use super::pieces::{Piece, overlay};
-use super::{HISTORY_STARTS, Pack, first_seen};
 use crate::host::usage::How;
 use std::collections::HashMap;
 

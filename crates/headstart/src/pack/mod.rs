@@ -8,7 +8,7 @@
 //!
 //! [`codec`] is its file form (`doc/pack-format.md`), [`merge`] joins a start into it, which
 //! [`join`] does under a lock, [`renew`] and [`follow`] go with files that were replaced,
-//! [`paths`] keeps its names, [`store`] finds, trusts and writes the files, [`key`] names a
+//! [`history`] says what the bits of past starts mean, [`paths`] keeps its names, [`store`] finds, trusts and writes the files, [`key`] names a
 //! program.
 
 pub mod build;
@@ -17,6 +17,7 @@ pub(crate) mod clock;
 pub mod codec;
 pub mod diff;
 pub mod follow;
+pub mod history;
 pub mod join;
 pub mod key;
 mod launcher;
@@ -30,33 +31,11 @@ mod varint;
 
 pub use crate::host::identity::Identity;
 use crate::host::usage::How;
+use history::expects;
 use paths::{NodeId, PathTable};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
-
-/// Starts that the history of a range reaches back.
-pub const HISTORY_STARTS: u32 = u8::BITS;
-
-/// The bits of the last four starts in a history.
-const RECENT: u8 = 0xf;
-
-/// How many of the last starts a history knows of: back to its first touch.
-pub fn first_seen(history: u8) -> u32 {
-    HISTORY_STARTS - history.leading_zeros()
-}
-
-/// Whether the next start is expected to touch what past ones, so many, touched like
-/// this.
-///
-/// A fault maps up to 15 neighbours of its page, which ones depends on where the file
-/// lies in memory this time. What was only mapped, in one of the last four starts, and
-/// not in the last, was such a neighbour as a rule.
-pub fn expects(starts: u32, how: How, history: u8) -> bool {
-    let recent = history & RECENT;
-    let only_mapped = !how.has(How::READ) && how.has(How::MAPPED);
-    !only_mapped || starts < 3 || recent & 1 == 1 || recent.count_ones() >= 2
-}
 
 /// What was learned of the starts of one program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -300,33 +279,4 @@ pub fn format_uuid(uuid: &[u8; 16]) -> String {
         out.push_str(&format!("{byte:02x}"));
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_mapped_beside_a_fault_once_is_not_expected_again() {
-        let code = How::MAPPED | How::EXECUTED;
-        for (starts, how, history, expected) in [
-            (4, code, 0b0001, true),
-            (4, code, 0b0100, false),
-            (4, code, 0b1100, true),
-            (9, code, 0b1001_0000, false),
-            (9, code, 0b0001_0010, false),
-            (2, code, 0b0010, true),
-            (4, How::READ, 0b0100, true),
-            (4, How::READ | code, 0b0100, true),
-            (4, How::INSERTED, 0b0100, true),
-        ] {
-            let mut pack = Pack::default();
-            pack.origin.starts = starts;
-            assert_eq!(
-                expects(pack.origin.starts, how, history),
-                expected,
-                "{starts} {how:?} {history:b}"
-            );
-        }
-    }
 }

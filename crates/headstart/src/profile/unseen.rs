@@ -14,6 +14,7 @@ use crate::cache::residency::{page_size, resident_count};
 use crate::host::memory::huge_page_size;
 use crate::host::open::open_learned;
 use crate::pack::clock::Clock;
+use crate::pack::history::is_in_last;
 use crate::pack::{File, Pack, Range};
 use headstart_sys::huge::{Folio, bring_in};
 use std::collections::{BTreeMap, HashMap};
@@ -83,7 +84,7 @@ fn touched_last(pack: &Pack, size: u64) -> HashMap<u32, Last> {
     let mut found: HashMap<u32, Last> = HashMap::new();
     let is_candidate = |range: &&Range| {
         let is_large = |file: &File| file.identity.size >= size;
-        range.history & 1 == 1
+        is_in_last(range.history)
             && range.is_mapped()
             && pack.files.get(range.file as usize).is_some_and(is_large)
     };
