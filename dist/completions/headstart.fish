@@ -48,7 +48,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The 
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-learn -d 'Do not learn from this start'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not read ahead'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l always -d 'Read ahead and learn even if it is no expected benefit here'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l always -d 'Read ahead and learn even if no benefit is expected here'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l large-folios -d 'When the program has ended, put the parts of its big files that are mapped densely into large folios, in the background: later starts from memory have fewer page faults'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s v -l verbose -d 'Stay as the program\'s parent, and print one line at its end that says what became of the start'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l share -d 'Let other users replay what is learned: they get a copy of the pack without the command and without files that they may not read'

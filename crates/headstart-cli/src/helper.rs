@@ -54,14 +54,8 @@ pub fn help(helper: Helper, session: Session, told: Option<OwnedFd>) -> ! {
         let _ = descriptors::let_go_of_inherited();
     }
     let interrupt = Interrupt::catch().ok();
-    let start = Start {
-        helper: Arc::new(helper),
-        interrupt,
-        session,
-        notes: Vec::new(),
-        late: None,
-        released_us: 0,
-    };
+    let start =
+        Start { helper: Arc::new(helper), interrupt, session, notes: Vec::new(), late: None };
     let findings = start.go();
     if let Some(told) = told {
         let line = serde_json::to_vec(&findings).unwrap_or_default();
@@ -80,8 +74,6 @@ struct Start {
     notes: Vec<String>,
     /// What came too late to record, until it has been cleared away.
     late: Option<JoinHandle<()>>,
-    /// When the program might start, since headstart began, in µs.
-    released_us: u64,
 }
 
 /// How a start was over.
@@ -129,8 +121,7 @@ impl Start {
         wait_for_head(&mut preparation, self.session.hold.saturating_sub(held));
         let began = Instant::now();
         let released = self.session.began.elapsed();
-        self.released_us = u64::try_from(released.as_micros()).unwrap_or(u64::MAX);
-        // It did not wait any longer where this fails, and its begin was not recorded.
+        // It did not wait any longer where this fails, and its first events were not recorded.
         let recorder = match self.helper.go() {
             Ok(()) => recorder,
             Err(_) => {
@@ -167,7 +158,7 @@ impl Start {
             pack: pack.as_ref(),
             replay: report,
             log: ended.as_ref().map(|ended| &ended.log),
-            released_us: self.released_us,
+            released_us: u64::try_from(released.as_micros()).unwrap_or(u64::MAX),
             whole,
         };
         let settings = self.settings(key, path.clone());

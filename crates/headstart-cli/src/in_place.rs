@@ -11,8 +11,9 @@ use headstart_sys::helper::{Side, split};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How long the program waits at most for a helper that is stuck. The helper itself lets it go
-/// sooner: when the first pages were asked for, and the trace is armed.
+/// How long the program waits for a helper that is stuck, beyond the time that it may be held
+/// back. The helper itself lets it go sooner: when the first pages were requested, and the trace
+/// is armed.
 const HELPER_LIMIT: Duration = Duration::from_secs(1);
 /// The same where the user asked for a recording.
 const RECORDING_LIMIT: Duration = Duration::from_secs(30);
@@ -21,7 +22,7 @@ const RECORDING_LIMIT: Duration = Duration::from_secs(30);
 /// program. Returns only when that fails. Only while there is a single thread.
 pub fn become_program(session: Session, told: Option<OwnedFd>) -> ExitStatus {
     let limit = if session.must_learn { RECORDING_LIMIT } else { HELPER_LIMIT };
-    let limit = limit.max(session.hold);
+    let limit = limit.saturating_add(session.hold);
     let failure = match split() {
         Ok(Side::Program(program)) => {
             program.wait(limit);

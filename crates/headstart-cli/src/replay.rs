@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
 use headstart::host::diskstats::{self, DiskStats};
 use headstart::host::mounts::Mounts;
-use headstart::launch::policy::{Bounds, plan, strategy_here};
+use headstart::launch::policy::{Bounds, strategy_here};
 use headstart::pack::{Pack, store};
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::folios::refill::{Refilled, refill};
@@ -226,7 +226,7 @@ impl Source {
                 // If a program waits for it at all, that begins later: nothing is held back for
                 // what it reads itself.
                 let way = ReadStrategy { in_flight: None, ..way };
-                plan(packs, bounds.limits(), way)
+                Plan::of_packs(packs, bounds.limits(), way)
             }
             Self::List(entries) => {
                 let size = |path: &PathBuf| path.metadata().map_or(0, |m| m.len());

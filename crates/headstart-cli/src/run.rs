@@ -8,7 +8,7 @@ use crate::exit::ExitStatus;
 use crate::parent;
 use crate::session::{Report, Session, StartArgs};
 use headstart::launch::learn::DEFAULT_KEEP;
-use headstart::launch::policy::{Bounds, Policy};
+use headstart::launch::policy::Bounds;
 use headstart::launch::prepare::Ahead;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub struct RunArgs {
     #[arg(long)]
     no_replay: bool,
 
-    /// Read ahead and learn even if it is no expected benefit here
+    /// Read ahead and learn even if no benefit is expected here
     #[arg(long, conflicts_with = "no_replay")]
     always: bool,
 
@@ -93,8 +93,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let RunArgs { budget, threads, always, hold, .. } = args;
     let learn = !args.no_learn;
-    let (policy, bounds) = (Policy::PROGRAM, Bounds { budget, threads });
-    let ahead = Ahead { policy, bounds, always, learn, began, hold };
+    let bounds = Bounds { budget, threads };
+    let ahead = Ahead { bounds, always, learn, began, hold };
     let replay = (!args.no_replay).then_some(ahead);
     let session = Session::new(args.start, began, args.verbose);
     parent::start(Session {

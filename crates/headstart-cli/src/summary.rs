@@ -38,7 +38,7 @@ pub struct Ended {
 pub struct Findings {
     /// Whether the program was executed.
     pub started: bool,
-    /// From the begin of headstart until the program might start, in µs.
+    /// From the start of headstart until the program might start, in µs.
     pub exec_after_us: u64,
     /// The parts of the summary.
     pub parts: Vec<String>,
@@ -89,7 +89,7 @@ impl Findings {
         Self { started: true, notes: vec![why], ..Self::default() }
     }
 
-    /// From the begin of headstart until the program might start.
+    /// From the start of headstart until the program might start.
     pub fn exec_after(&self) -> Duration {
         Duration::from_micros(self.exec_after_us)
     }

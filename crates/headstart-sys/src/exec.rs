@@ -53,7 +53,7 @@ impl Arguments {
         Ok(Self { _strings: strings, pointers })
     }
 
-    /// Becomes the program, or tells why not. Async-signal-safe.
+    /// Becomes the program, or tells why not.
     fn exec(&self) -> i32 {
         if let Some(program) = self.pointers.first() {
             // SAFETY: the pointers are a null-terminated array of C strings
@@ -88,7 +88,7 @@ pub fn status_of_failure(error: &io::Error) -> u8 {
 fn restore() {
     let closed = CLOSED.load(Ordering::Relaxed);
     for fd in (0..3).filter(|fd| closed & 1 << fd != 0) {
-        // SAFETY: std opened /dev/null here; nothing in the child uses it.
+        // SAFETY: std opened /dev/null here; nothing uses it until exec.
         unsafe { libc::close(fd) };
     }
     signals::restore();

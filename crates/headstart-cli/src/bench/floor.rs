@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use headstart::host::mounts::Mounts;
-use headstart::launch::policy::{Bounds, plan, strategy_here};
+use headstart::launch::policy::{Bounds, strategy_here};
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
@@ -40,7 +40,7 @@ pub fn search(bench: &Bench, progress: impl Fn(usize)) -> anyhow::Result<(Search
     let pack = [bench.known_pack()?];
     let bounds = Bounds::default();
     let limits = bounds.limits();
-    let floor = |way: ReadStrategy| Floor { way, plan: plan(&pack, limits, way) };
+    let floor = |way: ReadStrategy| Floor { way, plan: Plan::of_packs(&pack, limits, way) };
     let mounts = Mounts::default();
     let own = strategy_here(&pack[0], &mounts, bounds);
     // What is done for a program beside it is of no use here.

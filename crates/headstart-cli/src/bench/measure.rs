@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use headstart::launch::policy::{Bounds, Policy};
+use headstart::launch::policy::Bounds;
 use headstart::launch::prepare::{self, Ahead};
 use headstart::pack::{Pack, store};
 use headstart::replay::engine::Replay;
@@ -225,7 +225,6 @@ enum Cache {
 /// start.
 pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
     let ahead = Ahead {
-        policy: Policy::BENCHMARK,
         bounds: Bounds::default(),
         always: true,
         learn: false,

@@ -15,7 +15,7 @@ use headstart::boot::replayed::monotonic_us;
 use headstart::boot::systemd;
 use headstart::host::proc;
 use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, know_device, learn};
-use headstart::launch::policy::{Bounds, Policy};
+use headstart::launch::policy::Bounds;
 use headstart::launch::prepare::{Ahead, Preparation, Prepared, WELL_KNOWN, Wanted};
 use headstart::launch::record::{self, Armed, Recorded, buffer_of};
 use headstart::pack::Pack;
@@ -136,7 +136,6 @@ impl Start<'_> {
     /// What is prepared: what a program gets, if anything is to be read ahead.
     fn wanted(&self, replay: bool) -> Wanted {
         let ahead = Ahead {
-            policy: Policy::SERVICE,
             bounds: Bounds::default(),
             always: false,
             learn: true,

@@ -12,11 +12,12 @@ use super::queue::{Part, Queue};
 use super::replayed::Replayed;
 use crate::host::error::causes;
 use crate::host::mounts::Mounts;
-use crate::launch::policy::{limits_of_boot, plan, strategy_of_boot};
+use crate::launch::policy::{limits_of_boot, strategy_of_boot};
 use crate::pack::Pack;
 use crate::replay::engine::{Ended, Options, Replay};
 use crate::replay::frequency::Frequency;
 use crate::replay::models::Models;
+use crate::replay::plan::Plan;
 use crate::replay::report::Report;
 use crate::replay::strategy::{Order, ReadStrategy};
 use crate::trace::kernel_tids::KernelTids;
@@ -203,7 +204,7 @@ impl Session<'_> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
         let mut packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
         one_after_another(parts.iter().map(|part| part.phase).zip(&mut packs));
-        let plan = plan(&packs, limits_of_boot(), way);
+        let plan = Plan::of_packs(&packs, limits_of_boot(), way);
         // Without it the recorder counts these threads to the boot.
         self.keep(parts, None);
         let left = self.wanted.limit.saturating_sub(self.began.elapsed());

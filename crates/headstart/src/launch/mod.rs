@@ -7,7 +7,7 @@
 //!          plan, replay                                    what was read ahead
 //! ```
 //!
-//! A [`policy`] says what differs between programs, services, benchmarks and boots. Nothing here
+//! [`policy`] says what differs between programs, services, benchmarks and boots. Nothing here
 //! prints, and nothing belongs to the whole process: a process may follow many launches at
 //! once, also of programs that are not its children. Who starts the program, waits for its end
 //! and reports is the caller.

@@ -1,4 +1,7 @@
 //! What differs between kinds of launches, and what bounds a replay.
+//!
+//! A service gets all that a program gets. A benchmark measures what a replay gains and costs,
+//! so it asks for one `always`, worth it or not. Boots have a strategy and limits of their own.
 
 use crate::host::memory;
 use crate::host::mounts::Mounts;
@@ -6,30 +9,12 @@ use crate::pack::Pack;
 use crate::replay::frequency::Frequency;
 use crate::replay::model::{self, Model};
 use crate::replay::models::Models;
-use crate::replay::plan::{Limits, Plan};
+use crate::replay::plan::Limits;
 use crate::replay::strategy::ReadStrategy;
 
 /// How often the last starts must have touched what is read of a pack. Boots, whose packs hold
 /// what few starts tell, choose otherwise.
 pub const FREQUENT: Frequency = Frequency::HALF;
-
-/// What a kind of launch asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Policy {
-    /// Whether a replay that costs more than it gains is left out.
-    pub judges: bool,
-    /// Whether a sample is checked first, so that what is in memory costs nothing.
-    pub samples: bool,
-}
-
-impl Policy {
-    /// A program that a user or script starts.
-    pub const PROGRAM: Self = Self { judges: true, samples: true };
-    /// A service: it gets all that a program gets.
-    pub const SERVICE: Self = Self::PROGRAM;
-    /// A benchmark measures what a replay gains and costs, also where it is not worth it.
-    pub const BENCHMARK: Self = Self { judges: false, samples: false };
-}
 
 /// What a user limits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -61,11 +46,6 @@ pub fn read_strategy(model: Option<Model>, pack: &Pack, bounds: Bounds) -> ReadS
 /// How a pack is best read here.
 pub fn strategy_here(pack: &Pack, mounts: &Mounts, bounds: Bounds) -> ReadStrategy {
     read_strategy(Models::here().of_pack(pack, mounts), pack, bounds)
-}
-
-/// The plan of packs that are read together, by a read strategy.
-pub fn plan(packs: &[Pack], limits: Limits, way: ReadStrategy) -> Plan {
-    Plan::of_packs(packs, limits, way)
 }
 
 /// How the pack of a boot is best read, by what earlier boots measured of its device.

@@ -2,7 +2,7 @@
 //! begun. With a large pack that happens beside the start, which does not wait for it
 //! longer than it was told to: a pack of 100,000 files takes 30 ms.
 
-use super::policy::{Bounds, FREQUENT, Policy, read_strategy};
+use super::policy::{Bounds, FREQUENT, read_strategy};
 use crate::host::error::causes;
 use crate::host::mounts::Mounts;
 use crate::pack::Pack;
@@ -57,8 +57,6 @@ impl Wanted {
 /// How a pack is read ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
-    /// What the kind of launch asks for.
-    pub policy: Policy,
     /// What the user limits.
     pub bounds: Bounds,
     /// Whether that is done even if it is not worth it.
@@ -157,10 +155,7 @@ impl Prepared {
         });
         if let (Some(ahead), Some(pack)) = (&wanted.replay, prepared.pack.take()) {
             let choice = FREQUENT.choice(&pack);
-            if ahead.policy.samples
-                && may_begin_late(&pack, ahead)
-                && sample::is_in_memory(&pack, &choice, uid())
-            {
+            if may_begin_late(&pack, ahead) && sample::is_in_memory(&pack, &choice, uid()) {
                 prepared.leave_for_later(ahead);
             } else {
                 prepared.replay(&pack, &choice, ahead, from);
@@ -197,7 +192,7 @@ impl Prepared {
         let model = Models::here().of_pack(pack, &mounts);
         self.device_known = model.is_some();
         let expected = model.map(|model| Expected::of(pack, choice, &model));
-        if let Some(expected) = expected.filter(|_| ahead.policy.judges && !ahead.always) {
+        if let Some(expected) = expected.filter(|_| !ahead.always) {
             self.skip_recording(pack, ahead, &expected);
             if !expected.has_benefit() {
                 return self.leave_alone(&expected);
@@ -317,7 +312,6 @@ mod tests {
     #[test]
     fn what_was_left_for_later_begins_once() {
         let ahead = Ahead {
-            policy: Policy::PROGRAM,
             bounds: Bounds::default(),
             always: false,
             learn: true,
