@@ -1,10 +1,8 @@
 //! What became of a replay, counted while it goes on.
 
-use crate::host::open::NotRead;
 use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 
 /// What became of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -132,36 +130,6 @@ impl fmt::Display for Stopped {
             Self::Reclaimed => "memory is being reclaimed",
             Self::Pressure => "tasks wait for memory",
         })
-    }
-}
-
-/// Counters that the threads share.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) requests: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    pub(super) metadata_bytes: AtomicU64,
-    pub(super) resident_bytes: AtomicU64,
-    pub(super) presumed_bytes: AtomicU64,
-    pub(super) files: AtomicU64,
-    pub(super) stale_files: AtomicU64,
-    pub(super) changing_files: AtomicU64,
-    pub(super) followed_files: AtomicU64,
-    pub(super) missing_files: AtomicU64,
-    pub(super) forbidden_files: AtomicU64,
-    pub(super) failed: AtomicU64,
-    pub(super) closed_devices: AtomicU64,
-    pub(super) dropped_bytes: AtomicU64,
-}
-
-impl NotRead {
-    pub(super) fn count(self, counters: &Counters) -> &AtomicU64 {
-        match self {
-            Self::Stale => &counters.stale_files,
-            Self::Missing => &counters.missing_files,
-            Self::Forbidden => &counters.forbidden_files,
-            Self::Failed => &counters.failed,
-        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! How many files a replay may have open at a time: the limit is the program's, too, and many
 //! services have a low one. getrlimit(2).
 
-use super::gathering::MOST;
 use crate::host::processors;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 
+/// The most steps that are requested together, each with its file open.
+pub(super) const TOGETHER: usize = 64;
 /// Files that are kept open between their steps, at most.
 const KEPT: usize = 256;
 /// Files that may be open before steps stop to wait for others, at most.
@@ -19,7 +20,7 @@ pub(super) struct Descriptors {
     /// Between their steps.
     pub(super) kept: usize,
     /// Before steps stop to wait for others. Threads that ask for what was gathered have up
-    /// to [`MOST`] each beside these.
+    /// to [`TOGETHER`] each beside these.
     pub(super) gathered: usize,
 }
 
@@ -35,7 +36,7 @@ impl Descriptors {
 
     /// The same where so many are free.
     fn of(free: usize, threads: usize) -> Self {
-        let gathered = free.saturating_sub(threads.saturating_mul(MOST)).min(GATHERED);
+        let gathered = free.saturating_sub(threads.saturating_mul(TOGETHER)).min(GATHERED);
         Self { kept: (free / 4).min(KEPT), gathered }
     }
 }

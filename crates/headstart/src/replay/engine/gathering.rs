@@ -1,7 +1,8 @@
 //! Small steps that wait to be asked for together, and the order in which that is best: those
 //! that lie side by side on their device follow each other.
 
-use super::opened::Opened;
+use super::descriptors::TOGETHER;
+use super::targets::Opened;
 use crate::replay::places::{self, Stretch};
 use crate::replay::step::Step;
 use crate::replay::strategy::Order;
@@ -10,8 +11,6 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The most steps that are asked for together.
-pub(super) const MOST: usize = 64;
 /// How long a step waits for others, unless all threads wait for the disk.
 const PATIENCE: Duration = Duration::from_millis(1);
 
@@ -53,7 +52,7 @@ impl Gathering {
     pub(super) fn take(&self, must: bool) -> Vec<Wanted> {
         let mut gathered = self.lock();
         let is_old = gathered.since.is_some_and(|since| since.elapsed() >= PATIENCE);
-        if !(must || is_old || gathered.wanted.len() >= MOST) {
+        if !(must || is_old || gathered.wanted.len() >= TOGETHER) {
             return Vec::new();
         }
         gathered.since = None;

@@ -3,7 +3,7 @@
 use crate::replay::plan::Plan;
 use crate::replay::step::{Step, Target};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A step that was asked for, because not all of it was in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,13 +17,13 @@ pub struct Asked {
 /// What a replay asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Log {
-    plan: Plan,
+    plan: Arc<Plan>,
     asked: Vec<Asked>,
 }
 
 impl Log {
-    pub(super) fn of(plan: Plan, asked: Mutex<Vec<Asked>>) -> Self {
-        Self { plan, asked: asked.into_inner().unwrap_or_else(PoisonError::into_inner) }
+    pub(super) fn of(plan: Arc<Plan>, asked: Vec<Asked>) -> Self {
+        Self { plan, asked }
     }
 
     /// The files that parts were asked of, each with its parts in any order.

@@ -4,7 +4,7 @@
 //! Two signs are looked for now and then: pages that were asked for are gone again,
 //! which cachestat(2) tells of a sample of them, and tasks wait for memory.
 
-use super::opened::Opened;
+use super::targets::Opened;
 use crate::host::memory;
 use crate::replay::report::Stopped;
 use crate::replay::step::Step;

@@ -1,37 +1,109 @@
 //! The files and devices of a plan: opened when a step comes to them, checked
 //! against what was learned, and closed after their last.
 
-use super::Shared;
-use super::opened::{Opened, Slot};
+use super::descriptors::Descriptors;
+use super::progress::Progress;
 use crate::host::id::Dev;
 use crate::host::identity::identity_of;
+use crate::host::mounts::Mounts;
 use crate::host::open::{Kind, NotRead, is_regular, open_if};
 use crate::pack::renew::is_alike;
 use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};
 use crate::replay::metadata;
+use crate::replay::plan::Plan;
 use crate::replay::step::{Step, Target};
 use rustix::fs::{Mode, OFlags, Stat};
+use std::collections::HashMap;
 use std::fs::File;
-use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-impl Shared {
-    /// After the last use of a target it is closed.
-    pub(super) fn note_use(&self, step: &Step) {
-        let target = step.target as usize;
-        if self.left[target].fetch_sub(1, Relaxed) == 1 {
-            self.close(target);
+/// The targets of a plan. The lock of a target is held while it is opened, so that this is done
+/// once, and `portions` is locked under it.
+#[derive(Debug)]
+pub(super) struct Targets {
+    plan: Arc<Plan>,
+    mounts: Mounts,
+    /// Whether a file that replaced another of about the same size is read like that.
+    follow: bool,
+    /// Who we are.
+    uid: u32,
+    /// The block device of each file system by UUID; looked for once, by the first
+    /// step that needs it, so that no other step waits.
+    devices: OnceLock<HashMap<[u8; 16], PathBuf>>,
+    slots: Vec<Mutex<Slot>>,
+    /// Uses left of each target, so that it is closed after its last.
+    uses_left: Vec<AtomicU32>,
+    /// Held by everything that is open.
+    open: Arc<()>,
+    descriptors: Descriptors,
+    portions: Mutex<HashMap<u64, Portion>>,
+    progress: Arc<Progress>,
+}
+
+/// A target as the threads know it.
+#[derive(Debug, Default)]
+enum Slot {
+    /// No step came to it yet.
+    #[default]
+    New,
+    /// It is what was learned.
+    Open(Arc<Opened>),
+    /// It was closed for want of descriptors; it is opened again on demand.
+    Closed,
+    /// Nothing is read from it.
+    Dropped,
+}
+
+/// A file or device that is what was learned.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: File,
+    /// The device that it lies on, or is.
+    pub(super) dev: u64,
+    pub(super) portion: Portion,
+    pub(super) kind: Kind,
+    /// Shared by all that is open, and so counts it.
+    _open: Arc<()>,
+}
+
+impl Targets {
+    /// Of a plan each step of which is used so many times; `follow`: whether a file that
+    /// replaced another of about the same size is read like that.
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        uses: u32,
+        follow: bool,
+        mounts: Mounts,
+        progress: Arc<Progress>,
+    ) -> Self {
+        let mut uses_left = vec![0; plan.targets.len()];
+        for step in &plan.steps {
+            uses_left[step.target as usize] += uses;
+        }
+        Self {
+            mounts,
+            follow,
+            uid: rustix::process::geteuid().as_raw(),
+            devices: OnceLock::new(),
+            slots: plan.targets.iter().map(|_| Mutex::default()).collect(),
+            uses_left: uses_left.into_iter().map(AtomicU32::new).collect(),
+            open: Arc::default(),
+            descriptors: Descriptors::here(plan.way.threads),
+            portions: Mutex::default(),
+            progress,
+            plan,
         }
     }
 
-    fn slot(&self, target: usize) -> MutexGuard<'_, Slot> {
-        self.slots[target].lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self, target: u32) -> MutexGuard<'_, Slot> {
+        self.slots[target as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The target, opened and checked; `None` when nothing is read from it.
-    pub(super) fn opened(&self, target: usize) -> Option<Arc<Opened>> {
+    pub(super) fn opened(&self, target: u32) -> Option<Arc<Opened>> {
         let mut slot = self.slot(target);
         let first_time = matches!(*slot, Slot::New);
         match &*slot {
@@ -39,43 +111,35 @@ impl Shared {
             Slot::Dropped => return None,
             Slot::New | Slot::Closed => {}
         }
-        let opened = match &self.plan.targets[target] {
-            Target::File { node, identity, changing } => {
-                let path = self.plan.paths.path(*node);
-                self.open_file(&path, identity.as_ref(), *changing, first_time)
-            }
-            Target::Device(fs) => self.open_device(fs),
+        let Some(opened) = self.open(target, first_time).map(Arc::new) else {
+            *slot = Slot::Dropped;
+            return None;
         };
-        match opened {
-            Ok(opened) => {
-                let opened = Arc::new(opened);
-                if first_time && opened.kind != Kind::Device {
-                    self.counters.files.fetch_add(1, Relaxed);
-                }
-                *slot = if self.open_files() <= self.descriptors.kept {
-                    Slot::Open(opened.clone())
-                } else {
-                    Slot::Closed
-                };
-                Some(opened)
-            }
-            Err(_) if matches!(self.plan.targets[target], Target::Device(_)) => {
-                self.counters.closed_devices.fetch_add(1, Relaxed);
-                *slot = Slot::Dropped;
-                None
-            }
-            Err(why) => {
-                why.count(&self.counters).fetch_add(1, Relaxed);
-                *slot = Slot::Dropped;
-                None
-            }
-        }
+        let is_kept = self.open_files() <= self.descriptors.kept;
+        *slot = if is_kept { Slot::Open(opened.clone()) } else { Slot::Closed };
+        Some(opened)
     }
 
-    fn close(&self, target: usize) {
-        let mut slot = self.slot(target);
-        if matches!(*slot, Slot::Open(_)) {
-            *slot = Slot::Closed;
+    /// Opens a target, and counts what became of it.
+    fn open(&self, target: u32, first_time: bool) -> Option<Opened> {
+        match &self.plan.targets[target as usize] {
+            Target::File { node, identity, changing } => {
+                let path = self.plan.paths.path(*node);
+                let opened = self.open_file(&path, identity.as_ref(), *changing, first_time);
+                self.progress.count(|report| match &opened {
+                    Ok(_) => report.files += u64::from(first_time),
+                    Err(NotRead::Stale) => report.stale_files += 1,
+                    Err(NotRead::Missing) => report.missing_files += 1,
+                    Err(NotRead::Forbidden) => report.forbidden_files += 1,
+                    Err(NotRead::Failed) => report.failed += 1,
+                });
+                opened.ok()
+            }
+            Target::Device(fs) => {
+                let opened = self.open_device(fs);
+                self.progress.count(|report| report.closed_devices += u64::from(opened.is_none()));
+                opened
+            }
         }
     }
 
@@ -91,38 +155,173 @@ impl Shared {
             let now = identity_of(stat);
             let other = identity.filter(|learned| !learned.is_still(&now));
             is_other = other.is_some();
-            let follows = self.options.follow && is_regular(stat);
+            let follows = self.follow && is_regular(stat);
             changing || other.is_none_or(|learned| follows && is_alike(learned, &now))
         };
         let (file, kind, dev) = open_if(path, is_wanted, identity.is_some(), self.uid)?;
         if is_other && first_time {
-            let c = &self.counters;
-            let counter = if changing { &c.changing_files } else { &c.followed_files };
-            counter.fetch_add(1, Relaxed);
+            self.progress.count(|report| {
+                let files =
+                    if changing { &mut report.changing_files } else { &mut report.followed_files };
+                *files += 1;
+            });
         }
         Ok(self.new_opened(file, dev, kind))
     }
 
+    fn open_device(&self, fs: &FileSystem) -> Option<Opened> {
+        let devices = self.devices.get_or_init(|| metadata::devices(&self.plan, &self.mounts));
+        let path = devices.get(&fs.uuid?)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+        let dev = rustix::fs::fstat(&file).ok()?.st_rdev;
+        Some(self.new_opened(file, dev, Kind::Device))
+    }
+
     fn new_opened(&self, file: File, dev: u64, kind: Kind) -> Opened {
-        Opened { file, dev, portion: self.portion(dev), kind, _open: self.open.clone() }
+        let mut known = self.portions.lock().unwrap_or_else(PoisonError::into_inner);
+        let portion = *known.entry(dev).or_insert_with(|| portion(Dev::from_stat(dev)));
+        Opened { file, dev, portion, kind, _open: self.open.clone() }
+    }
+
+    /// Notes that a step was dealt with. After its last use a target is closed.
+    pub(super) fn note_use(&self, step: &Step) {
+        if self.uses_left[step.target as usize].fetch_sub(1, Relaxed) == 1 {
+            let mut slot = self.slot(step.target);
+            if matches!(*slot, Slot::Open(_)) {
+                *slot = Slot::Closed;
+            }
+        }
+    }
+
+    /// Whether one more step may stay open while it waits for others.
+    pub(super) fn may_wait(&self) -> bool {
+        self.open_files() < self.descriptors.gathered
     }
 
     /// How many files and devices are open.
-    pub(super) fn open_files(&self) -> usize {
+    fn open_files(&self) -> usize {
         Arc::strong_count(&self.open) - 1
     }
+}
 
-    fn open_device(&self, fs: &FileSystem) -> Result<Opened, NotRead> {
-        let devices = self.devices.get_or_init(|| metadata::devices(&self.plan, &self.mounts));
-        let path = fs.uuid.and_then(|uuid| devices.get(&uuid)).ok_or(NotRead::Missing)?;
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        let dev = rustix::fs::fstat(&file)?.st_rdev;
-        Ok(self.new_opened(file, dev, Kind::Device))
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::pack::paths::PathInterner;
+    use crate::replay::device::DEFAULT_PORTION;
+    use crate::replay::report::Report;
+    use std::fs;
+    use std::time::Instant;
+
+    const STEP: Step = Step { target: 0, offset: 0, length: 4096, touched_us: 0 };
+
+    /// A plan of one file with one step.
+    fn plan(path: &Path, identity: Option<Identity>, changing: bool) -> Arc<Plan> {
+        let mut names = PathInterner::default();
+        let node = names.intern(path).unwrap();
+        Arc::new(Plan {
+            targets: vec![Target::File { node, identity, changing }],
+            steps: vec![STEP],
+            paths: names.finish(),
+            ..Plan::default()
+        })
     }
 
-    fn portion(&self, dev: u64) -> Portion {
-        let mut known = self.portions.lock().unwrap_or_else(PoisonError::into_inner);
-        *known.entry(dev).or_insert_with(|| portion(Dev::from_stat(dev)))
+    fn targets(plan: Arc<Plan>, uses: u32, follow: bool) -> Targets {
+        let progress = Arc::new(Progress::new(Instant::now(), 0, None));
+        Targets::new(plan, uses, follow, Mounts::default(), progress)
+    }
+
+    /// A file of so many bytes, in memory, opened as if it were of this kind.
+    pub(crate) fn opened(size: usize, kind: Kind) -> (tempfile::TempDir, Arc<Opened>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, vec![1; size]).unwrap();
+        let file = File::open(path).unwrap();
+        let portion = Portion { bytes: DEFAULT_PORTION, by_reading: false };
+        let dev = rustix::fs::fstat(&file).unwrap().st_dev;
+        (dir, Arc::new(Opened { file, dev, portion, kind, _open: Arc::default() }))
+    }
+
+    #[test]
+    fn a_file_is_read_if_it_is_what_was_learned_or_may_be_another() {
+        let files = |files| Report { files, ..Report::default() };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "as long").unwrap();
+        let learned = identity_of(&rustix::fs::stat(&path).unwrap());
+        let alike = Identity { ino: learned.ino + 1, ..learned };
+        let larger = Identity { size: learned.size + (1 << 30), ..learned };
+        for (name, identity, changing, follow, expected) in [
+            ("as learned", Some(learned), false, false, files(1)),
+            ("of a list", None, false, false, files(1)),
+            ("replaced", Some(alike), false, false, Report { stale_files: 1, ..Report::default() }),
+            (
+                "replaced and followed",
+                Some(alike),
+                false,
+                true,
+                Report { followed_files: 1, ..files(1) },
+            ),
+            (
+                "replaced by quite another",
+                Some(larger),
+                false,
+                true,
+                Report { stale_files: 1, ..Report::default() },
+            ),
+            ("changing", Some(larger), true, false, Report { changing_files: 1, ..files(1) }),
+        ] {
+            let targets = targets(plan(&path, identity, changing), 1, follow);
+            for _ in 0..2 {
+                assert_eq!(targets.opened(0).is_some(), expected.files == 1, "{name}");
+                assert_eq!(targets.progress.report(), expected, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_counted_by_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, loop_) = (dir.path().join("link"), dir.path().join("link/file"));
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let learned = identity_of(&rustix::fs::stat(dir.path().join("file")).unwrap());
+        let none = Report::default();
+        for (name, path, identity, expected) in [
+            ("gone", dir.path().join("gone"), None, Report { missing_files: 1, ..none }),
+            ("a directory", dir.path().to_owned(), None, Report { failed: 1, ..none }),
+            ("led elsewhere", loop_, Some(learned), Report { stale_files: 1, ..none }),
+        ] {
+            let targets = targets(plan(&path, identity, false), 1, false);
+            assert!(targets.opened(0).is_none(), "{name}");
+            assert_eq!(targets.progress.report(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_not_mounted_is_left_to_the_program() {
+        let fs = FileSystem { uuid: Some([7; 16]), ..FileSystem::default() };
+        let plan = Plan { targets: vec![Target::Device(fs)], steps: vec![STEP], ..Plan::default() };
+        let targets = targets(Arc::new(plan), 1, false);
+        assert!(targets.opened(0).is_none());
+        assert_eq!(targets.progress.report(), Report { closed_devices: 1, ..Report::default() });
+    }
+
+    #[test]
+    fn a_file_is_closed_after_its_last_use_and_opened_again_on_demand() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "").unwrap();
+        let targets = targets(plan(&path, None, false), 2, false);
+        for open_files in [1, 0] {
+            drop(targets.opened(0));
+            targets.note_use(&STEP);
+            assert_eq!(targets.open_files(), open_files);
+        }
+        let again = targets.opened(0);
+        assert!(again.is_some());
+        assert_eq!(targets.progress.report().files, 1, "it is counted once");
     }
 }

@@ -1,0 +1,75 @@
+//! Waiting for what was requested: for the last page of a step, or for every page.
+
+use super::targets::Opened;
+use crate::cache::residency::resident_count;
+use crate::host::open::Kind;
+use crate::replay::step::Step;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSliceMut;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is checked whether a page has arrived, and for how long: one that the disk
+/// can't read stays in the page cache as if it were in flight.
+const LOOK: Duration = Duration::from_micros(250);
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits until the last page of a step is resident, or it `is_over`, for [`PATIENCE`] at most,
+/// and reads a byte of it: by that event in a trace it is known until when the program may have
+/// waited for a pass over the disk ([`crate::profile::pace`]).
+pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn() -> bool) {
+    let page = rustix::param::page_size() as u64;
+    let number = (step.offset + step.length.max(1) - 1) / page;
+    // Blocks of metadata that the file system reads by itself never count as read for one
+    // who does not wait (block_is_partially_uptodate of fs/buffer.c), and a device answers.
+    let flags = match target.kind {
+        Kind::Device => ReadWriteFlags::empty(),
+        Kind::File | Kind::Unnoticed => ReadWriteFlags::NOWAIT,
+    };
+    // What is gone again has come, too.
+    let is_coming = || resident_count(&target.file, number, 1).is_ok_and(|n| n > 0);
+    let until = Instant::now() + PATIENCE;
+    while is_coming() && !is_over() && Instant::now() < until {
+        let mut byte = [0u8];
+        let into = &mut [IoSliceMut::new(&mut byte)];
+        if rustix::io::preadv2(&target.file, into, number * page, flags) != Err(Errno::AGAIN) {
+            break;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Waits for every page of a step: what was requested together lies in several places, and may
+/// come in any order. A page that is gone again is not read a second time.
+pub(super) fn wait_for_all_pages(target: &Opened, step: &Step) {
+    let page = rustix::param::page_size() as u64;
+    let (first, end) = (step.offset / page, (step.offset + step.length).div_ceil(page));
+    let there = |first, pages| {
+        resident_count(&target.file, first, pages).map_or(true, |count| count == pages)
+    };
+    let all = there(first, end - first);
+    for at in (first..end).filter(|at| all || there(*at, 1)) {
+        // A read error is the program's to meet.
+        let _ = rustix::io::pread(&target.file, &mut [0u8][..], at * page);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::targets::tests::opened;
+    use super::*;
+
+    #[test]
+    fn waiting_ends_for_pages_that_came_and_for_those_that_never_do() {
+        for kind in [Kind::File, Kind::Unnoticed, Kind::Device] {
+            let (_dir, target) = opened(2 * 4096, kind);
+            for (offset, length) in [(0, 4096), (4096, 1), (0, 0), (0, 2 * 4096), (1 << 30, 4096)] {
+                let step = Step { target: 0, offset, length, touched_us: 0 };
+                let began = Instant::now();
+                wait_for_last_page(&target, &step, || false);
+                assert!(began.elapsed() < PATIENCE, "{kind:?} {offset} {length}");
+                wait_for_all_pages(&target, &step);
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The course of a replay: which step is looked at when, and what is done with it. It keeps
+//! nothing itself; each part of it keeps its own.
+
+use super::Options;
+use super::arrival::{wait_for_all_pages, wait_for_last_page};
+use super::gathering::Wanted;
+use super::log::Log;
+use super::progress::Progress;
+use super::residency::{Residency, is_resident};
+use super::submission::Submission;
+use super::targets::Targets;
+use super::workers::Workers;
+use crate::host::mounts::Mounts;
+use crate::replay::elevator;
+use crate::replay::places::Place;
+use crate::replay::plan::Plan;
+use crate::replay::report::Report;
+use crate::replay::step::Step;
+use crate::replay::strategy::Order;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Threads that look up where files lie before a pass over a rotational disk. It seeks for each,
+/// but may choose the nearest.
+const LOOKING_UP: usize = 4;
+/// Steps of a batch in elevator order that are in flight at most, and their bytes: some 20 ms.
+const BATCH_STEPS: usize = 16;
+const BATCH_BYTES: u64 = 2 << 20;
+/// A step whose file took longer to open than this is requested at once: opening
+/// waited for the disk, and so may those of the others.
+const WAITED: Duration = Duration::from_micros(500);
+
+/// A plan with all that carries it out.
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) plan: Arc<Plan>,
+    /// Whether to wait until the data is there.
+    wait: bool,
+    pub(super) progress: Arc<Progress>,
+    pub(super) targets: Targets,
+    residency: Residency,
+    submission: Submission,
+    pub(super) workers: Workers,
+}
+
+impl Engine {
+    pub(super) fn new(plan: Plan, options: Options, mounts: Mounts, began: Instant) -> Self {
+        let plan = Arc::new(plan);
+        let progress = Arc::new(Progress::new(began, plan.head, options.timeout));
+        // A step is used for the request, and again for the wait.
+        let uses = 1 + u32::from(options.wait);
+        let presumes_from = if options.exact { usize::MAX } else { plan.head };
+        let shared = || progress.clone();
+        Self {
+            wait: options.wait,
+            targets: Targets::new(plan.clone(), uses, options.follow, mounts, shared()),
+            residency: Residency::new(presumes_from, options.sampled, shared()),
+            submission: Submission::new(plan.way, options.log, shared()),
+            workers: Workers::new(options.tids, shared()),
+            progress,
+            plan,
+        }
+    }
+
+    /// Carries out the plan, with this thread and more.
+    pub(super) fn run(&self) {
+        let (metadata, data) = self.plan.steps.split_at(self.plan.metadata);
+        let mut data = Cow::Borrowed(data);
+        let complete = match self.plan.way.order {
+            Order::Touch => self.request_all(&self.plan.steps),
+            Order::Disk => {
+                let has_metadata = self.request_all(metadata);
+                self.progress.release_head();
+                data = self.in_elevator_order(&data).into();
+                has_metadata
+                    && match self.plan.way.in_passes {
+                        true => self.request_in_batches(&data),
+                        false => self.request_all(&data),
+                    }
+            }
+        };
+        self.submission.end();
+        self.progress.note_last_request(complete);
+        if self.wait {
+            // Only now: a read that waits for one page before the others were
+            // requested would bring it in alone.
+            for steps in [metadata, &data] {
+                self.each(self.plan.way.threads, steps.len(), |i| self.wait_for(&steps[i]));
+            }
+        }
+        self.progress.note_end();
+    }
+
+    /// Requests steps in order; tells whether it came to the end.
+    fn request_all(&self, steps: &[Step]) -> bool {
+        let complete = self.each(self.plan.way.threads, steps.len(), |i| self.visit(&steps[i], i));
+        if complete {
+            self.submission.submit_gathered(true);
+        }
+        // What is still presumed at the end was right, as far as anyone knows.
+        for (step, _) in self.residency.take_presumed() {
+            self.progress.count(|report| report.presumed_bytes += step.length);
+            self.targets.note_use(&step);
+        }
+        complete
+    }
+
+    /// Requests steps in order and waits for each few of them, so that what the program reads
+    /// itself never has more than these before it; tells whether it came to the end.
+    fn request_in_batches(&self, steps: &[Step]) -> bool {
+        let mut left = steps;
+        while !left.is_empty() {
+            let (batch, rest) = left.split_at(batch_of(left));
+            if !self.request_all(batch) {
+                return false;
+            }
+            if let Some(last) = batch.last().filter(|_| self.progress.has_requested())
+                && let Some(target) = self.targets.opened(last.target)
+            {
+                wait_for_last_page(&target, last, || self.progress.is_over());
+            }
+            left = rest;
+        }
+        true
+    }
+
+    fn each(&self, threads: usize, count: usize, act: impl Fn(usize) + Sync) -> bool {
+        self.workers.each(threads, count, || self.residency.sample_holds(), act)
+    }
+
+    /// These steps as a rotational disk reads them; what is resident comes last. The files are
+    /// opened for that, which waits for the metadata that was requested.
+    fn in_elevator_order(&self, steps: &[Step]) -> Vec<Step> {
+        let places: Vec<_> = self.plan.targets.iter().map(|_| OnceLock::new()).collect();
+        let mut targets: Vec<u32> = steps.iter().map(|step| step.target).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        self.each(LOOKING_UP, targets.len(), |i| {
+            let opened = self.targets.opened(targets[i]);
+            let place = opened.and_then(|opened| Place::of(&opened.file, opened.dev));
+            // Each target is there once.
+            let _ = places[targets[i] as usize].set(place);
+        });
+        let is_resident = |step: &Step| {
+            self.targets.opened(step.target).is_some_and(|target| is_resident(&target, step))
+        };
+        let place = |step: &Step| {
+            let place = places[step.target as usize].get()?.as_ref()?.find(step.offset);
+            place.filter(|_| !is_resident(step))
+        };
+        let way = &self.plan.way;
+        // Who waits for all of it gains nothing by what comes first.
+        let arm = way.arm.filter(|_| !self.wait);
+        elevator::order(steps, place, arm, way.in_passes)
+    }
+
+    /// Requests a step, leaves it to be requested with others, or presumes that it is resident.
+    /// `number` is its place among those that are gone through in order. Metadata is always
+    /// looked up: that is quick, and data says little of it.
+    fn visit(&self, step: &Step, number: usize) {
+        let is_data = self.plan.targets[step.target as usize].node().is_some();
+        if !(is_data && self.residency.presume(step, number)) {
+            self.look_at(step, number);
+        } else if !self.residency.is_row_long() {
+            self.look_at_presumed();
+        }
+    }
+
+    /// Looks at all that was presumed after all: of a start from several file systems
+    /// one may be in memory, as that of a container's launcher, and the others not.
+    fn look_at_presumed(&self) {
+        for (step, number) in self.residency.take_presumed() {
+            self.look_at(&step, number);
+        }
+    }
+
+    /// Requests a step, if it is not resident.
+    fn look_at(&self, step: &Step, number: usize) {
+        let began = Instant::now();
+        let opened = self.targets.opened(step.target);
+        let has_waited = began.elapsed() >= WAITED;
+        let missing = opened.as_ref().map_or(0, |target| self.residency.missing(target, step));
+        let mut is_gathered = false;
+        match opened {
+            None => {
+                self.residency.contradict_sample();
+                self.progress.count(|report| report.dropped_bytes += step.length);
+            }
+            Some(_) if missing == 0 => {}
+            Some(target) => {
+                let wanted = Wanted { step: *step, number, target, missing };
+                is_gathered =
+                    !has_waited && self.submission.may_gather(&wanted) && self.targets.may_wait();
+                if is_gathered {
+                    self.submission.gather(wanted);
+                } else {
+                    self.submission.submit(&wanted);
+                }
+            }
+        }
+        if !is_gathered {
+            self.progress.note_done(number);
+        }
+        self.targets.note_use(step);
+        self.submission.submit_gathered(has_waited || number + 1 == self.plan.head);
+        if missing > 0 {
+            self.look_at_presumed();
+        }
+        self.submission.look_for_pressure(|| self.plan.bytes());
+    }
+
+    fn wait_for(&self, step: &Step) {
+        if let Some(target) = self.targets.opened(step.target) {
+            wait_for_all_pages(&target, step);
+        }
+        self.targets.note_use(step);
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let mut report = self.progress.report();
+        report.over_budget_bytes = self.plan.over_budget;
+        report.seldom_bytes = self.plan.seldom;
+        if report.stopped.is_some() {
+            let Report { bytes, resident_bytes, presumed_bytes, dropped_bytes, .. } = report;
+            let dealt_with = bytes + resident_bytes + presumed_bytes + dropped_bytes;
+            report.stopped_bytes = self.plan.bytes().saturating_sub(dealt_with);
+        }
+        report
+    }
+
+    pub(super) fn into_log(self) -> Log {
+        Log::of(self.plan, self.submission.into_log())
+    }
+}
+
+/// How many of these steps are a batch: at least one.
+fn batch_of(steps: &[Step]) -> usize {
+    let mut bytes = 0;
+    let fits = |step: &&Step| {
+        let is_first = bytes == 0;
+        bytes += step.length;
+        is_first || bytes <= BATCH_BYTES
+    };
+    steps.iter().take(BATCH_STEPS).take_while(fits).count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_bounded_in_steps_and_bytes_and_never_empty() {
+        for (name, lengths, expected) in [
+            ("small ones", vec![4096; 40], BATCH_STEPS),
+            ("large ones", vec![BATCH_BYTES / 2; 4], 2),
+            ("one is too large", vec![BATCH_BYTES + 1, 4096], 1),
+            ("the last", vec![4096], 1),
+        ] {
+            let step = |&length| Step { target: 0, offset: 0, length, touched_us: 0 };
+            let steps: Vec<Step> = lengths.iter().map(step).collect();
+            assert_eq!(batch_of(&steps), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What of a plan is resident already: looked up, or presumed after many steps in a row that
+//! were, since a hot start should not pay for what it needs not.
+
+use super::progress::Progress;
+use super::targets::Opened;
+use crate::cache::residency::resident_count;
+use crate::host::open::Kind;
+use crate::replay::step::Step;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// From so many resident steps in a row on, the rest is presumed to be.
+const SURELY: usize = 64;
+/// Of which one of so many is looked up.
+const SAMPLE: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Residency {
+    /// From which number on steps may be presumed to be resident: the program waits for those
+    /// before it.
+    presumes_from: usize,
+    /// Steps of files that were found resident, in a row.
+    in_a_row: AtomicUsize,
+    /// Whether a sample of the plan was resident, and nothing contradicts it yet.
+    sample_holds: AtomicBool,
+    /// Steps that were presumed to be resident, with their numbers.
+    presumed: Mutex<Vec<(Step, usize)>>,
+    progress: Arc<Progress>,
+}
+
+impl Residency {
+    /// `sampled` if a sample of the plan was resident.
+    pub(super) fn new(presumes_from: usize, sampled: bool, progress: Arc<Progress>) -> Self {
+        Self {
+            presumes_from,
+            in_a_row: AtomicUsize::new(0),
+            sample_holds: AtomicBool::new(sampled),
+            presumed: Mutex::default(),
+            progress,
+        }
+    }
+
+    /// Looks a step up: its bytes that are not resident.
+    pub(super) fn missing(&self, target: &Opened, step: &Step) -> u64 {
+        let resident = resident(target, step);
+        self.progress.count(|report| report.resident_bytes += resident);
+        let missing = step.length - resident;
+        if missing > 0 {
+            self.contradict_sample();
+            self.in_a_row.store(0, Relaxed);
+        } else if target.kind != Kind::Device {
+            // Resident metadata says little of data.
+            self.in_a_row.fetch_add(1, Relaxed);
+        }
+        missing
+    }
+
+    pub(super) fn contradict_sample(&self) {
+        self.sample_holds.store(false, Relaxed);
+    }
+
+    pub(super) fn sample_holds(&self) -> bool {
+        self.sample_holds.load(Relaxed)
+    }
+
+    /// Presumes that a step of data is resident if those before it were; tells whether it does.
+    pub(super) fn presume(&self, step: &Step, number: usize) -> bool {
+        let may_be = number >= self.presumes_from && !number.is_multiple_of(SAMPLE);
+        let presumes = may_be && self.is_row_long();
+        if presumes {
+            let mut presumed = self.presumed.lock().unwrap_or_else(PoisonError::into_inner);
+            presumed.push((*step, number));
+        }
+        presumes
+    }
+
+    /// Whether what was presumed still may be: another thread may have found a step that is
+    /// missing meanwhile.
+    pub(super) fn is_row_long(&self) -> bool {
+        self.in_a_row.load(Relaxed) >= SURELY
+    }
+
+    /// Takes back all that was presumed.
+    pub(super) fn take_presumed(&self) -> Vec<(Step, usize)> {
+        std::mem::take(&mut *self.presumed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Bytes of a step that are resident. Without an answer the kernel sorts out by itself what it
+/// has.
+fn resident(target: &Opened, step: &Step) -> u64 {
+    let page = rustix::param::page_size() as u64;
+    let first = step.offset / page;
+    let pages = (step.offset + step.length).div_ceil(page) - first;
+    (resident_count(&target.file, first, pages).unwrap_or(0) * page).min(step.length)
+}
+
+/// Whether all of a step is resident, as far as can be told.
+pub(super) fn is_resident(target: &Opened, step: &Step) -> bool {
+    resident(target, step) == step.length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::targets::tests::opened;
+    use super::*;
+    use std::time::Instant;
+
+    fn step(length: u64) -> Step {
+        Step { target: 0, offset: 0, length, touched_us: 0 }
+    }
+
+    /// After so many steps that are resident.
+    fn after_resident(count: usize, kind: Kind, presumes_from: usize) -> Residency {
+        let progress = Arc::new(Progress::new(Instant::now(), 0, None));
+        let residency = Residency::new(presumes_from, true, progress);
+        let (_dir, target) = opened(4096, kind);
+        for _ in 0..count {
+            assert_eq!(residency.missing(&target, &step(4096)), 0);
+        }
+        assert_eq!(residency.progress.report().resident_bytes, count as u64 * 4096);
+        residency
+    }
+
+    #[test]
+    fn data_behind_the_head_is_presumed_after_a_row_and_a_sample_is_looked_up() {
+        for (name, row, number, expected) in [
+            ("after a row", SURELY, 101, true),
+            ("after a short row", SURELY - 1, 101, false),
+            ("of the head", SURELY, 99, false),
+            ("a sample", SURELY, 7 * SAMPLE, false),
+        ] {
+            let residency = after_resident(row, Kind::File, 100);
+            assert_eq!(residency.presume(&step(4096), number), expected, "{name}");
+            let presumed = if expected { vec![(step(4096), number)] } else { vec![] };
+            assert_eq!(residency.take_presumed(), presumed, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_missing_step_ends_the_row_and_contradicts_the_sample() {
+        let residency = after_resident(SURELY, Kind::File, 0);
+        assert!(residency.sample_holds() && residency.is_row_long());
+        let (_dir, target) = opened(4096, Kind::File);
+        assert_eq!(residency.missing(&target, &step(8192)), 4096, "nothing behind its end");
+        assert!(!residency.sample_holds() && !residency.is_row_long());
+    }
+
+    #[test]
+    fn resident_metadata_is_no_sign_of_resident_data() {
+        assert!(!after_resident(SURELY, Kind::Device, 0).is_row_long());
+    }
+}

@@ -1,0 +1,273 @@
+//! Requests to the kernel: for a step at once, or for small ones of several files together.
+//!
+//! Small files often lie side by side on their disk. Requested in one call and in
+//! the order of their places they come in few requests; see `headstart_sys::willneed`.
+
+use super::arrival::wait_for_last_page;
+use super::gathering::{Gathering, Wanted, in_rows};
+use super::in_flight::StepsInFlight;
+use super::log::Asked;
+use super::pressure::MemoryPressure;
+use super::progress::Progress;
+use super::targets::Opened;
+use crate::host::memory;
+use crate::host::open::Kind;
+use crate::replay::device::Portion;
+use crate::replay::step::Step;
+use crate::replay::strategy::{Order, ReadStrategy};
+use headstart_sys::willneed::will_need;
+use rustix::fs::Advice;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The largest step that is requested with others, in bytes: what the kernel holds
+/// back is sent off when a request has grown to this (`BLK_PLUG_FLUSH_SIZE`,
+/// `block/blk-mq.c`).
+const SMALL: u64 = 128 << 10;
+
+/// What is requested, together and in flight.
+#[derive(Debug)]
+pub(super) struct Submission {
+    way: ReadStrategy,
+    gathering: Gathering,
+    in_flight: StepsInFlight<(Arc<Opened>, Step)>,
+    pressure: MemoryPressure,
+    /// What was requested, if that is kept.
+    log: Option<Mutex<Vec<Asked>>>,
+    progress: Arc<Progress>,
+}
+
+impl Submission {
+    /// `log`: whether it is kept what was requested.
+    pub(super) fn new(way: ReadStrategy, log: bool, progress: Arc<Progress>) -> Self {
+        Self {
+            way,
+            gathering: Gathering::default(),
+            in_flight: StepsInFlight::new(way.in_flight),
+            pressure: MemoryPressure::default(),
+            log: log.then(Mutex::default),
+            progress,
+        }
+    }
+
+    /// Whether a step may be requested with others: by a mapping, which begins with a page.
+    pub(super) fn may_gather(&self, Wanted { step, target, .. }: &Wanted) -> bool {
+        self.way.together
+            && target.kind == Kind::Unnoticed
+            && !target.portion.by_reading
+            && step.length <= SMALL.min(target.portion.bytes)
+            && step.offset.is_multiple_of(rustix::param::page_size() as u64)
+    }
+
+    /// Leaves a step to be requested with others.
+    pub(super) fn gather(&self, wanted: Wanted) {
+        self.gathering.add(wanted);
+    }
+
+    /// Requests what was gathered, if it `must` be now, or it is time.
+    pub(super) fn submit_gathered(&self, must: bool) {
+        let gathered = self.gathering.take(must);
+        if gathered.is_empty() {
+            return;
+        }
+        let wanted = in_rows(gathered, self.way.order);
+        self.progress.note_request();
+        let pieces: Vec<_> = wanted.iter().map(Wanted::piece).collect();
+        // The address space may be limited.
+        let left_out = will_need(&pieces).unwrap_or_else(|_| (0..wanted.len()).collect());
+        for (number, wanted) in wanted.iter().enumerate() {
+            if left_out.binary_search(&number).is_ok() {
+                self.submit_now(wanted);
+            } else {
+                self.note_asked(&wanted.step);
+                self.note_submitted(wanted, 1, 0);
+            }
+            self.progress.note_done(wanted.number);
+        }
+    }
+
+    /// Requests a step when there is room.
+    pub(super) fn submit(&self, wanted: &Wanted) {
+        // A rotational disk would have to seek back for what was gathered.
+        self.submit_gathered(self.way.order == Order::Disk);
+        self.submit_now(wanted);
+    }
+
+    fn submit_now(&self, wanted: &Wanted) {
+        let Wanted { step, target, missing, .. } = wanted;
+        self.progress.note_request();
+        self.wait_for_room(*missing);
+        self.note_asked(step);
+        let end = step.offset + step.length;
+        let (mut offset, mut requests, mut failed) = (step.offset, 0, 0);
+        while offset < end {
+            let length = target.portion.bytes.min(end - offset);
+            match request(&target.file, offset, length, target.portion) {
+                Ok(()) => requests += 1,
+                Err(_) => failed += 1,
+            }
+            offset += length;
+        }
+        if matches!(target.kind, Kind::Device | Kind::Unnoticed) {
+            self.in_flight.add(|| (target.clone(), *step), *missing);
+        }
+        self.note_submitted(wanted, requests, failed);
+    }
+
+    fn wait_for_room(&self, bytes: u64) {
+        if !self.in_flight.has_room(bytes) {
+            // What was gathered need not wait for this; before our turn, since what can't be
+            // requested together waits for room itself.
+            self.submit_gathered(true);
+        }
+        self.in_flight.wait_for_room(bytes, |(target, step)| {
+            wait_for_last_page(target, step, || self.progress.is_over());
+            !self.progress.is_over()
+        });
+    }
+
+    fn note_submitted(&self, wanted: &Wanted, requests: u64, failed: u64) {
+        let Wanted { step, target, missing, .. } = wanted;
+        let is_metadata = target.kind == Kind::Device;
+        self.pressure.note(target, step);
+        self.progress.count(|report| {
+            report.requests += requests;
+            report.failed += failed;
+            report.bytes += missing;
+            report.metadata_bytes += if is_metadata { *missing } else { 0 };
+        });
+    }
+
+    fn note_asked(&self, step: &Step) {
+        if let Some(log) = &self.log {
+            let asked = self.progress.asked(step);
+            log.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        }
+    }
+
+    /// Stops the replay under memory pressure, now and then when it is time to look; of a plan
+    /// of so many bytes.
+    pub(super) fn look_for_pressure(&self, bytes: impl Fn() -> u64) {
+        if let Some(why) = self.pressure.look(|| memory::budget() > bytes()) {
+            self.progress.stop_because(why);
+        }
+    }
+
+    /// Lets go of what is in flight, when nothing more is requested.
+    pub(super) fn end(&self) {
+        self.in_flight.clear();
+    }
+
+    /// What was requested, if that was kept.
+    pub(super) fn into_log(self) -> Vec<Asked> {
+        let log = self.log.unwrap_or_default();
+        log.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Requests one portion.
+fn request(file: &File, offset: u64, length: u64, portion: Portion) -> io::Result<()> {
+    if portion.by_reading {
+        let mut scratch = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        let mut at = 0;
+        while at < scratch.len() {
+            match rustix::io::pread(file, &mut scratch[at..], offset + at as u64)? {
+                0 => break,
+                n => at += n,
+            }
+        }
+        return Ok(());
+    }
+    Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::targets::tests::opened;
+    use super::*;
+    use crate::replay::report::Report;
+    use crate::replay::strategy::InFlight;
+    use std::time::{Duration, Instant};
+
+    const KIB: u64 = 1 << 10;
+
+    fn submission(way: ReadStrategy) -> Submission {
+        Submission::new(way, true, Arc::new(Progress::new(Instant::now(), 0, None)))
+    }
+
+    fn wanted(target: &Arc<Opened>, offset: u64, length: u64) -> Wanted {
+        let step = Step { target: 0, offset, length, touched_us: 0 };
+        Wanted { step, number: 0, target: target.clone(), missing: length }
+    }
+
+    /// But for times.
+    fn report(submission: &Submission) -> Report {
+        Report { first_request_us: None, ..submission.progress.report() }
+    }
+
+    #[test]
+    fn a_step_is_requested_in_portions_and_counted() {
+        for (name, kind, length, requests, metadata_bytes) in [
+            ("one portion", Kind::File, 128 * KIB, 1, 0),
+            ("several", Kind::Unnoticed, 300 * KIB, 3, 0),
+            ("metadata", Kind::Device, 4 * KIB, 1, 4 * KIB),
+            ("nothing", Kind::File, 0, 0, 0),
+        ] {
+            let (_dir, target) = opened(4096, kind);
+            let submission = submission(ReadStrategy::default());
+            submission.submit(&wanted(&target, 0, length));
+            let expected = Report { requests, bytes: length, metadata_bytes, ..Report::default() };
+            assert_eq!(report(&submission), expected, "{name}");
+            assert!(submission.progress.has_requested(), "{name}");
+            assert_eq!(submission.into_log().len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn small_steps_that_begin_with_a_page_may_be_gathered() {
+        let together = ReadStrategy { together: true, ..ReadStrategy::default() };
+        for (name, way, kind, offset, length, expected) in [
+            ("small", together, Kind::Unnoticed, 4096, SMALL, true),
+            ("large", together, Kind::Unnoticed, 4096, SMALL + 1, false),
+            ("in a page", together, Kind::Unnoticed, 4097, 4096, false),
+            ("its time of access would change", together, Kind::File, 0, 4096, false),
+            ("one by one", ReadStrategy::default(), Kind::Unnoticed, 0, 4096, false),
+        ] {
+            let (_dir, target) = opened(4096, kind);
+            let wanted = wanted(&target, offset, length);
+            assert_eq!(submission(way).may_gather(&wanted), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_gathered_is_requested_when_it_must_be() {
+        let (_dir, target) = opened(4 * 4096, Kind::Unnoticed);
+        let progress = Arc::new(Progress::new(Instant::now(), 1, None));
+        let way = ReadStrategy { together: true, ..ReadStrategy::default() };
+        let submission = Submission::new(way, false, progress.clone());
+        submission.gather(wanted(&target, 0, 4096));
+        submission.gather(Wanted { number: 1, ..wanted(&target, 8192, 4096) });
+        assert_eq!(report(&submission), Report::default());
+        submission.submit_gathered(true);
+        assert_eq!(report(&submission), Report { requests: 2, bytes: 8192, ..Report::default() });
+        progress.wait_for_head(Duration::MAX);
+        assert!(submission.into_log().is_empty(), "it is not kept");
+    }
+
+    #[test]
+    fn steps_above_the_in_flight_limit_wait_for_those_before_them() {
+        let limit = InFlight { bytes: 4096, steps: 1 };
+        let (_dir, target) = opened(4 * 4096, Kind::Unnoticed);
+        let submission =
+            submission(ReadStrategy { in_flight: Some(limit), ..ReadStrategy::default() });
+        for page in 0..4 {
+            submission.submit(&wanted(&target, page * 4096, 4096));
+            assert!(!submission.in_flight.has_room(1), "it is counted");
+        }
+        assert_eq!(report(&submission).requests, 4);
+        submission.end();
+        assert!(submission.in_flight.has_room(4096));
+    }
+}
