@@ -206,11 +206,11 @@ fn publish(
 ) -> anyhow::Result<()> {
     let document = Document::new(setup, measured, found);
     let write = |path: &Path, text: String| {
-        std::fs::write(path, text).with_context(|| format!("Can't write {}", path.display()))
+        std::fs::write(path, text).with_context(|| format!("Can't write {}", output::shown(path)))
     };
     let write_files = || {
         if let Some(path) = &args.export_json {
-            let json = serde_json::to_string_pretty(&document).context("Can't make JSON")?;
+            let json = output::json_text(&document)?;
             write(path, json + "\n")?;
         }
         if let Some(path) = &args.export_markdown {

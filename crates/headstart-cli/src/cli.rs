@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::ExitStatus;
-use crate::{bench, boot, compare, doctor, evict, pack, pages, record, replay, run, show, unit};
+use crate::{
+    bench, boot, compare, doctor, evict, output, pack, pages, record, replay, run, show, unit,
+};
 
 /// Programs start as if their files were already in memory.
 #[derive(Parser, Debug)]
@@ -72,6 +74,16 @@ impl Verb {
             Self::Pages(args) => pages::run(args),
         }
     }
+}
+
+/// The command line of this process. Ends the process where it is wrong or asks for help.
+pub fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        // The message repeats words: of the same command line with words that are visible.
+        let words = std::env::args_os().map(|word| output::shown(word.as_ref()));
+        let error = Cli::try_parse_from(words).err().unwrap_or(error);
+        error.exit()
+    })
 }
 
 #[cfg(test)]

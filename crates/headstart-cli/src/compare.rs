@@ -76,8 +76,9 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitStatus> {
 }
 
 fn results(path: &Path) -> anyhow::Result<Results> {
-    let bytes = std::fs::read(path).with_context(|| format!("Can't read {}", path.display()))?;
-    read(&bytes).with_context(|| format!("Can't compare {}", path.display()))
+    let bytes =
+        std::fs::read(path).with_context(|| format!("Can't read {}", output::shown(path)))?;
+    read(&bytes).with_context(|| format!("Can't compare {}", output::shown(path)))
 }
 
 fn text(found: &Comparison, io_part: Option<&Shift>) -> String {
@@ -113,7 +114,7 @@ fn text(found: &Comparison, io_part: Option<&Shift>) -> String {
         }
     }
     for (reason, counters) in reasons {
-        let counters = output::harmless(&counters.join(", "));
+        let counters = output::harmless(counters.join(", "));
         out += &format!("not compared, {reason}: {counters}\n");
     }
     out

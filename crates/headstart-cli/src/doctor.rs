@@ -54,7 +54,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitStatus> {
     }
     let lack = verdict(&found.checks);
     if args.json {
-        let document = Document { schema: "headstart/doctor/1", lack, found: &found };
+        let document = Document { schema: "headstart/doctor/2", lack, found: &found };
         output::print_json(&document)?;
     } else {
         output::print(|out| write(out, &found, lack))?;
@@ -128,7 +128,7 @@ fn write_file_systems(out: &mut dyn Write, file_systems: &[FileSystem]) -> io::R
             MetadataAhead::ByOpening => "by opening files",
         };
         table.row([
-            harmless(&fs.mount_point),
+            fs.mount_point.shown(),
             harmless(&fs.kind),
             harmless(&fs.source),
             known(fs.read_ahead_kb),
@@ -274,7 +274,7 @@ mod tests {
         };
         let pack = |dev: &str, gain, worth_it| LearnedPack {
             name: "a".into(),
-            path: "/a".into(),
+            path: std::path::Path::new("/a").into(),
             starts: 1,
             device: Some(dev.into()),
             expected: None,

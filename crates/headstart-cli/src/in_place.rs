@@ -35,7 +35,7 @@ pub fn become_program(session: Session, told: Option<OwnedFd>) -> ExitStatus {
             exec::exec(&session.command)
         }
     };
-    let name = session.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let name = session.command.first().map(|name| output::shown(name.as_ref())).unwrap_or_default();
     output::message(format_args!("Can't run {name}: {failure}"));
     ExitStatus::Program(exec::status_of_failure(&failure))
 }

@@ -34,10 +34,8 @@ mod unit;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let verb = || cli::Cli::parse().verb.run();
+    let verb = || cli::parse().verb.run();
     let status = if exact::is_helper() { exact::help() } else { verb() };
     let status = status.unwrap_or_else(|error| {
         if error.is::<output::ReaderGone>() {

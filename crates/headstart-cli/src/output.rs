@@ -4,12 +4,14 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 pub use headstart::host::error::causes;
+pub use headstart::host::json_path::JsonPath;
+use headstart::host::names;
+pub use headstart::host::names::{name, path as shown, text as harmless};
 use serde::Serialize;
 
 /// The reader of standard output has closed it: no failure, but no reason to
@@ -25,26 +27,88 @@ impl Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
-/// Writes data to standard output, buffered.
+/// Writes text to standard output, buffered. All of it is visible, however it came about:
+/// names, which can have line ends too, are escaped by [`shown`] and [`name`] before.
 ///
 /// # Errors
 ///
 /// [`ReaderGone`] for a broken pipe, else the error with its context.
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let out = io::BufWriter::new(io::stdout().lock());
+    let mut out = Visible { out, line: Vec::new(), colours: has_colours() };
     match write(&mut out).and_then(|()| out.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
             // What is still buffered would be written, and fail, on drop.
-            let _unwritten = out.into_parts();
+            let _unwritten = out.out.into_parts();
             Err(ReaderGone.into())
         }
         other => other.context("Cannot write to standard output"),
     }
 }
 
-/// Prints one JSON document, indented.
+/// Lets through only what is visible, line ends, tabs and our own colours.
+struct Visible<W: Write> {
+    out: W,
+    /// The last line, as far as it is known.
+    line: Vec<u8>,
+    /// Whether colours pass. They harm nobody, also in a name.
+    colours: bool,
+}
+
+impl<W: Write> Write for Visible<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\t')) {
+            match part.split_last() {
+                Some((end @ (b'\n' | b'\t'), part)) => {
+                    self.line.extend(part);
+                    self.end_part()?;
+                    self.out.write_all(&[*end])?;
+                }
+                _ => self.line.extend(part),
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.end_part()?;
+        self.out.flush()
+    }
+}
+
+impl<W: Write> Visible<W> {
+    fn end_part(&mut self) -> io::Result<()> {
+        let mut text = harmless(std::mem::take(&mut self.line));
+        if self.colours {
+            for code in COLOURS.map(Colour::code).into_iter().chain([PLAIN]) {
+                text = text.replace(&harmless(code), code);
+            }
+        }
+        self.out.write_all(text.as_bytes())
+    }
+}
+
+/// A JSON document, indented. What isn't visible is escaped in its strings.
+pub fn json_text(document: &impl Serialize) -> anyhow::Result<String> {
+    let text = serde_json::to_string_pretty(document).context("Can't make JSON of the result")?;
+    if text.is_ascii() && !text.contains('\x7f') {
+        return Ok(text);
+    }
+    let mut visible = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' || names::is_visible(c) {
+            visible.push(c);
+        } else {
+            // All such are in strings.
+            visible.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    Ok(visible)
+}
+
+/// Prints one JSON document.
 pub fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(document).context("Cannot make JSON of the result")?;
+    let text = json_text(document)?;
     print(|out| writeln!(out, "{text}"))
 }
 
@@ -57,7 +121,7 @@ static UNDER_WAY: AtomicBool = AtomicBool::new(false);
 pub fn message(text: impl Display) {
     let wipe = if UNDER_WAY.swap(false, Ordering::Relaxed) { WIPE } else { "" };
     // Where messages cannot be written, saying so cannot either.
-    let _ = writeln!(io::stderr().lock(), "{wipe}headstart: {}", harmless(&text.to_string()));
+    let _ = writeln!(io::stderr().lock(), "{wipe}headstart: {}", harmless(text.to_string()));
 }
 
 /// A line about something under way, on a terminal; the next one, or a message,
@@ -70,37 +134,6 @@ pub fn progress(text: &str) {
 /// An error and its causes as one message.
 pub fn error(error: &dyn std::error::Error) {
     message(causes(error));
-}
-
-/// A path in JSON: `path` as text; `path_bytes` too where the text is not exact,
-/// because the path is not UTF-8.
-#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
-pub struct JsonPath {
-    path: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_bytes: Option<Vec<u8>>,
-}
-
-impl From<&Path> for JsonPath {
-    fn from(path: &Path) -> Self {
-        let bytes = path.as_os_str().as_encoded_bytes();
-        let path_bytes = path.to_str().is_none().then(|| bytes.to_vec());
-        Self { path: path.to_string_lossy().into_owned(), path_bytes }
-    }
-}
-
-/// A path for people, see [`harmless`].
-pub fn shown(path: &Path) -> String {
-    harmless(&path.to_string_lossy())
-}
-
-/// Text with everything escaped that could move the cursor or start a new line.
-pub fn harmless(text: &str) -> String {
-    let mut harmless = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() { harmless.extend(c.escape_default()) } else { harmless.push(c) }
-    }
-    harmless
 }
 
 /// A time in seconds of Unix time as `2026-01-31T12:34:56Z`.
@@ -152,20 +185,31 @@ pub enum Colour {
     Red,
 }
 
-/// The text in a colour, if standard output is a terminal that may have colours
-/// (<https://no-color.org>).
-pub fn coloured(text: &str, colour: Colour) -> String {
+const COLOURS: [Colour; 3] = [Colour::Green, Colour::Yellow, Colour::Red];
+
+impl Colour {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Green => "\x1b[32m",
+            Self::Yellow => "\x1b[33m",
+            Self::Red => "\x1b[31m",
+        }
+    }
+}
+
+/// Ends a colour.
+const PLAIN: &str = "\x1b[0m";
+
+/// Whether standard output is a terminal that may have colours (<https://no-color.org>).
+fn has_colours() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    if set("NO_COLOR") || dumb || !io::stdout().is_terminal() {
-        return text.to_owned();
-    }
-    let code = match colour {
-        Colour::Green => 32,
-        Colour::Yellow => 33,
-        Colour::Red => 31,
-    };
-    format!("\x1b[{code}m{text}\x1b[0m")
+    !set("NO_COLOR") && !dumb && io::stdout().is_terminal()
+}
+
+/// The text in a colour, if there are colours.
+pub fn coloured(text: &str, colour: Colour) -> String {
+    if has_colours() { format!("{}{text}{PLAIN}", colour.code()) } else { text.to_owned() }
 }
 
 /// On which side a column is flush.
@@ -219,8 +263,6 @@ impl<const N: usize> Table<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn sizes_have_four_digits_at_most_before_their_unit() {
@@ -248,16 +290,23 @@ mod tests {
     }
 
     #[test]
-    fn a_path_cannot_write_to_the_terminal_what_it_wants() {
-        assert_eq!(shown(Path::new("a\n\x1b[2Jb c\u{e9}")), "a\\n\\u{1b}[2Jb c\u{e9}");
+    fn nothing_that_is_not_visible_is_printed() {
+        let mut visible = Visible { out: Vec::new(), line: Vec::new(), colours: false };
+        for part in ["a\u{e9}\x1b[2J\n\tb\r", "\u{202e}c\nd"] {
+            // In pieces that end within characters.
+            part.as_bytes().chunks(1).for_each(|byte| visible.write_all(byte).unwrap());
+        }
+        visible.flush().unwrap();
+        let text = "a\u{e9}\\033[2J\n\tb\\015\\342\\200\\256c\nd";
+        assert_eq!(String::from_utf8(visible.out).unwrap(), text);
     }
 
     #[test]
-    fn a_path_that_is_not_utf8_keeps_its_bytes_in_json() {
-        let json = |path| serde_json::to_string(&JsonPath::from(path)).unwrap();
-        assert_eq!(json(Path::new("/a b")), r#"{"path":"/a b"}"#);
-        let path = Path::new(OsStr::from_bytes(b"a\xff"));
-        assert_eq!(json(path), "{\"path\":\"a\u{fffd}\",\"path_bytes\":[97,255]}");
+    fn what_is_not_visible_is_escaped_in_json_and_read_back() {
+        let words = ["a\u{e9}\n\x1b\u{7f}\u{9b}\u{202e}\u{e0041}", "b"];
+        let text = json_text(&words).unwrap();
+        assert!(text.chars().all(|c| c == '\n' || names::is_visible(c)), "{text}");
+        assert_eq!(serde_json::from_str::<[String; 2]>(&text).unwrap(), words);
     }
 
     #[test]

@@ -177,7 +177,7 @@ fn compare(
                     _ => "other pages",
                 };
                 let (less, more) = (file.removed_pages, file.added_pages);
-                writeln!(out, "{what:<19} -{less} +{more} {}", output::shown(&file.path))?;
+                writeln!(out, "{what:<19} -{less} +{more} {}", file.path.shown())?;
             }
             let (less, more) = (diff.removed_metadata_pages, diff.added_metadata_pages);
             if less + more > 0 {

@@ -43,8 +43,8 @@ pub struct PagesArgs {
     recursive: bool,
 
     /// Print `name offset:length,offset:length` in bytes for each file with
-    /// cached pages, a list to read ahead from. In names, a backslash, a newline
-    /// and a space at either end are written \134, \012 and \040
+    /// cached pages, a list to read ahead from. In names, what is not visible, and a
+    /// space at either end, is written as \ and three octal digits, as in \012
     #[arg(long, conflicts_with_all = ["json", "bytes", "total"])]
     list: bool,
 

@@ -199,10 +199,10 @@ impl Source {
                 packs.push(store::read(file, uid)?);
                 continue;
             }
-            let text =
-                std::fs::read(file).with_context(|| format!("Can't read {}", file.display()))?;
+            let text = std::fs::read(file)
+                .with_context(|| format!("Can't read {}", output::shown(file)))?;
             let list = parse_list(&text).with_context(|| {
-                format!("{} is neither a headstart pack nor a list of files", file.display())
+                format!("{} is neither a headstart pack nor a list of files", output::shown(file))
             })?;
             entries.extend(list);
         }

@@ -137,11 +137,7 @@ fn print_table(args: &ShowArgs, view: &View<'_>, out: &mut dyn Write) -> io::Res
 
 fn print_head(args: &ShowArgs, pack: &Pack, out: &mut dyn Write) -> io::Result<()> {
     let o = &pack.origin;
-    let words: Vec<String> = o
-        .command
-        .split(|b| *b == 0)
-        .map(|word| output::harmless(&String::from_utf8_lossy(word)))
-        .collect();
+    let words: Vec<String> = o.command.split(|b| *b == 0).map(output::name).collect();
     let learned = output::time(o.learned_at);
     writeln!(out, "pack      {}", output::shown(&args.pack))?;
     writeln!(out, "program   {}: {}", output::harmless(&o.name), words.join(" "))?;
@@ -181,7 +177,7 @@ fn print_head(args: &ShowArgs, pack: &Pack, out: &mut dyn Write) -> io::Result<(
     )?;
     for fs in &pack.file_systems {
         let uuid = fs.uuid.as_ref().map_or_else(|| "no UUID".to_owned(), format_uuid);
-        let source = output::harmless(&String::from_utf8_lossy(&fs.source));
+        let source = output::name(&fs.source);
         writeln!(out, "on        {} {uuid} (was {source})", output::harmless(&fs.kind))?;
     }
     let left_out: Vec<String> =

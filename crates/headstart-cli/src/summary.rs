@@ -102,7 +102,7 @@ impl Findings {
         };
         let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let figures = json!({
-            "schema": "headstart/run/1",
+            "schema": "headstart/run/2",
             "command": command,
             "exit_status": exit_status,
             "signal": signal,
@@ -118,8 +118,8 @@ impl Findings {
             "learned": self.learned,
             "notes": self.notes,
         });
-        let text = serde_json::to_vec_pretty(&figures).context("Can't make JSON of the figures")?;
-        std::fs::write(file, text).with_context(|| format!("Can't write {}", file.display()))
+        let text = output::json_text(&figures)?;
+        std::fs::write(file, text).with_context(|| format!("Can't write {}", output::shown(file)))
     }
 
     /// The one line at the end.

@@ -1,6 +1,7 @@
 //! The few pieces of SVG that the pictures share.
 
 use super::axis::Axis;
+use headstart::host::names;
 use std::fmt::{self, Display, Write};
 
 /// Okabe and Ito's colours for light and for dark grounds;
@@ -57,21 +58,19 @@ pub(super) fn open(
     text(out, 24.0, 32.0, "t", &shortened(title, 96));
 }
 
-/// Text that is safe between tags and in quoted attributes. Characters that
-/// XML 1.0 forbids become �.
+/// Text that is safe between tags and in quoted attributes. What isn't visible is escaped, and
+/// so is what XML 1.0 forbids.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
+        for c in names::text(self.0).chars() {
             match c {
                 '&' => f.write_str("&amp;")?,
                 '<' => f.write_str("&lt;")?,
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
-                '\u{fffe}' | '\u{ffff}' => f.write_str("\u{fffd}")?,
-                c if c.is_control() => f.write_str("\u{fffd}")?,
                 c => write!(f, "{c}")?,
             }
         }
@@ -148,7 +147,7 @@ mod tests {
         let hostile = "<script>\"'&\x1b\0</script>\u{ffff}";
         assert_eq!(
             Escaped(hostile).to_string(),
-            "&lt;script&gt;&quot;&#39;&amp;��&lt;/script&gt;�"
+            r"&lt;script&gt;&quot;&#39;&amp;\033\000&lt;/script&gt;\357\277\277"
         );
     }
 

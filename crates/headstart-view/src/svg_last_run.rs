@@ -231,8 +231,8 @@ fn files(out: &mut String, top: f64, run: &LastRun, rows: usize) {
         for (end, cell) in ENDS.into_iter().zip(cells(file)) {
             text(out, end, y, "end", &cell);
         }
-        let path = &file.path;
-        let (x, y, name, path) = (Px(306.0), Px(y), tail(path, 84), Escaped(path));
+        let path = file.path.shown();
+        let (x, y, name, path) = (Px(306.0), Px(y), tail(&path, 84), Escaped(&path));
         let name = Escaped(&name);
         put(out, format_args!(r#"<text x="{x}" y="{y}"><title>{path}</title>{name}</text>"#));
     }
@@ -332,6 +332,7 @@ mod tests {
                 wasted: lists(),
                 lead_us: vec![None; pages.len()],
             };
+            let path = Path::new(&path).into();
             let file = FileRun { path, late: 1, late_by_us: Some(u64::MAX), ..FileRun::default() };
             let files = vec![file; 20];
             let picture = svg(&LastRun { name, page_size, over_time, files, ..LastRun::default() });

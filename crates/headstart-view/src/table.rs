@@ -1,5 +1,7 @@
 //! Tables: aligned text for terminals, and Markdown.
 
+use headstart::host::names;
+
 /// The side a column's cells are flush with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -45,11 +47,15 @@ impl Table {
     }
 
     /// As lines of text, two spaces between columns, none at the end of a line.
-    /// Characters that would move a terminal's cursor are shown as �. Widths
-    /// count characters: double-width ones push their line to the right.
+    /// What isn't visible is escaped. Widths count characters: double-width ones push their line to the right.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        self.lines(&mut out, 1, plain, |line| line.join("  ").trim_end().to_owned());
+        self.lines(
+            &mut out,
+            1,
+            |cell| names::text(cell),
+            |line| line.join("  ").trim_end().to_owned(),
+        );
         out
     }
 
@@ -107,14 +113,10 @@ impl Table {
     }
 }
 
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
 /// Without the meaning Markdown and HTML give to some characters.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
-    for c in plain(text).chars() {
+    for c in names::text(text).chars() {
         if "\\`*_[]<>&|~$".contains(c) {
             out.push('\\');
         }
@@ -163,8 +165,8 @@ hot            702
     fn hostile_names_can_move_no_cursor_and_break_no_table() {
         let mut table = Table::new().words("name");
         table.row(["a|b\n<b>\x1b[2J", "dropped"]);
-        assert_eq!(table.text(), "name\na|b�<b>�[2J\n");
-        assert_eq!(table.markdown().lines().nth(2), Some(r"| a\|b�\<b\>�\[2J |"));
+        assert_eq!(table.text(), "name\na|b\\012<b>\\033[2J\n");
+        assert_eq!(table.markdown().lines().nth(2), Some(r"| a\|b\\012\<b\>\\033\[2J |"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The pack that a benchmark reads ahead: the program's own, or one that is
 //! learned for it.
 
+use crate::output::JsonPath;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ const LESSONS: [bool; 4] = [false, false, true, true];
 #[derive(Clone, Serialize, Debug)]
 pub struct PackFigures {
     /// Where it is, if it was named.
-    pub path: Option<String>,
+    pub path: Option<JsonPath>,
     /// Whether this benchmark learned it.
     pub learned_now: bool,
     /// Starts that are in it.
@@ -118,7 +119,7 @@ pub fn prepare(
     let pack = read(&path)?;
     bench.pack = Some(path);
     let figures = PackFigures {
-        path: named.map(|path| path.to_string_lossy().into_owned()),
+        path: named.map(JsonPath::from),
         learned_now,
         starts: pack.origin.starts,
         files: pack.files.len(),
@@ -166,7 +167,7 @@ impl Scratch {
         DirBuilder::new()
             .mode(0o700)
             .create(&path)
-            .with_context(|| format!("Can't make the directory {}", path.display()))?;
+            .with_context(|| format!("Can't make the directory {}", output::shown(&path)))?;
         Ok(Self(path))
     }
 }
@@ -174,7 +175,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(e) = std::fs::remove_dir_all(&self.0) {
-            output::message(format_args!("can't remove {}: {e}", self.0.display()));
+            output::message(format_args!("can't remove {}: {e}", output::shown(&self.0)));
         }
     }
 }

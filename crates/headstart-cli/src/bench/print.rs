@@ -187,7 +187,7 @@ pub fn head(setup: &Setup, measured: &Measured) -> String {
     let took = std::time::Duration::from_secs(measured.elapsed.as_secs_f64().round() as u64);
     format!(
         "{}\n{rounds}{ended} in {}, until {}; cold by {}; seed {}",
-        output::harmless(&super::json::title(setup)),
+        output::harmless(super::json::title(setup)),
         humantime::format_duration(took),
         setup.ready,
         setup.cold,

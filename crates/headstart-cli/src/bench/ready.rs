@@ -1,6 +1,7 @@
 //! When a program that doesn't end counts as started: what to wait for, and how
 //! to notice it without disturbing the program.
 
+use crate::output;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -82,7 +83,7 @@ impl fmt::Display for Ready {
             Self::End => f.write_str("it ends"),
             Self::Line(text) => write!(f, "it prints a line with {text:?}"),
             Self::Port(port) => write!(f, "it listens on port {port}"),
-            Self::File(path) => write!(f, "{} exists", path.display()),
+            Self::File(path) => write!(f, "{} exists", output::shown(path)),
             Self::Bus { name, .. } => write!(f, "{name} is on the D-Bus"),
             Self::Notify => f.write_str("it says READY=1 on $NOTIFY_SOCKET"),
         }
@@ -135,7 +136,7 @@ impl Watcher {
                 if path.symlink_metadata().is_ok() {
                     bail!(
                         "{0} exists already; remove it before each start: --prepare 'rm {0}'",
-                        path.display()
+                        output::shown(path)
                     );
                 }
                 Self::File(path.clone())

@@ -50,7 +50,7 @@ impl Guard {
     }
 
     fn tell(&mut self, file: &Path, old: &str) -> anyhow::Result<()> {
-        writeln!(self.0, "{old} {}", file.display()).context("The guard is gone")
+        writeln!(self.0, "{old} {}", output::shown(file)).context("The guard is gone")
     }
 
     fn dismiss(&mut self) {
@@ -105,19 +105,19 @@ impl Settings {
 
     /// Says so and sets a value, unless it is set already.
     fn set(&mut self, file: &Path, value: &str) -> anyhow::Result<()> {
-        let text =
-            fs::read_to_string(file).with_context(|| format!("Can't read {}", file.display()))?;
+        let text = fs::read_to_string(file)
+            .with_context(|| format!("Can't read {}", output::shown(file)))?;
         let old = chosen(&text).unwrap_or(text.trim());
         if old == value {
             return Ok(());
         }
-        let change = format!("{}: {old} becomes {value}", file.display());
+        let change = format!("{}: {old} becomes {value}", output::shown(file));
         output::message(format_args!("{change}, and {old} again afterwards"));
         if let Some(guard) = &mut self.guard {
             guard.tell(file, old)?;
         }
         fs::write(file, value)
-            .with_context(|| format!("Can't write {value:?} to {}", file.display()))?;
+            .with_context(|| format!("Can't write {value:?} to {}", output::shown(file)))?;
         self.old.push((file.to_owned(), old.to_owned()));
         self.changes.push(change);
         Ok(())
@@ -133,7 +133,7 @@ impl Settings {
             if let Err(e) = fs::write(&file, &old) {
                 output::message(format_args!(
                     "can't set {} back to {old}: {e}; do it by hand",
-                    file.display()
+                    output::shown(&file)
                 ));
             }
         }

@@ -1,6 +1,7 @@
 //! One start: a program from its exec to its end, or until it is ready; and
 //! then nothing is left of it.
 
+use crate::output;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
@@ -133,8 +134,9 @@ impl Starter {
             messages = Some(file);
         }
         watcher.prepare(&mut command)?;
-        let child =
-            command.spawn().with_context(|| format!("Can't run {}", program.to_string_lossy()))?;
+        let child = command
+            .spawn()
+            .with_context(|| format!("Can't run {}", output::shown(program.as_ref())))?;
         let pid = Pid::from_child(&child);
         let end = pidfd_open(pid, PidfdFlags::empty()).context("Can't watch the program")?;
         Ok(Running { pid, end, watcher, messages })

@@ -101,8 +101,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitStatus> {
         metrics.iter_mut().for_each(|metric| metric.comparisons.clear());
     }
     let write_file = |path: &PathBuf| {
-        let text = serde_json::to_string_pretty(&bootperf(&measured.arms))
-            .context("Can't make JSON of the result")?;
+        let text = output::json_text(&bootperf(&measured.arms))?;
         std::fs::write(path, text + "\n")
             .with_context(|| format!("Can't write {}", output::shown(path)))
     };

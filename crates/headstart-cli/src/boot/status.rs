@@ -61,7 +61,7 @@ struct PackStatus {
     phase: String,
     file_system: FileSystem,
     /// Where that is mounted now, if it is.
-    mounted_on: Option<String>,
+    mounted_on: Option<JsonPath>,
     #[serde(flatten)]
     path: JsonPath,
     /// Whether it came with the image. For each file system the replay takes that or the
@@ -107,7 +107,7 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
     let gain = Gain::of(boots.iter().map(|(_, record)| record));
     let boots = boots.into_iter().map(|(number, record)| Boot { number, record }).collect();
     let mut status = Status {
-        schema: "headstart/boot-status/1",
+        schema: "headstart/boot-status/2",
         enabled: install::enabled(machine),
         packs,
         gain,
@@ -127,7 +127,7 @@ fn pack_status(file: &PackFile, mounted: &mut Mounted) -> Result<PackStatus, Sto
     let place = mounted.place_of(&file_system);
     Ok(PackStatus {
         phase: file.phase.clone(),
-        mounted_on: place.map(|place| place.to_string_lossy().into_owned()),
+        mounted_on: place.map(|place| Path::new(&place).into()),
         file_system,
         path: file.path.as_path().into(),
         shipped: !file.is_own,
@@ -228,10 +228,10 @@ fn place(pack: &PackStatus) -> String {
     let kind = output::harmless(&of.kind);
     let name = || match &of.uuid {
         Some(uuid) => format_uuid(uuid),
-        None => output::harmless(&String::from_utf8_lossy(&of.source)),
+        None => output::name(&of.source),
     };
     match &pack.mounted_on {
-        Some(place) => format!("{} ({kind})", output::harmless(place)),
+        Some(place) => format!("{} ({kind})", place.shown()),
         None => format!("{} ({kind}), not mounted", name()),
     }
 }

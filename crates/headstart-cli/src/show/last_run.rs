@@ -22,7 +22,7 @@ pub fn run(path: &Path, pack: &Pack, svg: Option<&Path>, json: bool) -> anyhow::
     let run = file::read(path, pack, rustix::process::geteuid().as_raw())?;
     if let Some(picture) = svg {
         std::fs::write(picture, svg_last_run::svg(&run))
-            .with_context(|| format!("Can't write {}", picture.display()))?;
+            .with_context(|| format!("Can't write {}", output::shown(picture)))?;
         return Ok(());
     }
     if json {
@@ -125,7 +125,7 @@ fn print_files(run: &LastRun, out: &mut dyn Write) -> io::Result<()> {
             by.map_or("-".into(), |us| format!("{} ms", millis(us as f64 / 1000.0))),
             pages(file.missing),
             pages(file.wasted),
-            output::harmless(&file.path),
+            file.path.shown(),
         ]);
     }
     table.write(out)?;
@@ -158,7 +158,7 @@ mod tests {
             lead_us: vec![Some(2500); bins],
         };
         over_time.late[239] = 1;
-        let late = FileRun { path: "/a\n".into(), late: 1, ..FileRun::default() };
+        let late = FileRun { path: Path::new("/a\n").into(), late: 1, ..FileRun::default() };
         let run = LastRun {
             name: "app".into(),
             starts: 3,
@@ -179,7 +179,7 @@ mod tests {
         assert!(text.contains("              ready      24000  ████"), "{text}");
         assert!(text.contains("▁\n"), "{text}");
         assert!(text.contains("2.50 ms in the median"), "{text}");
-        assert!(text.contains("/a\\n"), "{text}");
+        assert!(text.contains("/a\\012"), "{text}");
         print(1);
     }
 }

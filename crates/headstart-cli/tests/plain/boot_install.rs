@@ -55,7 +55,7 @@ fn an_image_is_enabled_and_disabled_without_a_trace() {
     let unit = fs::read_to_string(unit).unwrap();
     assert!(unit.contains("ExecStart=-/usr/local/bin/headstart boot replay"), "{unit}");
     let status = json(&["boot", "status", "--json", "--root", &root]);
-    assert_eq!(status["schema"], "headstart/boot-status/1");
+    assert_eq!(status["schema"], "headstart/boot-status/2");
     assert_eq!(status["enabled"].as_array().unwrap().len(), 2);
     assert!(status["hint"].as_str().unwrap().contains("no boot was learned yet"), "{status}");
     said(&["boot", "disable", "--root", &root]);

@@ -6,3 +6,4 @@ mod boot_bench;
 mod boot_install;
 #[path = "../command/mod.rs"]
 mod command;
+mod hostile_names;

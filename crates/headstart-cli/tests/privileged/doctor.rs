@@ -20,7 +20,7 @@ fn a_kernel_that_can_record_gives_status_0_to_root_and_4_to_others() {
     }
     let output = headstart(&["doctor", "--json"]);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["schema"], "headstart/doctor/1");
+    assert_eq!(document["schema"], "headstart/doctor/2");
     assert_eq!((output.status.code(), &document["lack"]), (Some(0), &Value::Null), "{document}");
     assert_eq!(check(&document, "trace_instances").unwrap()["state"], "ok");
 
@@ -98,7 +98,7 @@ fn a_file_system_is_listed_with_what_can_be_done_on_it() {
         let document = json(&["doctor", "--json"]);
         let all = document["file_systems"].as_array().unwrap();
         let mount_point = fs.path().to_str().unwrap();
-        let found = all.iter().find(|found| found["mount_point"] == mount_point).unwrap();
+        let found = all.iter().find(|found| found["mount_point"]["path"] == mount_point).unwrap();
         assert_eq!(found["kind"], kind);
         assert_eq!((&found["paths"], &found["metadata"]), (&paths.into(), &metadata.into()));
         assert!(found["read_ahead_kb"].is_u64(), "{found}");

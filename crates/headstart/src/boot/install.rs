@@ -7,6 +7,7 @@
 use super::early;
 use super::machine::{Machine, MachineError};
 use super::record::INSTANCE;
+use crate::host::names;
 use crate::pack::store::replace::replace;
 use crate::trace::decode::EVENTS;
 use std::fs;
@@ -45,7 +46,7 @@ const BUFFER: &str = "4M";
 #[derive(Debug, Error)]
 pub enum InstallError {
     /// A file can't be written or removed.
-    #[error("Can't change {path}; is the file system writable, and are you root?")]
+    #[error("Can't change {path}; is the file system writable, and are you root?", path = names::path(.path))]
     File {
         /// The file.
         path: PathBuf,
@@ -56,10 +57,10 @@ pub enum InstallError {
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// A unit of this name is somebody else's.
-    #[error("{0} is not from headstart; move it away first")]
+    #[error("{} is not from headstart; move it away first", names::path(.0))]
     Foreign(PathBuf),
     /// The program can't be named in a unit.
-    #[error("A unit can't start {0}: copy headstart to /usr/local/bin")]
+    #[error("A unit can't start {}: copy headstart to /usr/local/bin", names::path(.0))]
     Program(PathBuf),
     /// There is no known way to change the command line.
     #[error("How this machine boots is not known: add `{0}` to the kernel's command line by hand")]
@@ -102,7 +103,7 @@ pub fn enable(machine: &Machine, program: &Path) -> Result<Vec<String>, InstallE
             let text = text.replace(PACKAGED, name);
             if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
                 write(&path, &text)?;
-                done.push(format!("wrote {}", path.display()));
+                done.push(format!("wrote {}", names::path(&path)));
             }
         }
         let link = place(machine, &wanted(unit));
@@ -132,7 +133,7 @@ pub fn add_kernel_words(machine: &Machine, words: &str) -> Result<Vec<String>, I
         let text = text.trim_end();
         let gap = if text.is_empty() { "" } else { " " };
         write(&cmdline, &format!("{text}{gap}{words}\n"))?;
-        done.push(format!("added to {}: {words}", cmdline.display()));
+        done.push(format!("added to {}: {words}", names::path(&cmdline)));
         done.push("run `kernel-install add-all`, or what else makes the loader's entries".into());
         return Ok(done);
     }
@@ -142,7 +143,7 @@ pub fn add_kernel_words(machine: &Machine, words: &str) -> Result<Vec<String>, I
         let grub = machine.place(GRUB);
         let line = format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {words}\"");
         write(&grub, &format!("# Written by `headstart boot enable`.\n{line}\n"))?;
-        done.push(format!("wrote {}", grub.display()));
+        done.push(format!("wrote {}", names::path(&grub)));
         done.push("run `update-grub` to let it take effect".into());
         return Ok(done);
     }
@@ -163,7 +164,7 @@ pub fn disable(machine: &Machine) -> Result<Vec<String>, InstallError> {
         let path = place(machine, &Path::new(LOCAL_UNITS).join(unit));
         let ours = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(OURS));
         if ours && remove(&path)? {
-            done.push(format!("removed {}", path.display()));
+            done.push(format!("removed {}", names::path(&path)));
         }
     }
     done.extend(remove_kernel_words(machine)?);
@@ -195,14 +196,14 @@ fn remove_kernel_words(machine: &Machine) -> Result<Vec<String>, InstallError> {
     let mut done = Vec::new();
     let grub = machine.place(GRUB);
     if remove(&grub)? {
-        done.push(format!("removed {}; run `update-grub`", grub.display()));
+        done.push(format!("removed {}; run `update-grub`", names::path(&grub)));
     }
     let cmdline = machine.place(KERNEL_CMDLINE);
     if let Ok(text) = fs::read_to_string(&cmdline) {
         let without = without_ours(&text);
         if without != text {
             write(&cmdline, &without)?;
-            done.push(format!("removed our words from {}", cmdline.display()));
+            done.push(format!("removed our words from {}", names::path(&cmdline)));
         }
     }
     Ok(done)

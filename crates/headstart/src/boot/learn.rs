@@ -19,6 +19,7 @@ use super::timeline::{self, Clock, Sight, Timeline};
 use super::unit_times::UnitTimes;
 use crate::host::error::causes;
 use crate::host::id::Dev;
+use crate::host::names;
 use crate::host::proc::in_first_pid_namespace;
 use crate::outcome::classify::{Replayed as ReadAhead, classify};
 use crate::outcome::counts::Outcome;
@@ -298,7 +299,7 @@ impl Boot<'_> {
                     Ok(()) => format!(
                         "{} is removed: there are newer packs of other file systems that \
                          are not mounted",
-                        path.display()
+                        names::path(path)
                     ),
                     Err(source) => causes(&StoreError::Write { path: path.clone(), source }),
                 });

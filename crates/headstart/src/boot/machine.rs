@@ -7,6 +7,7 @@ use super::history::{self, BootRecord};
 use super::phases::{ConfigError, Phase, built_in, with_config};
 use super::timeline::{self, Timeline};
 use crate::host::error::causes;
+use crate::host::names;
 use crate::pack::store::{self, StoreError};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -17,7 +18,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum MachineError {
     /// It can't be read.
-    #[error("Can't read {path}")]
+    #[error("Can't read {path}", path = names::path(.path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -25,7 +26,7 @@ pub enum MachineError {
         source: io::Error,
     },
     /// It says something that is not understood.
-    #[error("{path}, {source}")]
+    #[error("{path}, {source}", path = names::path(.path))]
     Config {
         /// The file.
         path: PathBuf,
@@ -33,7 +34,7 @@ pub enum MachineError {
         source: ConfigError,
     },
     /// What is kept of a boot over time is of no use.
-    #[error("{path} is not used; each further boot has one of its own")]
+    #[error("{path} is not used; each further boot has one of its own", path = names::path(.path))]
     Timeline {
         /// The file.
         path: PathBuf,
@@ -41,7 +42,7 @@ pub enum MachineError {
         source: timeline::ParseError,
     },
     /// It can't be written.
-    #[error("Can't write {path}")]
+    #[error("Can't write {path}", path = names::path(.path))]
     Write {
         /// The file.
         path: PathBuf,

@@ -14,6 +14,7 @@ use super::systemd::{Told, bus, finished, is_booted, unit_times, units_of};
 use crate::boot::history::BootRecord;
 use crate::host::memory;
 use crate::host::mounts::MountsError;
+use crate::host::names;
 use crate::host::proc::in_first_pid_namespace;
 use crate::pack::store::StoreError;
 use crate::profile::seen::SeenError;
@@ -65,7 +66,7 @@ pub enum RecordError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// What is learned has no place.
-    #[error("{0} is not mounted, so this boot is not learned")]
+    #[error("{} is not mounted, so this boot is not learned", names::path(.0))]
     NoState(std::path::PathBuf),
     /// Nobody told when the phases were over.
     #[error("systemd did not tell how far the boot is, so it is not learned")]

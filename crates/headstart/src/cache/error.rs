@@ -1,5 +1,6 @@
 //! What can go wrong with one file of the page cache.
 
+use crate::host::names;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -7,10 +8,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is a directory, a pipe, a socket or a character device.
-    #[error("{} is neither a regular file nor a block device; only those have cached pages", .0.display())]
+    #[error("{} is neither a regular file nor a block device; only those have cached pages", names::path(.0))]
     NotAFile(PathBuf),
     /// A system call refused.
-    #[error("Cannot {what} {}", path.display())]
+    #[error("Cannot {what} {}", names::path(path))]
     Io {
         /// What was being done, to be read before the path.
         what: &'static str,

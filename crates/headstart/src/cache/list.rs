@@ -2,13 +2,12 @@
 //! `name offset:length,offset:length`, in bytes.
 //!
 //! It is the list that Tim Bird's mincore tool (2011) wrote and treadahead
-//! read. That one could not hold every name; here a backslash, a newline, and
-//! a space at the beginning or end of a name are written as a backslash and
-//! three octal digits (`\134`, `\012`, `\040`), as in `/proc/self/mountinfo`.
-//! Spaces inside a name stay: the parts begin after the last space. A backslash
-//! that no three octal digits follow stands for itself.
+//! read. That one could not hold every name; here a name is written as in all text
+//! ([`names`]), so that a list can be looked at in a terminal, and a space at its beginning
+//! or end is `\040`. Spaces inside a name stay: the parts begin after the last space. A
+//! backslash that no three octal digits follow stands for itself.
 
-use crate::host::mounts::unescape;
+use crate::host::names::{self, unescape};
 use std::ops::Range;
 
 /// Why a line is not `name offset:length,…`.
@@ -61,15 +60,13 @@ fn part(text: &[u8]) -> Result<Range<u64>, LineError> {
 }
 
 /// A name as it stands in a list.
-pub fn escape(name: &[u8]) -> Vec<u8> {
-    let last = name.len().saturating_sub(1);
-    let mut escaped = Vec::with_capacity(name.len());
-    for (i, &byte) in name.iter().enumerate() {
-        match byte {
-            b'\\' | b'\n' => escaped.extend(format!("\\{byte:03o}").bytes()),
-            b' ' if i == 0 || i == last => escaped.extend(b"\\040"),
-            _ => escaped.push(byte),
-        }
+fn escape(name: &[u8]) -> Vec<u8> {
+    let mut escaped = names::name(name).into_bytes();
+    if escaped.last() == Some(&b' ') {
+        escaped.splice(escaped.len() - 1.., *b"\\040");
+    }
+    if escaped.first() == Some(&b' ') {
+        escaped.splice(..1, *b"\\040");
     }
     escaped
 }
@@ -95,7 +92,8 @@ mod tests {
             (b" ", b"\\040 0:4096"),
             (b"a\nb", b"a\\012b 0:4096"),
             (b"a\\040", b"a\\134040 0:4096"),
-            (b"\xff", b"\xff 0:4096"),
+            (b"a\\b", b"a\\b 0:4096"),
+            (b"\x1b[2J\xff", b"\\033[2J\\377 0:4096"),
         ] {
             assert_eq!(line(name, &[0..4096]), written);
         }
@@ -136,7 +134,7 @@ mod tests {
             let parts: Vec<_> =
                 parts.iter().map(|&(a, b)| u64::from(a)..u64::from(a) + u64::from(b)).collect();
             let line = line(&name, &parts);
-            prop_assert!(!line.contains(&b'\n'));
+            prop_assert!(line.iter().all(u8::is_ascii_graphic) || String::from_utf8(line.clone()).is_ok_and(|text| text.chars().all(names::is_visible)));
             prop_assert_eq!(parse(&line), Ok((name, parts)));
         }
 

@@ -1,5 +1,6 @@
 //! What is to be expected of the packs that were learned. The driver: it reads them.
 
+use crate::host::json_path::JsonPath;
 use crate::host::mounts::Mounts;
 use crate::pack::store;
 use crate::replay::benefit::Expected;
@@ -14,8 +15,9 @@ use std::path::{Path, PathBuf};
 pub struct LearnedPack {
     /// The name of its program.
     pub name: String,
-    /// Where it is; what is not UTF-8 in it is replaced.
-    pub path: String,
+    /// Where it is.
+    #[serde(flatten)]
+    pub path: JsonPath,
     /// Starts that it has learned.
     pub starts: u32,
     /// The device that most of it lies on, as `major:minor`; none when that is not known.
@@ -47,7 +49,7 @@ fn look_at(path: &Path, models: &Models, uid: u32) -> Option<LearnedPack> {
     let model = device.and_then(|dev| models.of_device(dev));
     let expected = model.map(|model| Expected::of(&pack, &Frequency::HALF.choice(&pack), &model));
     Some(LearnedPack {
-        path: path.to_string_lossy().into_owned(),
+        path: path.into(),
         starts: pack.origin.starts,
         device: device.map(|dev| dev.to_string()),
         expected,

@@ -1,5 +1,6 @@
 //! Directories of packs: there, trusted, writable? Nothing here reads.
 
+use crate::host::names;
 use std::io;
 use std::path::Path;
 
@@ -23,7 +24,7 @@ const OTHERS_WRITE: u32 = 0o022;
 /// packs are written.
 pub fn directory(path: &Path, found: io::Result<Directory>, uid: u32, first: bool) -> Check {
     let id = if first { "packs_own" } else { "packs_others" };
-    let name = path.display();
+    let name = names::path(path);
     match found {
         Err(e) if e.kind() == io::ErrorKind::NotFound && first => {
             Check::ok(id, format!("{name} will be created with the first pack"))

@@ -2,6 +2,7 @@
 //!
 //! Reads through a function that the caller passes, so that it is pure.
 
+use crate::host::json_path::JsonPath;
 use serde::Serialize;
 use std::ffi::OsStr;
 
@@ -37,7 +38,7 @@ pub enum MetadataAhead {
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 pub struct FileSystem {
     /// Where; of several places the first.
-    pub mount_point: String,
+    pub mount_point: JsonPath,
     /// Its type.
     pub kind: String,
     /// What was given as the device.
@@ -131,7 +132,7 @@ pub fn file_systems(
             settings.into_iter().flatten().find_map(|path| Some((number(&read, &path)?, path)));
         let (read_ahead_kb, read_ahead_source) = setting.unzip();
         found.push(FileSystem {
-            mount_point: text(mount.mount_point.as_os_str()),
+            mount_point: mount.mount_point.as_path().into(),
             dev,
             device: block.map(|dev| dev.to_string()),
             read_ahead_kb,
@@ -222,13 +223,13 @@ mod tests {
         let found = file_systems(&mounts, FILESYSTEMS, sysfs, node, btrfs);
         let short: Vec<_> = found
             .iter()
-            .map(|fs| (fs.mount_point.as_str(), fs.device.as_deref(), fs.read_ahead_kb))
+            .map(|fs| (fs.mount_point.shown(), fs.device.as_deref(), fs.read_ahead_kb))
             .collect();
         let expected = [
-            ("/", Some("254:1"), Some(128)),
-            ("/data", Some("8:0"), Some(4096)),
-            ("/net", None, Some(15360)),
-            ("/ovl", None, None),
+            ("/".to_owned(), Some("254:1"), Some(128)),
+            ("/data".to_owned(), Some("8:0"), Some(4096)),
+            ("/net".to_owned(), None, Some(15360)),
+            ("/ovl".to_owned(), None, None),
         ];
         assert_eq!(short, expected);
         let source = found[1].read_ahead_source.as_deref();

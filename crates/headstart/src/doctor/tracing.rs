@@ -1,6 +1,7 @@
 //! What recording needs of tracefs, of what it was found to be. Nothing here
 //! reads.
 
+use crate::host::names;
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, Lack};
@@ -14,7 +15,7 @@ pub fn tracefs(found: &Result<Option<&Path>, &TraceError>, known: bool, may_moun
     const ID: &str = "tracefs";
     const MOUNT: &str = "mount -t tracefs nodev /sys/kernel/tracing";
     match found {
-        Ok(Some(root)) => Check::ok(ID, format!("tracefs is mounted on {}", root.display())),
+        Ok(Some(root)) => Check::ok(ID, format!("tracefs is mounted on {}", names::path(root))),
         Ok(None) if !known => Check::missing(
             ID,
             Lack::Kernel,
@@ -124,7 +125,7 @@ pub fn leftovers(orphans: &[PathBuf]) -> Check {
     if orphans.is_empty() {
         return Check::ok(ID, "No recording left a trace instance behind");
     }
-    let names: Vec<_> = orphans.iter().map(|path| path.display().to_string()).collect();
+    let names: Vec<_> = orphans.iter().map(|path| names::path(path).to_string()).collect();
     let meaning = format!("Ended recordings left trace instances behind: {}", names.len());
     Check::degraded(ID, meaning).fix(format!("sudo rmdir {}", names.join(" ")))
 }

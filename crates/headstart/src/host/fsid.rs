@@ -3,6 +3,7 @@
 //!
 //! `None` is an answer: tmpfs and overlayfs have no lasting identity.
 
+use crate::host::names;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -63,7 +64,7 @@ pub struct BlockDevice {
 
 /// Why the identity of a file system could not be had.
 #[derive(Debug, thiserror::Error)]
-#[error("Cannot look at the file system on {path}: {source}. Run as a user who may read it")]
+#[error("Cannot look at the file system on {path}: {source}. Run as a user who may read it", path = names::path(.path))]
 pub struct FsIdError {
     /// The mount point, or the file that failed.
     pub path: PathBuf,

@@ -9,7 +9,8 @@
 //! file is still the same, `open` opens those that are, and [`usage`] says how pages were
 //! used. File systems: [`mounts`], and [`fsid`], what they are beyond one boot. Processes and
 //! the machine: [`proc`] and [`maps`], [`processors`], [`memory`] with [`cgroup`], and
-//! [`diskstats`]. [`error`] makes one line of an error and its causes.
+//! [`diskstats`]. [`error`] makes one line of an error and its causes; [`names`] writes names
+//! for people, and [`json_path`] for programs.
 
 pub mod cgroup;
 pub mod diskstats;
@@ -17,9 +18,11 @@ pub mod error;
 pub mod fsid;
 pub mod id;
 pub mod identity;
+pub mod json_path;
 pub mod maps;
 pub mod memory;
 pub mod mounts;
+pub mod names;
 pub(crate) mod open;
 pub mod proc;
 pub mod processors;

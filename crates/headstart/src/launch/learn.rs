@@ -5,6 +5,8 @@ use super::LaunchError;
 use super::policy::FREQUENT;
 use super::record::Recorded;
 use crate::host::error::causes;
+use crate::host::json_path::JsonPath;
+use crate::host::names;
 use crate::host::proc;
 use crate::outcome::classify::{Replayed, classify};
 use crate::outcome::counts::Outcome;
@@ -69,7 +71,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Learned {
     /// The pack that was written.
-    pub pack: PathBuf,
+    pub pack: JsonPath,
     /// Whether it was: a lossy start does not replace a clean pack.
     pub written: bool,
     /// Bytes of the pack file.
@@ -186,7 +188,7 @@ pub fn learn(
     let rule = Rule::NextStart { keep: settings.keep, metadata_seen };
 
     let mut learned = Learned {
-        pack: settings.pack.clone(),
+        pack: settings.pack.as_path().into(),
         events: seen.tally.events,
         lost_events: seen.tally.lost,
         unseen_pages,
@@ -214,7 +216,7 @@ pub fn learn(
     if learned.written {
         if let Err(error) = keep_shared(&settings.pack, &joined.pack, settings.share) {
             let copy = share::path_of(&settings.pack);
-            learned.problems.push(format!("can't write {}: {error}", copy.display()));
+            learned.problems.push(format!("can't write {}: {error}", names::path(&copy)));
         }
         last_run.describe(&joined.pack, seen.tally.lost);
         // Only people look at it.

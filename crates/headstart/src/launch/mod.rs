@@ -18,6 +18,7 @@ pub mod prepare;
 pub mod record;
 
 use crate::host::mounts::MountsError;
+use crate::host::names;
 use crate::pack::store::StoreError;
 use crate::profile::seen::SeenError;
 use crate::trace::capture::CaptureError;
@@ -49,7 +50,7 @@ pub enum LaunchError {
     #[error(transparent)]
     File(#[from] TraceFileError),
     /// The raw trace can't be kept.
-    #[error("Can't write {path}")]
+    #[error("Can't write {path}", path = names::path(.path))]
     Write {
         /// The file.
         path: PathBuf,

@@ -4,15 +4,16 @@ use super::build::Parts;
 use super::paths::{NodeId, PathInterner};
 use super::pieces::{Piece, overlay};
 use super::{Identity, Pack};
+use crate::host::json_path::JsonPath;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 /// How one file differs between two packs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FileDiff {
     /// The file.
-    pub path: PathBuf,
+    #[serde(flatten)]
+    pub path: JsonPath,
     /// Its identity in the first pack.
     pub before: Option<Identity>,
     /// Its identity in the second pack.
@@ -56,7 +57,7 @@ pub fn diff(before: &Pack, after: &Pack) -> Diff {
         let (before, after) = (a.map(|p| p.identity), b.map(|p| p.identity));
         if removed_pages + added_pages > 0 || before != after {
             out.files.push(FileDiff {
-                path: names.table().path(node),
+                path: names.table().path(node).as_path().into(),
                 before,
                 after,
                 removed_pages,
@@ -120,12 +121,10 @@ mod tests {
         let before = pack(&[("/a", 1, 0, 8), ("/b", 2, 0, 2), ("/c", 3, 0, 1)]);
         let after = pack(&[("/a", 1, 4, 10), ("/c", 3, 0, 1), ("/d", 4, 0, 3)]);
         let diff = diff(&before, &after);
-        let got: Vec<_> = diff
-            .files
-            .iter()
-            .map(|f| (f.path.to_str().unwrap(), f.removed_pages, f.added_pages))
-            .collect();
-        assert_eq!(got, [("/a", 4, 2), ("/b", 2, 0), ("/d", 0, 3)]);
+        let got: Vec<_> =
+            diff.files.iter().map(|f| (f.path.shown(), f.removed_pages, f.added_pages)).collect();
+        let expected = [("/a", 4, 2), ("/b", 2, 0), ("/d", 0, 3)];
+        assert_eq!(got, expected.map(|(path, less, more)| (path.to_owned(), less, more)));
     }
 
     proptest! {

@@ -10,6 +10,7 @@ use crate::boot::install::{
     InstallError, LOCAL_UNITS, PACKAGED, PACKAGED_UNITS, is_plain, place, remove, write,
 };
 use crate::boot::machine::{Machine, UNIT_DIRS};
+use crate::host::names;
 use std::fs;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -113,7 +114,7 @@ pub fn add(machine: &Machine, service: &str, program: &Path) -> Result<Vec<Strin
     for (path, text) in files {
         if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
             write(&path, &text)?;
-            done.push(format!("wrote {}", path.display()));
+            done.push(format!("wrote {}", names::path(&path)));
         }
     }
     Ok(done)
@@ -128,13 +129,13 @@ pub fn take_away(machine: &Machine, service: &str) -> Result<Vec<String>, Servic
     let mut done = Vec::new();
     let path = place(machine, &drop_in(service));
     if is_ours(&path) && remove(&path)? {
-        done.push(format!("removed {}", path.display()));
+        done.push(format!("removed {}", names::path(&path)));
         // Other drop-ins may be in it.
         let _ = path.parent().map(fs::remove_dir);
     }
     let template = template(machine);
     if added(machine).is_empty() && is_ours(&template) && remove(&template)? {
-        done.push(format!("removed {}", template.display()));
+        done.push(format!("removed {}", names::path(&template)));
     }
     Ok(done)
 }

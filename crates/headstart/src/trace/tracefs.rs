@@ -8,6 +8,7 @@
 
 use super::Kind;
 use super::decode::EVENTS;
+use crate::host::names;
 use crate::host::proc::{has_processes, in_first_pid_namespace, pid_namespace, start_time};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
@@ -45,7 +46,7 @@ pub enum TraceError {
     #[error("This kernel lacks the filemap trace events that recording needs (CONFIG_FTRACE)")]
     NoEvents,
     /// A file of the instance could not be used.
-    #[error("Can't use {path}")]
+    #[error("Can't use {path}", path = names::path(.path))]
     File {
         /// The file.
         path: PathBuf,

@@ -114,7 +114,7 @@ fn boot(
         // What it leaves behind can be ended with it.
         .process_group(0)
         .spawn()
-        .with_context(|| format!("Can't start {}", program.display()))?;
+        .with_context(|| format!("Can't start {}", output::shown(program.as_ref())))?;
     let out = child.stdout.take().context("Can't read what the command says")?;
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {

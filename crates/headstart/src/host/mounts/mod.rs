@@ -15,7 +15,7 @@ mod once;
 mod read;
 mod table;
 
-pub use mountinfo::{Mount, parse, unescape};
+pub use mountinfo::{Mount, parse};
 pub use once::Mounts;
 pub use read::MountsError;
 pub use table::MountTable;

@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::host::id::Dev;
+use crate::host::names::unescape;
 
 /// One mount: one line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,26 +67,6 @@ fn number(field: &[u8]) -> Option<u32> {
 
 fn text(field: &[u8]) -> OsString {
     OsString::from_vec(unescape(field))
-}
-
-/// Undoes the kernel's octal escapes, like `\040` for a space; a backslash that
-/// starts none stays.
-pub fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, after)) = rest.split_first() {
-        match (byte, after) {
-            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) => {
-                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = tail;
-            }
-            _ => {
-                out.push(byte);
-                rest = after;
-            }
-        }
-    }
-    out
 }
 
 impl Mount {

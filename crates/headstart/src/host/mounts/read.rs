@@ -1,5 +1,6 @@
 //! Reads the mounts of a process; the driver of the parser.
 
+use crate::host::names;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::host::id::Dev;
 #[derive(Debug, thiserror::Error)]
 pub enum MountsError {
     /// A file could not be read.
-    #[error("Cannot read {path}: {source}. Check that proc is mounted on /proc")]
+    #[error("Cannot read {path}: {source}. Check that proc is mounted on /proc", path = names::path(.path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -22,7 +23,7 @@ pub enum MountsError {
         source: io::Error,
     },
     /// A line has not the form that the kernel documents.
-    #[error("Line {line} of {path} is not a mount. Please report this with the file's content")]
+    #[error("Line {line} of {path} is not a mount. Please report this with the file's content", path = names::path(.path))]
     Parse {
         /// The file.
         path: PathBuf,

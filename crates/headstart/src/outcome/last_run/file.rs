@@ -4,6 +4,7 @@
 //! cut damaged is refused like any other, and the next start writes it anew.
 
 use super::{LastRun, ParseError};
+use crate::host::names;
 use crate::pack::Pack;
 use crate::pack::store::{self, Locked, StoreError};
 use std::ffi::OsString;
@@ -15,13 +16,13 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum LastRunError {
     /// There is none.
-    #[error("Nothing is recorded of the last start of {0}; it is when the next one is learned")]
+    #[error("Nothing is recorded of the last start of {}; it is when the next one is learned", names::path(.0))]
     Missing(PathBuf),
     /// It can't be read, or not be trusted.
     #[error(transparent)]
     Store(StoreError),
     /// Its content is no good.
-    #[error("{path} is not used; the next learned start replaces it")]
+    #[error("{path} is not used; the next learned start replaces it", path = names::path(.path))]
     Content {
         /// The file.
         path: PathBuf,
@@ -30,9 +31,9 @@ pub enum LastRunError {
     },
     /// The pack has changed since.
     #[error(
-        "{0} is of an earlier state of the pack, so it is not used; the next learned start \
+        "{} is of an earlier state of the pack, so it is not used; the next learned start \
          replaces it"
-    )]
+    , names::path(.0))]
     Stale(PathBuf),
 }
 

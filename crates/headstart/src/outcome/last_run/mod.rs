@@ -7,6 +7,7 @@
 pub mod file;
 pub mod timeline;
 
+use crate::host::json_path::JsonPath;
 use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -126,11 +127,8 @@ impl OverTime {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FileRun {
     /// Its path.
-    pub path: String,
-    /// The path, where it is not UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(default)]
-    pub path_bytes: Option<Vec<u8>>,
+    #[serde(flatten)]
+    pub path: JsonPath,
     /// Pages that were late.
     pub late: u64,
     /// By how much at most, in µs, as far as that is known.
@@ -223,12 +221,7 @@ impl LastRun {
 
 impl FileRun {
     pub(super) fn named(path: &Path) -> Self {
-        let bytes = path.as_os_str().as_encoded_bytes();
-        Self {
-            path: path.to_string_lossy().into_owned(),
-            path_bytes: path.to_str().is_none().then(|| bytes.to_vec()),
-            ..Self::default()
-        }
+        Self { path: path.into(), ..Self::default() }
     }
 
     /// Pages that are worth a look.

@@ -288,7 +288,7 @@ mod tests {
         }
         let run = timeline.finish();
         assert_eq!((run.files.len(), run.files_left_out), (MAX_FILES, 3));
-        assert_eq!(run.files[0].path, "/5");
+        assert_eq!(run.files[0].path.shown(), "/5");
         let kept: usize = run.files.iter().map(|f| f.ranges.len()).sum();
         assert_eq!((kept, run.ranges_left_out), (MAX_RANGES, 500 * 20 + 1 - MAX_RANGES as u64));
         let bytes = serde_json::to_vec(&run).unwrap();

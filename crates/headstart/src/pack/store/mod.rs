@@ -12,6 +12,7 @@ mod temporary;
 
 use super::codec::{PackError, decode};
 use super::{Pack, codec, key};
+use crate::host::names;
 use directory::{Directory, of_others, shared};
 pub use locked::{Locked, lock, lock_until};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -40,10 +41,10 @@ const MAX_PACK_BYTES: u64 = 256 << 20;
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// There is none.
-    #[error("There is no pack {0}")]
+    #[error("There is no pack {}", names::path(.0))]
     Missing(PathBuf),
     /// It can't be opened or read.
-    #[error("Can't read the pack {path}")]
+    #[error("Can't read the pack {path}", path = names::path(.path))]
     Read {
         /// The pack.
         path: PathBuf,
@@ -51,7 +52,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Somebody else could have written it.
-    #[error("The pack {path} is not used: {why}")]
+    #[error("The pack {path} is not used: {why}", path = names::path(.path))]
     Untrusted {
         /// The pack.
         path: PathBuf,
@@ -59,7 +60,7 @@ pub enum StoreError {
         why: String,
     },
     /// Somebody else could have changed what is in its directory.
-    #[error("The pack directory {path} is not used: {why}")]
+    #[error("The pack directory {path} is not used: {why}", path = names::path(.path))]
     UntrustedDirectory {
         /// The directory.
         path: PathBuf,
@@ -67,10 +68,10 @@ pub enum StoreError {
         why: String,
     },
     /// Something else is in the place where a pack is to be written.
-    #[error("{0} is not a pack, so it is not replaced; name another file, or remove it")]
+    #[error("{} is not a pack, so it is not replaced; name another file, or remove it", names::path(.0))]
     NotAPack(PathBuf),
     /// Its content is no good.
-    #[error("The pack {path} is not used")]
+    #[error("The pack {path} is not used", path = names::path(.path))]
     Content {
         /// The pack.
         path: PathBuf,
@@ -86,7 +87,7 @@ pub enum StoreError {
         paths: String,
     },
     /// It can't be written.
-    #[error("Can't write the pack {path}")]
+    #[error("Can't write the pack {path}", path = names::path(.path))]
     Write {
         /// The pack.
         path: PathBuf,
@@ -172,7 +173,7 @@ pub fn by_name(wanted: &Path, dirs: Vec<PathBuf>) -> Result<PathBuf, StoreError>
             [] => {}
             [one] => return Ok(one.clone()),
             several => {
-                let paths: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
+                let paths: Vec<_> = several.iter().map(|p| names::path(p).to_string()).collect();
                 return Err(StoreError::Several { name: name.into(), paths: paths.join(", ") });
             }
         }

@@ -1,6 +1,7 @@
 //! What became of inodes: their paths, or why there is none.
 
 use crate::host::id::InodeId;
+use crate::host::names;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -112,7 +113,7 @@ impl fmt::Display for Unnamed {
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// A mount point could not be opened.
-    #[error("Cannot open the mount point {path}: {source}. Run as root to find its files")]
+    #[error("Cannot open the mount point {path}: {source}. Run as root to find its files", path = names::path(.path))]
     MountPoint {
         /// The mount point.
         path: PathBuf,
@@ -120,7 +121,7 @@ pub enum Problem {
         source: io::Error,
     },
     /// The calls that name inodes at once were refused.
-    #[error("Cannot open files of {path} by inode: {source}. Run as root to avoid a slow walk")]
+    #[error("Cannot open files of {path} by inode: {source}. Run as root to avoid a slow walk", path = names::path(.path))]
     Calls {
         /// The mount point.
         path: PathBuf,
@@ -128,7 +129,7 @@ pub enum Problem {
         source: io::Error,
     },
     /// Directories that the walk could not read.
-    #[error("Cannot read {count} directories, among them {path}: {source}. Run as root")]
+    #[error("Cannot read {count} directories, among them {path}: {source}. Run as root", path = names::path(.path))]
     Directories {
         /// How many.
         count: u64,
