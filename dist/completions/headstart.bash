@@ -526,7 +526,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__record)
-            opts="-o -q -h --output --until --system --exact --trace-out --buffer-kb --quiet --name --for --share --no-walk --json --help"
+            opts="-o -q -v -h --output --until --system --exact --trace-out --buffer-kb --quiet --verbose --name --for --share --no-walk --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -9,7 +9,7 @@ use crate::ahead::{large_folios_later, remove_orphans, with_progress};
 use crate::exact::Follower;
 use crate::exit::ExitStatus;
 use crate::session::{Session, Until};
-use crate::summary::{Findings, Lesson};
+use crate::summary::{Facts, Findings, Lesson};
 use headstart::doctor::rights;
 use headstart::host::proc;
 use headstart::launch::learn::{Known, Settings, know_device, learn, locate};
@@ -112,7 +112,9 @@ impl Start {
         let patience = self.patience(prepared);
         let claim = self.claim(path);
         let follower = self.follower();
+        let arming_from = Instant::now();
         let recorder = if self.session.learn { self.arm(buffer, patience) } else { None };
+        let armed_in = recorder.is_some().then(|| arming_from.elapsed());
         let follower = follower.filter(|_| recorder.is_some()).and_then(|mut follower| {
             let pid = self.helper.program().as_raw_nonzero().get();
             let attached = follower.attach(pid);
@@ -133,7 +135,8 @@ impl Start {
         preparation.begin_late();
         remove_orphans();
         let over = self.wait(recorder.as_ref());
-        let Prepared { pack, path, notes, replay, device_known, .. } = preparation.finish();
+        let Prepared { pack, path, notes, replay, device_known, expected, .. } =
+            preparation.finish();
         if over != Over::Early {
             // Nobody is left to profit from the rest.
             replay.iter().for_each(Replay::stop);
@@ -175,7 +178,14 @@ impl Start {
         });
         drop(claim);
         let notes = std::mem::take(&mut self.notes);
-        let findings = Findings::of(released, report.as_ref(), lesson.as_ref(), notes);
+        let findings = Findings::of(Facts {
+            exec_after: released,
+            armed_in,
+            expected,
+            report: report.as_ref(),
+            lesson: lesson.as_ref(),
+            notes,
+        });
         self.clear_away();
         if lesson.is_some_and(|lesson| lesson.learned.written) && !device_known {
             know_device(&path, &Models::here());

@@ -165,6 +165,19 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
+/// A number with a comma before each three digits: `4,864`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// The width of the terminal in characters: `$COLUMNS`, or that of standard
 /// output, or 80.
 pub fn terminal_width() -> usize {
@@ -275,6 +288,13 @@ mod tests {
             (u64::MAX, "16.0 EiB"),
         ] {
             assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_three_digits() {
+        for (n, text) in [(0, "0"), (999, "999"), (4864, "4,864"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(n), text);
         }
     }
 

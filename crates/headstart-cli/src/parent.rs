@@ -5,7 +5,7 @@
 use crate::exit::ExitStatus;
 use crate::in_place::become_program;
 use crate::output;
-use crate::session::{Report, Session};
+use crate::session::{Report, Session, Summary};
 use crate::summary::{Ended, Findings};
 use anyhow::Context;
 use headstart_sys::process::{self, Change};
@@ -60,8 +60,10 @@ fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
     {
         output::message(format_args!("{error:#}"));
     }
-    if report.summary {
-        output::message(findings.summary(&ended));
+    if let Some(summary) = report.summary {
+        for line in findings.summary(&ended, summary == Summary::Details) {
+            output::message(line);
+        }
     }
     Ok(status)
 }

@@ -2,7 +2,7 @@
 
 use crate::exit::ExitStatus;
 use crate::parent;
-use crate::session::{Session, StartArgs, Until};
+use crate::session::{Session, StartArgs, Summary, Until};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -45,12 +45,17 @@ pub struct RecordArgs {
     #[arg(short, long)]
     quiet: bool,
 
+    /// Print the details below the run summary
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+
     #[command(flatten)]
     start: StartArgs,
 }
 
 /// Records a start.
 pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
+    let summary = (!args.quiet).then(|| Summary::of(args.verbose.into()));
     parent::start(Session {
         pack: args.output,
         must_learn: true,
@@ -59,6 +64,6 @@ pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
         exact: args.exact,
         buffer_kb: args.buffer_kb,
         trace_out: args.trace_out,
-        ..Session::new(args.start, Instant::now(), !args.quiet)
+        ..Session::new(args.start, Instant::now(), summary)
     })
 }

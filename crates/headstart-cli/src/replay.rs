@@ -2,7 +2,7 @@
 
 use crate::exit::ExitStatus;
 use crate::priority::{self, io_priority};
-use crate::summary::add_report;
+use crate::summary::{add_hitches, add_report};
 use crate::{args, output};
 use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
@@ -346,6 +346,7 @@ fn summary(report: &Report, large_folios: Option<Refilled>) -> String {
         parts.push(large_folios_in_words(&refilled));
     }
     add_report(&mut parts, report);
+    add_hitches(&mut parts, report);
     parts.push(format!("{} in memory already", output::size(report.resident_bytes)));
     parts.push(format!("{:.2} s", report.elapsed_us as f64 / 1e6));
     if !report.complete && report.stopped.is_none() {

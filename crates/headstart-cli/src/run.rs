@@ -6,7 +6,7 @@
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::parent;
-use crate::session::{Report, Session, StartArgs};
+use crate::session::{Report, Session, StartArgs, Summary};
 use headstart::launch::learn::DEFAULT_KEEP;
 use headstart::launch::policy::Bounds;
 use headstart::launch::prepare::Ahead;
@@ -80,9 +80,9 @@ pub struct RunArgs {
     large_folios: bool,
 
     /// Stay as the program's parent, and print one line at its end that says what became of
-    /// the start
-    #[arg(short, long)]
-    verbose: bool,
+    /// the start; twice: also the details
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
 
     #[command(flatten)]
     start: StartArgs,
@@ -96,7 +96,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let bounds = Bounds { budget, threads };
     let ahead = Ahead { bounds, always, learn, began, hold };
     let replay = (!args.no_replay).then_some(ahead);
-    let session = Session::new(args.start, began, args.verbose);
+    let summary = args.verbose.checked_sub(1).map(Summary::of);
+    let session = Session::new(args.start, began, summary);
     parent::start(Session {
         pack: args.pack,
         replay,

@@ -54,11 +54,27 @@ pub struct StartArgs {
     command: Vec<OsString>,
 }
 
+/// How much is printed at the end of a start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Summary {
+    /// One line.
+    Verdict,
+    /// Another with its details.
+    Details,
+}
+
+impl Summary {
+    /// What so many `-v` beyond the one for the verdict ask for.
+    pub fn of(more: u8) -> Self {
+        if more == 0 { Self::Verdict } else { Self::Details }
+    }
+}
+
 /// How the user is told what became of a start.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Whether the summary is printed.
-    pub summary: bool,
+    /// The summary that is printed, if one is.
+    pub summary: Option<Summary>,
     /// Where all figures go.
     pub json: Option<PathBuf>,
 }
@@ -66,7 +82,7 @@ pub struct Report {
 impl Report {
     /// Whether there is anything to tell.
     pub fn is_wanted(&self) -> bool {
-        self.summary || self.json.is_some()
+        self.summary.is_some() || self.json.is_some()
     }
 }
 
@@ -115,9 +131,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// A start as `args` describe it, in a process that `began` then. `summary`: whether one
-    /// is printed.
-    pub fn new(args: StartArgs, began: Instant, summary: bool) -> Self {
+    /// A start as `args` describe it, in a process that `began` then. `summary`: what is
+    /// printed at its end.
+    pub fn new(args: StartArgs, began: Instant, summary: Option<Summary>) -> Self {
         Self {
             command: args.command,
             began,

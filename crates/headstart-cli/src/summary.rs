@@ -1,10 +1,13 @@
-//! What a start has to tell at its end: one line for people, all figures for
-//! programs.
+//! What a start has to tell at its end: a verdict of one line, its details on another where
+//! they are wanted, all figures for programs.
+
+mod verdict;
 
 use crate::output;
 use anyhow::Context;
 use headstart::launch::learn::Learned;
 use headstart::outcome::counts::Outcome;
+use headstart::replay::benefit::{Expected, Spared};
 use headstart::replay::report::Report;
 use headstart_sys::process::{Change, Usage};
 use serde::{Deserialize, Serialize};
@@ -12,6 +15,9 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
+
+/// What a trace event costs the program that causes it, in ns (doc/recording.md).
+const EVENT_NS: u64 = 350;
 
 /// A start that was learned.
 #[derive(Debug)]
@@ -40,7 +46,15 @@ pub struct Findings {
     pub started: bool,
     /// From the start of headstart until the program might start, in µs.
     pub exec_after_us: u64,
-    /// The parts of the summary.
+    /// The parts of the verdict, beside the times and the notes.
+    pub verdict: Vec<String>,
+    /// How long it would have waited for the disk without the replay, if that is known.
+    pub spared: Option<Spared>,
+    /// How long the replay took, in µs.
+    pub replay_us: u64,
+    /// How long the program waited for its trace, in µs, if it was traced.
+    pub trace_us: Option<u64>,
+    /// The parts of the details.
     pub parts: Vec<String>,
     /// What could not be done.
     pub notes: Vec<String>,
@@ -54,26 +68,57 @@ pub struct Findings {
     pub learned: Value,
 }
 
+/// What the helper knows of a start.
+#[derive(Debug, Default)]
+pub struct Facts<'a> {
+    /// From the start of headstart until the program might start.
+    pub exec_after: Duration,
+    /// How long the program waited for its trace, if it was traced.
+    pub armed_in: Option<Duration>,
+    /// What was expected of the replay.
+    pub expected: Option<Expected>,
+    /// The replay, if there was one.
+    pub report: Option<&'a Report>,
+    /// What was learned.
+    pub lesson: Option<&'a Lesson>,
+    /// What could not be done.
+    pub notes: Vec<String>,
+}
+
+impl Facts<'_> {
+    /// How long the start would have waited for the disk without the replay: estimated of a
+    /// learned one, since of others nobody knows which pages were ready in time.
+    fn spared(&self) -> Option<Spared> {
+        let (report, lesson) = (self.report?, self.lesson?);
+        let share = report.read_share() * lesson.outcome.in_time_share();
+        Some(self.expected?.spared(share))
+    }
+}
+
 impl Findings {
     /// Those of a start.
-    pub fn of(
-        exec_after: Duration,
-        report: Option<&Report>,
-        lesson: Option<&Lesson>,
-        notes: Vec<String>,
-    ) -> Self {
+    pub fn of(facts: Facts<'_>) -> Self {
+        let spared = facts.spared();
+        let Facts { report, lesson, .. } = facts;
         let mut parts = Vec::new();
+        let mut notes = facts.notes;
         if let Some(report) = report {
             add_report(&mut parts, report);
+            add_hitches(&mut notes, report);
         }
         if let Some(lesson) = lesson {
             add_lesson(&mut parts, lesson, report.is_some());
+            add_problems(&mut notes, lesson);
         }
         // Numbers, texts and lists of them: none of it can fail.
         let figures = |value: serde_json::Result<Value>| value.unwrap_or_default();
         Self {
             started: true,
-            exec_after_us: u64::try_from(exec_after.as_micros()).unwrap_or(u64::MAX),
+            exec_after_us: micros(facts.exec_after),
+            verdict: verdict::of(report, lesson),
+            spared,
+            replay_us: report.map_or(0, |report| report.elapsed_us),
+            trace_us: facts.armed_in.map(micros),
             parts,
             notes,
             read_ahead: figures(serde_json::to_value(report)),
@@ -107,7 +152,9 @@ impl Findings {
             "exit_status": exit_status,
             "signal": signal,
             "wall_ms": ended.wall.as_secs_f64() * 1000.0,
+            "saved_ms": self.saved_us(ended).map(|us| us as f64 / 1000.0),
             "exec_after_us": self.exec_after_us,
+            "trace_us": self.trace_us,
             "major_faults": ended.usage.major_faults,
             "minor_faults": ended.usage.minor_faults,
             "user_ms": ended.usage.user_us as f64 / 1000.0,
@@ -122,13 +169,49 @@ impl Findings {
         std::fs::write(file, text).with_context(|| format!("Can't write {}", output::shown(file)))
     }
 
-    /// The one line at the end.
-    pub fn summary(&self, ended: &Ended) -> String {
-        let faults = output::counted(ended.usage.major_faults, "major fault");
-        let mut parts = vec![format!("{:.2} s, {faults}", ended.wall.as_secs_f64())];
-        parts.extend(self.parts.iter().chain(&self.notes).cloned());
-        parts.join("; ")
+    /// The lines at the end: the verdict, and where they are wanted the details.
+    pub fn summary(&self, ended: &Ended, details: bool) -> Vec<String> {
+        let mut verdict = vec![verdict::times(ended.wall, self.saved_us(ended))];
+        verdict.extend(self.verdict.iter().chain(&self.notes).cloned());
+        let mut lines = vec![verdict.join("; ")];
+        if details {
+            lines.push(self.details(ended).join("; "));
+        }
+        lines
     }
+
+    /// How much shorter a start was because of the replay, in µs, if that can be said. What it
+    /// did not compute it waited, but for what was read ahead no longer than that took.
+    fn saved_us(&self, ended: &Ended) -> Option<u64> {
+        let Usage { user_us, system_us, .. } = ended.usage;
+        let idle_us = micros(ended.wall).saturating_sub(user_us.saturating_add(system_us));
+        let waited_us = idle_us.min(self.replay_us).saturating_add(self.exec_after_us);
+        self.spared?.saved_us(waited_us)
+    }
+
+    fn details(&self, ended: &Ended) -> Vec<String> {
+        let ms = |us: u64| us as f64 / 1000.0;
+        let mut parts = vec![
+            output::counted(ended.usage.major_faults, "major fault"),
+            format!("held back {:.1} ms", ms(self.exec_after_us)),
+        ];
+        if let Some(us) = self.trace_us {
+            let events = self.learned["events"].as_u64().unwrap_or(0);
+            let cost_us = us.saturating_add(events.saturating_mul(EVENT_NS) / 1000);
+            parts.push(format!(
+                "tracing cost about {:.0} ms ({:.1} ms to set up, {})",
+                ms(cost_us),
+                ms(us),
+                output::counted(events, "event")
+            ));
+        }
+        parts.extend(self.parts.iter().cloned());
+        parts
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What was read ahead, in words.
@@ -158,12 +241,6 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
             output::size(report.presumed_bytes)
         ));
     }
-    if report.stuck {
-        parts.push("reading ahead was left behind at a file that does not answer".into());
-    }
-    if let Some(why) = report.stopped {
-        parts.push(format!("stopped {} before its end: {why}", output::size(report.stopped_bytes)));
-    }
     if report.seldom_bytes > 0 {
         parts.push(format!(
             "{} left out, as few starts touch them",
@@ -172,6 +249,16 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
     }
     if report.over_budget_bytes > 0 {
         parts.push(format!("{} over the budget", output::size(report.over_budget_bytes)));
+    }
+}
+
+/// What kept a replay from its end, in words.
+pub fn add_hitches(parts: &mut Vec<String>, report: &Report) {
+    if report.stuck {
+        parts.push("reading ahead was left behind at a file that does not answer".into());
+    }
+    if let Some(why) = report.stopped {
+        parts.push(format!("stopped {} before its end: {why}", output::size(report.stopped_bytes)));
     }
 }
 
@@ -194,12 +281,65 @@ pub fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson,
             output::counted(learned.files as u64, "file"),
             output::size(learned.data_bytes)
         ));
-        if learned.starts == 1 {
-            parts.push("the next start is read ahead".into());
-        }
     }
+}
+
+/// What could not be learned, in words.
+pub fn add_problems(parts: &mut Vec<String>, Lesson { learned, .. }: &Lesson) {
     if learned.lost_events > 0 {
         parts.push(format!("{} lost", output::counted(learned.lost_events, "event")));
     }
     parts.extend(learned.problems.iter().cloned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is printed of a start that took two seconds and computed for one, was read ahead for
+    /// so long, and would have waited so long without that.
+    fn printed(spared: Option<Spared>, replay_ms: u64, details: bool) -> String {
+        let usage =
+            Usage { major_faults: 2, minor_faults: 0, user_us: 900_000, system_us: 100_000 };
+        let ended = Ended { change: Change::Exited(0), usage, wall: Duration::from_secs(2) };
+        let findings = Findings {
+            exec_after_us: 7_000,
+            verdict: vec!["24 of 4,864 pages were missing".into()],
+            spared,
+            replay_us: replay_ms * 1000,
+            trace_us: Some(5_000),
+            parts: vec!["read ahead 1 B".into()],
+            notes: vec!["4 events lost".into()],
+            learned: json!({"events": 10_000}),
+            ..Findings::none()
+        };
+        findings.summary(&ended, details).join("\n")
+    }
+
+    #[test]
+    fn a_summary_is_one_line_and_details_are_another() {
+        let rest = "; 24 of 4,864 pages were missing; 4 events lost";
+        assert_eq!(printed(None, 0, false), format!("2.0 s{rest}"));
+        let details = "2 major faults; held back 7.0 ms; \
+            tracing cost about 8 ms (5.0 ms to set up, 10000 events); read ahead 1 B";
+        assert_eq!(printed(None, 0, true), format!("2.0 s{rest}\n{details}"));
+    }
+
+    #[test]
+    fn what_a_start_waited_for_its_replay_and_for_us_was_not_saved() {
+        let spared = |least_ms: u64, usual_ms: u64| {
+            Some(Spared { least_us: least_ms * 1000, usual_us: usual_ms * 1000 })
+        };
+        for (spared, replay_ms, expected) in [
+            (spared(9_000, 15_300), 100, "2.0 s, about 15 s saved"),
+            // It can't have waited longer than it did not compute.
+            (spared(1_008, 3_000), 60_000, "2.0 s, about 2.0 s saved"),
+            (spared(1_006, 3_000), 60_000, "2.0 s;"),
+            (spared(106, 1_000), 99, "2.0 s;"),
+            (None, 0, "2.0 s;"),
+        ] {
+            let said = printed(spared, replay_ms, false);
+            assert!(said.starts_with(expected), "{said}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use super::{notify, pack_name};
 use crate::ahead::remove_orphans;
 use crate::exit::ExitStatus;
 use crate::output;
-use crate::summary::{Lesson, add_lesson, add_report};
+use crate::summary::{Lesson, add_hitches, add_lesson, add_problems, add_report};
 use anyhow::{Context, bail};
 use headstart::boot::install;
 use headstart::boot::machine::{Machine, Unwanted};
@@ -123,6 +123,7 @@ impl Start<'_> {
         let report = ended.as_ref().map(|ended| ended.report);
         if let Some(report) = &report {
             add_report(parts, report);
+            add_hitches(parts, report);
         }
         let Some(recorded) = recorded else { return Ok(()) };
         let log = ended.as_ref().map(|ended| &ended.log);
@@ -130,6 +131,7 @@ impl Start<'_> {
             Known { pack: pack.as_ref(), replay: report, log, released_us, ..Known::default() };
         let lesson = self.learn(recorded?, &watched, path, known, device_known)?;
         add_lesson(parts, &lesson, report.is_some());
+        add_problems(parts, &lesson);
         Ok(())
     }
 

@@ -16,7 +16,7 @@ fn start(packs: &Path, verb: &str, options: &[&str], command: &[&str]) -> (Outpu
     let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
         .env("HEADSTART_PACKS", packs)
         .args([verb, "--json", figures.to_str().unwrap()])
-        .args((verb == "run").then_some("-v"))
+        .args((verb == "run").then_some("-vv"))
         .args(options)
         .arg("--")
         .args(command)

@@ -82,6 +82,8 @@ pub struct Prepared {
     pub replay: Option<Replay>,
     /// Whether it was measured how the device of the pack behaves.
     pub device_known: bool,
+    /// What was expected of reading ahead, if the device is known.
+    pub expected: Option<Expected>,
     /// Whether learning from this start is not worth it.
     pub skip_recording: bool,
     /// Whether a sample was in memory.
@@ -192,6 +194,7 @@ impl Prepared {
         let model = Models::here().of_pack(pack, &mounts);
         self.device_known = model.is_some();
         let expected = model.map(|model| Expected::of(pack, choice, &model));
+        self.expected = expected;
         if let Some(expected) = expected.filter(|_| !ahead.always) {
             self.skip_recording(pack, ahead, &expected);
             if !expected.has_benefit() {

@@ -80,6 +80,13 @@ impl Outcome {
         self.missing_metadata_pages += classes.missing.pages();
     }
 
+    /// Share of the touched pages that were not late, of those that were ready or late, 0 to 1;
+    /// 0 where there were none: the part of a pack's benefit that this start had.
+    pub fn in_time_share(&self) -> f64 {
+        let known = self.ready_pages.saturating_add(self.late_pages);
+        self.ready_pages as f64 / known.max(1) as f64
+    }
+
     /// Share of the touched pages that were ready, 0 to 1; 1 when none was
     /// touched.
     pub fn ready_share(&self) -> f64 {
@@ -128,6 +135,8 @@ mod tests {
         );
         assert!((outcome.ready_share() - 0.5).abs() < 1e-9);
         assert!((Outcome::default().ready_share() - 1.0).abs() < 1e-9);
+        assert!((outcome.in_time_share() - 2.0 / 3.0).abs() < 1e-9);
+        assert!(Outcome::default().in_time_share().abs() < 1e-9);
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use super::frequency::Choice;
 use super::model::Model;
 use super::strategy::Order;
 use crate::pack::Pack;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What the kernel reads at once of a file that is used here and there, or from its
 /// begin, in bytes: its usual read-ahead.
@@ -123,8 +123,33 @@ impl Expected {
         self.usual_gain_us() > self.cost_us.saturating_add(LEARNING_US)
     }
 
+    /// How long a start would have waited for the disk without a replay. `share`: the part of
+    /// what was expected that was read from the disk and ready in time.
+    pub fn spared(&self, share: f64) -> Spared {
+        let part = |us: u64| (us as f64 * share.clamp(0.0, 1.0)) as u64;
+        let least = self.least_wait_us;
+        Spared { least_us: part(least), usual_us: part(self.usual_gain_us().max(least)) }
+    }
+
     fn usual_gain_us(&self) -> u64 {
         self.gain_us().1 / 100 * USUAL_PERCENT
+    }
+}
+
+/// How long a start would have waited for the disk without its replay, in µs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Spared {
+    /// At least.
+    pub least_us: u64,
+    /// As is usual.
+    pub usual_us: u64,
+}
+
+impl Spared {
+    /// How much shorter a start was that waited so long, in µs: for the disk as well as for
+    /// us. Nothing, where it may have been no shorter.
+    pub fn saved_us(self, waited_us: u64) -> Option<u64> {
+        (self.least_us > waited_us).then(|| self.usual_us.saturating_sub(waited_us))
     }
 }
 
@@ -210,6 +235,32 @@ mod tests {
         assert_eq!((found.waits, found.wait_us), (100, 100 * (330 + 80) + 2730));
         let (least, most) = found.gain();
         assert!((most - 0.4373).abs() < 0.001 && (0.07..0.1).contains(&least), "{least} {most}");
+    }
+
+    #[test]
+    fn what_was_saved_is_told_only_where_the_start_waited_less_than_it_would_have_at_least() {
+        // Waits 1.0 to 1.2 s for what is read in 0.2 s.
+        let found = Expected {
+            waits: 3000,
+            wait_us: 1_200_000,
+            least_wait_us: 1_000_000,
+            read_us: 200_000,
+            start_us: 100_000,
+            cost_us: 10_000,
+        };
+        for (share, waited_us, saved) in [
+            (1.0, 0, Some(1_000_000)),
+            (1.0, 5_000, Some(995_000)),
+            (0.5, 5_000, Some(495_000)),
+            (0.01, 10_000, None),
+            (0.0, 0, None),
+            (1.0, 1_000_000, None),
+            (f64::NAN, 0, None),
+        ] {
+            assert_eq!(found.spared(share).saved_us(waited_us), saved, "{share} {waited_us}");
+        }
+        let likely = Expected { wait_us: 2_000_000, ..found };
+        assert_eq!(likely.spared(1.0).saved_us(100_000), Some(1_400_000));
     }
 
     #[test]

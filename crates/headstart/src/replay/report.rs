@@ -73,6 +73,20 @@ impl Report {
             && left_out <= dealt_with.saturating_mul(LEFT_OUT_PERCENT)
     }
 
+    /// Share of the plan that was read from the disk, 0 to 1; 0 where nothing was planned. The
+    /// rest was in memory, or was not read.
+    pub fn read_share(&self) -> f64 {
+        let others = [
+            self.resident_bytes,
+            self.presumed_bytes,
+            self.dropped_bytes,
+            self.over_budget_bytes,
+            self.stopped_bytes,
+        ];
+        let all = others.iter().fold(self.bytes, |sum, bytes| sum.saturating_add(*bytes));
+        self.bytes as f64 / all.max(1) as f64
+    }
+
     /// What became of each of these packs that were read by one plan. Bytes and requests are
     /// divided by what each has, and all else is told of the first.
     pub fn divided(&self, packs: &[Pack]) -> Vec<Self> {

@@ -1,0 +1,113 @@
+//! The verdict on a start, in one short line: how long it took, how much of that prefetching
+//! saved, and how many pages it did not have. Says nothing of how that came about. Pure.
+
+use super::Lesson;
+use crate::output;
+use headstart::outcome::counts::Outcome;
+use headstart::replay::report::Report;
+use std::time::Duration;
+
+/// Less than this share of a start, in percent, is not told as saved: two starts differ by more.
+const NOTABLE_PERCENT: u64 = 5;
+
+/// How long a start took, and how much was saved, if that is known and worth a word.
+pub fn times(wall: Duration, saved_us: Option<u64>) -> String {
+    let took = match wall.as_secs_f64() {
+        seconds if seconds < 1.0 => format!("{seconds:.2} s"),
+        seconds => format!("{seconds:.1} s"),
+    };
+    let least = wall.as_micros() * u128::from(NOTABLE_PERCENT) / 100;
+    match saved_us.filter(|us| u128::from(*us) >= least).map(about) {
+        Some(saved) => format!("{took}, about {saved} saved"),
+        None => took,
+    }
+}
+
+/// A time that is estimated: one or two digits.
+fn about(us: u64) -> String {
+    let ms = us as f64 / 1000.0;
+    match ms {
+        ms if ms < 95.0 => format!("{ms:.0} ms"),
+        ms if ms < 950.0 => format!("{:.1} s", ms / 1000.0),
+        ms if ms < 9_500.0 => format!("{:.1} s", ms / 1000.0),
+        ms => format!("{:.0} s", ms / 1000.0),
+    }
+}
+
+/// What became of a start that was prefetched or learned, or both.
+pub fn of(report: Option<&Report>, lesson: Option<&Lesson>) -> Vec<String> {
+    let said = match (report, lesson) {
+        (Some(_), Some(lesson)) => Some(pages(&lesson.outcome)),
+        (Some(report), None) if report.bytes > 0 => {
+            Some(format!("{} prefetched", output::size(report.bytes)))
+        }
+        (None, Some(Lesson { learned, .. })) if learned.written => Some(match learned.starts {
+            1 => "learned; the next start is prefetched".into(),
+            starts => format!("learned start {starts}"),
+        }),
+        _ => None,
+    };
+    said.into_iter().collect()
+}
+
+/// How many pages were missing, or came too late.
+fn pages(outcome: &Outcome) -> String {
+    let all = output::grouped(outcome.touched_pages);
+    let [missing, late] = [outcome.missing_pages, outcome.late_pages].map(output::grouped);
+    match (outcome.missing_pages, outcome.late_pages) {
+        (0, 0) => format!("all {all} pages were ready"),
+        (_, 0) => format!("{missing} of {all} pages were missing"),
+        (0, _) => format!("{late} of {all} pages were late"),
+        _ => format!("{missing} of {all} pages were missing, {late} late"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart::launch::learn::Learned;
+
+    fn lesson(touched_pages: u64, missing_pages: u64, late_pages: u64) -> Lesson {
+        let outcome = Outcome { touched_pages, missing_pages, late_pages, ..Outcome::default() };
+        Lesson { learned: Learned { written: true, starts: 2, ..Learned::default() }, outcome }
+    }
+
+    #[test]
+    fn a_verdict_says_how_long_a_start_took_and_what_was_saved_if_that_is_worth_a_word() {
+        for (wall_ms, saved_ms, expected) in [
+            (2_040, Some(15_200), "2.0 s, about 15 s saved"),
+            (260, Some(812), "0.26 s, about 0.8 s saved"),
+            (260, Some(42), "0.26 s, about 42 ms saved"),
+            (9_000, Some(1_240), "9.0 s, about 1.2 s saved"),
+            (9_000, Some(449), "9.0 s"),
+            (40, None, "0.04 s"),
+            (0, Some(1), "0.00 s, about 1 ms saved"),
+        ] {
+            let saved_us = saved_ms.map(|ms: u64| ms * 1000);
+            assert_eq!(times(Duration::from_millis(wall_ms), saved_us), expected);
+        }
+    }
+
+    #[test]
+    fn a_verdict_has_one_part_about_the_pages() {
+        let replay = Report { bytes: 4 << 20, ..Report::default() };
+        let resident = Report::default();
+        let first = Lesson {
+            learned: Learned { written: true, starts: 1, ..Learned::default() },
+            outcome: Outcome::default(),
+        };
+        for (report, lesson, expected) in [
+            (Some(&replay), Some(lesson(4864, 24, 0)), "24 of 4,864 pages were missing"),
+            (Some(&replay), Some(lesson(4864, 24, 3)), "24 of 4,864 pages were missing, 3 late"),
+            (Some(&replay), Some(lesson(4864, 0, 3)), "3 of 4,864 pages were late"),
+            (Some(&replay), Some(lesson(64, 0, 0)), "all 64 pages were ready"),
+            (Some(&replay), None, "4.0 MiB prefetched"),
+            (Some(&resident), None, ""),
+            (None, Some(first), "learned; the next start is prefetched"),
+            (None, Some(lesson(64, 0, 0)), "learned start 2"),
+            (None, None, ""),
+        ] {
+            assert_eq!(of(report, lesson.as_ref()).join("; "), expected);
+        }
+    }
+}
