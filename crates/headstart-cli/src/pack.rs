@@ -7,11 +7,11 @@ use crate::output::{self, JsonPath, counted};
 use crate::replay::named_pack;
 use anyhow::Context;
 use headstart::host::identity::identity_of;
+use headstart::host::open::stat_learned;
 use headstart::pack::changing::changes_often;
 use headstart::pack::diff::diff;
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::store;
-use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -113,10 +113,10 @@ fn verify(path: &std::path::Path, json: bool) -> anyhow::Result<ExitStatus> {
     let pack = named_pack(path)?;
     let state = |file: &headstart::pack::File| {
         let path = pack.paths.path(file.node);
-        let state = match rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
+        let state = match stat_learned(&path) {
             Ok(stat) if file.identity.is_still(&identity_of(&stat)) => State::Same,
             Ok(_) if changes_often(file.changes) => State::Changing,
-            Ok(_) => State::Changed,
+            Ok(_) | Err(Errno::LOOP) => State::Changed,
             Err(Errno::NOENT | Errno::NOTDIR) => State::Missing,
             Err(_) => State::Unreadable,
         };

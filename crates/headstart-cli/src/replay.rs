@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
 use headstart::host::diskstats::{self, DiskStats};
 use headstart::host::mounts::Mounts;
+use headstart::host::open::open_again;
 use headstart::launch::policy::{Bounds, strategy_here};
 use headstart::pack::{Pack, store};
 use headstart::replay::engine::{Options, Replay};
@@ -267,6 +268,16 @@ fn target_path(
     }
 }
 
+/// Opens a target to look at its pages.
+fn open_target(target: &Target, path: &Path) -> Option<File> {
+    match target {
+        Target::File { identity: Some(_), .. } => open_again(path).ok().map(File::from),
+        Target::File { .. } | Target::Device(_) => {
+            Some(headstart::cache::open::open(path).ok()?.file)
+        }
+    }
+}
+
 fn verify(plan: &Plan, mounts: &Mounts) -> Verified {
     let devices = metadata::devices(plan, mounts);
     let page = rustix::param::page_size() as u64;
@@ -275,7 +286,7 @@ fn verify(plan: &Plan, mounts: &Mounts) -> Verified {
     for step in &plan.steps {
         let target = &plan.targets[step.target as usize];
         let file = open.entry(step.target).or_insert_with(|| {
-            target_path(plan, target, &devices).and_then(|path| File::open(path).ok())
+            target_path(plan, target, &devices).and_then(|path| open_target(target, &path))
         });
         let first = step.offset / page;
         let pages = (step.offset + step.length).div_ceil(page) - first;

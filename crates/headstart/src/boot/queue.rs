@@ -10,10 +10,10 @@ use super::replayed;
 use super::split::is_empty;
 use crate::host::error::causes;
 use crate::host::identity::identity_of;
+use crate::host::open::stat_learned;
 use crate::pack::store::StoreError;
 use crate::pack::{File, FileSystem, Pack};
 use crate::replay::frequency::Frequency;
-use rustix::fs::{AtFlags, CWD};
 use std::path::{Path, PathBuf};
 
 /// A pack that is read now.
@@ -180,8 +180,7 @@ impl<'a> Queue<'a> {
 
 /// Whether a file is what was learned.
 fn is_unchanged(path: &Path, learned: &File) -> bool {
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| learned.identity.is_still(&identity_of(&stat)))
+    stat_learned(path).is_ok_and(|stat| learned.identity.is_still(&identity_of(&stat)))
 }
 
 #[cfg(test)]

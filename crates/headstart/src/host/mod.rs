@@ -23,7 +23,7 @@ pub mod maps;
 pub mod memory;
 pub mod mounts;
 pub mod names;
-pub(crate) mod open;
+pub mod open;
 pub mod proc;
 pub mod processors;
 pub mod usage;

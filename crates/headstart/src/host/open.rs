@@ -1,12 +1,15 @@
 //! Opens files that were learned, so that nobody can lead us elsewhere: only regular files
 //! that are what is expected, by a path without symbolic links, with their time of access
 //! left alone where that is allowed. It reads nothing.
+//!
+//! A path is walked once: what it leads to is held (`O_PATH`), looked at, and opened by what
+//! is held.
 
 use super::identity::{Identity, identity_of};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// What was opened.
@@ -41,16 +44,58 @@ impl From<Errno> for NotRead {
     }
 }
 
-/// Opens a file that was learned for reading, by its path without symbolic links, so that
-/// nobody can lead us elsewhere: opening a device could do something. What became a pipe
-/// meanwhile does not block.
-pub(crate) fn open_again(path: &Path) -> rustix::io::Result<OwnedFd> {
-    open_unmoved(path, OFlags::empty(), ResolveFlags::NO_SYMLINKS)
+/// Opens a regular file that was learned for reading, by its path without symbolic links.
+///
+/// # Errors
+/// Those of open(2); ELOOP also where a link or something else is in the file's place.
+pub fn open_again(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let found = Found::at(path, ResolveFlags::NO_SYMLINKS)?;
+    if is_regular(&found.stat) { found.open(OFlags::empty()) } else { Err(Errno::LOOP) }
+}
+
+/// What is at the path of a file that was learned, where no symbolic link is on the way.
+///
+/// # Errors
+/// Those of open(2); ELOOP for such links.
+pub fn stat_learned(path: &Path) -> rustix::io::Result<Stat> {
+    Found::at(path, ResolveFlags::NO_SYMLINKS).map(|found| found.stat)
+}
+
+/// What a path leads to, held but not open: opening a device or a pipe could do something, and
+/// what is looked at is what is opened then.
+struct Found<'a> {
+    path: &'a Path,
+    resolve: ResolveFlags,
+    held: OwnedFd,
+    stat: Stat,
+}
+
+impl<'a> Found<'a> {
+    fn at(path: &'a Path, resolve: ResolveFlags) -> rustix::io::Result<Self> {
+        let held = open_unmoved(path, OFlags::PATH, resolve)?;
+        let stat = rustix::fs::fstat(&held)?;
+        Ok(Self { path, resolve, held, stat })
+    }
+
+    /// Opens just that for reading.
+    fn open(&self, more: OFlags) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
+        let held = format!("/proc/self/fd/{}", self.held.as_raw_fd());
+        let opened = match rustix::fs::open(held, flags, Mode::empty()) {
+            // There is no /proc here.
+            Err(Errno::NOENT) => open_unmoved(self.path, flags, self.resolve),
+            opened => opened,
+        }?;
+        // Nor need it be the kernel's.
+        let now = rustix::fs::fstat(&opened)?;
+        let is_same = (now.st_dev, now.st_ino) == (self.stat.st_dev, self.stat.st_ino);
+        if is_same { Ok(opened) } else { Err(Errno::LOOP) }
+    }
 }
 
 /// openat2(2); before Linux 5.6 only the last component may be no symbolic link.
 fn open_unmoved(path: &Path, more: OFlags, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
         // A sandbox may refuse a call that it does not know.
         Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
@@ -66,7 +111,7 @@ pub(crate) fn open_learned(
     uid: u32,
 ) -> Result<(File, Kind, u64), NotRead> {
     let is_wanted = |stat: &Stat| identity.is_none_or(|l| l.is_still(&identity_of(stat)));
-    open_if(path, is_wanted, identity.is_some(), uid)
+    open_if(path, is_wanted, true, uid)
 }
 
 /// The same of a regular file that `is_wanted`. If it was `learned`, its path has no symbolic
@@ -77,26 +122,96 @@ pub(crate) fn open_if(
     learned: bool,
     uid: u32,
 ) -> Result<(File, Kind, u64), NotRead> {
-    // Looked at before it is opened: opening a device could do something.
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
-    if !is_wanted(&stat) {
+    let resolve = if learned { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
+    let found = Found::at(path, resolve)?;
+    if !is_wanted(&found.stat) {
         return Err(NotRead::Stale);
     }
-    if !is_regular(&stat) {
+    if !is_regular(&found.stat) {
         return Err(NotRead::Failed);
     }
-    let resolve = if learned { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
-    let open = |more| open_unmoved(path, more, resolve);
     // Only the owner and root may look at a file unnoticed.
-    let may = uid == 0 || uid == stat.st_uid;
-    let (file, kind) = match may.then(|| open(OFlags::NOATIME)).and_then(Result::ok) {
+    let may = uid == 0 || uid == found.stat.st_uid;
+    let (file, kind) = match may.then(|| found.open(OFlags::NOATIME)).and_then(Result::ok) {
         Some(file) => (file, Kind::Unnoticed),
-        None => (open(OFlags::empty())?, Kind::File),
+        None => (found.open(OFlags::empty())?, Kind::File),
     };
-    Ok((file.into(), kind, stat.st_dev))
+    Ok((file.into(), kind, found.stat.st_dev))
 }
 
 /// Whether it is a regular file.
 pub(crate) fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode).is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{AtFlags, Timespec, Timestamps, mkfifoat, statat};
+    use std::fs;
+    use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+
+    /// Files `file` and `pipe` in a directory, to which `link` leads, too.
+    fn dir() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("real")).unwrap();
+        fs::write(dir.path().join("real/file"), "x").unwrap();
+        mkfifoat(CWD, dir.path().join("real/pipe"), Mode::RUSR).unwrap();
+        symlink("real", dir.path().join("link")).unwrap();
+        dir
+    }
+
+    /// Asks the kernel to note when the link is followed next.
+    fn watch(link: &Path) {
+        let at = |seconds| Timespec { tv_sec: seconds, tv_nsec: 0 };
+        let times = Timestamps { last_access: at(1), last_modification: at(2) };
+        rustix::fs::utimensat(CWD, link, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+
+    fn was_followed(link: &Path) -> bool {
+        link.symlink_metadata().unwrap().atime() != 1
+    }
+
+    #[test]
+    fn no_link_is_followed_on_the_way_to_a_learned_file_not_even_to_look_at_it() {
+        let dir = dir();
+        let (link, path) = (dir.path().join("link"), dir.path().join("link/file"));
+        let learned = identity_of(&statat(CWD, &path, AtFlags::empty()).unwrap());
+        watch(&link);
+        for identity in [Some(&learned), None] {
+            assert!(matches!(open_learned(&path, identity, 0), Err(NotRead::Stale)));
+        }
+        assert_eq!(open_again(&path).err(), Some(Errno::LOOP));
+        assert_eq!(stat_learned(&path).err(), Some(Errno::LOOP));
+        assert!(!was_followed(&link));
+        assert!(open_if(&path, |_| true, false, 0).is_ok(), "people's lists may have links");
+        if !was_followed(&link) {
+            println!("skipped: this file system does not note when a link is followed");
+        }
+    }
+
+    #[test]
+    fn what_is_opened_is_what_was_looked_at_and_neither_pipe_nor_link() {
+        let dir = dir();
+        let real = dir.path().join("real");
+        let (file, _, dev) = open_learned(&real.join("file"), None, 0).unwrap();
+        let stat = rustix::fs::fstat(&file).unwrap();
+        assert_eq!((stat.st_dev, stat.st_size), (dev, 1));
+        assert_eq!(file.read_at(&mut [0; 2], 0).unwrap(), 1, "it is open for reading");
+        for path in [real.join("pipe"), dir.path().join("link"), real] {
+            assert!(matches!(open_learned(&path, None, 0), Err(NotRead::Failed)), "{path:?}");
+            assert_eq!(open_again(&path).err(), Some(Errno::LOOP), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_takes_the_place_of_what_was_looked_at_is_not_opened() {
+        let dir = dir();
+        let path = dir.path().join("real/file");
+        let found = Found::at(&path, ResolveFlags::NO_SYMLINKS).unwrap();
+        fs::rename(&path, dir.path().join("other")).unwrap();
+        fs::write(&path, "longer").unwrap();
+        let opened = found.open(OFlags::empty()).unwrap();
+        assert_eq!(rustix::fs::fstat(&opened).unwrap().st_size, 1);
+    }
 }

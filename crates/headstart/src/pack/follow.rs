@@ -8,7 +8,8 @@ use crate::host::error::causes;
 use crate::host::fsid;
 use crate::host::identity::identity_of;
 use crate::host::mounts::{MountTable, MountsError};
-use rustix::fs::{AtFlags, CWD, FileType};
+use crate::host::open::stat_learned;
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -128,7 +129,7 @@ impl Files {
 }
 
 fn look(path: &Path) -> Found {
-    match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+    match stat_learned(path) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => {
             Found::File(identity_of(&stat))
         }
