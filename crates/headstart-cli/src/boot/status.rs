@@ -2,7 +2,6 @@
 
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, JsonPath, Table};
-use headstart::boot::choose::chosen;
 use headstart::boot::history::{BootRecord, Gain};
 use headstart::boot::install;
 use headstart::boot::machine::Machine;
@@ -122,7 +121,7 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
 
 fn pack_status(file: &PackFile, mounted: &mut Mounted) -> Result<PackStatus, StoreError> {
     let (file_system, pack) = file.read()?;
-    let read = chosen(&pack, Frequency::TWO_OF_THREE);
+    let read = Frequency::TWO_OF_THREE.chosen(&pack);
     let files: HashSet<u32> = read.ranges.iter().map(|range| range.file).collect();
     let place = mounted.place_of(&file_system);
     Ok(PackStatus {

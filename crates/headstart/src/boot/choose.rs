@@ -1,5 +1,4 @@
-//! Which ranges of a pack a boot reads ahead, and how a pack follows boots that are not
-//! all alike. Pure.
+//! How the pack of a phase follows boots that are not all alike. Pure.
 
 use crate::pack::Pack;
 use crate::pack::build::{FilePart, Parts};
@@ -7,17 +6,7 @@ use crate::pack::changing::carries_on;
 use crate::pack::history::{after_start, is_in_last};
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::{Piece, overlay};
-use crate::replay::frequency::Frequency;
 use std::collections::HashMap;
-
-/// What of a pack is read: the ranges that were touched often enough.
-pub fn chosen(pack: &Pack, often: Frequency) -> Pack {
-    let choice = often.choice(pack);
-    let mut out = pack.clone();
-    out.ranges.retain(|range| choice.has(range));
-    out.metadata.retain(|range| choice.has_metadata(range));
-    out
-}
 
 /// Lets the times in packs, each of the phase of this number, count from the begin of the
 /// first of these phases instead of that of its own. Packs are in the order of their phases.
@@ -98,6 +87,7 @@ mod tests {
     use crate::host::usage::How;
     use crate::pack::merge::{Rule, merge};
     use crate::pack::{FileSystem, Identity, Origin};
+    use crate::replay::frequency::Frequency;
     use std::path::Path;
 
     const NEXT: Rule = Rule::NextStart { keep: 8, metadata_seen: true };
@@ -128,7 +118,7 @@ mod tests {
         let usual = boot(1, &[(0, 4)]);
         let mut pack = merge(&usual, &usual, NEXT);
         pack = merge(&pack, &boot(1, &[(8, 16)]), NEXT);
-        let read = chosen(&pack, Frequency::TWO_OF_THREE);
+        let read = Frequency::TWO_OF_THREE.chosen(&pack);
         assert_eq!(read.ranges.iter().map(|r| r.first).collect::<Vec<_>>(), [0]);
         assert_eq!(read.metadata.len(), 1);
     }

@@ -4,7 +4,7 @@
 //! and joins each phase into its packs, what was touched of each file system into one.
 
 use super::away::forgotten;
-use super::choose::{chosen, settle};
+use super::choose::settle;
 use super::cut::cut;
 use super::early;
 use super::history::{BootRecord, PhaseRecord, SCHEMA};
@@ -21,29 +21,22 @@ use crate::host::error::causes;
 use crate::host::id::Dev;
 use crate::host::names;
 use crate::host::proc::in_first_pid_namespace;
-use crate::outcome::classify::{Replayed as ReadAhead, classify};
-use crate::outcome::counts::Outcome;
+use crate::launch::lesson::{Ahead, Lesson};
+use crate::launch::policy::Learning;
 use crate::outcome::last_run::OverTime;
-use crate::pack::history::HISTORY_STARTS;
 use crate::pack::join::{Joined, join};
 use crate::pack::merge::{Rule, merge};
 use crate::pack::store::{self, StoreError};
 use crate::pack::{EarlierNames, FileSystem, Pack};
-use crate::profile::code::code_of;
 use crate::profile::fold::{Observation, Rules, fold};
-use crate::profile::learn::{Start, pack_of_start};
 use crate::profile::seen::{self, Seen, SeenError};
 use crate::replay::frequency::Frequency;
 use crate::trace::file::Capture;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// A replay counts as complete when this share of what was touched was ready.
-const COMPLETE_SHARE: f64 = 0.9;
 
 /// A boot as it was recorded.
 #[derive(Debug)]
@@ -65,10 +58,7 @@ pub(super) struct Recorded {
 /// What the phases share.
 struct Boot<'a> {
     machine: &'a Machine,
-    seen: Seen,
-    file_systems: HashMap<Dev, FileSystem>,
-    /// When it was, in nanoseconds of Unix time.
-    during: RangeInclusive<i64>,
+    lesson: Lesson,
     /// All of it, by file system.
     whole: Vec<(FileSystem, Pack)>,
     /// The packs that there were before it was learned.
@@ -76,8 +66,8 @@ struct Boot<'a> {
     replays: Vec<Replayed>,
     /// From the trace clock to that of the boot.
     clock: Clock,
-    /// When the recording ended, in µs of the monotonic clock.
-    ended_us: u64,
+    /// From when until when it was recorded, in µs of the monotonic clock.
+    recorded: Span,
 }
 
 /// Learns a boot.
@@ -87,75 +77,26 @@ pub(super) fn learn(
     moments: &Moments,
     recorded: Recorded,
 ) -> Result<BootRecord, RecordError> {
-    let Recorded { mut capture, clock_ahead, began, askers, source, missed_ms, ended, units } =
+    let Recorded { capture, clock_ahead, began, askers, source, missed_ms, ended, units } =
         recorded;
-    let ended_us = monotonic_us().saturating_sub(ended.elapsed().as_micros() as u64);
-    let replays = replayed::all(machine);
-    let mounts = seen::complete(&mut capture)?;
-    if in_first_pid_namespace() {
-        capture.description.ignored_tids.extend(askers);
-    }
-    let readers = replayed::threads(&replays);
-    let ahead = brought_in_by(&readers, &capture)?;
-    capture.description.ignored_tids.extend(readers);
-    let (mut mounted, mut problems) = (Mounted::default(), Vec::new());
-    mounted.look()?;
+    let end = monotonic_us().saturating_sub(ended.elapsed().as_micros() as u64);
+    let recorded = Span { begin: began, end };
+    let clock = Clock { ahead_ns: clock_ahead, began_us: moments.began };
     let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
-    let known = packs::known(machine, &names, &mut mounted, &mut problems);
-    // A walk would read all directories of a disk that has just become quiet.
-    let seen = Seen::of(capture, &mounts, &earlier_names(&known), false, None)?;
-    let file_systems = seen.file_systems(&mounts);
-    let running = Duration::from_micros(monotonic_us().saturating_sub(moments.began));
-    let mut boot = Boot {
-        machine,
-        file_systems,
-        during: seen::the_last(running),
-        whole: Vec::new(),
-        known,
-        seen,
-        replays,
-        ended_us,
-        clock: Clock { ahead_ns: clock_ahead, began_us: moments.began },
-    };
-    boot.whole = split(&boot.pack("boot", &boot.seen.pages, false));
-
+    let mut problems = Vec::new();
+    let (boot, ahead) =
+        Boot::of(machine, capture, &askers, &names, clock, recorded, &mut problems)?;
     let spans = spans(phases, moments);
-    let window = |span: &Option<Span>| -> Range<u64> {
-        let trace_ns = |us: u64| {
-            let ns = i128::from(us) * 1000 + clock_ahead;
-            u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
-        };
-        span.map_or(0..0, |span| trace_ns(span.begin)..trace_ns(span.end))
-    };
-    let windows: Vec<_> = spans.iter().map(window).collect();
-    let mut record = BootRecord {
-        schema: SCHEMA.into(),
-        boot_id: boot_id(machine),
-        recorded_at: u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0),
-        kernel: boot.seen.description.kernel.clone(),
-        source: source.into(),
-        missed_ms,
-        events: boot.seen.tally.events,
-        lost_events: boot.seen.tally.lost,
-        local_fs_ms: since_begin(moments, "local-fs.target"),
-        default_target_ms: since_begin(moments, DEFAULT_TARGET),
-        replayed: !boot.replays.is_empty(),
-        problems: boot.seen.names.problems.iter().map(|p| causes(p)).chain(problems).collect(),
-        ..BootRecord::default()
-    };
-    let mut timeline = boot.timeline(&ahead, began);
+    let mut record = boot.record(moments, problems);
+    (record.source, record.missed_ms) = (source.into(), missed_ms);
+    let mut timeline = boot.timeline(&ahead);
     match units {
         Ok((units, left_out)) => (timeline.units, timeline.units_left_out) = (units, left_out),
         Err(error) => record.problems.push(format!("the times of units are not known: {error}")),
     }
-    for ((phase, span), part) in phases.iter().zip(spans).zip(cut(&boot.seen.pages, &windows)) {
-        let ms = |us: u64| us.saturating_sub(moments.began) as f64 / 1000.0;
-        let mut of_phase = PhaseRecord {
-            name: phase.name.clone(),
-            begin_ms: span.map(|span| ms(span.begin)),
-            end_ms: span.map(|span| ms(span.end)),
-            ..PhaseRecord::default()
-        };
+    let windows: Vec<_> = spans.iter().map(|span| clock.window(*span)).collect();
+    for ((phase, span), part) in phases.iter().zip(spans).zip(cut(boot.pages(), &windows)) {
+        let mut of_phase = boot.record_of(phase, span);
         // What was over before is not known.
         let was_seen = span.is_some_and(|span| span.begin < span.end && span.end > began);
         match boot.learn_phase(&part, was_seen, &mut of_phase, &mut record.problems) {
@@ -188,17 +129,74 @@ fn earlier_names(known: &[Known]) -> EarlierNames {
 }
 
 impl Boot<'_> {
-    /// The pack of these pages of the boot alone.
-    fn pack(&self, name: &str, pages: &Observation, keep_untouched: bool) -> Pack {
-        let mut origin = self.seen.origin(name, Vec::new());
-        origin.duration_us = pages.duration / 1000;
-        let start = Start {
-            origin,
-            file_systems: self.file_systems.clone(),
-            during: self.during.clone(),
-            keep_untouched,
-        };
-        pack_of_start(pages, &self.seen.names, start, code_of)
+    /// A boot that was captured, with the packs of these phases, and what our replays brought
+    /// in.
+    fn of<'a>(
+        machine: &'a Machine,
+        mut capture: Capture,
+        askers: &[i32],
+        phases: &[&str],
+        clock: Clock,
+        recorded: Span,
+        problems: &mut Vec<String>,
+    ) -> Result<(Boot<'a>, Observation), RecordError> {
+        let replays = replayed::all(machine);
+        let mounts = seen::complete(&mut capture)?;
+        if in_first_pid_namespace() {
+            capture.description.ignored_tids.extend(askers);
+        }
+        let readers = replayed::threads(&replays);
+        let ahead = brought_in_by(&readers, &capture)?;
+        capture.description.ignored_tids.extend(readers);
+        let mut mounted = Mounted::default();
+        mounted.look()?;
+        let known = packs::known(machine, phases, &mut mounted, problems);
+        // A walk would read all directories of a disk that has just become quiet.
+        let seen = Seen::of(capture, &mounts, &earlier_names(&known), false, None)?;
+        let lasted = Duration::from_micros(monotonic_us().saturating_sub(clock.began_us));
+        let lesson = Lesson::new(seen, &mounts, lasted, Learning::BOOT);
+        let whole = split(&lesson.pack("boot", Vec::new(), &lesson.seen.pages, false));
+        Ok((Boot { machine, lesson, whole, known, replays, clock, recorded }, ahead))
+    }
+
+    /// What is kept of the boot but for its phases.
+    fn record(&self, moments: &Moments, problems: Vec<String>) -> BootRecord {
+        let Seen { names, tally, description, .. } = &self.lesson.seen;
+        BootRecord {
+            schema: SCHEMA.into(),
+            boot_id: boot_id(self.machine),
+            recorded_at: u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0),
+            kernel: description.kernel.clone(),
+            events: tally.events,
+            lost_events: tally.lost,
+            local_fs_ms: since_begin(moments, "local-fs.target"),
+            default_target_ms: since_begin(moments, DEFAULT_TARGET),
+            replayed: !self.replays.is_empty(),
+            problems: names.problems.iter().map(|p| causes(p)).chain(problems).collect(),
+            ..BootRecord::default()
+        }
+    }
+
+    /// What is kept of a phase before it is learned.
+    fn record_of(&self, phase: &Phase, span: Option<Span>) -> PhaseRecord {
+        let ms = |us: u64| us.saturating_sub(self.clock.began_us) as f64 / 1000.0;
+        let replays = self.replays_of(&phase.name);
+        PhaseRecord {
+            name: phase.name.clone(),
+            begin_ms: span.map(|span| ms(span.begin)),
+            end_ms: span.map(|span| ms(span.end)),
+            read_ahead_bytes: replays.clone().map(|replayed| replayed.report.bytes).sum(),
+            requests: replays.map(|replayed| replayed.report.requests).sum(),
+            ..PhaseRecord::default()
+        }
+    }
+
+    fn pages(&self) -> &Observation {
+        &self.lesson.seen.pages
+    }
+
+    fn replays_of(&self, phase: &str) -> impl Iterator<Item = &Replayed> + Clone {
+        self.replays.iter().filter(move |replayed| replayed.phase == phase)
     }
 
     /// Joins a phase into its packs, if it `was_seen`.
@@ -209,36 +207,26 @@ impl Boot<'_> {
         record: &mut PhaseRecord,
         problems: &mut Vec<String>,
     ) -> Result<Option<OverTime>, StoreError> {
-        let known = self.known(&record.name);
-        let replays = self.replays.iter().filter(|replayed| replayed.phase == record.name);
-        let replays: Vec<&Replayed> = replays.collect();
-        record.read_ahead_bytes = replays.iter().map(|r| r.report.bytes).sum();
-        record.requests = replays.iter().map(|r| r.report.requests).sum();
         if !was_seen {
             return Ok(None);
         }
-        let read = read_ahead(&replays);
-        let read = ReadAhead { pack: read.as_ref(), ..ReadAhead::default() };
-        let (outcome, run) = classify(part, &self.seen.names, &self.file_systems, read);
+        let known = self.known(&record.name);
+        let replays = self.replays_of(&record.name);
+        let ahead = Ahead {
+            packs: known.iter().map(|known| &known.pack).collect(),
+            read: read_ahead(replays.clone()),
+            reports: replays.map(|replayed| replayed.report).collect(),
+            ..Ahead::default()
+        };
+        let (outcome, run) = self.lesson.classify(part, &ahead);
         record.outcome = outcome;
         let nothing = part.files.is_empty() && part.metadata.is_empty();
         if nothing && known.is_empty() {
             return Ok(None);
         }
-        let metadata_read = replays.iter().map(|r| r.report.metadata_bytes).sum();
-        let packs = known.iter().map(|known| &known.pack);
-        let keep_untouched = was_complete(&replays, &record.outcome);
-        // How long the boot waited depends on how it was read ahead.
-        let new = self.pack(&record.name, &part.without_waits(), keep_untouched);
-        let rule = Rule::NextStart {
-            keep: HISTORY_STARTS,
-            metadata_seen: self.seen.metadata_was_cold(
-                part,
-                packs,
-                &self.file_systems,
-                metadata_read,
-            ),
-        };
+        let was_complete = ahead.was_complete(&outcome);
+        let new = self.lesson.pack(&record.name, Vec::new(), part, was_complete);
+        let rule = self.lesson.rule(part, &ahead);
         let mut stays = false;
         for (of, new) in with_untouched(&new, known.iter().map(|known| &known.of)) {
             let known = known.iter().find(|known| known.of.is(&of)).map(|known| &known.pack);
@@ -308,25 +296,24 @@ impl Boot<'_> {
     }
 
     fn page_size(&self) -> u64 {
-        self.seen.description.page_size
+        self.lesson.seen.description.page_size
     }
 
-    /// What came in when, but for what belongs to a phase. `began` is when it began to be
-    /// recorded, in µs of the monotonic clock.
-    fn timeline(&self, ahead: &Observation, began: u64) -> Timeline {
+    /// What came in when, but for what belongs to a phase.
+    fn timeline(&self, ahead: &Observation) -> Timeline {
         let since_begin = |us: u64| us.saturating_sub(self.clock.began_us);
         let mut timeline = Timeline {
             schema: timeline::SCHEMA.into(),
-            recorded_from_us: since_begin(began),
-            recorded_until_us: since_begin(self.ended_us),
+            recorded_from_us: since_begin(self.recorded.begin),
+            recorded_until_us: since_begin(self.recorded.end),
             ..Timeline::default()
         };
         timeline.enter(&Sight {
-            boot: &self.seen.pages,
+            boot: self.pages(),
             ahead,
-            names: &self.seen.names,
-            file_systems: &self.file_systems,
-            during: self.during.clone(),
+            names: &self.lesson.seen.names,
+            file_systems: &self.lesson.file_systems,
+            during: self.lesson.during.clone(),
             page_size: self.page_size(),
             clock: self.clock,
         });
@@ -349,12 +336,12 @@ impl Boot<'_> {
 }
 
 /// What these replays read of the packs that they name.
-fn read_ahead(replays: &[&Replayed]) -> Option<Pack> {
-    let mut paths: Vec<&PathBuf> = replays.iter().flat_map(|replayed| &replayed.packs).collect();
+fn read_ahead<'a>(replays: impl Iterator<Item = &'a Replayed>) -> Option<Pack> {
+    let mut paths: Vec<&PathBuf> = replays.flat_map(|replayed| &replayed.packs).collect();
     paths.sort();
     paths.dedup();
     let packs = paths.iter().filter_map(|path| store::read(path, 0).ok());
-    let read = packs.map(|pack| chosen(&pack, Frequency::TWO_OF_THREE));
+    let read = packs.map(|pack| Frequency::TWO_OF_THREE.chosen(&pack));
     read.reduce(|one, other| merge(&one, &other, Rule::Union))
 }
 
@@ -365,12 +352,6 @@ fn brought_in_by(threads: &HashSet<i32>, capture: &Capture) -> Result<Observatio
         ..Rules::default()
     };
     Ok(fold(capture.events()?.filter(|event| threads.contains(&event.tid)), &rules))
-}
-
-/// Whether all of a pack was read ahead and nearly all of the phase found.
-fn was_complete(replays: &[&Replayed], outcome: &Outcome) -> bool {
-    let whole = |replayed: &&Replayed| replayed.report.is_whole();
-    !replays.is_empty() && replays.iter().all(whole) && outcome.ready_share() >= COMPLETE_SHARE
 }
 
 /// From the begin of the boot until a unit was active, in ms.

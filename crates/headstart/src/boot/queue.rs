@@ -1,7 +1,6 @@
 //! The packs that a replay knows, in the order in which they are read, and what of them is
 //! read next: a pack whose file system is mounted, unless another one is better for that.
 
-use super::choose::chosen;
 use super::machine::Machine;
 use super::mounted::Mounted;
 use super::origin::Match;
@@ -77,7 +76,7 @@ impl<'a> Queue<'a> {
             }
             match file.read() {
                 Ok((of, pack)) => {
-                    let pack = chosen(&pack, self.often);
+                    let pack = self.often.chosen(&pack);
                     let was_read =
                         || replayed::read_before(self.machine, &file.phase).contains(&file.path);
                     let is_left = !is_empty(&pack) && !was_read();

@@ -13,7 +13,7 @@ use crate::profile::resolve::Resolution;
 use crate::profile::spans::Spans;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use thiserror::Error;
 
 /// What the document calls itself.
@@ -85,6 +85,15 @@ impl Clock {
     fn us(self, trace_ns: u64) -> u64 {
         let us = (i128::from(trace_ns) - self.ahead_ns) / 1000 - i128::from(self.began_us);
         u64::try_from(us.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// When something was on the trace clock; nothing if it was not.
+    pub(super) fn window(self, span: Option<Span>) -> Range<u64> {
+        let trace_ns = |us: u64| {
+            let ns = i128::from(us) * 1000 + self.ahead_ns;
+            u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
+        };
+        span.map_or(0..0, |span| trace_ns(span.begin)..trace_ns(span.end))
     }
 }
 

@@ -2,23 +2,21 @@
 //! pages that were read ahead.
 
 use super::LaunchError;
-use super::policy::FREQUENT;
+use super::lesson::{Ahead, Lesson};
+use super::policy::{FREQUENT, Learning};
 use super::record::Recorded;
 use crate::host::error::causes;
 use crate::host::json_path::JsonPath;
+use crate::host::mounts::MountTable;
 use crate::host::names;
 use crate::host::proc;
-use crate::outcome::classify::{Replayed, classify};
 use crate::outcome::counts::Outcome;
-use crate::outcome::last_run::file as last_run;
-use crate::pack::join::join;
-use crate::pack::merge::Rule;
+use crate::outcome::last_run::{LastRun, file as last_run};
+use crate::pack::join::{Joined, join};
 use crate::pack::share::{self, keep_shared};
 use crate::pack::store;
 use crate::pack::{Dropped, Pack};
-use crate::profile::code::code_of;
 use crate::profile::fault_around::drop_fault_around;
-use crate::profile::learn::{Start, pack_of_start};
 use crate::profile::resolve::WalkProgress;
 use crate::profile::seen::{self, Seen};
 use crate::profile::unseen::add_unseen;
@@ -26,6 +24,7 @@ use crate::replay::engine::Log;
 use crate::replay::models::Models;
 use crate::replay::report::Report;
 use crate::trace::exact::Processes;
+use crate::trace::file::Capture;
 use crate::trace::tracefs::Instance;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -35,8 +34,6 @@ use std::time::{Duration, Instant};
 
 /// Starts after whose absence a range is dropped.
 pub const DEFAULT_KEEP: u32 = 4;
-/// A replay counts as complete when this share of what was touched was ready.
-const COMPLETE_SHARE: f64 = 0.9;
 
 /// Said when a start that was to be exact was not.
 const NOT_EXACT: &str = "pages are learned with fault-around pages: `record --exact` needs \
@@ -144,9 +141,50 @@ pub fn learn(
     progress: Option<&dyn Fn(WalkProgress)>,
 ) -> Result<(Learned, Outcome, Instance), LaunchError> {
     let from = Instant::now();
-    let Recorded { mut capture, instance, followed } = recorded;
+    let Recorded { capture, instance, followed } = recorded;
     // What was not seen of a file must not look like what the program does not need.
     let exact = known.whole && followed.is_some_and(|processes| processes.registered > 0);
+    let (mut seen, mounts) = name(capture, settings, known.pack, progress)?;
+    let unseen_pages =
+        known.pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
+    let fault_around = drop_fault_around(&mut seen.pages, &seen.names, known.pack, exact);
+
+    let policy = Learning::of_start(settings.keep);
+    let lesson = Lesson::new(seen, &mounts, began.elapsed(), policy);
+    let Lesson { seen, .. } = &lesson;
+    let ahead = known.ahead();
+    let (outcome, last_run) = lesson.classify(&seen.pages, &ahead);
+    let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
+    let was_complete = ahead.was_complete(&outcome);
+    let new = lesson.pack(&settings.name, words.join(&0), &seen.pages, was_complete);
+    let rule = lesson.rule(&seen.pages, &ahead);
+
+    let mut learned = Learned {
+        pack: settings.pack.as_path().into(),
+        events: seen.tally.events,
+        lost_events: seen.tally.lost,
+        unseen_pages,
+        fault_around_pages: fault_around.left_out,
+        dropped: new.origin.dropped,
+        walked_entries: seen.names.walked_entries,
+        resolve_us: micros(seen.names.elapsed),
+        problems: seen.names.problems.iter().map(|p| causes(p)).collect(),
+        ..Learned::default()
+    };
+    learned.problems.extend(why_not_exact(followed, known.whole, fault_around.exact_files));
+    let joined = join(&settings.pack, uid, new, known.pack, rule, |_, _| ())?;
+    learned.note_joined(&joined, settings, last_run);
+    learned.learn_us = micros(from.elapsed());
+    Ok((learned, outcome, instance))
+}
+
+/// What was recorded, but for our own doings, with the names of its files.
+fn name(
+    mut capture: Capture,
+    settings: &Settings,
+    pack: Option<&Pack>,
+    progress: Option<&dyn Fn(WalkProgress)>,
+) -> Result<(Seen, MountTable), LaunchError> {
     let mounts = seen::complete(&mut capture)?;
     // Elsewhere these are the numbers of others.
     if proc::in_first_pid_namespace() {
@@ -157,104 +195,72 @@ pub fn learn(
         let failed = |source| LaunchError::Write { path: path.clone(), source };
         std::fs::write(path, capture.to_bytes()?).map_err(failed)?;
     }
-    let earlier = known.pack.map(Pack::names).unwrap_or_default();
+    let earlier = pack.map(Pack::names).unwrap_or_default();
     let mut seen = Seen::of(capture, &mounts, &earlier, settings.walk, progress)?;
     if let Ok(own) = std::env::current_exe() {
         seen.leave_out(&own);
     }
-    let unseen_pages =
-        known.pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
-    let neighbours = drop_fault_around(&mut seen.pages, &seen.names, known.pack, exact);
-
-    let file_systems = seen.file_systems(&mounts);
-    let planned = known.pack.filter(|_| known.replay.is_some()).map(planned);
-    let replayed =
-        Replayed { pack: planned.as_ref(), log: known.log, released_us: known.released_us };
-    let (outcome, mut last_run) = classify(&seen.pages, &seen.names, &file_systems, replayed);
-    let metadata_seen = seen.metadata_was_cold(
-        &seen.pages,
-        known.pack.into_iter(),
-        &file_systems,
-        known.replay.map_or(0, |r| r.metadata_bytes),
-    );
-    let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
-    let start = Start {
-        origin: seen.origin(&settings.name, words.join(&0)),
-        file_systems,
-        during: seen::the_last(began.elapsed()),
-        keep_untouched: was_complete(known, &outcome),
-    };
-    let new = pack_of_start(&seen.pages, &seen.names, start, code_of);
-    let rule = Rule::NextStart { keep: settings.keep, metadata_seen };
-
-    let mut learned = Learned {
-        pack: settings.pack.as_path().into(),
-        events: seen.tally.events,
-        lost_events: seen.tally.lost,
-        unseen_pages,
-        fault_around_pages: neighbours.left_out,
-        dropped: new.origin.dropped,
-        walked_entries: seen.names.walked_entries,
-        resolve_us: micros(seen.names.elapsed),
-        problems: seen.names.problems.iter().map(|p| causes(p)).collect(),
-        ..Learned::default()
-    };
-    match followed {
-        Some(Processes { failed, .. }) if neighbours.exact_files > 0 && failed > 0 => {
-            learned.problems.push(format!("{failed} processes could not be learned exactly"));
-        }
-        Some(_) if !known.whole => learned.problems.push(CUT_OFF.into()),
-        Some(_) if neighbours.exact_files == 0 => learned.problems.push(NOT_EXACT.into()),
-        _ => {}
-    }
-    let joined = join(&settings.pack, uid, new, known.pack, rule, |_, _| ())?;
-    if let Some(error) = joined.replaced {
-        learned.problems.push(format!("{}; it is replaced", causes(&error)));
-    }
-    learned.written = joined.written.is_some();
-    learned.pack_bytes = joined.written.unwrap_or(0);
-    if learned.written {
-        if let Err(error) = keep_shared(&settings.pack, &joined.pack, settings.share) {
-            let copy = share::path_of(&settings.pack);
-            learned.problems.push(format!("can't write {}: {error}", names::path(&copy)));
-        }
-        last_run.describe(&joined.pack, seen.tally.lost);
-        // Only people look at it.
-        if let Err(error) = last_run::write(&joined.locked, &last_run) {
-            let why = format!("`show --last-run` has nothing of this start: {error}");
-            learned.problems.push(why);
-        }
-    } else {
-        learned.problems.push("events were lost, so the clean pack stays as it is".into());
-    }
-    describe(&mut learned, &joined.pack);
-    learned.learn_us = micros(from.elapsed());
-    Ok((learned, outcome, instance))
+    Ok((seen, mounts))
 }
 
-fn describe(learned: &mut Learned, pack: &Pack) {
-    learned.starts = pack.origin.starts;
-    learned.files = pack.files.len();
-    learned.ranges = pack.ranges.len();
-    learned.data_bytes = pack.data_bytes();
-    learned.metadata_bytes = pack.metadata_bytes();
+/// What to say of a start that was to be exact, of which so many files are.
+fn why_not_exact(followed: Option<Processes>, whole: bool, exact_files: u64) -> Option<String> {
+    match followed? {
+        Processes { failed, .. } if exact_files > 0 && failed > 0 => {
+            Some(format!("{failed} processes could not be learned exactly"))
+        }
+        _ if !whole => Some(CUT_OFF.into()),
+        _ if exact_files == 0 => Some(NOT_EXACT.into()),
+        _ => None,
+    }
+}
+
+impl<'a> Known<'a> {
+    fn ahead(&self) -> Ahead<'a> {
+        let read = self.pack.filter(|_| self.replay.is_some());
+        Ahead {
+            packs: self.pack.into_iter().collect(),
+            read: read.map(|pack| FREQUENT.chosen(pack)),
+            reports: self.replay.into_iter().collect(),
+            log: self.log,
+            released_us: self.released_us,
+        }
+    }
+}
+
+impl Learned {
+    /// Notes what was joined, and writes what stands beside the pack.
+    fn note_joined(&mut self, joined: &Joined, settings: &Settings, mut last_run: LastRun) {
+        let Joined { pack, written, replaced, locked } = joined;
+        if let Some(error) = replaced {
+            self.problems.push(format!("{}; it is replaced", causes(error)));
+        }
+        self.written = written.is_some();
+        self.pack_bytes = written.unwrap_or(0);
+        self.starts = pack.origin.starts;
+        self.files = pack.files.len();
+        self.ranges = pack.ranges.len();
+        self.data_bytes = pack.data_bytes();
+        self.metadata_bytes = pack.metadata_bytes();
+        if !self.written {
+            self.problems.push("events were lost, so the clean pack stays as it is".into());
+            return;
+        }
+        if let Err(error) = keep_shared(&settings.pack, pack, settings.share) {
+            let copy = share::path_of(&settings.pack);
+            self.problems.push(format!("can't write {}: {error}", names::path(&copy)));
+        }
+        last_run.describe(pack, self.lost_events);
+        // Only people look at it.
+        if let Err(error) = last_run::write(locked, &last_run) {
+            let why = format!("`show --last-run` has nothing of this start: {error}");
+            self.problems.push(why);
+        }
+    }
 }
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// What of a pack was to be read ahead.
-fn planned(pack: &Pack) -> Pack {
-    let choice = FREQUENT.choice(pack);
-    let mut pack = pack.clone();
-    pack.ranges.retain(|range| choice.has(range));
-    pack
-}
-
-/// Whether all of a pack was read ahead and nearly all of the start found.
-fn was_complete(known: Known<'_>, outcome: &Outcome) -> bool {
-    known.replay.is_some_and(|report| report.is_whole()) && outcome.ready_share() >= COMPLETE_SHARE
 }
 
 /// Where a program is that a command names, symbolic links followed: by
@@ -271,4 +277,39 @@ pub fn locate(program: &std::ffi::OsStr) -> Option<PathBuf> {
     let found =
         std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| is_program(p))?;
     std::fs::canonicalize(found).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_was_not_exact_says_why_once() {
+        let processes = |failed| Some(Processes { registered: 2, failed });
+        for (name, followed, whole, exact_files, expected) in [
+            ("it was not to be", None, true, 0, None),
+            ("it was", processes(0), true, 3, None),
+            ("some processes failed", processes(1), true, 3, Some("1 processes")),
+            ("and it was cut off", processes(1), false, 3, Some("1 processes")),
+            ("it was cut off", processes(0), false, 0, Some(CUT_OFF)),
+            ("nothing was", processes(1), true, 0, Some(NOT_EXACT)),
+        ] {
+            let why = why_not_exact(followed, whole, exact_files);
+            assert_eq!(why.is_some(), expected.is_some(), "{name}");
+            assert!(why.unwrap_or_default().starts_with(expected.unwrap_or("")), "{name}");
+        }
+    }
+
+    #[test]
+    fn of_a_pack_only_what_a_replay_reads_was_prefetched() {
+        let pack = Pack::default();
+        for (name, replay, expected) in
+            [("no replay", None, 0), ("one", Some(Report::default()), 1)]
+        {
+            let ahead = Known { pack: Some(&pack), replay, ..Known::default() }.ahead();
+            assert_eq!(ahead.packs.len(), 1, "{name}");
+            assert_eq!(ahead.reports.len(), expected, "{name}");
+            assert_eq!(ahead.read.is_some(), expected == 1, "{name}");
+        }
+    }
 }

@@ -7,12 +7,14 @@
 //!          plan, replay                                    what was read ahead
 //! ```
 //!
-//! [`policy`] says what differs between programs, services, benchmarks and boots. Nothing here
+//! [`policy`] says what differs between programs, services, benchmarks and boots; [`lesson`] is
+//! what learning has in common. Nothing here
 //! prints, and nothing belongs to the whole process: a process may follow many launches at
 //! once, also of programs that are not its children. Who starts the program, waits for its end
 //! and reports is the caller.
 
 pub mod learn;
+pub mod lesson;
 pub mod policy;
 pub mod prepare;
 pub mod record;

@@ -6,6 +6,7 @@
 use crate::host::memory;
 use crate::host::mounts::Mounts;
 use crate::pack::Pack;
+use crate::pack::history::HISTORY_STARTS;
 use crate::replay::frequency::Frequency;
 use crate::replay::model::{self, Model};
 use crate::replay::models::Models;
@@ -36,6 +37,27 @@ impl Bounds {
     pub fn apply(self, way: ReadStrategy) -> ReadStrategy {
         ReadStrategy { threads: self.threads.unwrap_or(way.threads), ..way }
     }
+}
+
+/// How a recorded launch becomes a pack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Learning {
+    /// Starts after whose absence a range is dropped.
+    pub keep: u32,
+    /// Whether times of touches are those of a launch that never waited for a disk.
+    pub without_waits: bool,
+}
+
+impl Learning {
+    /// Of a program or service.
+    pub fn of_start(keep: u32) -> Self {
+        Self { keep, without_waits: false }
+    }
+
+    /// Of a boot. What any of the known boots touched stays, since few boots tell what the next
+    /// one needs. How long a boot waited depends on how it was prefetched, and its phases are
+    /// put one behind the other.
+    pub const BOOT: Self = Self { keep: HISTORY_STARTS, without_waits: true };
 }
 
 /// How a pack is best read, by the model of its device, if that was measured.

@@ -45,6 +45,15 @@ impl Frequency {
         known < self.from || touched * of >= self.least * known
     }
 
+    /// What of this pack is read.
+    pub fn chosen(self, pack: &Pack) -> Pack {
+        let choice = self.choice(pack);
+        let mut out = pack.clone();
+        out.ranges.retain(|range| choice.has(range));
+        out.metadata.retain(|range| choice.has_metadata(range));
+        out
+    }
+
     /// Which ranges of this pack are read.
     pub fn choice(self, pack: &Pack) -> Choice {
         let mut choice = Choice {

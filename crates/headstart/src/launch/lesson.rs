@@ -1,0 +1,131 @@
+//! What is learned of every kind of launch, and how: what became of its pages, what the next
+//! start may need of them, and whether its replay was complete. [`super::learn`] learns a
+//! program's start with it, [`crate::boot`] each phase of a boot. It writes nothing.
+
+use super::policy::Learning;
+use crate::host::id::Dev;
+use crate::host::mounts::MountTable;
+use crate::outcome::classify::{Replayed, classify};
+use crate::outcome::counts::Outcome;
+use crate::outcome::last_run::LastRun;
+use crate::pack::merge::Rule;
+use crate::pack::{FileSystem, Pack};
+use crate::profile::code::code_of;
+use crate::profile::fold::Observation;
+use crate::profile::learn::{Start, pack_of_start};
+use crate::profile::seen::{self, Seen};
+use crate::replay::engine::Log;
+use crate::replay::report::Report;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// A replay counts as complete when this share of what was touched was ready.
+const COMPLETE_SHARE: f64 = 0.9;
+
+/// A recorded launch.
+#[derive(Debug)]
+pub struct Lesson {
+    /// Its pages and the names of its files.
+    pub seen: Seen,
+    /// The file systems that it touched.
+    pub file_systems: HashMap<Dev, FileSystem>,
+    /// When it was, in nanoseconds of Unix time.
+    pub during: RangeInclusive<i64>,
+    policy: Learning,
+}
+
+/// What was prefetched of the pages that are learned.
+#[derive(Clone, Debug, Default)]
+pub struct Ahead<'a> {
+    /// The packs that these pages had before.
+    pub packs: Vec<&'a Pack>,
+    /// What of packs was prefetched, if anything was.
+    pub read: Option<Pack>,
+    /// What became of the replays.
+    pub reports: Vec<Report>,
+    /// What was requested, if that was kept.
+    pub log: Option<&'a Log>,
+    /// When the program was let go, in µs on the clock of the log.
+    pub released_us: u64,
+}
+
+impl Ahead<'_> {
+    /// Whether all of the packs was prefetched and nearly all that was touched was found.
+    pub fn was_complete(&self, outcome: &Outcome) -> bool {
+        !self.reports.is_empty()
+            && self.reports.iter().all(Report::is_whole)
+            && outcome.ready_share() >= COMPLETE_SHARE
+    }
+}
+
+impl Lesson {
+    /// Of a launch that `lasted` until now.
+    pub fn new(seen: Seen, mounts: &MountTable, lasted: Duration, policy: Learning) -> Self {
+        let file_systems = seen.file_systems(mounts);
+        Self { seen, file_systems, during: seen::the_last(lasted), policy }
+    }
+
+    /// What became of these pages of the launch, in all and over time.
+    pub fn classify(&self, pages: &Observation, ahead: &Ahead<'_>) -> (Outcome, LastRun) {
+        let replayed =
+            Replayed { pack: ahead.read.as_ref(), log: ahead.log, released_us: ahead.released_us };
+        classify(pages, &self.seen.names, &self.file_systems, replayed)
+    }
+
+    /// The pack of these pages of the launch alone. `was_complete`: whether all was prefetched,
+    /// so that what the launch brought in without a visible use is its own readahead.
+    pub fn pack(
+        &self,
+        name: &str,
+        command: Vec<u8>,
+        pages: &Observation,
+        was_complete: bool,
+    ) -> Pack {
+        let pages = match self.policy.without_waits {
+            true => Cow::Owned(pages.without_waits()),
+            false => Cow::Borrowed(pages),
+        };
+        let mut origin = self.seen.origin(name, command);
+        origin.duration_us = pages.duration / 1000;
+        let start = Start {
+            origin,
+            file_systems: self.file_systems.clone(),
+            during: self.during.clone(),
+            keep_untouched: was_complete,
+        };
+        pack_of_start(&pages, &self.seen.names, start, code_of)
+    }
+
+    /// How that pack is joined into those before it.
+    pub fn rule(&self, pages: &Observation, ahead: &Ahead<'_>) -> Rule {
+        let by_replay = ahead.reports.iter().map(|report| report.metadata_bytes).sum();
+        let packs = ahead.packs.iter().copied();
+        let metadata_seen =
+            self.seen.metadata_was_cold(pages, packs, &self.file_systems, by_replay);
+        Rule::NextStart { keep: self.policy.keep, metadata_seen }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_was_complete_when_each_pack_was_whole_and_nearly_all_was_ready() {
+        let whole = Report { complete: true, bytes: 1, ..Report::default() };
+        let cut = Report { complete: false, ..whole };
+        for (name, reports, ready_pages, expected) in [
+            ("nothing was prefetched", vec![], 100, false),
+            ("all was found", vec![whole], 100, true),
+            ("nearly all", vec![whole, whole], 90, true),
+            ("too little", vec![whole], 89, false),
+            ("one of two was not whole", vec![whole, cut], 100, false),
+        ] {
+            let outcome = Outcome { touched_pages: 100, ready_pages, ..Outcome::default() };
+            let ahead = Ahead { reports, ..Ahead::default() };
+            assert_eq!(ahead.was_complete(&outcome), expected, "{name}");
+        }
+    }
+}
