@@ -15,6 +15,7 @@
 //! differ. [`boots`] does all this for boots. Pure; the driver that starts programs is the
 //! command's.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 
 pub mod arm;
 pub mod boots;

@@ -16,6 +16,7 @@ mod rounds;
 mod settings;
 mod start;
 
+use headstart::host::contents;
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -129,7 +130,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         // Short enough to be typed.
         now.as_nanos() as u64 % 1_000_000
     });
-    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let read = |path: &str| contents::text(path).ok();
     let mut machine = Machine::examine(&bench.disks.names()?, read);
     let (before, measuring) = (ticks(), Instant::now());
     let measured = rounds::measure(&bench, &arms, args.length(began), seed)?;
@@ -188,8 +189,8 @@ fn announce(cooling: &Cooling, states: &[State], peers: &[Peer], is_root: bool) 
 }
 
 fn ticks() -> Option<Ticks> {
-    let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    Ticks::parse(&stat, &std::fs::read("/proc/self/stat").ok()?)
+    let stat = contents::text("/proc/stat").ok()?;
+    Ticks::parse(&stat, &contents::bytes("/proc/self/stat").ok()?)
 }
 
 fn others_since(before: Option<Ticks>, began: Instant) -> Option<headstart_bench::machine::Others> {

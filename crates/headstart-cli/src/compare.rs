@@ -1,5 +1,6 @@
 //! `headstart compare`: which counters of two result files differ.
 
+use headstart::host::contents;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -77,7 +78,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitStatus> {
 
 fn results(path: &Path) -> anyhow::Result<Results> {
     let bytes =
-        std::fs::read(path).with_context(|| format!("Can't read {}", output::shown(path)))?;
+        contents::bytes(path).with_context(|| format!("Can't read {}", output::shown(path)))?;
     read(&bytes).with_context(|| format!("Can't compare {}", output::shown(path)))
 }
 

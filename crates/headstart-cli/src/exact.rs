@@ -4,10 +4,11 @@
 
 use crate::exit::ExitStatus;
 use anyhow::{Context, bail};
+use headstart::host::contents;
 use headstart::trace::exact::{Processes, follow};
 use headstart_sys::{descriptors, signals};
 use rustix::process::{Signal, getpid, kill_process};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,8 +54,7 @@ impl Follower {
     /// helper.
     pub fn end(mut self) -> Option<Processes> {
         drop(self.helper.stdin.take());
-        let mut said = String::new();
-        self.says.read_to_string(&mut said).ok()?;
+        let said = String::from_utf8(contents::rest_of(&mut self.says).ok()?).ok()?;
         let (registered, failed) = said.trim().split_once(' ')?;
         Some(Processes { registered: registered.parse().ok()?, failed: failed.parse().ok()? })
     }
@@ -97,7 +97,7 @@ pub fn help() -> anyhow::Result<ExitStatus> {
     let is_enough = Arc::clone(&enough);
     let listen = move || {
         // Nothing more is said: this waits for the end.
-        let _ = told.read_to_end(&mut Vec::new());
+        let _ = contents::rest_of(told);
         is_enough.store(true, Ordering::Relaxed);
         // As if the program had stopped: that is looked at.
         let _ = kill_process(getpid(), Signal::CHILD);

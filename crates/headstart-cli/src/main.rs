@@ -1,5 +1,6 @@
 //! The command `headstart`: one file per verb; the only place that prints.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 
 mod ahead;
 mod args;

@@ -6,6 +6,7 @@ use crate::summary::{add_hitches, add_report};
 use crate::{args, output};
 use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
+use headstart::host::contents;
 use headstart::host::diskstats::{self, DiskStats};
 use headstart::host::mounts::Mounts;
 use headstart::host::open::open_again;
@@ -200,7 +201,7 @@ impl Source {
                 packs.push(store::read(file, uid)?);
                 continue;
             }
-            let text = std::fs::read(file)
+            let text = contents::bytes(file)
                 .with_context(|| format!("Can't read {}", output::shown(file)))?;
             let list = parse_list(&text).with_context(|| {
                 format!("{} is neither a headstart pack nor a list of files", output::shown(file))
@@ -252,7 +253,7 @@ fn refill_all(source: &Source, limits: Limits) -> anyhow::Result<Refilled> {
 }
 
 fn disk_stats() -> anyhow::Result<DiskStats> {
-    let text = std::fs::read_to_string("/proc/diskstats").context("Can't read /proc/diskstats")?;
+    let text = contents::text("/proc/diskstats").context("Can't read /proc/diskstats")?;
     Ok(diskstats::parse(&text))
 }
 

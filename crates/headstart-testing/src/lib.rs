@@ -1,6 +1,7 @@
 //! What the tests of all crates share: file systems of their own ([`LoopFs`]), what a
 //! test needs and skips without, commands, files, and what the kernel does to the page
 //! cache by itself ([`undisturbed`]). It knows nothing of the command's own output.
+#![allow(clippy::disallowed_methods)] // Its files end.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
 mod loop_fs;

@@ -1,6 +1,7 @@
 //! How long decoding and planning a pack take: medians of 100.
 //!
 //! Usage: decode PACK
+#![allow(clippy::disallowed_methods)] // Its files end.
 
 use headstart::pack::codec;
 use headstart::replay::frequency::Frequency;

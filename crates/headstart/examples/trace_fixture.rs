@@ -5,6 +5,7 @@
 //!   kernel's statistics say.
 //! - `tidy FILE…`: takes out what tells one machine from another.
 //! - `show FILE…`: one line for each event, and counts.
+#![allow(clippy::disallowed_methods)] // Its files end.
 
 use headstart::trace::decode::EVENTS;
 use headstart::trace::file::{Capture, Description};

@@ -13,6 +13,7 @@
 //! may import which is a table of `doc/architecture.md`, checked by a test. Parsers and
 //! planners take values and return values; the drivers that do I/O are named as such.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 
 pub mod boot;
 pub mod cache;

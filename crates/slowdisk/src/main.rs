@@ -1,5 +1,6 @@
 //! The command `slowdisk`: one file per verb; the only place that prints.
 //! What the verbs do is in the library.
+#![allow(clippy::disallowed_methods)] // Its files end.
 #![forbid(unsafe_code)]
 
 mod verb;

@@ -1,5 +1,6 @@
 //! The model core against closed forms, in virtual time: needs no root, no
 //! disk and no clock.
+#![allow(clippy::disallowed_methods)] // Its files end.
 
 use proptest::prelude::*;
 use slowdisk::model::{BUILT_IN, Device, Model, Seek};

@@ -1,4 +1,5 @@
 //! The statistics against scipy, as properties, and by simulation.
+#![allow(clippy::disallowed_methods)] // Its files end.
 
 mod properties;
 mod scipy;

@@ -2,6 +2,7 @@
 //!
 //! They are looked up anew each time: a remount may change their numbers.
 
+use headstart::host::contents;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -102,7 +103,7 @@ impl Counting {
 }
 
 fn stats() -> anyhow::Result<String> {
-    std::fs::read_to_string("/proc/diskstats").context("Can't read /proc/diskstats")
+    contents::text("/proc/diskstats").context("Can't read /proc/diskstats")
 }
 
 /// The kernel's name of the disk under a mount.

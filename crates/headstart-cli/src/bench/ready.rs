@@ -2,6 +2,7 @@
 //! to notice it without disturbing the program.
 
 use crate::output;
+use headstart::host::contents;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -258,7 +259,7 @@ fn holds(seen: &[u8], text: &[u8]) -> bool {
 /// Connecting would be noticed by the program.
 fn listens_in(process: &str, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|protocol| {
-        std::fs::read_to_string(format!("/proc/{process}/net/{protocol}"))
+        contents::text(format!("/proc/{process}/net/{protocol}"))
             .is_ok_and(|table| listens(&table, port))
     })
 }
@@ -303,7 +304,7 @@ fn bus(system: bool, name: &str) -> anyhow::Result<Watcher> {
         if waiting.try_wait().context("Can't wait for gdbus")?.is_some() {
             bail!("{name} is on the D-Bus already, or there is no bus; stop what owns the name");
         }
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        let stat = contents::text(format!("/proc/{}/stat", pid.as_raw_nonzero()));
         let sleeps = stat.is_ok_and(|s| s.rsplit(')').next().is_some_and(|r| r.starts_with(" S")));
         asleep = if sleeps { asleep + 1 } else { 0 };
         std::thread::sleep(Duration::from_millis(5));

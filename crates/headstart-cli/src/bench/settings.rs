@@ -1,6 +1,7 @@
 //! Settings of the machine that are changed while it is measured: each is named
 //! before and undone after, whatever ends the benchmark.
 
+use headstart::host::contents;
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -77,7 +78,7 @@ impl Settings {
 
     /// Sets the frequency governor of all processors.
     pub fn governor(&mut self, governor: &str) -> anyhow::Result<()> {
-        let files = governor_files(|path| fs::read_to_string(path).ok());
+        let files = governor_files(|path| contents::text(path).ok());
         if files.is_empty() {
             bail!("This machine has no CPU frequency governor to choose; leave --governor out");
         }
@@ -97,7 +98,7 @@ impl Settings {
         if disks.is_empty() {
             bail!("The program's files are on no disk with a scheduler; leave --scheduler out");
         }
-        let read = |path: &str| fs::read_to_string(path).ok();
+        let read = |path: &str| contents::text(path).ok();
         disks.iter().try_for_each(|disk| {
             self.set(&Path::new(&queue_dir(disk, read)).join("scheduler"), scheduler)
         })
@@ -105,8 +106,8 @@ impl Settings {
 
     /// Says so and sets a value, unless it is set already.
     fn set(&mut self, file: &Path, value: &str) -> anyhow::Result<()> {
-        let text = fs::read_to_string(file)
-            .with_context(|| format!("Can't read {}", output::shown(file)))?;
+        let text =
+            contents::text(file).with_context(|| format!("Can't read {}", output::shown(file)))?;
         let old = chosen(&text).unwrap_or(text.trim());
         if old == value {
             return Ok(());

@@ -2,10 +2,11 @@
 //! then nothing is left of it.
 
 use crate::output;
+use headstart::host::contents;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -360,8 +361,7 @@ pub(super) fn last_line(mut messages: &File) -> Option<String> {
     const ENOUGH: u64 = 4096;
     let length = messages.seek(SeekFrom::End(0)).ok()?;
     messages.seek(SeekFrom::Start(length.saturating_sub(ENOUGH))).ok()?;
-    let mut text = Vec::new();
-    messages.read_to_end(&mut text).ok()?;
+    let text = contents::rest_of(messages).ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();
     text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }

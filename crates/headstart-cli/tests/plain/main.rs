@@ -1,4 +1,5 @@
 //! Tests of the command that need nothing of the machine: they may run side by side.
+#![allow(clippy::disallowed_methods)] // Its files end.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
 mod boot_analyze;
@@ -6,4 +7,5 @@ mod boot_bench;
 mod boot_install;
 #[path = "../command/mod.rs"]
 mod command;
+mod endless_files;
 mod hostile_names;

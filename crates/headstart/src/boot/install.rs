@@ -7,6 +7,7 @@
 use super::early;
 use super::machine::{Machine, MachineError};
 use super::record::INSTANCE;
+use crate::host::contents;
 use crate::host::names;
 use crate::pack::store::replace::replace;
 use crate::trace::decode::EVENTS;
@@ -97,11 +98,11 @@ pub fn enable(machine: &Machine, program: &Path) -> Result<Vec<String>, InstallE
         let mut target = &packaged;
         if !place(machine, &packaged).exists() || name != PACKAGED {
             target = &local;
-            if fs::read_to_string(&path).is_ok_and(|text| !text.starts_with(OURS)) {
+            if contents::text(&path).is_ok_and(|text| !text.starts_with(OURS)) {
                 return Err(InstallError::Foreign(path));
             }
             let text = text.replace(PACKAGED, name);
-            if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+            if contents::text(&path).ok().as_deref() != Some(&text) {
                 write(&path, &text)?;
                 done.push(format!("wrote {}", names::path(&path)));
             }
@@ -129,7 +130,7 @@ pub fn add_kernel_words(machine: &Machine, words: &str) -> Result<Vec<String>, I
     let mut done = remove_kernel_words(machine)?;
     done.clear();
     let cmdline = machine.place(KERNEL_CMDLINE);
-    if let Ok(text) = fs::read_to_string(&cmdline) {
+    if let Ok(text) = contents::text(&cmdline) {
         let text = text.trim_end();
         let gap = if text.is_empty() { "" } else { " " };
         write(&cmdline, &format!("{text}{gap}{words}\n"))?;
@@ -162,7 +163,7 @@ pub fn disable(machine: &Machine) -> Result<Vec<String>, InstallError> {
             done.push(format!("disabled {unit}"));
         }
         let path = place(machine, &Path::new(LOCAL_UNITS).join(unit));
-        let ours = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(OURS));
+        let ours = contents::text(&path).is_ok_and(|text| text.starts_with(OURS));
         if ours && remove(&path)? {
             done.push(format!("removed {}", names::path(&path)));
         }
@@ -199,7 +200,7 @@ fn remove_kernel_words(machine: &Machine) -> Result<Vec<String>, InstallError> {
         done.push(format!("removed {}; run `update-grub`", names::path(&grub)));
     }
     let cmdline = machine.place(KERNEL_CMDLINE);
-    if let Ok(text) = fs::read_to_string(&cmdline) {
+    if let Ok(text) = contents::text(&cmdline) {
         let without = without_ours(&text);
         if without != text {
             write(&cmdline, &without)?;
@@ -221,7 +222,7 @@ fn without_ours(text: &str) -> String {
 /// The program of the recorder as its unit has it.
 pub(crate) fn recorder(machine: &Machine) -> String {
     let unit = Path::new(LOCAL_UNITS).join(UNITS[0].0);
-    let text = fs::read_to_string(place(machine, &unit)).unwrap_or_default();
+    let text = contents::text(place(machine, &unit)).unwrap_or_default();
     let program = text.lines().find_map(|line| line.strip_prefix(STARTS)?.split(' ').next());
     program.unwrap_or(PACKAGED).to_owned()
 }

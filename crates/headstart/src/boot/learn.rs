@@ -17,6 +17,7 @@ use super::replayed::{self, Replayed, monotonic_us};
 use super::split::{is_empty, split, with_untouched};
 use super::timeline::{self, Clock, Sight, Timeline};
 use super::unit_times::UnitTimes;
+use crate::host::contents;
 use crate::host::error::causes;
 use crate::host::id::Dev;
 use crate::host::names;
@@ -362,5 +363,5 @@ fn since_begin(moments: &Moments, unit: &str) -> Option<f64> {
 
 fn boot_id(machine: &Machine) -> String {
     let path = machine.place("/proc/sys/kernel/random/boot_id");
-    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    contents::text(path).unwrap_or_default().trim().to_owned()
 }

@@ -1,6 +1,7 @@
 //! Whether a user has logged in, as logind tells: each session is a file of
 //! assignments in `/run/systemd/sessions` (sd-login(3) reads those, too).
 
+use crate::host::contents;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +16,7 @@ pub fn first(sessions: &Path) -> Option<u64> {
     // Beside each is a pipe that lasts as long as the session: reading that waits for its end.
     let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     // A file is replaced by rename, so it is whole; what is no session has no such line.
-    entries.filter_map(|entry| login(&fs::read_to_string(entry.path()).ok()?)).min()
+    entries.filter_map(|entry| login(&contents::text(entry.path()).ok()?)).min()
 }
 
 /// When the session of a user began, in µs of the monotonic clock, by its file; `None` for

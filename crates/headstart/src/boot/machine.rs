@@ -6,6 +6,7 @@
 use super::history::{self, BootRecord};
 use super::phases::{ConfigError, Phase, built_in, with_config};
 use super::timeline::{self, Timeline};
+use crate::host::contents;
 use crate::host::error::causes;
 use crate::host::names;
 use crate::pack::store::{self, StoreError};
@@ -120,7 +121,7 @@ impl Machine {
     /// The configuration is there and can't be used.
     pub fn phases(&self) -> Result<Vec<Phase>, MachineError> {
         let path = self.config();
-        match fs::read_to_string(&path) {
+        match contents::text(&path) {
             Ok(text) => with_config(&text).map_err(|source| MachineError::Config { path, source }),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(built_in()),
             Err(source) => Err(MachineError::Read { path, source }),
@@ -129,7 +130,7 @@ impl Machine {
 
     /// Whether neither recording nor reading ahead is wanted in this boot.
     pub fn is_off(&self) -> Option<Unwanted> {
-        let command_line = fs::read(self.place("/proc/cmdline")).unwrap_or_default();
+        let command_line = contents::bytes(self.place("/proc/cmdline")).unwrap_or_default();
         has_word(&command_line, OFF)
             .then_some(Unwanted("headstart=off on the kernel's command line"))
     }
@@ -197,7 +198,7 @@ impl Machine {
         let mut numbers = numbers(&dir);
         numbers.sort_unstable();
         let read = |number: &u64| -> Option<(u64, BootRecord)> {
-            let bytes = fs::read(dir.join(history::file_name(*number))).ok()?;
+            let bytes = contents::bytes(dir.join(history::file_name(*number))).ok()?;
             Some((*number, history::parse(&bytes)?))
         };
         numbers.iter().rev().filter_map(read).collect()

@@ -1,12 +1,13 @@
 //! Whether and where file systems are mounted, and when that changes. The driver.
 
+use crate::host::contents;
 use crate::host::fsid;
 use crate::host::mounts::{Mount, MountTable, MountsError};
 use crate::pack::FileSystem;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -83,7 +84,7 @@ impl Changes {
             Ok(_) => {
                 // Reading it makes the change known; until then each poll tells it.
                 self.0.rewind()?;
-                self.0.read_to_end(&mut Vec::new())?;
+                contents::rest_of(&self.0)?;
                 Ok(true)
             }
             Err(e) => Err(e.into()),

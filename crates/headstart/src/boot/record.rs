@@ -12,6 +12,7 @@ use super::phases::{DEFAULT_TARGET, Moments, Phase, spans};
 use super::replayed::monotonic_us;
 use super::systemd::{Told, bus, finished, is_booted, unit_times, units_of};
 use crate::boot::history::BootRecord;
+use crate::host::contents;
 use crate::host::memory;
 use crate::host::mounts::MountsError;
 use crate::host::names;
@@ -157,7 +158,7 @@ pub fn discard(machine: &Machine, instance: &str) {
 
 /// Whether the kernel's command line has a word that begins so.
 fn is_told(machine: &Machine, begins: &[&str]) -> bool {
-    let command_line = fs::read_to_string(machine.place("/proc/cmdline")).unwrap_or_default();
+    let command_line = contents::text(machine.place("/proc/cmdline")).unwrap_or_default();
     let mut words = command_line.split_ascii_whitespace();
     words.any(|word| begins.iter().any(|begin| word.starts_with(begin)))
 }

@@ -2,6 +2,7 @@
 //! document for each phase, and for each of the two replays that a boot may have.
 
 use super::machine::{Machine, MachineError};
+use crate::host::contents;
 use crate::pack::store;
 use crate::replay::report::Report;
 use serde::{Deserialize, Serialize};
@@ -103,7 +104,7 @@ impl Replayed {
 pub fn all(machine: &Machine) -> Vec<Replayed> {
     let entries = fs::read_dir(dir(machine)).into_iter().flatten().flatten();
     let read = |path: PathBuf| -> Option<Replayed> {
-        let replayed: Replayed = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        let replayed: Replayed = serde_json::from_slice(&contents::bytes(path).ok()?).ok()?;
         (replayed.schema == SCHEMA).then_some(replayed)
     };
     entries.filter_map(|entry| read(entry.path())).collect()

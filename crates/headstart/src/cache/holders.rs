@@ -3,6 +3,7 @@
 //! Files are told apart as `/proc/PID/maps` does it, by the super block's device
 //! number and the inode: on btrfs and overlayfs that is not what stat(2) gives.
 
+use crate::host::contents;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -45,7 +46,7 @@ pub struct Holders {
 pub fn identity(file: impl AsFd) -> io::Result<InodeId> {
     let mapping = Mapping::new(file, 0, rustix::param::page_size())?;
     let address = mapping.address() as u64;
-    let maps = std::fs::read("/proc/self/maps")?;
+    let maps = contents::bytes("/proc/self/maps")?;
     let found = lines(&maps).filter_map(parse_area).find(|area| area.start == address);
     found.map(|area| area.file).ok_or_else(|| {
         io::Error::new(io::ErrorKind::NotFound, "no line for the mapping in /proc/self/maps")
@@ -65,7 +66,7 @@ pub fn holders(wanted: &HashMap<InodeId, Vec<Range<u64>>>) -> io::Result<Holders
     }
     pids.sort_unstable();
     for pid in pids {
-        let file = |name: &str| std::fs::read(format!("/proc/{pid}/{name}"));
+        let file = |name: &str| contents::bytes(format!("/proc/{pid}/{name}"));
         let maps = match file("maps") {
             Ok(maps) => maps,
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {

@@ -6,6 +6,7 @@
 //! those of the whole file system. xfs keeps its metadata in buffers that go
 //! with the inodes; btrfs and f2fs in pages that neither call reaches.
 
+use crate::host::contents;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -89,7 +90,7 @@ fn device_node(dev: Dev) -> Option<PathBuf> {
     if is_it(&link) {
         return link.canonicalize().ok();
     }
-    let uevent = std::fs::read_to_string(format!("/sys/dev/block/{dev}/uevent")).ok()?;
+    let uevent = contents::text(format!("/sys/dev/block/{dev}/uevent")).ok()?;
     let node = Path::new("/dev").join(device_name(&uevent)?);
     is_it(&node).then_some(node)
 }

@@ -1,5 +1,6 @@
 //! The driver: reads what the checks are made of.
 
+use crate::host::contents;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -101,7 +102,7 @@ pub fn reprobe(found: &Examination) -> Vec<(String, io::Error)> {
 }
 
 fn text(path: &str) -> io::Result<String> {
-    fs::read_to_string(path)
+    contents::text(path)
 }
 
 fn tracing_checks(may_mount: bool) -> Vec<Check> {
@@ -113,7 +114,7 @@ fn tracing_checks(may_mount: bool) -> Vec<Check> {
     let Ok(Some(tracefs)) = &found else { return checks };
     let file = |name: &str| tracefs.root().join(name);
     let format = |group: &str, name: &str| {
-        fs::read_to_string(file(&format!("events/{group}/{name}/format"))).ok()
+        contents::text(file(&format!("events/{group}/{name}/format"))).ok()
     };
     checks.extend(tracing::events(format));
     let exists = |name| file(name).exists();
@@ -181,7 +182,7 @@ fn block_device(path: &str) -> Option<Dev> {
 fn btrfs_directory(dev: Dev) -> Option<String> {
     let has = |dir: &Path| {
         let devices = fs::read_dir(dir.join("devices")).into_iter().flatten().flatten();
-        let mut numbers = devices.filter_map(|d| fs::read_to_string(d.path().join("dev")).ok());
+        let mut numbers = devices.filter_map(|d| contents::text(d.path().join("dev")).ok());
         numbers.any(|number| number.trim() == dev.to_string())
     };
     let mut dirs = fs::read_dir("/sys/fs/btrfs").ok()?.flatten().map(|entry| entry.path());

@@ -1,5 +1,6 @@
 //! What this process may do, and where it is. Nothing here reads.
 
+use crate::host::contents;
 use std::io;
 
 use super::check::Check;
@@ -28,7 +29,7 @@ pub fn effective(status: &str) -> u64 {
 
 /// The effective capabilities of this process; none without /proc.
 pub fn own() -> u64 {
-    effective(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+    effective(&contents::text("/proc/self/status").unwrap_or_default())
 }
 
 /// Whether a capability is among the effective ones.

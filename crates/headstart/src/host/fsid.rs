@@ -3,6 +3,7 @@
 //!
 //! `None` is an answer: tmpfs and overlayfs have no lasting identity.
 
+use crate::host::contents;
 use crate::host::names;
 use std::fmt;
 use std::fs;
@@ -165,7 +166,7 @@ pub fn block_device(mount: &Mount) -> Result<Option<BlockDevice>, FsIdError> {
     }
     // The source may be an alias like /dev/root that has no node.
     let uevent = PathBuf::from(format!("/sys/dev/block/{rdev}/uevent"));
-    let text = match fs::read_to_string(&uevent) {
+    let text = match contents::text(&uevent) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(FsIdError::new(&uevent, error)),

@@ -2,8 +2,9 @@
 //! The driver: it reads what the kernel tells.
 
 use super::cgroup::{self, Group, Version};
+use crate::host::contents;
 use crate::host::mounts;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
@@ -34,13 +35,13 @@ pub fn budget() -> u64 {
 
 /// Bytes of memory that are available on this machine; `None` without /proc.
 pub fn available() -> Option<u64> {
-    mem_available(&fs::read_to_string("/proc/meminfo").ok()?)
+    mem_available(&contents::text("/proc/meminfo").ok()?)
 }
 
 /// Bytes that our control group and all above it may still use; `None` where no
 /// limit is set.
 pub fn group_headroom() -> Option<u64> {
-    let read = |group: &Group| group.headroom(|file| fs::read_to_string(group.dir.join(file)).ok());
+    let read = |group: &Group| group.headroom(|file| contents::text(group.dir.join(file)).ok());
     our_groups().iter().filter_map(read).min()
 }
 
@@ -59,8 +60,8 @@ pub fn stalled_us() -> Option<u64> {
 }
 
 fn our_groups() -> Vec<Group> {
-    let of_process = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let of_process = contents::text("/proc/self/cgroup").unwrap_or_default();
+    let mounts = contents::bytes("/proc/self/mountinfo").unwrap_or_default();
     // There may be thousands of others.
     let of_groups = mounts
         .split_inclusive(|b| *b == b'\n')
@@ -78,7 +79,7 @@ const HUGE_PAGE_SIZE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size
 /// # Errors
 /// The kernel has none.
 pub fn huge_page_size() -> io::Result<usize> {
-    fs::read_to_string(HUGE_PAGE_SIZE)?.trim().parse().map_err(io::Error::other)
+    contents::text(HUGE_PAGE_SIZE)?.trim().parse().map_err(io::Error::other)
 }
 
 /// `MemAvailable` of /proc/meminfo (proc(5)), in bytes.

@@ -10,9 +10,10 @@
 //! used. File systems: [`mounts`], and [`fsid`], what they are beyond one boot. Processes and
 //! the machine: [`proc`] and [`maps`], [`processors`], [`memory`] with [`cgroup`], and
 //! [`diskstats`]. [`error`] makes one line of an error and its causes; [`names`] writes names
-//! for people, and [`json_path`] for programs.
+//! for people, and [`json_path`] for programs. [`contents`] reads files, none without end.
 
 pub mod cgroup;
+pub mod contents;
 pub mod diskstats;
 pub mod error;
 pub mod fsid;

@@ -1,5 +1,6 @@
 //! Facts of processes from /proc (proc(5)).
 
+use crate::host::contents;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -7,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 /// a process for good. `None` when there is none, or only what its parent has
 /// not yet asked for.
 pub fn start_time(pid: i32) -> Option<u64> {
-    parse_start_time(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    parse_start_time(&contents::bytes(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Field 22 of /proc/PID/stat, unless field 3 says that the process has ended;
@@ -29,7 +30,7 @@ pub fn children(pid: i32) -> Vec<i32> {
     processes
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|process: &i32| {
-            let stat = fs::read(format!("/proc/{process}/stat"));
+            let stat = contents::bytes(format!("/proc/{process}/stat"));
             stat.is_ok_and(|stat| parse_parent(&stat) == Some(pid))
         })
         .collect()
@@ -52,7 +53,7 @@ fn threads(process: &str) -> Vec<i32> {
 
 /// A number in /proc/PID/status, of a process or thread.
 pub fn status(pid: i32, name: &str) -> Option<u64> {
-    let text = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let text = contents::bytes(format!("/proc/{pid}/status")).ok()?;
     // Its name, the first line, may be any bytes.
     text.split(|byte| *byte == b'\n').find_map(|line| {
         let (key, value) = std::str::from_utf8(line).ok()?.split_once(':')?;

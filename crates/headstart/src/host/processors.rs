@@ -1,7 +1,7 @@
 //! How many processors this machine has, and may have
 //! (`Documentation/admin-guide/cputopology.rst` of the kernel).
 
-use std::fs;
+use crate::host::contents;
 
 /// The file with the numbers of those that may come online.
 pub const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
@@ -15,7 +15,7 @@ pub fn count(list: &str) -> usize {
 
 /// That of this machine.
 pub fn here() -> usize {
-    count(&fs::read_to_string(POSSIBLE).unwrap_or_default())
+    count(&contents::text(POSSIBLE).unwrap_or_default())
 }
 
 /// How many are in such a list; `None` where it is none.
@@ -29,7 +29,7 @@ fn listed(list: &str) -> Option<usize> {
 
 /// How many are online; where that is not known, how many there may be.
 pub fn online() -> usize {
-    let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let list = contents::text("/sys/devices/system/cpu/online").unwrap_or_default();
     listed(&list).unwrap_or_else(here)
 }
 

@@ -4,8 +4,8 @@
 //! read-ahead size and its largest request (`mm/readahead.c`,
 //! `force_page_cache_ra`), so longer ones are sent in portions of that size.
 
+use crate::host::contents;
 use crate::host::id::Dev;
-use std::fs;
 
 /// Portion for a device that tells nothing: the kernel's default.
 pub const DEFAULT_PORTION: u64 = 128 << 10;
@@ -30,7 +30,7 @@ pub fn portion(dev: Dev) -> Portion {
 }
 
 fn number(path: &str) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    contents::text(path).ok()?.trim().parse().ok()
 }
 
 /// From the settings in KiB, where they are known. Pure.

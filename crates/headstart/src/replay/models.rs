@@ -6,6 +6,7 @@
 
 use super::model::Model;
 use super::probe::probe;
+use crate::host::contents;
 use crate::host::fsid::{BlockDevice, speed_device};
 use crate::host::id::Dev;
 use crate::host::mounts::Mounts;
@@ -146,7 +147,7 @@ fn disk_of(dev: Dev) -> PathBuf {
 
 /// What a file of a disk says, if that is anything.
 fn text(disk: &Path, name: &str) -> Option<String> {
-    let text = fs::read_to_string(disk.join(name)).ok()?;
+    let text = contents::text(disk.join(name)).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
@@ -164,7 +165,7 @@ fn file_name(dev: Dev) -> Option<String> {
     let name = match own_name(&disk) {
         Some(id) => id,
         None => {
-            let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+            let boot = contents::text("/proc/sys/kernel/random/boot_id").ok()?;
             // Counts what was attached; a loop device may be another file next.
             let seq = text(&disk, "diskseq").or_else(|| text(&disk, "dev"))?;
             format!("{VOLATILE}{}-{seq}", boot.trim())
@@ -211,7 +212,7 @@ fn plain(name: &str) -> String {
 }
 
 fn remove_those_of_other_boots(dir: &Path) {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = contents::text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let ours = format!("{VOLATILE}{}", boot.trim());
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -10,6 +10,7 @@ use crate::boot::install::{
     InstallError, LOCAL_UNITS, PACKAGED, PACKAGED_UNITS, is_plain, place, remove, write,
 };
 use crate::boot::machine::{Machine, UNIT_DIRS};
+use crate::host::contents;
 use crate::host::names;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,7 +113,7 @@ pub fn add(machine: &Machine, service: &str, program: &Path) -> Result<Vec<Strin
     }
     let mut done = Vec::new();
     for (path, text) in files {
-        if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+        if contents::text(&path).ok().as_deref() != Some(&text) {
             write(&path, &text)?;
             done.push(format!("wrote {}", names::path(&path)));
         }
@@ -158,7 +159,7 @@ fn template(machine: &Machine) -> PathBuf {
 }
 
 fn is_ours(path: &Path) -> bool {
-    fs::read_to_string(path).is_ok_and(|text| text.starts_with(OURS))
+    contents::text(path).is_ok_and(|text| text.starts_with(OURS))
 }
 
 /// The file of a service, or of the template that it is an instance of.
@@ -173,7 +174,9 @@ fn unit_text(machine: &Machine, service: &str) -> Result<String, ServiceError> {
         }
         let file = if link.is_absolute() { place(machine, &link) } else { path };
         // One that is no text has no line to look for.
-        return Ok(fs::read(file).map(|b| String::from_utf8_lossy(&b).into()).unwrap_or_default());
+        return Ok(contents::bytes(file)
+            .map(|b| String::from_utf8_lossy(&b).into())
+            .unwrap_or_default());
     }
     Err(ServiceError::Unknown(service.into()))
 }

@@ -4,6 +4,7 @@
 //! again, whose these processes are, so that those of other services can be left out. A
 //! process that was gone before it was looked at counts as the service's.
 
+use crate::host::contents;
 use crate::host::proc;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -33,7 +34,7 @@ impl Members {
     /// Looks at all processes that began since.
     pub fn look(&mut self) {
         for pid in processes().filter(|pid| !self.old.contains(pid)) {
-            let Ok(cgroup) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { continue };
+            let Ok(cgroup) = contents::text(format!("/proc/{pid}/cgroup")) else { continue };
             match belongs(&cgroup, &self.unit) {
                 Some(true) => {
                     self.seen = true;

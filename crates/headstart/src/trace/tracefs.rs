@@ -8,11 +8,12 @@
 
 use super::Kind;
 use super::decode::EVENTS;
+use crate::host::contents;
 use crate::host::names;
 use crate::host::proc::{has_processes, in_first_pid_namespace, pid_namespace, start_time};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,8 +28,6 @@ const OWN_MARK: &str = "headstart: whose thread is this, for";
 /// How long a thread may take to write that, and how often it is looked for.
 const MARK_PATIENCE: Duration = Duration::from_secs(1);
 const MARK_CHECK: Duration = Duration::from_millis(1);
-/// Bytes asked for at once; descriptions are shorter.
-const READ_BYTES: usize = 16 << 10;
 /// Share of a buffer that wakes the reader, in percent: the rest is room for
 /// what arrives until it runs.
 const WAKE_PERCENT: &str = "25";
@@ -460,25 +459,10 @@ fn parse_now(text: &str) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(micros)?.checked_mul(1000)
 }
 
-/// Reads a whole file with large reads: `events/header_page` answers each with
-/// the begin of its text, and a second one with nothing, so that the small
-/// first read of `std::fs::read_to_string` would cut it off.
 fn read(path: &Path) -> Result<String, TraceError> {
-    let read = || {
-        let mut file = File::open(path)?;
-        let mut text = vec![0; READ_BYTES];
-        let mut used = 0;
-        loop {
-            match file.read(&mut text[used..])? {
-                0 => break,
-                n => used += n,
-            }
-            text.resize(used + READ_BYTES, 0);
-        }
-        text.truncate(used);
-        Ok(String::from_utf8_lossy(&text).into_owned())
-    };
-    read().map_err(|source| TraceError::File { path: path.into(), source })
+    let bytes = contents::bytes(path);
+    let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    text.map_err(|source| TraceError::File { path: path.into(), source })
 }
 
 #[cfg(test)]

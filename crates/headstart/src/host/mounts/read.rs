@@ -1,7 +1,7 @@
 //! Reads the mounts of a process; the driver of the parser.
 
+use crate::host::contents;
 use crate::host::names;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -70,7 +70,7 @@ impl MountTable {
 }
 
 fn parse_file(path: PathBuf) -> Result<Vec<Mount>, MountsError> {
-    match fs::read(&path).map(|bytes| parse(&bytes)) {
+    match contents::bytes(&path).map(|bytes| parse(&bytes)) {
         Ok(Ok(mounts)) => Ok(mounts),
         Ok(Err(line)) => Err(MountsError::Parse { path, line }),
         Err(source) => Err(MountsError::Read { path, source }),

@@ -5,7 +5,8 @@
 //! change is written without a lock: whoever could take one could keep it for ever.
 
 use super::directory::{Directory, of_others};
-use super::{MAX_PACK_BYTES, Pack, StoreError, codec, temporary};
+use super::{Pack, StoreError, codec, temporary};
+use crate::host::contents::MOST_BYTES;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -107,7 +108,7 @@ impl Locked {
     pub fn write(&self, pack: &Pack) -> Result<u64, StoreError> {
         let failed = |source| StoreError::Write { path: self.path.clone(), source };
         let bytes = codec::encode(pack);
-        if bytes.len() as u64 > MAX_PACK_BYTES {
+        if bytes.len() as u64 > MOST_BYTES {
             let why = "it would be too large to be read again; record less at a time";
             return Err(failed(io::Error::other(why)));
         }

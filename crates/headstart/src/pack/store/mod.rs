@@ -12,6 +12,7 @@ mod temporary;
 
 use super::codec::{PackError, decode};
 use super::{Pack, codec, key};
+use crate::host::contents::{self, MOST_BYTES};
 use crate::host::names;
 use directory::{Directory, of_others, shared};
 pub use locked::{Locked, lock, lock_until};
@@ -34,8 +35,6 @@ pub(super) const SHARED: &str = "shared";
 pub const SHIPPED_DIR: &str = "/usr/lib/headstart/packs";
 /// Overrides all directories.
 pub const DIR_VARIABLE: &str = "HEADSTART_PACKS";
-/// A pack beyond this is refused unread.
-const MAX_PACK_BYTES: u64 = 256 << 20;
 
 /// A pack file that can't be used or written.
 #[derive(Debug, Error)]
@@ -230,13 +229,11 @@ fn read_at(dir: impl AsFd, name: &OsStr, path: &Path, uid: u32) -> Result<Vec<u8
         return Err(untrusted(format!("it {why}")));
     }
     let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-    if size > MAX_PACK_BYTES {
-        let most = MAX_PACK_BYTES >> 20;
+    if size > MOST_BYTES {
+        let most = MOST_BYTES >> 20;
         return Err(untrusted(format!("it is larger than {most} MiB; remove it to learn anew")));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    file.take(MAX_PACK_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
+    contents::rest_of(file).map_err(failed)
 }
 
 #[cfg(test)]

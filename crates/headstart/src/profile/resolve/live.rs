@@ -3,6 +3,7 @@
 //! To be called while the program lives; what it notes is checked again when it
 //! is used, so a stale name does no harm.
 
+use crate::host::contents;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -91,7 +92,7 @@ impl LiveNames {
     }
 
     fn observe_one(&mut self, pid: i32, abroad: Option<PathBuf>) -> io::Result<()> {
-        let maps = fs::read(format!("/proc/{pid}/maps"))?;
+        let maps = contents::bytes(format!("/proc/{pid}/maps"))?;
         let mut last = None;
         for file in mapped_files(&maps) {
             // A library has several mappings in a row.
@@ -185,7 +186,7 @@ fn namespace(process: &str) -> Option<PathBuf> {
 
 /// The process that a thread belongs to.
 fn thread_group(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = contents::text(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 

@@ -13,6 +13,7 @@
 
 mod vdso;
 
+use crate::host::contents;
 use crate::host::maps::mapped_files;
 use crate::host::proc::status;
 use headstart_sys::ptrace::{self, Stop, Syscall};
@@ -203,7 +204,7 @@ fn registered(tid: i32, process: i32) -> Option<Userfault> {
     let close = [fd as u64, 0, 0];
     ptrace::run_syscall(tid, at, ptrace::CLOSE, close).ok()?;
     let faults = faults.ok()?;
-    let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
+    let maps = contents::bytes(format!("/proc/{process}/maps")).ok()?;
     for file in mapped_files(&maps).filter(|file| is_learned(file.path)) {
         let _ = faults.page_by_page(file.address, file.bytes);
     }

@@ -1,7 +1,8 @@
 //! Where a process has an instruction for system calls: in the code that the kernel maps
 //! into each (vdso(7)). x86-64 only.
 
-use std::fs::{self, File};
+use crate::host::contents;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// `AT_SYSINFO_EHDR` of getauxval(3).
@@ -13,7 +14,7 @@ const LARGEST: usize = 16 << 10;
 
 /// The address of such an instruction in a process.
 pub fn syscall_in(process: i32) -> Option<u64> {
-    let base = base(&fs::read(format!("/proc/{process}/auxv")).ok()?)?;
+    let base = base(&contents::bytes(format!("/proc/{process}/auxv")).ok()?)?;
     let memory = File::open(format!("/proc/{process}/mem")).ok()?;
     let mut code = vec![0; LARGEST];
     // It ends at the end of the mapping.
