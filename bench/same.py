@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How often does headstart bench report a difference where there is none?
 
-Compares a program with itself (A/A), hot, in 20 rounds, 20 times with different
-seeds, and counts how often the verdict is that one is faster. A verdict needs
+Compares a program with itself (A/A), hot, in 20 rounds, 20 times, and
+counts how often the verdict is that one is faster. A verdict needs
 p <= 0.01, so 0.2 of 20 are expected; the chance of more than 1 is below 2 %.
 Does so for a program that takes a millisecond and for one that takes longer, on
 the machine as it is and with two busy processes in the background.
@@ -27,21 +27,18 @@ def arguments():
     add("--repeats", type=int, default=20, help="benchmarks of each case [default: 20]")
     add("--load", default="0,2", metavar="N,…",
         help="busy background processes, a case each [default: 0,2]")
-    add("--seed", type=int, default=1, help="seed of the first benchmark [default: 1]")
     add("--headstart", default=BUILT / "headstart")
     add("--out", default=RESULTS / "same.json")
     return parser.parse_args()
 
 
-def compare(headstart, program, seed):
+def compare(headstart, program):
     """One benchmark of a program against itself."""
     document = json.loads(run(headstart, "bench", "--json", "--states", "hot", "--runs", ROUNDS,
-                              "--seed", seed, "--against", f"A:={program}", "--",
-                              *program.split()))
+                              "--against", f"A:={program}", "--", *program.split()))
     [found] = document["comparisons"]
     ratio, times = found["ratio"], [arm["counters"]["time_s"]["median"] for arm in document["arms"]]
     return {
-        "seed": seed,
         "verdict": found["verdict"]["verdict"],
         "ratio": ratio["ratio"],
         "low": ratio["interval"]["low"],
@@ -56,8 +53,8 @@ def case(headstart, program, load, options):
     """All repeats of one program with this many background processes."""
     repeats = []
     with hogs(load):
-        for number in range(options.repeats):
-            repeats.append(compare(headstart, program, options.seed + number))
+        for _ in range(options.repeats):
+            repeats.append(compare(headstart, program))
     calls = sum(repeat["verdict"] in ("helps", "hurts") for repeat in repeats)
     found = {
         "program": program, "load": load, "n": len(repeats), "rounds": ROUNDS, "calls": calls,

@@ -106,7 +106,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__bench)
-            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --smallest --ignore-failure --show-output --governor --no-turbo --scheduler --seed --json --export-json --export-markdown --export-svg --assert --help"
+            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --smallest --ignore-failure --show-output --json --export-json --export-markdown --export-svg --assert --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -161,18 +161,6 @@ _headstart() {
                     return 0
                     ;;
                 --smallest)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --governor)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --scheduler)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --seed)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -169,9 +169,6 @@ complete -c headstart -n "__fish_headstart_using_subcommand bench" -l timeout -d
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l cold-cmd -d 'Prepare cold starts with this command, as `umount /x && mount /x`, and not by dropping all caches' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l prepare -d 'Run this before every start, and before the cache is emptied' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l smallest -d 'Differences below this don\'t matter' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l governor -d 'Set the CPU frequency governor meanwhile' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l scheduler -d 'Set the I/O scheduler of the program\'s disks meanwhile' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l seed -d 'Repeat the order of an earlier benchmark' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-json -d 'Write that document to a file' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-markdown -d 'Write the report to a file, as Markdown' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-svg -d 'Write a picture of the runs to a file, as SVG' -r -F
@@ -180,7 +177,6 @@ harmless\t'Reading ahead does not make the start slower'"
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l no-floor -d 'Do not look for the fastest way to read the pack'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -s i -l ignore-failure -d 'Take any exit status of the program as good'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l show-output -d 'Show what the programs print, on standard error'
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l no-turbo -d 'Keep the CPUs at their nominal frequency meanwhile'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l json -d 'Print one JSON document, which scripts for hyperfine read as well'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c headstart -n "__fish_headstart_using_subcommand compare" -l json -d 'Print one JSON document'

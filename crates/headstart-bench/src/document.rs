@@ -13,7 +13,7 @@ use crate::run::{ArmRuns, COUNTERS};
 use crate::stats::unpaired::{Shift, shift};
 
 /// The schema of the document that `headstart bench` writes.
-pub const SCHEMA: &str = "headstart/bench/1";
+pub const SCHEMA: &str = "headstart/bench/2";
 
 /// What a result file holds.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_benchmark_has_its_counters_by_arm_and_its_io_part() {
-        let json = br#"{"schema": "headstart/bench/1", "arms": [
+        let json = br#"{"schema": "headstart/bench/2", "arms": [
             {"name": "cold", "runs": [{"wall_s": 3.0, "major_faults": 7}, {"wall_s": 4.0}]},
             {"name": "hot", "runs": [{"wall_s": 1.0}, {"failure": "x"}]}]}"#;
         let found = read(json).unwrap();
@@ -155,7 +155,7 @@ mod tests {
             (b"[1]", "neither a result"),
             (br#"{"a": "b"}"#, "neither a result"),
             (br#"{"schema": "headstart/bench/9"}"#, "\"headstart/bench/9\" can't be compared"),
-            (br#"{"schema": "headstart/bench/1"}"#, "not whole"),
+            (br#"{"schema": "headstart/bench/2"}"#, "not whole"),
             (br#"{"results": [{"times": "fast"}]}"#, "not whole"),
         ] {
             let message = read(json).unwrap_err().to_string();

@@ -55,12 +55,12 @@ pub struct Disk {
 }
 
 /// Where the settings of frequencies are.
-pub const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 /// The same where another driver than Intel's is in use.
-pub const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
+const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
 /// The files with the processors' governors; one that is offline has none.
-pub fn governor_files(read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+fn governor_files(read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let most = processors::count(&read(processors::POSSIBLE).unwrap_or_default());
     (0..most)
         .map(|cpu| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"))
@@ -69,7 +69,7 @@ pub fn governor_files(read: impl Fn(&str) -> Option<String>) -> Vec<String> {
 }
 
 /// The directory of a disk's queue; a partition has that of its disk.
-pub fn queue_dir(disk: &str, read: impl Fn(&str) -> Option<String>) -> String {
+fn queue_dir(disk: &str, read: impl Fn(&str) -> Option<String>) -> String {
     let own = format!("/sys/class/block/{disk}/queue");
     match read(&format!("{own}/nr_requests")) {
         Some(_) => own,
@@ -78,7 +78,7 @@ pub fn queue_dir(disk: &str, read: impl Fn(&str) -> Option<String>) -> String {
 }
 
 /// The scheduler in use, from `[mq-deadline] none`.
-pub fn chosen(schedulers: &str) -> Option<&str> {
+fn chosen(schedulers: &str) -> Option<&str> {
     let (_, rest) = schedulers.split_once('[')?;
     Some(rest.split_once(']')?.0)
 }
@@ -126,14 +126,14 @@ impl Machine {
         if !slow.is_empty() {
             warnings.push(format!(
                 "The CPU frequency governor is {}: a CPU that waits for the disk clocks down, and \
-                 a cold start pays for that too. Measure with --governor performance.",
+                 a cold start pays for that too. Choose performance (cpupower frequency-set).",
                 slow.join(" and ")
             ));
         }
         if self.turbo == Some(true) {
             warnings.push(
-                "Turbo is on: how fast the CPU runs depends on how warm it is. Measure with \
-                 --no-turbo."
+                "Turbo is on: how fast the CPU runs depends on how warm it is. Turn it off \
+                 in /sys/devices/system/cpu while measuring."
                     .into(),
             );
         }
@@ -257,8 +257,8 @@ mod tests {
         found.others = Some(Others { busy: 0.9, stolen: 0.3 });
         let warnings = found.warnings();
         for (warning, (what, cure)) in warnings.iter().zip([
-            ("is powersave:", "--governor performance"),
-            ("Turbo is on", "--no-turbo"),
+            ("is powersave:", "cpupower frequency-set"),
+            ("Turbo is on", "/sys/devices/system/cpu"),
             ("took 0.9 of 2 CPUs", "Stop it"),
             ("gave 0.3 of 2 CPUs", "more rounds"),
         ]) {

@@ -13,7 +13,6 @@ mod pack;
 mod print;
 mod ready;
 mod rounds;
-mod settings;
 mod start;
 
 use headstart::host::contents;
@@ -42,15 +41,12 @@ use json::{Document, FloorFigures, Setup};
 use measure::Bench;
 use ready::Ready;
 use rounds::{Measured, Stopped, progress};
-use settings::Settings;
 use start::{Starter, our_children};
 
 /// Runs the verb.
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let interrupt = Interrupt::catch().context("Can't watch for signals")?;
-    let changes = args.governor.is_some() || args.no_turbo || args.scheduler.is_some();
-    let mut settings = if changes { Settings::guarded()? } else { Settings::default() };
     Starter::adopt_orphans()?;
     let is_root = rustix::process::geteuid().is_root();
     let cooling = args.cooling(is_root);
@@ -69,13 +65,6 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
             "--assert needs starts with reading ahead and without: --states cold,readahead, or \
              selective,readahead"
         );
-    }
-    if changes && !is_root {
-        output::message(
-            "Changing settings of the machine needs root; use sudo, or leave --governor, \
-             --no-turbo and --scheduler out",
-        );
-        return Ok(ExitStatus::PermissionMissing);
     }
     let mut bench = Bench {
         words: args.command.clone(),
@@ -96,12 +85,6 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     };
     check_names(&args)?;
     announce(&cooling, &states, &args.against, is_root);
-    if let Some(governor) = &args.governor {
-        settings.governor(governor)?;
-    }
-    if args.no_turbo {
-        settings.no_turbo()?;
-    }
     let ahead = states.contains(&State::Readahead);
     let mut pack = None;
     if ahead || states.contains(&State::Selective) {
@@ -114,9 +97,6 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
             return Ok(ExitStatus::PermissionMissing);
         }
     }
-    if let Some(scheduler) = &args.scheduler {
-        settings.scheduler(&bench.disks.names()?, scheduler)?;
-    }
     let mut floor = None;
     if ahead && !args.no_floor {
         let told = |n| progress(&format!("looking for the floor: way {}", n + 1));
@@ -125,17 +105,12 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         bench.floor = found;
     }
     let arms = arms(&states, &bench.peers, bench.floor.is_some());
-    let seed = args.seed.unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Short enough to be typed.
-        now.as_nanos() as u64 % 1_000_000
-    });
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let read = |path: &str| contents::text(path).ok();
     let mut machine = Machine::examine(&bench.disks.names()?, read);
     let (before, measuring) = (ticks(), Instant::now());
     let measured = rounds::measure(&bench, &arms, args.length(began), seed)?;
     machine.others = others_since(before, measuring);
-    settings.undo();
     if measured.rounds == 0 {
         bail!("Interrupted before a round was measured");
     }
@@ -148,8 +123,6 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
             Cooling::Command(command) => command.clone(),
             Cooling::Evict => "evicting the pack's files".into(),
         },
-        changes: std::mem::take(&mut settings.changes),
-        seed,
         smallest: args.smallest,
         pack: pack.as_ref().map(|pack| pack.figures.clone()),
         floor,

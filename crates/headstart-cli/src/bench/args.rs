@@ -96,22 +96,6 @@ pub struct BenchArgs {
     #[arg(long)]
     pub show_output: bool,
 
-    /// Set the CPU frequency governor meanwhile
-    #[arg(long, value_name = "NAME")]
-    pub governor: Option<String>,
-
-    /// Keep the CPUs at their nominal frequency meanwhile
-    #[arg(long)]
-    pub no_turbo: bool,
-
-    /// Set the I/O scheduler of the program's disks meanwhile
-    #[arg(long, value_name = "NAME")]
-    pub scheduler: Option<String>,
-
-    /// Repeat the order of an earlier benchmark
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-
     /// Print one JSON document, which scripts for hyperfine read as well
     #[arg(long)]
     pub json: bool,

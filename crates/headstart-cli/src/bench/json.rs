@@ -33,10 +33,6 @@ pub struct Setup {
     pub ready: String,
     /// How cold starts were prepared.
     pub cold: String,
-    /// What was changed on the machine and undone.
-    pub changes: Vec<String>,
-    /// Decides the order of the arms.
-    pub seed: u64,
     /// Differences below this share don't matter.
     pub smallest: f64,
     /// The pack.
@@ -59,8 +55,6 @@ pub struct Document<'a> {
     command: &'a [String],
     ready: &'a str,
     cold: &'a str,
-    changes: &'a [String],
-    seed: u64,
     rounds: usize,
     stopped: Stopped,
     /// The warm-up rounds and what came before them are not in it.
@@ -97,8 +91,6 @@ impl<'a> Document<'a> {
             command: &setup.command,
             ready: &setup.ready,
             cold: &setup.cold,
-            changes: &setup.changes,
-            seed: setup.seed,
             rounds: measured.rounds,
             stopped: measured.stopped,
             elapsed_s: measured.elapsed.as_secs_f64(),

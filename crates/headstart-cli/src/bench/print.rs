@@ -186,12 +186,11 @@ pub fn head(setup: &Setup, measured: &Measured) -> String {
     };
     let took = std::time::Duration::from_secs(measured.elapsed.as_secs_f64().round() as u64);
     format!(
-        "{}\n{rounds}{ended} in {}, until {}; cold by {}; seed {}",
+        "{}\n{rounds}{ended} in {}, until {}; cold by {}",
         output::harmless(super::json::title(setup)),
         humantime::format_duration(took),
         setup.ready,
-        setup.cold,
-        setup.seed
+        setup.cold
     )
 }
 
