@@ -70,7 +70,7 @@ def large_folios():
     with tempfile.TemporaryDirectory() as folder:
         pack = Path(folder) / "pack"
         for _ in range(2):
-            run(headstart, "record", "--quiet", "--output", pack, "--", *command)
+            run(headstart, "record", "--quiet", "--pack", pack, "--", *command)
         for _ in range(options.rounds):
             for way in random.sample(list(WAYS), len(WAYS)):
                 # Ends with a status of its own where a file is in use.

@@ -25,7 +25,7 @@ def learn(headstart, disk, workload, pack, exact):
         run(*disk.cold().split())
         if exact and number == 0:
             # From a rotational disk a cold start takes longer than the default of --for.
-            through = ["record", "--quiet", "--exact", "--for", "2min", "--output", pack]
+            through = ["record", "--quiet", "--exact", "--for", "2min", "--pack", pack]
         else:
             # With figures it waits until it has learned.
             through = ["run", "--always", "--pack", pack, "--json", pack.with_suffix(".figures")]

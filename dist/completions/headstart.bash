@@ -514,20 +514,12 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__record)
-            opts="-o -q -v -h --output --until --system --exact --trace-out --buffer-kb --quiet --verbose --name --for --share --no-walk --json --help"
+            opts="-q -v -h --until --system --exact --trace-out --buffer-kb --quiet --verbose --pack --name --for --share --no-walk --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --output)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -o)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --until)
                     COMPREPLY=($(compgen -W "exit idle time" -- "${cur}"))
                     return 0
@@ -537,6 +529,10 @@ _headstart() {
                     return 0
                     ;;
                 --buffer-kb)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pack)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -594,16 +590,12 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__run)
-            opts="-v -h --pack --no-learn --no-replay --always --keep --budget --hold --threads --large-folios --verbose --name --for --share --no-walk --json --help"
+            opts="-v -h --no-learn --no-replay --always --keep --budget --hold --threads --large-folios --verbose --pack --name --for --share --no-walk --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --pack)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --keep)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -617,6 +609,10 @@ _headstart() {
                     return 0
                     ;;
                 --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pack)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

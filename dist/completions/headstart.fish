@@ -38,11 +38,11 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "bench" -d 'Meas
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Tell which counters of two result files differ'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop files from the page cache, and say what stayed and why'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use and update this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l keep -d 'Forget what this many starts in a row did not touch' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l hold -d 'Start the program at the latest after this time, even if the pages that it needs first have not been asked for; recording may take longer' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Keep the program under this name instead of one made from its command' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The start is over after this time at the latest' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
@@ -54,12 +54,12 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -s v -l verbose
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l share -d 'Let other users replay what is learned: they get a copy of the pack without the command and without files that they may not read'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand record" -s o -l output -d 'Write this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'What ends the start, if it comes before the time of --for' -r -f -a "exit\t'When the program has ended'
 idle\t'When it has ended or has hardly read anything for two seconds'
 time\t'After the time of --for, also when the program ends earlier'"
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l trace-out -d 'Also keep the raw trace in this file' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l buffer-kb -d 'Keep the trace buffer of each CPU at this size, whatever is lost: for traces with losses' -r
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l pack -d 'Use this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l name -d 'Keep the program under this name instead of one made from its command' -r
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l for -d 'The start is over after this time at the latest' -r
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l json -d 'Write all figures to this file as one JSON document' -r -F

@@ -95,4 +95,45 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+
+    fn parsed(words: &str) -> Result<Cli, String> {
+        let words = std::iter::once("headstart").chain(words.split(' '));
+        Cli::try_parse_from(words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_mistyped_option_is_no_command() {
+        for (words, option, meant) in [
+            ("run --verbos -- true", "--verbos", "--verbose"),
+            ("run --no-lern true", "--no-lern", "--no-learn"),
+            ("run --pcak a.pack -- true", "--pcak", "--pack"),
+            ("record --quite -- true", "--quite", "--quiet"),
+            ("bench --run 5 -- true", "--run", "--runs"),
+            ("boot bench --run 5 -- true", "--run", "--runs"),
+        ] {
+            let said = parsed(words).unwrap_err();
+            assert!(said.contains(&format!("unexpected argument '{option}'")), "{words}: {said}");
+            assert!(said.contains(&format!("'{meant}'")), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn options_of_the_command_are_its_own() {
+        for words in [
+            "run true --quite",
+            "run true -x --pack",
+            "run -- -x",
+            "record -q ls --all -- -o",
+            "bench true --runs",
+            "boot bench true --runs",
+        ] {
+            assert!(parsed(words).is_ok(), "{words}: {:?}", parsed(words).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn run_and_record_name_a_pack_alike() {
+        assert!(parsed("run --pack a.pack true").is_ok());
+        assert!(parsed("record --pack a.pack true").is_ok());
+    }
 }

@@ -14,10 +14,6 @@ touched get a mark in their history, others are forgotten after four starts. A \
 start of which events were lost never replaces a clean pack. The exit status is \
 the program's.")]
 pub struct RecordArgs {
-    /// Write this pack instead of the program's own
-    #[arg(short, long, value_name = "PACK")]
-    output: Option<PathBuf>,
-
     /// What ends the start, if it comes before the time of --for
     #[arg(long, value_enum, default_value_t = Until::Exit)]
     until: Until,
@@ -57,7 +53,6 @@ pub struct RecordArgs {
 pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     let summary = (!args.quiet).then(|| Summary::of(args.verbose.into()));
     parent::start(Session {
-        pack: args.output,
         must_learn: true,
         until: args.until,
         system: args.system,

@@ -10,7 +10,6 @@ use crate::session::{Report, Session, StartArgs, Summary};
 use headstart::launch::learn::DEFAULT_KEEP;
 use headstart::launch::policy::Bounds;
 use headstart::launch::prepare::Ahead;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a program is held back at most until its first pages were asked
@@ -38,10 +37,6 @@ $XDG_STATE_HOME/headstart/packs and /var/lib/headstart/shared, for root in \
 /var/lib/headstart/packs, and in /usr/lib/headstart/packs. Learning needs root; \
 without it the program's pack is read ahead as it is, if root has shared it.")]
 pub struct RunArgs {
-    /// Use and update this pack instead of the program's own
-    #[arg(long, value_name = "FILE", conflicts_with = "name")]
-    pack: Option<PathBuf>,
-
     /// Do not learn from this start
     #[arg(long)]
     no_learn: bool,
@@ -99,7 +94,6 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let summary = args.verbose.checked_sub(1).map(Summary::of);
     let session = Session::new(args.start, began, summary);
     parent::start(Session {
-        pack: args.pack,
         replay,
         learn,
         hold,

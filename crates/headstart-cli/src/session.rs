@@ -22,6 +22,10 @@ pub enum Until {
 /// The arguments that `run` and `record` share.
 #[derive(clap::Args, Debug)]
 pub struct StartArgs {
+    /// Use this pack instead of the program's own
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    pack: Option<PathBuf>,
+
     /// Keep the program under this name instead of one made from its command
     #[arg(long)]
     name: Option<String>,
@@ -45,12 +49,7 @@ pub struct StartArgs {
     json: Option<PathBuf>,
 
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -138,7 +137,7 @@ impl Session {
             command: args.command,
             began,
             name: args.name,
-            pack: None,
+            pack: args.pack,
             replay: None,
             keep: DEFAULT_KEEP,
             walk: !args.no_walk,

@@ -66,7 +66,7 @@ pub struct BenchArgs {
     json: bool,
 
     /// The command that boots a machine, and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 

@@ -38,7 +38,7 @@ fn learn(fs: &LoopFs, pack: &Path) {
     fs.remount();
     let journal = std::fs::File::options().append(true).open(fs.path().join("journal")).unwrap();
     journal.set_modified(std::time::SystemTime::now()).unwrap();
-    let record = ["record", "-q", "-o", pack.to_str().unwrap(), "--"];
+    let record = ["record", "-q", "--pack", pack.to_str().unwrap(), "--"];
     let program = ["python3", "-I", "-S", "-c", PROGRAM, fs.path().to_str().unwrap()];
     let output = headstart(&[&record[..], &program].concat());
     assert!(output.status.success(), "{output:?}");
@@ -77,7 +77,7 @@ fn files_that_each_start_changes_are_read_ahead_from_the_third_start_on() {
         journal.set_modified(std::time::SystemTime::now()).unwrap();
         drop(journal);
         let replayed = replay(&fs, &pack);
-        let record = ["record", "-q", "-o", look.to_str().unwrap(), "--"];
+        let record = ["record", "-q", "--pack", look.to_str().unwrap(), "--"];
         let program = ["python3", "-I", "-S", "-c", PROGRAM, fs.path().to_str().unwrap()];
         assert!(headstart(&[&record[..], &program].concat()).status.success());
         (replayed, look, pack)
@@ -105,7 +105,7 @@ fn a_file_that_was_replaced_once_is_left_out_and_learned_anew() {
     let file = format!("{root}/upgraded");
     let start = || {
         fs.remount();
-        let record = ["record", "-q", "-o", pack.to_str().unwrap(), "--", "cat", &file];
+        let record = ["record", "-q", "--pack", pack.to_str().unwrap(), "--", "cat", &file];
         assert!(headstart(&record).status.success());
     };
     (0..3).for_each(|_| start());

@@ -78,7 +78,9 @@ fn a_leftover_of_a_killed_recording_is_listed_until_a_start_removes_it() {
 
     let dir = public_dir();
     let pack = dir.path().join("true.pack");
-    assert!(headstart(&["record", "-q", "-o", pack.to_str().unwrap(), "true"]).status.success());
+    assert!(
+        headstart(&["record", "-q", "--pack", pack.to_str().unwrap(), "true"]).status.success()
+    );
     // It takes the kernel a while, and is done beside the program.
     let deadline = Instant::now() + Duration::from_secs(60);
     while leftovers().0 != "ok" {

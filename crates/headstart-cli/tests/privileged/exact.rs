@@ -101,7 +101,7 @@ fn each_page_shows(kind: &'static str) {
     let learn = |options: &[&str], pack: &str| {
         let _ = std::fs::remove_file(pack);
         into_memory();
-        let record = [&["record"], options, &["-o", pack, "--"]].concat();
+        let record = [&["record"], options, &["--pack", pack, "--"]].concat();
         let recorded = headstart(&[&record[..], &start].concat());
         assert_eq!(recorded.status.code(), Some(7), "{recorded:?}");
     };
@@ -156,7 +156,7 @@ fn a_followed_program_keeps_its_input_its_descriptors_and_its_status() {
     let packs = disk_dir();
     let pack = packs.path().join("a.pack");
     let program = "read line; echo $line; ls /proc/self/fd | wc -l; exit 5";
-    let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], program) else { return };
+    let Some(mut run) = recording(&["--pack", pack.to_str().unwrap()], program) else { return };
     writeln!(run.stdin.take().unwrap(), "hello").unwrap();
     let output = run.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
@@ -174,7 +174,7 @@ fn a_followed_program_gets_signals_and_may_be_stopped_and_continued() {
         "trap 'echo caught; exit 3' TERM; echo $$; while :; do echo >>{}; done",
         beats.display()
     );
-    let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], &program) else { return };
+    let Some(mut run) = recording(&["--pack", pack.to_str().unwrap()], &program) else { return };
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     let pid: i32 = lines.next().unwrap().unwrap().parse().unwrap();
     let beaten = || std::fs::metadata(&beats).map_or(0, |m| m.len());
@@ -204,7 +204,7 @@ fn a_program_is_let_go_when_its_start_is_over_and_is_not_known_exactly() {
     let packs = disk_dir();
     let pack = packs.path().join("a.pack");
     let program = "echo $$; read line; exit 4";
-    let words = ["--for", "100ms", "-o", pack.to_str().unwrap()];
+    let words = ["--for", "100ms", "--pack", pack.to_str().unwrap()];
     let Some(mut run) = recording(&words, program) else { return };
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     let pid: i32 = lines.next().unwrap().unwrap().parse().unwrap();
@@ -244,7 +244,7 @@ threads = [threading.Thread(target=t) for t in (spin, spin, work)]
 [t.join() for t in threads]
 sys.exit(6)";
     let script = format!("exec {python} -I -S -c '{program}'");
-    let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+    let Some(mut run) = recording(&["--pack", pack.to_str().unwrap()], &script) else { return };
     assert_eq!(run.wait().unwrap().code(), Some(6));
 }
 
@@ -255,7 +255,7 @@ fn a_program_that_can_not_be_executed_is_told_as_ever() {
     }
     let packs = disk_dir();
     let pack = packs.path().join("a.pack");
-    let words = ["record", "--exact", "-o", pack.to_str().unwrap(), "--", "/no/such/program"];
+    let words = ["record", "--exact", "--pack", pack.to_str().unwrap(), "--", "/no/such/program"];
     let output = headstart(&words);
     assert_eq!(output.status.code(), Some(127), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -269,7 +269,7 @@ fn a_program_outlives_a_killed_headstart_and_a_killed_helper() {
     for victim in ["headstart", "helper"] {
         let end = packs.path().join(victim);
         let script = format!("echo $$; echo $PPID; read line; echo ended >{}", end.display());
-        let Some(mut run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+        let Some(mut run) = recording(&["--pack", pack.to_str().unwrap()], &script) else { return };
         let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
         let pid: i32 = lines.next().unwrap().unwrap().parse().unwrap();
         let headstart = lines.next().unwrap().unwrap();
@@ -311,7 +311,7 @@ fn a_program_that_limits_its_system_calls_is_asked_for_none_of_ours() {
     let packs = disk_dir();
     let pack = packs.path().join("a.pack");
     let script = format!("exec {python} -I -S -c '{FILTERED}'");
-    let Some(run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+    let Some(run) = recording(&["--pack", pack.to_str().unwrap()], &script) else { return };
     let output = run.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(9), "{output:?}");
 }
@@ -328,7 +328,7 @@ fn a_followed_program_gets_the_rights_of_a_set_uid_file() {
         "exec 3<{}; exec setpriv --reuid 65534 --clear-groups /proc/self/fd/3 -u",
         id.display()
     );
-    let Some(run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+    let Some(run) = recording(&["--pack", pack.to_str().unwrap()], &script) else { return };
     let output = run.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{output:?}");
 }
@@ -366,7 +366,7 @@ fn a_program_for_32_bits_runs_on_beside_those_that_are_followed() {
     // 126 and a message where the kernel runs no such programs.
     let expected = by_itself.code();
     let script = format!("{}; status=$?; cat $0 >/dev/null; exit $status", program.display());
-    let Some(run) = recording(&["-o", pack.to_str().unwrap()], &script) else { return };
+    let Some(run) = recording(&["--pack", pack.to_str().unwrap()], &script) else { return };
     let output = run.wait_with_output().unwrap();
     assert_eq!(output.status.code(), expected, "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);

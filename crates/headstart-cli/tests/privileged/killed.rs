@@ -92,7 +92,7 @@ fn a_helper_that_is_killed_leaves_the_program_alone_the_pack_whole_and_the_next_
         assert!(Instant::now() < deadline, "{:?}", instances_of(&pids));
     }
     // The next that learns removes the files.
-    assert!(headstart(&["record", "-q", "-o", pack, "--", "true"]).status.success());
+    assert!(headstart(&["record", "-q", "--pack", pack, "--", "true"]).status.success());
     assert_eq!(temporary_files(packs.path()), 0);
 }
 
@@ -105,7 +105,7 @@ fn a_start_that_is_not_traced_removes_what_a_killed_one_left_in_the_kernel() {
     let pack = dir.path().join("a.pack");
     let pack = pack.to_str().unwrap();
     // This mounts tracefs, where nobody has.
-    assert!(headstart(&["record", "-q", "-o", pack, "--", "true"]).status.success());
+    assert!(headstart(&["record", "-q", "--pack", pack, "--", "true"]).status.success());
     // No process has begun in the first tick of the machine, whatever its number.
     let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
     let left = format!("headstart-{}-1-{namespace}", std::process::id());
@@ -130,7 +130,7 @@ fn a_program_that_waits_to_be_traced_starts_when_headstart_is_killed() {
         let mark = dir.path().join(format!("mark{delay}"));
         let begin = Instant::now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_headstart"))
-            .args(["record", "-q", "-o", pack.to_str().unwrap(), "--", "touch"])
+            .args(["record", "-q", "--pack", pack.to_str().unwrap(), "--", "touch"])
             .arg(&mark)
             .spawn()
             .unwrap();
@@ -166,7 +166,18 @@ fn the_instance_of_a_live_recording_is_never_touched() {
     let end = dir.path().join("end");
     let wait = format!("until [ -e {} ]; do :; done", end.display());
     let mut live = Command::new(env!("CARGO_BIN_EXE_headstart"))
-        .args(["record", "-q", "--for", "60s", "-o", &pack("live.pack"), "--", "sh", "-c", &wait])
+        .args([
+            "record",
+            "-q",
+            "--for",
+            "60s",
+            "--pack",
+            &pack("live.pack"),
+            "--",
+            "sh",
+            "-c",
+            &wait,
+        ])
         .spawn()
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -179,7 +190,9 @@ fn the_instance_of_a_live_recording_is_never_touched() {
     }
     for _ in 0..3 {
         assert!(
-            headstart(&["record", "-q", "-o", &pack("other.pack"), "--", "true"]).status.success()
+            headstart(&["record", "-q", "--pack", &pack("other.pack"), "--", "true"])
+                .status
+                .success()
         );
         assert_eq!(instances_of(&recorders()).len(), 1);
     }

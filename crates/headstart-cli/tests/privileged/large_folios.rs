@@ -26,7 +26,7 @@ fn learned(kind: &'static str) -> Option<(LoopFs, std::path::PathBuf, String, te
     fs.remount();
     let pack = packs.path().join("pack").to_str().unwrap().to_owned();
     let command = ["python3", "-c", TOUCH, file.to_str().unwrap()];
-    let output = headstart(&[&["record", "-o", &pack, "--"], &command[..]].concat());
+    let output = headstart(&[&["record", "--pack", &pack, "--"], &command[..]].concat());
     assert!(output.status.success(), "{output:?}");
     Some((fs, file, pack, packs))
 }

@@ -128,7 +128,7 @@ fn no_data_is_left_on(kind: &'static str) {
     let program = ["python3", "-I", "-S", "-c", PROGRAM, root];
     let seen = after(2, &fs, &program, |pack| {
         let third = format!("{pack}.third");
-        let record = ["record", "-q", "-o", &third, "--"];
+        let record = ["record", "-q", "--pack", &third, "--"];
         assert!(headstart(&[&record[..], &program].concat()).status.success());
         json(&["show", "--last-run", "--json", &third])
     });

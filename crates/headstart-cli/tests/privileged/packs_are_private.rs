@@ -117,10 +117,10 @@ fn nothing_but_an_empty_file_or_a_pack_is_ever_replaced() {
     fs::write(file("empty"), "").unwrap();
     symlink("app.py", file("link")).unwrap();
     let good = file("good.pack");
-    assert!(headstart(&["record", "-o", &good, "--", "true"]).status.success());
+    assert!(headstart(&["record", "--pack", &good, "--", "true"]).status.success());
     for arguments in [
         &["run", "-v", "--pack", "FILE", "--", "true"][..],
-        &["record", "-o", "FILE", "--", "true"],
+        &["record", "--pack", "FILE", "--", "true"],
         &["pack", "merge", "-o", "FILE", &good, &good],
     ] {
         for name in ["app.py", "link"] {
@@ -134,7 +134,7 @@ fn nothing_but_an_empty_file_or_a_pack_is_ever_replaced() {
             assert!(fs::symlink_metadata(file("link")).unwrap().is_symlink(), "{arguments:?}");
         }
     }
-    assert!(headstart(&["record", "-o", &file("empty"), "--", "true"]).status.success());
+    assert!(headstart(&["record", "--pack", &file("empty"), "--", "true"]).status.success());
     assert!(headstart(&["show", &file("empty")]).status.success());
 }
 

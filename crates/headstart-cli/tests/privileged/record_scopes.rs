@@ -6,11 +6,11 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// `headstart record -o PACK OPTIONS -- CMD` and the pack as JSON.
+/// `headstart record --pack PACK OPTIONS -- CMD` and the pack as JSON.
 fn record(pack: &Path, options: &[&str], command: &[&str]) -> (Output, Value) {
     let pack = pack.to_str().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
-        .args(["record", "-o", pack])
+        .args(["record", "--pack", pack])
         .args(options)
         .arg("--")
         .args(command)
@@ -130,7 +130,7 @@ fn tracefs_is_mounted_where_it_is_not_and_that_is_said() {
     // In a mount namespace of its own, so that nobody else misses it.
     let script = format!(
         "umount /sys/kernel/tracing 2>/dev/null; umount /sys/kernel/debug 2>/dev/null; \
-         exec {} record -o {} -- cat /etc/passwd",
+         exec {} record --pack {} -- cat /etc/passwd",
         env!("CARGO_BIN_EXE_headstart"),
         pack.display()
     );
@@ -236,7 +236,7 @@ fn a_program_in_a_pid_namespace_is_followed_by_its_real_number() {
     let output = Command::new("unshare")
         .args(["--pid", "--fork", "--mount-proc", "--", "sh", "-c", "\"$@\"; exit $?", "sh"])
         .arg(env!("CARGO_BIN_EXE_headstart"))
-        .args(["record", "-o", pack.to_str().unwrap(), "--", "sh", "-c"])
+        .args(["record", "--pack", pack.to_str().unwrap(), "--", "sh", "-c"])
         .arg(format!("(cat {} >/dev/null); exit 3", file.display()))
         .output()
         .unwrap();

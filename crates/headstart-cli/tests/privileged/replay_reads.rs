@@ -223,7 +223,7 @@ fn metadata_comes_back_through_the_block_device_before_the_data() {
     let pack = pack.to_str().unwrap();
     let find = format!("find {} -type f -exec cat {{}} + >/dev/null", fs.path().display());
     fs.remount();
-    let output = headstart(&["record", "-o", pack, "--", "sh", "-c", &find]);
+    let output = headstart(&["record", "--pack", pack, "--", "sh", "-c", &find]);
     assert!(output.status.success(), "{output:?}");
     let learned = json(&["show", "--json", pack]);
     let metadata: u64 =
@@ -263,7 +263,7 @@ fn a_disk_with_an_arm_is_swept_and_all_comes_in() {
     let program = format!("cat {} >/dev/null", list.replace('\n', " "));
     let pack = packs.path().join("a.pack");
     let pack = pack.to_str().unwrap();
-    in_packs(&["record", "-q", "-o", pack, "--", "sh", "-c", &program]);
+    in_packs(&["record", "-q", "--pack", pack, "--", "sh", "-c", &program]);
     // The start that was learned had the device measured.
     let models = std::fs::read_dir(packs.path().join("devices")).unwrap();
     let models: Vec<_> = models.map(|entry| entry.unwrap().path()).collect();

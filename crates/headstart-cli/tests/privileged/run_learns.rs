@@ -100,7 +100,7 @@ fn a_warm_start_teaches_the_same_pages_as_a_cold_one() {
     let packs = disk_dir();
     let learn = |name: &str| {
         let pack = packs.path().join(name);
-        let options = ["-o", pack.to_str().unwrap()];
+        let options = ["--pack", pack.to_str().unwrap()];
         let (output, figures) = start(packs.path(), "record", &options, &command);
         assert!(output.status.success(), "{output:?}");
         assert_eq!(figures["learned"]["lost_events"], 0);
@@ -262,7 +262,7 @@ fn without_root_the_program_runs_and_one_line_says_what_recording_needs() {
 fn a_bad_pack_is_refused_in_one_sentence_and_the_program_starts_all_the_same() {
     let packs = disk_dir();
     let good = packs.path().join("good.pack");
-    let (_, _) = start(packs.path(), "record", &["-o", good.to_str().unwrap()], &["true"]);
+    let (_, _) = start(packs.path(), "record", &["--pack", good.to_str().unwrap()], &["true"]);
     if !is_root() {
         return skip("only root can record a pack");
     }
