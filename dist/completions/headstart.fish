@@ -189,7 +189,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand evict" -l json -d 'P
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -s q -l quiet -d 'Print nothing but errors'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -s r -l recursive -d 'Descend into directories (always done)'
-complete -c headstart -n "__fish_headstart_using_subcommand pages" -l list -d 'Print `name offset:length,offset:length` in bytes for each file with cached pages, a list to read ahead from. In names, what is not visible, and a space at either end, is written as \\ and three octal digits, as in \\012'
+complete -c headstart -n "__fish_headstart_using_subcommand pages" -l list -d 'Print `name offset:length,offset:length` in bytes for each file with cached pages, a list to read ahead from, with absolute names. In names, what is not visible, and a space at either end, is written as \\ and three octal digits, as in \\012'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l bytes -d 'Print sizes as numbers of bytes'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l total -d 'Add a line with the sum of all files'

@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(list::parse(&line), Ok((name.to_vec(), entry.ranges.clone())));
     }
     let limits = Limits { budget: 64 << 20, metadata: false, often: Frequency::EVER };
-    let plan = Plan::of_list(&entries, |_| u64::MAX, limits, ReadStrategy::default());
+    let plan = Plan::of_list(&entries, |_| Some(u64::MAX), limits, ReadStrategy::default());
     assert!(plan.bytes() <= limits.budget);
     for step in &plan.steps {
         assert!(step.length > 0 && step.length <= plan.way.step_bytes);

@@ -68,7 +68,7 @@ const SECTIONS: [(&str, Items); 4] = [
     (
         "ENVIRONMENT",
         &[
-            ("HEADSTART_PACKS", "The only directory for packs, when it is an absolute path."),
+            ("HEADSTART_PACKS", "The only directory for packs, an absolute path."),
             (
                 "XDG_STATE_HOME",
                 "The directory above headstart/packs where users other than root have their \

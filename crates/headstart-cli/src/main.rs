@@ -22,6 +22,7 @@ mod installed;
 mod map;
 mod output;
 mod pack;
+mod packs;
 mod pages;
 mod parent;
 mod priority;

@@ -43,7 +43,7 @@ pub struct PagesArgs {
     recursive: bool,
 
     /// Print `name offset:length,offset:length` in bytes for each file with
-    /// cached pages, a list to read ahead from. In names, what is not visible, and a
+    /// cached pages, a list to read ahead from, with absolute names. In names, what is not visible, and a
     /// space at either end, is written as \ and three octal digits, as in \012
     #[arg(long, conflicts_with_all = ["json", "bytes", "total"])]
     list: bool,
@@ -133,7 +133,8 @@ fn write_list_line(out: &mut dyn Write, view: &View) -> io::Result<()> {
     if view.runs().is_empty() {
         return Ok(());
     }
-    out.write_all(&list::line(view.path.as_os_str().as_bytes(), &in_bytes(view.runs())))?;
+    let path = std::path::absolute(&view.path)?;
+    out.write_all(&list::line(path.as_os_str().as_bytes(), &in_bytes(view.runs())))?;
     out.write_all(b"\n")
 }
 

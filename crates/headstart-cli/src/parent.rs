@@ -5,6 +5,7 @@
 use crate::exit::ExitStatus;
 use crate::in_place::become_program;
 use crate::output;
+use crate::packs::search_path;
 use crate::session::{Report, Session, Summary};
 use crate::summary::{Ended, Findings};
 use anyhow::Context;
@@ -25,7 +26,13 @@ const KILLED: u8 = 128;
 pub fn start(session: Session) -> anyhow::Result<ExitStatus> {
     match session.report.clone() {
         Some(report) => wait_for(session, &report),
-        None => Ok(become_program(session, None)),
+        None => {
+            // Nobody is told what became of the start, but this one can fix.
+            if let (None, Err(error)) = (&session.pack, search_path()) {
+                output::message(error);
+            }
+            Ok(become_program(session, None))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `headstart replay`: reads ahead what packs or lists name, and nothing else.
 
 use crate::exit::ExitStatus;
+use crate::packs::by_name;
 use crate::priority::{self, io_priority};
 use crate::summary::{add_hitches, add_report};
 use crate::{args, output};
@@ -32,15 +33,15 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 A list has a line `name offset:length,offset:length` for each file, in bytes, as \
 `headstart show --list` and `headstart pages --list` write it; a line with a name \
-only means the whole file. Files that changed since they were learned are left \
+only means the whole file; one that is gone makes the exit status 1. Files that changed since they were learned are left \
 out, the others are used. Metadata is read through the block device, which needs \
 root.
 
 Without --wait the command ends when everything was asked for; the data arrives \
 a little later.")]
 pub struct ReplayArgs {
-    /// Packs, or lists of files
-    #[arg(required = true, value_name = "PACK|LIST")]
+    /// Packs, programs that have one, or lists of files
+    #[arg(required = true, value_name = "PACK|NAME|LIST")]
     files: Vec<PathBuf>,
 
     /// Wait until the data is there
@@ -182,7 +183,9 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
             output::message(summary(&report, large_folios));
         }
     }
-    let failed = report.failed + report.forbidden_files > 0;
+    // What a pack names may be gone; what a user names is meant.
+    let gone = if matches!(source, Source::List(_)) { report.missing_files } else { 0 };
+    let failed = report.failed + report.forbidden_files + gone > 0;
     Ok(if failed { ExitStatus::Failed } else { ExitStatus::Done })
 }
 
@@ -197,6 +200,7 @@ impl Source {
         let (mut packs, mut entries) = (Vec::new(), Vec::new());
         let uid = rustix::process::geteuid().as_raw();
         for file in files {
+            let file = &by_name(file)?;
             if store::is_pack(file) {
                 packs.push(store::read(file, uid)?);
                 continue;
@@ -231,7 +235,7 @@ impl Source {
                 Plan::of_packs(packs, bounds.limits(), way)
             }
             Self::List(entries) => {
-                let size = |path: &PathBuf| path.metadata().map_or(0, |m| m.len());
+                let size = |path: &PathBuf| path.metadata().ok().map(|m| m.len());
                 Plan::of_list(entries, size, bounds.limits(), bounds.apply(ReadStrategy::default()))
             }
         }

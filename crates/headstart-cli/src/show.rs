@@ -7,12 +7,12 @@ mod last_run;
 
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, Table, counted, size};
+use crate::packs::by_name;
 use crate::replay::named_pack;
 use by_file::{View, history};
 use headstart::cache::list;
 use headstart::host::usage::How;
 use headstart::pack::changing::changes_often;
-use headstart::pack::store;
 use headstart::pack::{Pack, format_uuid};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ pub struct ShowArgs {
 
 /// Shows a pack.
 pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
-    let args = ShowArgs { pack: store::by_name(&args.pack, search_path())?, ..args };
+    let args = ShowArgs { pack: by_name(&args.pack)?, ..args };
     let pack = named_pack(&args.pack)?;
     if args.last_run {
         last_run::run(&args.pack, &pack, args.svg.as_deref(), args.json)?;
@@ -79,11 +79,6 @@ pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
         output::print(|out| print_table(&args, &view, out))?;
     }
     Ok(ExitStatus::Done)
-}
-
-fn search_path() -> Vec<PathBuf> {
-    let is_root = rustix::process::geteuid().is_root();
-    store::search_path(is_root, |name| std::env::var_os(name).map(PathBuf::from))
 }
 
 fn print_list(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {

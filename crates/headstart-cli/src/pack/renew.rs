@@ -4,9 +4,10 @@
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::output::{self, counted};
+use crate::packs::search_path;
 use headstart::boot::machine::Machine;
 use headstart::pack::follow::{Outcome, follow};
-use headstart::pack::store;
+use headstart::pack::store::StoreError;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ struct Renewed<'a> {
 /// Renews.
 pub fn run(args: &RenewArgs) -> anyhow::Result<ExitStatus> {
     let uid = rustix::process::geteuid().as_raw();
-    let packs = if args.packs.is_empty() { learned(uid) } else { args.packs.clone() };
+    let packs = if args.packs.is_empty() { learned(uid)? } else { args.packs.clone() };
     let outcome = follow(packs, uid, args.timeout)?;
     if args.json {
         output::print_json(&Renewed {
@@ -69,14 +70,13 @@ pub fn run(args: &RenewArgs) -> anyhow::Result<ExitStatus> {
 }
 
 /// The packs that were learned here: of programs, and of boots.
-fn learned(uid: u32) -> Vec<PathBuf> {
-    let of_programs =
-        store::search_path(uid == 0, |name| std::env::var_os(name).map(PathBuf::from));
+fn learned(uid: u32) -> Result<Vec<PathBuf>, StoreError> {
+    let of_programs = search_path()?;
     let of_boots = (uid == 0).then(|| Machine::at("/").state());
     let dirs = of_boots.into_iter().chain(of_programs.into_iter().take(1));
     let mut packs: Vec<PathBuf> = dirs.flat_map(|dir| packs_in(&dir)).collect();
     packs.sort();
-    packs
+    Ok(packs)
 }
 
 fn packs_in(dir: &Path) -> Vec<PathBuf> {

@@ -9,3 +9,4 @@ mod boot_install;
 mod command;
 mod endless_files;
 mod hostile_names;
+mod lists_and_names;

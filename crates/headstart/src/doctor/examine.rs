@@ -69,7 +69,10 @@ pub fn examine() -> Examination {
     checks.extend(rights::namespaces(namespace("user"), namespace("pid")));
     checks.push(rights::container(container().as_deref()));
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let pack_dirs = store::search_path(uid.is_root(), variable);
+    let pack_dirs = store::search_path(uid.is_root(), variable).unwrap_or_else(|error| {
+        checks.push(Check::degraded("packs_own", error.to_string()));
+        Vec::new()
+    });
     checks.extend(pack_checks(&pack_dirs, uid.as_raw()));
 
     let read = |path: &str| text(path).ok();

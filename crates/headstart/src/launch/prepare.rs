@@ -47,7 +47,7 @@ pub struct Wanted {
 impl Wanted {
     /// Whether the pack is so large that it takes a while to be ready.
     fn is_large(&self) -> bool {
-        let dirs = || store::search_path(is_root(), variable).into_iter();
+        let dirs = || store::search_path(is_root(), variable).into_iter().flatten();
         let own = dirs().map(|dir| dir.join(&self.file_name));
         let mut paths = self.explicit.clone().into_iter().chain(own);
         paths.find_map(|path| path.metadata().ok()).is_some_and(|meta| meta.len() > SMALL)
@@ -152,6 +152,8 @@ impl Prepared {
         let found = known_pack(wanted.explicit.as_deref(), &wanted.file_name);
         (prepared.path, prepared.pack) = found.unwrap_or_else(|failure| {
             let (path, error) = *failure;
+            // There is no place for what would be learned.
+            prepared.skip_recording = matches!(error, StoreError::RelativeDirectory(_));
             prepared.notes.push(causes(&error));
             (path, None)
         });

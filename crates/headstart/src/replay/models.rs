@@ -44,6 +44,8 @@ impl Models {
     pub fn here() -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let dirs = store::search_path(uid == 0, |name| std::env::var_os(name).map(PathBuf::from));
+        // Where that is wrong there are no packs either, and those who look for them say so.
+        let dirs = dirs.unwrap_or_default();
         Self { dirs: dirs.iter().map(|dir| beside(dir)).collect(), uid }
     }
 

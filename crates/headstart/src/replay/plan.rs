@@ -124,7 +124,7 @@ impl Plan {
     /// has the length that `size` tells.
     pub fn of_list(
         entries: &[Entry],
-        size: impl Fn(&PathBuf) -> u64,
+        size: impl Fn(&PathBuf) -> Option<u64>,
         limits: Limits,
         way: ReadStrategy,
     ) -> Self {
@@ -135,7 +135,9 @@ impl Plan {
             let Some(node) = names.intern(&entry.path) else { continue };
             let target = plan.targets.len() as u32;
             plan.targets.push(Target::File { node, identity: None, changing: false });
-            let whole = 0..if entry.ranges.is_empty() { size(&entry.path) } else { 0 };
+            // Whoever opens one of which nothing is known finds why.
+            let end = || size(&entry.path).unwrap_or(1);
+            let whole = 0..if entry.ranges.is_empty() { end() } else { 0 };
             wanted.extend(
                 entry
                     .ranges
@@ -295,7 +297,7 @@ mod tests {
         };
         let list = [entry("/a", 100 * KIB), entry("/b", 100 * KIB), entry("/c", 10 * KIB)];
         let limits = Limits { budget: 150 * KIB, metadata: false, often: Frequency::EVER };
-        let plan = Plan::of_list(&list, |_| 0, limits, ReadStrategy::default());
+        let plan = Plan::of_list(&list, |_| Some(0), limits, ReadStrategy::default());
         assert_eq!((plan.bytes(), plan.over_budget), (150 * KIB, 60 * KIB));
         assert_eq!(plan.steps.len(), 2);
     }
@@ -321,7 +323,7 @@ mod tests {
         }
         let list = [Entry { path: "/a".into(), ranges: vec![0..u64::MAX, 5..u64::MAX] }];
         let limits = Limits { budget: 1 << 20, metadata: false, often: Frequency::EVER };
-        let plan = Plan::of_list(&list, |_| 0, limits, ReadStrategy::default());
+        let plan = Plan::of_list(&list, |_| Some(0), limits, ReadStrategy::default());
         assert_eq!((plan.bytes(), plan.over_budget), (1 << 20, u64::MAX - (1 << 20)));
     }
 
@@ -391,8 +393,10 @@ mod tests {
     fn a_whole_file_is_as_long_as_it_is() {
         let list = [Entry { path: "/a".into(), ranges: vec![] }];
         let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
-        assert_eq!(Plan::of_list(&list, |_| 77, limits, ReadStrategy::default()).bytes(), 77);
-        assert_eq!(Plan::of_list(&list, |_| 0, limits, ReadStrategy::default()).steps, []);
+        assert_eq!(Plan::of_list(&list, |_| Some(77), limits, ReadStrategy::default()).bytes(), 77);
+        assert_eq!(Plan::of_list(&list, |_| Some(0), limits, ReadStrategy::default()).steps, []);
+        let gone = Plan::of_list(&list, |_| None, limits, ReadStrategy::default());
+        assert_eq!(gone.steps.len(), 1, "it is opened, and its absence counted");
     }
 
     #[test]
@@ -403,7 +407,7 @@ mod tests {
         };
         let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
         let together = |length| {
-            Plan::of_list(&list(length), |_| 0, limits, ReadStrategy::default()).way.together
+            Plan::of_list(&list(length), |_| Some(0), limits, ReadStrategy::default()).way.together
         };
         assert!(together(4 * KIB) && !together(64 * KIB));
     }

@@ -45,7 +45,7 @@ fn what_a_disk_can_not_read_is_not_waited_for_for_ever() {
     let in_flight = Some(InFlight { bytes: SIZE, steps: 1 });
     for (order, in_passes) in [(Order::Touch, false), (Order::Disk, true)] {
         let way = ReadStrategy { order, in_passes, in_flight, ..ReadStrategy::default() };
-        let plan = Plan::of_list(&entries, |_| SIZE, limits, way);
+        let plan = Plan::of_list(&entries, |_| Some(SIZE), limits, way);
         let replay =
             Replay::start(plan, Options::default(), Default::default(), Instant::now()).unwrap();
         wait_until("the end of the replay", || replay.is_finished().then_some(()));

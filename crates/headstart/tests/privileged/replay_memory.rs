@@ -60,7 +60,7 @@ fn inner_replay() {
     // One step at a time: while another program has the processor, nothing is read.
     let in_flight = Some(InFlight { bytes: 4 * MIB, steps: 1 });
     let way = ReadStrategy { threads: 1, in_flight, ..ReadStrategy::default() };
-    let plan = Plan::of_list(&[whole], |_| SIZE, limits, way);
+    let plan = Plan::of_list(&[whole], |_| Some(SIZE), limits, way);
     let options = Options { exact: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     let report = replay.finish();

@@ -77,6 +77,12 @@ pub enum StoreError {
         /// What is wrong with it.
         source: PackError,
     },
+    /// What says where packs are says it relative to a directory that changes.
+    #[error(
+        "{DIR_VARIABLE} is {}, which is not an absolute path; no packs are used or learned until \
+         it is one", names::path(.0)
+    )]
+    RelativeDirectory(PathBuf),
     /// A name is that of several.
     #[error("Several packs are of {name}; name one of them: {paths}")]
     Several {
@@ -97,17 +103,28 @@ pub enum StoreError {
 
 /// The directories that are searched, the first that has a pack wins; the
 /// first is also where packs are written.
-pub fn search_path(is_root: bool, var: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+///
+/// # Errors
+/// [`StoreError::RelativeDirectory`].
+pub fn search_path(
+    is_root: bool,
+    var: impl Fn(&str) -> Option<PathBuf>,
+) -> Result<Vec<PathBuf>, StoreError> {
+    // As the XDG base directory specification has it.
     let set = |name| var(name).filter(|v: &PathBuf| v.is_absolute());
-    if let Some(dir) = set(DIR_VARIABLE) {
-        return vec![dir];
+    match var(DIR_VARIABLE) {
+        Some(dir) if dir.is_absolute() => return Ok(vec![dir]),
+        Some(dir) if !dir.as_os_str().is_empty() => {
+            return Err(StoreError::RelativeDirectory(dir));
+        }
+        _ => {}
     }
     let state = || set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
     let own = state().map(|dir| dir.join("headstart/packs"));
-    match is_root {
+    Ok(match is_root {
         true => vec![LOCAL_DIR.into(), SHIPPED_DIR.into()],
         false => own.into_iter().chain([SHARED_DIR.into(), SHIPPED_DIR.into()]).collect(),
-    }
+    })
 }
 
 /// Looks a pack up by its file name. Returns it with the path where it is
@@ -122,7 +139,7 @@ pub fn find(
     uid: u32,
     var: impl Fn(&str) -> Option<PathBuf>,
 ) -> Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>> {
-    let dirs = search_path(uid == 0, var);
+    let dirs = search_path(uid == 0, var).map_err(|error| Box::new((PathBuf::new(), error)))?;
     let home = dirs.first().map(|dir| dir.join(file_name)).unwrap_or_default();
     for dir in dirs {
         match find_in(&dir, file_name, uid) {
@@ -355,11 +372,15 @@ mod tests {
             _ => None,
         };
         let own = PathBuf::from("/home/u/.local/state/headstart/packs");
-        assert_eq!(search_path(false, var), [own, SHARED_DIR.into(), SHIPPED_DIR.into()]);
-        assert_eq!(search_path(true, var), [PathBuf::from(LOCAL_DIR), SHIPPED_DIR.into()]);
+        let root = vec![PathBuf::from(LOCAL_DIR), SHIPPED_DIR.into()];
+        assert_eq!(search_path(false, var).unwrap(), [own, SHARED_DIR.into(), SHIPPED_DIR.into()]);
+        assert_eq!(search_path(true, var).unwrap(), root);
         let forced = |name: &str| (name == DIR_VARIABLE).then(|| PathBuf::from("/p"));
-        assert_eq!(search_path(true, forced), [PathBuf::from("/p")]);
+        assert_eq!(search_path(true, forced).unwrap(), [PathBuf::from("/p")]);
+        let empty = |name: &str| (name == DIR_VARIABLE).then(PathBuf::new);
+        assert_eq!(search_path(true, empty).unwrap(), root);
         let relative = |name: &str| (name == DIR_VARIABLE).then(|| PathBuf::from("p"));
-        assert_eq!(search_path(true, relative).len(), 2, "a relative directory is ignored");
+        let refused = search_path(true, relative).unwrap_err().to_string();
+        assert!(refused.contains("is p, which is not an absolute path"), "{refused}");
     }
 }
