@@ -1,12 +1,10 @@
 //! What goes on beside a start and after it, in processes and terminals of the command: what
-//! killed starts left in the kernel, large folios, progress.
+//! killed starts left in the kernel, large folios.
 
 use crate::output;
 use headstart::boot::machine::Machine;
 use headstart::boot::record::discard_left;
 use headstart::launch::record;
-use headstart::profile::resolve::WalkProgress;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -15,18 +13,6 @@ use std::process::{Command, Stdio};
 pub fn remove_orphans() {
     record::remove_orphans();
     discard_left(&Machine::at("/"));
-}
-
-/// Shows the progress of a walk for names to a terminal, while `act` runs.
-pub fn with_progress<T>(act: impl FnOnce(Option<&dyn Fn(WalkProgress)>) -> T) -> T {
-    if !std::io::stderr().is_terminal() {
-        return act(None);
-    }
-    let done = act(Some(&|p: WalkProgress| {
-        output::progress(&format!("looking for {} files: {} names seen", p.wanted, p.entries));
-    }));
-    output::progress("");
-    done
 }
 
 /// Puts a pack's big files into large folios, in a process of its own that nobody waits

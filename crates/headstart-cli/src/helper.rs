@@ -5,14 +5,16 @@
 //! It belongs to no terminal and holds nothing that the program was started with. Whatever fails
 //! here is a note for whoever wants to be told; nothing keeps the program from starting.
 
-use crate::ahead::{large_folios_later, remove_orphans, with_progress};
+use crate::ahead::{large_folios_later, remove_orphans};
 use crate::exact::Follower;
 use crate::exit::ExitStatus;
 use crate::session::{Session, Until};
 use crate::summary::{Facts, Findings, Lesson};
 use headstart::doctor::rights;
 use headstart::host::proc;
-use headstart::launch::learn::{Known, Settings, know_device, learn, locate};
+use headstart::launch::LaunchError;
+use headstart::launch::learn::{Known, Settings, know_device, locate};
+use headstart::launch::learner::Learner;
 use headstart::launch::prepare::{Preparation, Prepared, WELL_KNOWN, Wanted};
 use headstart::launch::record::{self, Armed, Recorded, buffer_of, give_up};
 use headstart::pack::key::Key;
@@ -62,6 +64,7 @@ pub fn help(helper: Helper, session: Session, told: Option<OwnedFd>) -> ! {
         // Whoever wanted to know has gone otherwise.
         let _ = File::from(told).write_all(&[&line[..], b"\n"].concat());
     }
+    descriptors::close_all();
     std::process::exit(0)
 }
 
@@ -158,23 +161,27 @@ impl Start {
         let ended = replay.map(Replay::end);
         let report: Option<Report> = ended.as_ref().map(|ended| ended.report);
         let known = Known {
-            pack: pack.as_ref(),
+            pack,
             replay: report,
-            log: ended.as_ref().map(|ended| &ended.log),
+            log: ended.map(|ended| ended.log),
             released_us: u64::try_from(released.as_micros()).unwrap_or(u64::MAX),
             whole,
         };
         let settings = self.settings(key, path.clone());
         let uid = rustix::process::geteuid().as_raw();
+        // A signal ended the recording at most; the next one ends this.
+        self.interrupt.iter().for_each(Interrupt::clear);
         let lesson = recorded.and_then(|recorded| {
             let learned = || {
-                let (learned, outcome, instance) = with_progress(|progress| {
-                    learn(recorded?, began, &settings, known, uid, progress)
-                })?;
+                let (recorded, instance) = recorded?;
+                let learning = Learner::start(recorded, began, settings, known, uid);
+                let is_unwanted = || self.interrupt.as_ref().is_some_and(Interrupt::came);
+                let learned = learning.and_then(|learning| learning.finish(is_unwanted));
                 record::remove(instance);
-                anyhow::Ok(Lesson { learned, outcome })
+                learned.map(|(learned, outcome)| Lesson { learned, outcome })
             };
-            learned().map_err(|e| self.notes.push(format!("this start is not learned: {e:#}"))).ok()
+            let why = |e| format!("this start is not learned: {:#}", anyhow::Error::from(e));
+            learned().map_err(|e: LaunchError| self.notes.push(why(e))).ok()
         });
         drop(claim);
         let notes = std::mem::take(&mut self.notes);

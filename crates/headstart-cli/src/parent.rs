@@ -6,17 +6,21 @@ use crate::exit::ExitStatus;
 use crate::in_place::become_program;
 use crate::output;
 use crate::packs::search_path;
-use crate::session::{Report, Session, Summary};
+use crate::session::{Report, Session, Summary, Until};
 use crate::summary::{Ended, Findings};
 use anyhow::Context;
 use headstart_sys::process::{self, Change};
 use headstart_sys::signals;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long the helper may take for what it does after the recording: stopping the replay,
+/// learning, measuring a new device.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Added to the number of the signal that killed a program (sh(1)).
 const KILLED: u8 = 128;
@@ -40,6 +44,7 @@ pub fn start(session: Session) -> anyhow::Result<ExitStatus> {
 fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
     let (told, tell) = pipe_with(PipeFlags::CLOEXEC).context("Can't make a pipe")?;
     let (began, command) = (session.began, session.command.clone());
+    let (until, limit) = (session.until, session.limit);
     let mut tell = Some(tell);
     let pid = process::fork(|| become_program(session, tell.take()).number() as u8)
         .context("Can't start a process")?;
@@ -54,7 +59,9 @@ fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
         signals::obey(signal.as_raw());
     }
     let status = ExitStatus::Program(status_of(change));
-    let findings = match receive(told) {
+    // The helper may go on recording after the program's end.
+    let limit = if until == Until::Exit { PATIENCE } else { limit.saturating_add(PATIENCE) };
+    let findings = match receive(&told, limit) {
         // It has said why.
         Some(Findings { started: false, .. }) => return Ok(status),
         Some(findings) => findings,
@@ -83,10 +90,26 @@ fn status_of(change: Change) -> u8 {
     }
 }
 
-/// What the helper found, if it lived to tell. It may not end: a thread of it may wait for a
-/// file system that does not answer.
-fn receive(told: OwnedFd) -> Option<Findings> {
-    let mut line = Vec::new();
-    BufReader::new(File::from(told)).read_until(b'\n', &mut line).ok()?;
+/// What the helper found, if it tells within this time. It may not even end: a thread of it
+/// may wait for a file system that does not answer.
+fn receive(told: &OwnedFd, limit: Duration) -> Option<Findings> {
+    let until = Instant::now().checked_add(limit);
+    let (mut line, mut piece) = (Vec::new(), [0; 4096]);
+    while !line.ends_with(b"\n") {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(told, PollFlags::IN)], left.as_ref()) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => break,
+        }
+        match rustix::io::read(told, &mut piece) {
+            Ok(0) => break,
+            Ok(count) => line.extend_from_slice(&piece[..count]),
+            Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
     serde_json::from_slice(&line).ok()
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // Its files end.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
+pub mod fuse;
 mod loop_fs;
 mod reclaim;
 

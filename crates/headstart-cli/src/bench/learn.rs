@@ -7,7 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, learn, locate};
+use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, locate};
+use headstart::launch::learner::Learner;
 use headstart::launch::record::{Recorded, arm_now, buffer_of};
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
@@ -52,9 +53,13 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
         ignored_tids: Vec::new(),
     };
     // While the program lives, it tells what it has open.
-    let known_before = Known { pack: known.as_ref(), replay: report, ..Known::default() };
-    let learned = Recorded::end(recorder, || None)
-        .and_then(|recorded| learn(recorded, began, &settings, known_before, uid, None));
+    let pages = known.as_ref().map_or(0, |pack| pack.expected_bytes() / pack.page_size());
+    let known = Known { pack: known, replay: report, ..Known::default() };
+    let learned = Recorded::end(recorder, || None).and_then(|(recorded, instance)| {
+        let learning = Learner::start(recorded, began, settings, known, uid)?;
+        let (_, outcome) = learning.finish(|| false)?;
+        Ok((outcome, instance))
+    });
     let finished = bench.starter.finish(running, over, Rest::End)?;
     if over == Over::Interrupted {
         return Ok(None);
@@ -64,8 +69,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     }
     // Dropping the instance waits until it is gone, so that its removal does
     // not take time from the next start.
-    let (_, outcome, _instance) = learned?;
-    let pages = known.map_or(0, |pack| pack.expected_bytes() / pack.page_size());
+    let (outcome, _instance) = learned?;
     Ok(Some(Accuracy::of(&outcome, pages, rustix::param::page_size() as u64)))
 }
 

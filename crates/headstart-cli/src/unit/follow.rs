@@ -14,7 +14,8 @@ use headstart::boot::machine::{Machine, Unwanted};
 use headstart::boot::replayed::monotonic_us;
 use headstart::boot::systemd;
 use headstart::host::proc;
-use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, know_device, learn};
+use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, know_device};
+use headstart::launch::learner::Learner;
 use headstart::launch::policy::Bounds;
 use headstart::launch::prepare::{Ahead, Preparation, Prepared, WELL_KNOWN, Wanted};
 use headstart::launch::record::{self, Armed, Recorded, buffer_of};
@@ -126,10 +127,13 @@ impl Start<'_> {
             add_hitches(parts, report);
         }
         let Some(recorded) = recorded else { return Ok(()) };
-        let log = ended.as_ref().map(|ended| &ended.log);
-        let known =
-            Known { pack: pack.as_ref(), replay: report, log, released_us, ..Known::default() };
-        let lesson = self.learn(recorded?, &watched, path, known, device_known)?;
+        let (recorded, instance) = recorded?;
+        let log = ended.map(|ended| ended.log);
+        let known = Known { pack, replay: report, log, released_us, ..Known::default() };
+        interrupt.clear();
+        let lesson = self.learn(recorded, &watched, path, known, device_known, &interrupt);
+        record::remove(instance);
+        let lesson = lesson?;
         add_lesson(parts, &lesson, report.is_some());
         add_problems(parts, &lesson);
         Ok(())
@@ -182,30 +186,29 @@ impl Start<'_> {
         recorded: Recorded,
         watched: &Watched,
         pack: PathBuf,
-        known: Known<'_>,
+        known: Known,
         device_known: bool,
+        interrupt: &Interrupt,
     ) -> anyhow::Result<Lesson> {
         let started = self.has_started(watched);
         if !matches!(started, Ok(true)) {
-            record::remove(recorded.instance);
             started.context("Can't ask systemd about the service")?;
             bail!("{} did not start", self.service);
         }
         let settings = Settings {
             name: self.service.into(),
             command: Vec::new(),
-            pack,
+            pack: pack.clone(),
             keep: DEFAULT_KEEP,
             walk: false,
             share: false,
             trace_out: None,
             ignored_tids: watched.members.others(),
         };
-        let (learned, outcome, instance) =
-            learn(recorded, watched.since, &settings, known, 0, None)?;
-        record::remove(instance);
+        let learning = Learner::start(recorded, watched.since, settings, known, 0)?;
+        let (learned, outcome) = learning.finish(|| interrupt.came())?;
         if learned.written && !device_known {
-            know_device(&settings.pack, &Models::here());
+            know_device(&pack, &Models::here());
         }
         Ok(Lesson { learned, outcome })
     }

@@ -1,71 +1,105 @@
-//! A file server that does not answer keeps neither the program nor its exit status.
+//! A file system whose server does not answer keeps neither the program nor its exit status,
+//! nor the command that prints what became of the start.
 
 use crate::common::packs::write;
-use headstart_testing::{LoopFs, disk_dir, skip, write_synced};
-use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
-};
-use std::ffi::CString;
-use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
+use headstart_testing::fuse::Fuse;
+use headstart_testing::{LoopFs, disk_dir, skip, wait_until, write_synced};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A file system on FUSE whose server says nothing, seen by the calling thread and what it
-/// starts. fuse(4).
-struct Dead<'a> {
-    path: &'a Path,
-    _server: File,
+/// More than any of our limits but that of learning.
+const LONG: Duration = Duration::from_secs(20);
+
+fn headstart() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
-impl<'a> Dead<'a> {
-    fn at(path: &'a Path) -> Self {
-        headstart_sys::namespace::private_mounts().unwrap();
-        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
-        let server = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
-        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
-        let options = CString::new(options).unwrap();
-        mount("dead", path, "fuse", MountFlags::empty(), options.as_c_str()).unwrap();
-        Self { path, _server: server }
+/// What a process said, which has to end by itself.
+fn end_of(mut child: Child) -> Output {
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > LONG {
+            child.kill().unwrap();
+            panic!("it waits for the file");
+        }
+        std::thread::yield_now();
     }
+    child.wait_with_output().unwrap()
 }
 
-impl Drop for Dead<'_> {
-    fn drop(&mut self) {
-        let _ = unmount(self.path, UnmountFlags::DETACH);
+/// A pack in `packs` with a file at `path`; its content is that of one in `fs`.
+fn pack_of(fs: &LoopFs, packs: &Path, path: &Path) -> String {
+    let file = fs.path().join("file");
+    write_synced(&file, &[7; 8192]);
+    let pack = packs.join("a.pack");
+    write(fs, &pack, &[(path, &file, 2)]);
+    pack.to_str().unwrap().into()
+}
+
+fn silent(dir: &Path) -> Option<Fuse> {
+    let fuse = Fuse::at(dir, vec![7; 8192]);
+    match &fuse {
+        Some(fuse) => fuse.go_silent(),
+        None => skip("there is no /dev/fuse"),
     }
+    fuse
 }
 
 #[test]
-fn a_file_that_does_not_answer_keeps_neither_the_program_nor_its_status() {
+fn a_server_that_took_a_request_and_is_silent_keeps_neither_the_program_nor_its_status() {
     let Some(fs) = LoopFs::new("ext4") else { return };
-    if !Path::new("/dev/fuse").exists() {
-        return skip("there is no /dev/fuse");
-    }
     let (dir, packs) = (disk_dir(), disk_dir());
-    let file = fs.path().join("file");
-    write_synced(&file, &[7; 8192]);
-    let pack = packs.path().join("a.pack");
-    write(&fs, &pack, &[(&dir.path().join("file"), &file, 2)]);
-    let _dead = Dead::at(dir.path());
-    let run = ["run", "-v", "--no-learn", "--always", "--pack", pack.to_str().unwrap()];
+    let pack = pack_of(&fs, packs.path(), &dir.path().join("file"));
+    let Some(fuse) = silent(dir.path()) else { return };
+    let run = ["run", "-v", "--no-learn", "--always", "--pack", &pack];
     // Also where it goes on when its start is over.
     for limit in ["10s", "1ms"] {
-        let mut start = Command::new(env!("CARGO_BIN_EXE_headstart"));
+        let mut start = headstart();
         start.args(run).args(["--for", limit, "--", "sh", "-c", "exit 7"]);
-        let mut start = start.stderr(Stdio::piped()).spawn().unwrap();
-        let begin = Instant::now();
-        while start.try_wait().unwrap().is_none() {
-            if begin.elapsed() > Duration::from_secs(20) {
-                start.kill().unwrap();
-                panic!("it waits for the file");
-            }
-            std::thread::yield_now();
-        }
-        let output = start.wait_with_output().unwrap();
+        let output = end_of(start.spawn().unwrap());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
         assert!(said.contains("left behind at a file that does not answer"), "{said}");
     }
+    assert!(fuse.unanswered() > 0, "the server took requests");
+}
+
+#[test]
+fn what_a_silent_server_keeps_from_being_named_costs_a_start_little_time() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let dir = disk_dir();
+    let Some(fuse) = Fuse::at(dir.path(), vec![7; 100_000]) else {
+        return skip("there is no /dev/fuse");
+    };
+    let local = fs.path().join("local");
+    write_synced(&local, &[7; 100_000]);
+    let pack = fs.path().join("a.pack");
+    let file = fuse.file();
+    let words = ["run", "-v", "--pack", pack.to_str().unwrap(), "--", "sh", "-c"];
+    let read = format!("cat {} {}; echo read; read line; exit 7", file.display(), local.display());
+    let listed = || {
+        let list = ["show", "--list", pack.to_str().unwrap()];
+        let listed = headstart().args(list).output().unwrap().stdout;
+        let listed = String::from_utf8(listed).unwrap();
+        [&file, &local].map(|path| listed.contains(path.to_str().unwrap()))
+    };
+    for is_silent in [false, true] {
+        let mut start = headstart().args(words).arg(&read).spawn().unwrap();
+        let mut said = start.stdout.take().unwrap();
+        let mut bytes = vec![0; 200_000 + "read\n".len()];
+        std::io::Read::read_exact(&mut said, &mut bytes).unwrap();
+        if is_silent {
+            fuse.go_silent();
+        }
+        start.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+        let output = end_of(start);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{said}");
+        assert_eq!(listed(), [true; 2], "silent: {is_silent}; {said}");
+    }
+    wait_until("a request without an answer", || (fuse.unanswered() > 0).then_some(()));
 }

@@ -153,9 +153,10 @@ impl Boot<'_> {
         mounted.look()?;
         let known = packs::known(machine, phases, &mut mounted, problems);
         // A walk would read all directories of a disk that has just become quiet.
-        let seen = Seen::of(capture, &mounts, &earlier_names(&known), false, None)?;
+        let seen =
+            Seen::of(capture, &mounts, &earlier_names(&known), false, Learning::BOOT.names_limit)?;
         let lasted = Duration::from_micros(monotonic_us().saturating_sub(clock.began_us));
-        let lesson = Lesson::new(seen, &mounts, lasted, Learning::BOOT);
+        let lesson = Lesson::new(seen, mounts, lasted, Learning::BOOT);
         let whole = split(&lesson.pack("boot", Vec::new(), &lesson.seen.pages, false));
         Ok((Boot { machine, lesson, whole, known, replays, clock, recorded }, ahead))
     }

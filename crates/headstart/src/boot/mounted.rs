@@ -2,7 +2,7 @@
 
 use crate::host::contents;
 use crate::host::fsid;
-use crate::host::mounts::{Mount, MountTable, MountsError};
+use crate::host::mounts::{Mount, MountTable, MountsError, is_local};
 use crate::pack::FileSystem;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ impl Mounted {
             Some(*uuids.entry(key).or_insert(uuid))
         };
         let mut is = |mount: &Mount| match wanted.uuid {
-            Some(uuid) => !fsid::is_aloof(mount) && uuid_of(mount) == Some(uuid),
+            Some(uuid) => is_local(&mount.fstype) && uuid_of(mount) == Some(uuid),
             None => mount.source.as_bytes() == wanted.source,
         };
         let found = mounts.iter().find(|mount| mount.fstype == *wanted.kind && is(mount))?;

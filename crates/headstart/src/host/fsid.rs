@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use headstart_sys::{btrfs, fsuuid, xfs};
 use rustix::fs::{Mode, OFlags};
 
-use super::mounts::Mount;
+use super::mounts::{Mount, is_local};
 use crate::host::id::Dev;
 
 const BY_UUID: &str = "/dev/disk/by-uuid";
@@ -79,19 +79,8 @@ impl FsIdError {
     }
 }
 
-/// Types whose mount points are not looked into: their servers may not answer, or the
-/// look itself would mount something.
-const ALOOF: [&str; 10] =
-    ["autofs", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "glusterfs", "virtiofs"];
-
-/// Whether looking into a mount could wait for somebody else.
-pub fn is_aloof(mount: &Mount) -> bool {
-    let kind = mount.fstype.to_string_lossy();
-    ALOOF.contains(&&*kind) || kind.starts_with("fuse")
-}
-
 /// The UUID of the file system of `mount`: from the file system itself where it
-/// tells and may be looked into ([`is_aloof`]), else from udev's `/dev/disk/by-uuid`.
+/// tells and surely answers ([`is_local`]), else from udev's `/dev/disk/by-uuid`.
 ///
 /// `None` for a file system without a lasting one: tmpfs makes a new one with
 /// every mount, overlayfs is known by what lies below it.
@@ -102,7 +91,7 @@ pub fn uuid(mount: &Mount) -> Result<Option<FsUuid>, FsIdError> {
     if ["tmpfs", "overlay", "devtmpfs", "ramfs"].iter().any(|fstype| mount.fstype == *fstype) {
         return Ok(None);
     }
-    if !is_aloof(mount)
+    if is_local(&mount.fstype)
         && let Some(uuid) = told_by(&mount.mount_point)?
     {
         return Ok(Some(uuid));

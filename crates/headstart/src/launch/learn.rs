@@ -17,7 +17,6 @@ use crate::pack::share::{self, keep_shared};
 use crate::pack::store;
 use crate::pack::{Dropped, Pack};
 use crate::profile::fault_around::drop_fault_around;
-use crate::profile::resolve::WalkProgress;
 use crate::profile::seen::{self, Seen};
 use crate::profile::unseen::add_unseen;
 use crate::replay::engine::Log;
@@ -25,7 +24,6 @@ use crate::replay::models::Models;
 use crate::replay::report::Report;
 use crate::trace::exact::Processes;
 use crate::trace::file::Capture;
-use crate::trace::tracefs::Instance;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -104,14 +102,14 @@ pub struct Learned {
 }
 
 /// What was known before the start that is learned.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
+#[derive(Debug, Default)]
+pub struct Known {
     /// The program's pack.
-    pub pack: Option<&'a Pack>,
+    pub pack: Option<Pack>,
     /// What became of its replay, if there was one.
     pub replay: Option<Report>,
     /// What that asked for, if it was kept.
-    pub log: Option<&'a Log>,
+    pub log: Option<Log>,
     /// When the program was let go, in µs on the clock of the log.
     pub released_us: u64,
     /// Whether it was seen until the program ended, or nothing was read any more.
@@ -127,8 +125,8 @@ pub fn know_device(pack: &Path, models: &Models) {
     }
 }
 
-/// Joins a start, which `began` then, into its pack and says what became of the pages. The
-/// instance is handed back for removal. `progress` is told of a walk for names.
+/// Joins a start, which `began` then, into its pack and says what became of the pages. May wait
+/// for a file system that does not answer; a [`super::learner::Learner`] does not.
 ///
 /// # Errors
 /// The recording can't be decoded, or the pack not be written.
@@ -136,21 +134,20 @@ pub fn learn(
     recorded: Recorded,
     began: Instant,
     settings: &Settings,
-    known: Known<'_>,
+    known: &Known,
     uid: u32,
-    progress: Option<&dyn Fn(WalkProgress)>,
-) -> Result<(Learned, Outcome, Instance), LaunchError> {
+) -> Result<(Learned, Outcome), LaunchError> {
     let from = Instant::now();
-    let Recorded { capture, instance, followed } = recorded;
+    let Recorded { capture, followed } = recorded;
+    let pack = known.pack.as_ref();
     // What was not seen of a file must not look like what the program does not need.
     let exact = known.whole && followed.is_some_and(|processes| processes.registered > 0);
-    let (mut seen, mounts) = name(capture, settings, known.pack, progress)?;
-    let unseen_pages =
-        known.pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
-    let fault_around = drop_fault_around(&mut seen.pages, &seen.names, known.pack, exact);
-
     let policy = Learning::of_start(settings.keep);
-    let lesson = Lesson::new(seen, &mounts, began.elapsed(), policy);
+    let (mut seen, mounts) = name(capture, settings, pack, policy)?;
+    let unseen_pages = pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
+    let fault_around = drop_fault_around(&mut seen.pages, &seen.names, pack, exact);
+
+    let lesson = Lesson::new(seen, mounts, began.elapsed(), policy);
     let Lesson { seen, .. } = &lesson;
     let ahead = known.ahead();
     let (outcome, last_run) = lesson.classify(&seen.pages, &ahead);
@@ -172,10 +169,10 @@ pub fn learn(
         ..Learned::default()
     };
     learned.problems.extend(why_not_exact(followed, known.whole, fault_around.exact_files));
-    let joined = join(&settings.pack, uid, new, known.pack, rule, |_, _| ())?;
+    let joined = join(&settings.pack, uid, new, pack, rule, |_, _| ())?;
     learned.note_joined(&joined, settings, last_run);
     learned.learn_us = micros(from.elapsed());
-    Ok((learned, outcome, instance))
+    Ok((learned, outcome))
 }
 
 /// What was recorded, but for our own doings, with the names of its files.
@@ -183,7 +180,7 @@ fn name(
     mut capture: Capture,
     settings: &Settings,
     pack: Option<&Pack>,
-    progress: Option<&dyn Fn(WalkProgress)>,
+    policy: Learning,
 ) -> Result<(Seen, MountTable), LaunchError> {
     let mounts = seen::complete(&mut capture)?;
     // Elsewhere these are the numbers of others.
@@ -196,7 +193,7 @@ fn name(
         std::fs::write(path, capture.to_bytes()?).map_err(failed)?;
     }
     let earlier = pack.map(Pack::names).unwrap_or_default();
-    let mut seen = Seen::of(capture, &mounts, &earlier, settings.walk, progress)?;
+    let mut seen = Seen::of(capture, &mounts, &earlier, settings.walk, policy.names_limit)?;
     if let Ok(own) = std::env::current_exe() {
         seen.leave_out(&own);
     }
@@ -215,14 +212,14 @@ fn why_not_exact(followed: Option<Processes>, whole: bool, exact_files: u64) -> 
     }
 }
 
-impl<'a> Known<'a> {
-    fn ahead(&self) -> Ahead<'a> {
-        let read = self.pack.filter(|_| self.replay.is_some());
+impl Known {
+    fn ahead(&self) -> Ahead<'_> {
+        let read = self.pack.as_ref().filter(|_| self.replay.is_some());
         Ahead {
-            packs: self.pack.into_iter().collect(),
+            packs: self.pack.iter().collect(),
             read: read.map(|pack| FREQUENT.chosen(pack)),
             reports: self.replay.into_iter().collect(),
-            log: self.log,
+            log: self.log.as_ref(),
             released_us: self.released_us,
         }
     }
@@ -302,11 +299,11 @@ mod tests {
 
     #[test]
     fn of_a_pack_only_what_a_replay_reads_was_prefetched() {
-        let pack = Pack::default();
         for (name, replay, expected) in
             [("no replay", None, 0), ("one", Some(Report::default()), 1)]
         {
-            let ahead = Known { pack: Some(&pack), replay, ..Known::default() }.ahead();
+            let known = Known { pack: Some(Pack::default()), replay, ..Known::default() };
+            let ahead = known.ahead();
             assert_eq!(ahead.packs.len(), 1, "{name}");
             assert_eq!(ahead.reports.len(), expected, "{name}");
             assert_eq!(ahead.read.is_some(), expected == 1, "{name}");

@@ -19,6 +19,7 @@ use crate::replay::report::Report;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 /// A replay counts as complete when this share of what was touched was ready.
@@ -33,6 +34,7 @@ pub struct Lesson {
     pub file_systems: HashMap<Dev, FileSystem>,
     /// When it was, in nanoseconds of Unix time.
     pub during: RangeInclusive<i64>,
+    mounts: MountTable,
     policy: Learning,
 }
 
@@ -62,9 +64,9 @@ impl Ahead<'_> {
 
 impl Lesson {
     /// Of a launch that `lasted` until now.
-    pub fn new(seen: Seen, mounts: &MountTable, lasted: Duration, policy: Learning) -> Self {
-        let file_systems = seen.file_systems(mounts);
-        Self { seen, file_systems, during: seen::the_last(lasted), policy }
+    pub fn new(seen: Seen, mounts: MountTable, lasted: Duration, policy: Learning) -> Self {
+        let file_systems = seen.file_systems(&mounts);
+        Self { seen, file_systems, during: seen::the_last(lasted), mounts, policy }
     }
 
     /// What became of these pages of the launch, in all and over time.
@@ -95,7 +97,10 @@ impl Lesson {
             during: self.during.clone(),
             keep_untouched: was_complete,
         };
-        pack_of_start(&pages, &self.seen.names, start, code_of)
+        let mounts = &self.mounts;
+        // Reading the file would wait for its server.
+        let code = |path: &Path| if mounts.path_answers(path) { code_of(path) } else { Vec::new() };
+        pack_of_start(&pages, &self.seen.names, start, code)
     }
 
     /// How that pack is joined into those before it.

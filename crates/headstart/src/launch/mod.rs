@@ -14,6 +14,7 @@
 //! and reports is the caller.
 
 pub mod learn;
+pub mod learner;
 pub mod lesson;
 pub mod policy;
 pub mod prepare;
@@ -62,6 +63,15 @@ pub enum LaunchError {
     /// No thread can be had.
     #[error("Can't start a thread")]
     Thread(#[source] io::Error),
+    /// The learning thread died.
+    #[error("The learning thread died. Please report this")]
+    LearningDied,
+    /// Learning was ended from outside.
+    #[error("Learning was ended by a signal")]
+    LearningEnded,
+    /// Learning took too long; the time in seconds.
+    #[error("Learning takes longer than {0} s, as where a file system does not answer")]
+    LearningTooLong(u64),
     /// The thread that arms the trace died.
     #[error("The arming thread died")]
     ArmingDied,

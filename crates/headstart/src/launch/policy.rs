@@ -12,6 +12,7 @@ use crate::replay::model::{self, Model};
 use crate::replay::models::Models;
 use crate::replay::plan::Limits;
 use crate::replay::strategy::ReadStrategy;
+use std::time::Duration;
 
 /// How often the last starts must have touched what is read of a pack. Boots, whose packs hold
 /// what few starts tell, choose otherwise.
@@ -46,18 +47,23 @@ pub struct Learning {
     pub keep: u32,
     /// Whether times of touches are those of a launch that never waited for a disk.
     pub without_waits: bool,
+    /// How long names are looked for at most.
+    pub names_limit: Duration,
 }
 
 impl Learning {
-    /// Of a program or service.
+    /// Of a program or service. Somebody may wait for what it tells, and a disk that has just
+    /// become quiet is not kept busy for a few names.
     pub fn of_start(keep: u32) -> Self {
-        Self { keep, without_waits: false }
+        Self { keep, without_waits: false, names_limit: Duration::from_secs(2) }
     }
 
     /// Of a boot. What any of the known boots touched stays, since few boots tell what the next
     /// one needs. How long a boot waited depends on how it was prefetched, and its phases are
-    /// put one behind the other.
-    pub const BOOT: Self = Self { keep: HISTORY_STARTS, without_waits: true };
+    /// put one behind the other. Nobody waits for it, and a disk that seeks takes its time for
+    /// the thousands of files of a boot.
+    pub const BOOT: Self =
+        Self { keep: HISTORY_STARTS, without_waits: true, names_limit: Duration::from_secs(30) };
 }
 
 /// How a pack is best read, by the model of its device, if that was measured.

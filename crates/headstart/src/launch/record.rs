@@ -93,20 +93,18 @@ pub fn remove_orphans() {
 pub struct Recorded {
     /// What was recorded.
     pub capture: Capture,
-    /// Where it was, to be removed.
-    pub instance: Instance,
     /// Of how many processes pages showed by themselves, if that was wanted.
     pub followed: Option<Processes>,
 }
 
 impl Recorded {
-    /// Ends a recording. `followed` tells of how many processes pages showed by themselves,
-    /// when nothing more is recorded.
+    /// Ends a recording; the instance is to be removed. `followed` tells of how many processes
+    /// pages showed by themselves, when nothing more is recorded.
     pub fn end(
         recorder: Recorder,
         followed: impl FnOnce() -> Option<Processes>,
-    ) -> Result<Self, LaunchError> {
+    ) -> Result<(Self, Instance), LaunchError> {
         let (capture, instance) = recorder.finish()?;
-        Ok(Self { capture, instance, followed: followed() })
+        Ok((Self { capture, followed: followed() }, instance))
     }
 }

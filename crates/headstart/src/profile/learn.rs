@@ -168,7 +168,9 @@ fn count_unnamed(names: &Resolution) -> Dropped {
             Unnamed::Deleted => &mut dropped.deleted,
             Unnamed::Unreachable => &mut dropped.unreachable,
             Unnamed::NotFound => &mut dropped.not_found,
-            Unnamed::WalkSkipped | Unnamed::OutOfTime => &mut dropped.not_looked_for,
+            Unnamed::WalkSkipped | Unnamed::OutOfTime | Unnamed::NoAnswer => {
+                &mut dropped.not_looked_for
+            }
             Unnamed::NoPermission => &mut dropped.no_permission,
             Unnamed::Changed => &mut dropped.changed,
             Unnamed::Internal => &mut dropped.in_memory,

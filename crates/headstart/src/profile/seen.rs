@@ -5,7 +5,7 @@
 //! for mounts, names and UUIDs. It writes nothing.
 
 use super::fold::{Observation, Rules, fold};
-use super::resolve::{LiveNames, Resolution, ResolveOptions, WalkProgress, resolve};
+use super::resolve::{LiveNames, Resolution, ResolveOptions, resolve};
 use super::spans::Spans;
 use crate::host::fsid;
 use crate::host::id::Dev;
@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// The UUID of a file system that was made without one.
@@ -77,8 +77,8 @@ impl Seen {
     }
 
     /// Decodes a capture, whose raw pages are let go of, and looks for the names of its
-    /// files, also among `earlier` ones; where nothing else tells them by a walk, if
-    /// that is `walk`ed.
+    /// files for this time at most, also among `earlier` ones; where nothing else tells them
+    /// by a walk, if that is `walk`ed.
     ///
     /// # Errors
     /// The capture can't be decoded, or holds nothing.
@@ -87,7 +87,7 @@ impl Seen {
         mounts: &MountTable,
         earlier: &EarlierNames,
         walk: bool,
-        progress: Option<&dyn Fn(WalkProgress)>,
+        limit: Duration,
     ) -> Result<Self, SeenError> {
         let rules = Rules {
             block_devices: capture.description.block_devices.iter().map(|dev| Dev(*dev)).collect(),
@@ -112,7 +112,7 @@ impl Seen {
             walk,
             live: Some(&live),
             earlier: Some(earlier),
-            progress,
+            deadline: Some(Instant::now() + limit),
             ..ResolveOptions::new(mounts)
         };
         let names = resolve(&ids, &options);

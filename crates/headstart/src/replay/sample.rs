@@ -6,10 +6,12 @@
 
 use super::frequency::Choice;
 use crate::cache::residency::{page_size, resident_count};
+use crate::host::mounts::is_local;
 use crate::host::open::open_learned;
 use crate::pack::changing::changes_often;
 use crate::pack::{Pack, Range};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use std::ffi::OsStr;
 use std::path::Path;
 
 /// So many ranges are looked at, at most one more. A start of which a tenth is missing
@@ -39,6 +41,11 @@ pub fn is_in_memory(pack: &Pack, choice: &Choice, uid: u32) -> bool {
 
 fn is_range_in_memory(pack: &Pack, range: &Range, uid: u32) -> bool {
     let Some(file) = pack.files.get(range.file as usize) else { return false };
+    // Opening it might wait for a server.
+    let fs = pack.file_systems.get(usize::from(file.file_system));
+    if !fs.is_some_and(|fs| is_local(OsStr::new(&fs.kind))) {
+        return false;
+    }
     let path = pack.paths.path(file.node);
     let identity = (!changes_often(file.changes)).then_some(&file.identity);
     if !is_name_in_memory(&path) {

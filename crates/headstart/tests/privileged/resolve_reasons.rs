@@ -1,7 +1,6 @@
 //! Every inode without a path is counted with the right reason, and a walk
 //! keeps to its limits.
 
-use std::cell::Cell;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -11,9 +10,7 @@ use std::time::Instant;
 use crate::resolved::{each_fs, file, resolved};
 use headstart::host::id::{Dev, InodeId};
 use headstart::host::mounts::MountTable;
-use headstart::profile::resolve::{
-    LiveNames, Method, ResolveOptions, Unnamed, WalkProgress, resolve,
-};
+use headstart::profile::resolve::{LiveNames, Method, ResolveOptions, Unnamed, resolve};
 use headstart_testing::{LoopFs, bind, run_inner, variable};
 
 #[test]
@@ -102,21 +99,19 @@ fn ino_without_lookup(fs: &LoopFs, path: &Path) -> u64 {
 }
 
 #[test]
-fn a_deadline_ends_the_walk_and_progress_is_told() {
+fn a_deadline_ends_every_method() {
     each_fs(|fs| {
-        let id = file(fs, &fs.path().join("a/b"));
-        let calls = Cell::new(0);
-        let progress = |progress: WalkProgress| {
-            calls.set(calls.get() + 1);
-            assert_eq!(progress.wanted, 1);
-        };
+        let path = fs.path().join("a/b");
+        let id = file(fs, &path);
+        let mut live = LiveNames::new();
+        live.observe(&[std::process::id() as i32]);
+        let earlier = [(id.ino, vec![path])].into();
         let resolution = resolved(&[id], |options| {
-            options.calls = false;
-            options.progress = Some(&progress);
+            options.live = Some(&live);
+            options.earlier = Some(&earlier);
             options.deadline = Some(Instant::now());
         });
         assert_eq!(resolution.unnamed, [(id, Unnamed::OutOfTime)], "{}", fs.kind());
-        assert_eq!(calls.get(), 1);
     });
 }
 

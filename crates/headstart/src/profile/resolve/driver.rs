@@ -18,25 +18,15 @@ use super::xfs::Xfs;
 use super::{near, overlay};
 use crate::host::id::{Dev, InodeId};
 
-/// Finds a path for each inode. Duplicates are looked for once.
-pub fn resolve(ids: &[InodeId], options: &ResolveOptions<'_>) -> Resolution {
-    let started = Instant::now();
-    let mut sorted = ids.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
+/// Finds a path for each inode, which are ascending, on the calling thread.
+pub(super) fn resolve_here(ids: &[InodeId], options: &ResolveOptions<'_>) -> Resolution {
     let mut run = Run { options, out: Resolution::default() };
     let mut walker = Walker::new(options);
-    for group in sorted.chunk_by(|a, b| a.dev == b.dev) {
+    for group in ids.chunk_by(|a, b| a.dev == b.dev) {
         run.file_system(group, &mut walker);
     }
     overlay::resolve_rest(&mut run, &mut walker);
-    let mut out = run.out;
-    out.files.sort_by_key(|(id, _)| *id);
-    out.unnamed.sort();
-    out.replaced.sort_by_key(|replaced| replaced.was);
-    out.walked_entries = walker.entries;
-    out.elapsed = started.elapsed();
-    out
+    Resolution { walked_entries: walker.entries, ..run.out }
 }
 
 /// The work and what has come out of it.
@@ -59,15 +49,20 @@ impl<'a> Run<'a> {
             left = self.by_calls(dev, left);
         }
         left.retain(|id| !self.by_earlier_name(*id));
+        let left = self.by_neighbours(dev, left);
         if left.is_empty() {
             return;
         }
         if !self.options.walk {
-            let left = self.by_neighbours(dev, left);
             self.give_up(&left, Unnamed::WalkSkipped);
             return;
         }
         self.by_walk(dev, &left, walker);
+    }
+
+    /// Whether the time is up. Then every method finds nothing, and the reason is that.
+    pub(super) fn is_late(&self) -> bool {
+        self.options.deadline.is_some_and(|end| Instant::now() >= end)
     }
 
     pub(super) fn found(&mut self, id: InodeId, file: ResolvedFile, method: Method) {
@@ -78,6 +73,7 @@ impl<'a> Run<'a> {
     fn give_up(&mut self, ids: &[InodeId], reason: Unnamed) {
         let deleted = |id| self.options.live.is_some_and(|live| live.saw_deleted(id));
         for id in ids {
+            let reason = if self.is_late() { Unnamed::OutOfTime } else { reason };
             match self.successor(*id) {
                 Some(replaced) => self.out.replaced.push(replaced),
                 None if deleted(*id) => self.out.unnamed.push((*id, Unnamed::Deleted)),
@@ -88,11 +84,14 @@ impl<'a> Run<'a> {
 
     /// What is now at one of the earlier names of an inode that has none any more.
     fn successor(&self, id: InodeId) -> Option<Replaced> {
-        let paths = self.options.earlier?.get(&id.ino)?;
+        let paths = self.options.earlier.filter(|_| !self.is_late())?.get(&id.ino)?;
         paths.iter().find_map(|path| successor(self.options.mounts, id, path))
     }
 
     fn by_live_name(&mut self, id: InodeId) -> bool {
+        if self.is_late() {
+            return false;
+        }
         let table = self.options.mounts;
         let paths = self.options.live.map(|live| live.paths(table, id)).unwrap_or_default();
         let file = first_match(table, id, paths);
@@ -100,6 +99,9 @@ impl<'a> Run<'a> {
     }
 
     fn by_earlier_name(&mut self, id: InodeId) -> bool {
+        if self.is_late() {
+            return false;
+        }
         let paths = self.options.earlier.and_then(|earlier| earlier.get(&id.ino));
         let file = first_match(self.options.mounts, id, paths.into_iter().flatten().cloned());
         file.map(|file| self.found(id, file, Method::EarlierName)).is_some()
@@ -109,7 +111,7 @@ impl<'a> Run<'a> {
     fn by_neighbours(&mut self, dev: Dev, mut left: Vec<InodeId>) -> Vec<InodeId> {
         let of_device = self.out.files.iter().filter(|(id, _)| id.dev == dev);
         let paths = of_device.map(|(_, file)| file.path.as_path());
-        let mut found = near::beside(self.options.mounts, dev, &left, paths, near::LIMIT);
+        let mut found = near::beside(self.options, dev, &left, paths);
         left.retain(|id| !found.contains_key(id));
         for (id, file) in found.drain() {
             self.found(id, file, Method::Neighbour);
@@ -147,6 +149,10 @@ impl<'a> Run<'a> {
         lost: &mut Vec<InodeId>,
     ) -> std::io::Result<()> {
         for (index, id) in ids.iter().enumerate() {
+            if self.is_late() {
+                lost.extend(&ids[index..]);
+                break;
+            }
             match calls.name(*id) {
                 Ok(Outcome::Found { file, method, ambiguous }) => {
                     self.found(*id, file, method);

@@ -164,6 +164,12 @@ impl LiveNames {
         }
     }
 
+    /// What of it concerns these inodes.
+    pub(super) fn of(&self, ids: &[InodeId]) -> Self {
+        let of = |id: &InodeId| Some((*id, self.names.get(id)?.clone()));
+        Self { names: ids.iter().filter_map(of).collect(), ..Self::default() }
+    }
+
     /// The inodes of a file system that have a name.
     pub(super) fn inodes_of(&self, dev: Dev) -> impl Iterator<Item = InodeId> {
         self.names.keys().copied().filter(move |id| id.dev == dev)

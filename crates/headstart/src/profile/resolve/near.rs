@@ -2,6 +2,7 @@
 //! just below. What a start touches lies together, so this finds most of what the kernel
 //! has forgotten, and reads few directories where a walk reads all. The driver.
 
+use super::options::ResolveOptions;
 use super::resolution::ResolvedFile;
 use super::verify::{Check, check};
 use super::walk::Wanted;
@@ -13,31 +14,32 @@ use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long is looked at most: the disk may be slow, and has just become quiet.
-pub(super) const LIMIT: Duration = Duration::from_secs(2);
+/// How long is looked at most, if no deadline is sooner: the disk may be slow, and has just
+/// become quiet.
+const LIMIT: Duration = Duration::from_secs(2);
 
 /// The files among `wanted`, all of one device, that lie in or just below the directories
 /// of `found` ones.
 pub(super) fn beside<'a>(
-    table: &MountTable,
+    options: &ResolveOptions<'_>,
     dev: Dev,
     wanted: &[InodeId],
     found: impl Iterator<Item = &'a Path>,
-    limit: Duration,
 ) -> HashMap<InodeId, ResolvedFile> {
     let wanted = wanted.iter().map(|id| id.ino).collect();
-    let mut search = Search { table, dev, wanted, found: HashMap::new() };
-    offer_beside(&mut search, found, limit);
+    let mut search = Search { table: options.mounts, dev, wanted, found: HashMap::new() };
+    offer_beside(options, &mut search, found);
     search.found
 }
 
 /// Offers all that lies in or just below the directories of `found` files.
 pub(super) fn offer_beside<'a>(
+    options: &ResolveOptions<'_>,
     wanted: &mut impl Wanted,
     found: impl Iterator<Item = &'a Path>,
-    limit: Duration,
 ) {
-    let until = Instant::now() + limit;
+    let limit = Instant::now() + LIMIT;
+    let until = options.deadline.map_or(limit, |deadline| deadline.min(limit));
     let goes_on = |wanted: &dyn Wanted| wanted.left() > 0 && Instant::now() < until;
     let known: BTreeSet<PathBuf> = found.filter_map(Path::parent).map(Path::to_owned).collect();
     let mut below = BTreeSet::new();
@@ -120,10 +122,12 @@ mod tests {
             let (path, ino) = make(name);
             let id = InodeId { dev, ino };
             let seen = [known.as_path()];
-            let found = beside(&table, dev, &[id], seen.into_iter(), LIMIT);
+            let mut options = ResolveOptions::new(&table);
+            let found = beside(&options, dev, &[id], seen.into_iter());
             let found = found.get(&id).map(|file| file.path.clone());
             assert_eq!(found, expected.then_some(path), "{name}");
-            let none = beside(&table, dev, &[id], seen.into_iter(), Duration::ZERO);
+            options.deadline = Some(Instant::now());
+            let none = beside(&options, dev, &[id], seen.into_iter());
             assert!(none.is_empty(), "without time");
         }
     }

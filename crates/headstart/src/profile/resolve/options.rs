@@ -1,4 +1,4 @@
-//! What resolving may use, and how it tells its progress.
+//! What resolving may use.
 
 use super::live::LiveNames;
 use crate::host::mounts::MountTable;
@@ -6,15 +6,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Instant;
-
-/// How far a walk has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WalkProgress {
-    /// Directory entries seen, over all walks of this call.
-    pub entries: u64,
-    /// Inodes that the present walk still looks for.
-    pub wanted: u64,
-}
 
 /// What [`super::resolve`] may use.
 #[derive(Clone, Copy)]
@@ -30,24 +21,14 @@ pub struct ResolveOptions<'a> {
     pub calls: bool,
     /// Walk a file system for what is left over (default yes).
     pub walk: bool,
-    /// When walks end.
+    /// When resolving ends.
     pub deadline: Option<Instant>,
-    /// Called now and then during a walk.
-    pub progress: Option<&'a dyn Fn(WalkProgress)>,
 }
 
 impl<'a> ResolveOptions<'a> {
     /// Every method, without a deadline.
     pub fn new(mounts: &'a MountTable) -> Self {
-        Self {
-            mounts,
-            live: None,
-            earlier: None,
-            calls: true,
-            walk: true,
-            deadline: None,
-            progress: None,
-        }
+        Self { mounts, live: None, earlier: None, calls: true, walk: true, deadline: None }
     }
 }
 

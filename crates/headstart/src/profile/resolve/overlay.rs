@@ -62,6 +62,7 @@ pub(super) fn resolve_rest(run: &mut Run<'_>, walker: &mut Walker<'_>) {
         .map(|mount| mount.dev)
         .collect::<HashSet<_>>()
         .into_iter()
+        .filter(|dev| table.answers(*dev))
         .filter_map(|dev| table.visible_of(dev).first().copied())
         .collect();
     let eligible = |(id, reason): &(InodeId, Unnamed)| {
@@ -74,7 +75,7 @@ pub(super) fn resolve_rest(run: &mut Run<'_>, walker: &mut Walker<'_>) {
     };
     let wanted: HashMap<u64, InodeId> =
         run.out.unnamed.iter().filter(|left| eligible(left)).map(|(id, _)| (id.ino, *id)).collect();
-    if overlays.is_empty() || wanted.is_empty() {
+    if overlays.is_empty() || wanted.is_empty() || run.is_late() {
         return;
     }
     let tried: HashSet<InodeId> = wanted.values().copied().collect();
@@ -97,7 +98,7 @@ pub(super) fn resolve_rest(run: &mut Run<'_>, walker: &mut Walker<'_>) {
     let mut reason = Unnamed::WalkSkipped;
     if !options.walk {
         let named: Vec<PathBuf> = layers.found.iter().map(|(_, file)| file.path.clone()).collect();
-        near::offer_beside(&mut layers, named.iter().map(PathBuf::as_path), near::LIMIT);
+        near::offer_beside(options, &mut layers, named.iter().map(PathBuf::as_path));
     } else {
         for mount in overlays {
             walker.mount(mount, &mut layers);

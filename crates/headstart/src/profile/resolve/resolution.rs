@@ -84,8 +84,10 @@ pub enum Unnamed {
     NotFound,
     /// Only a walk could have found it, and none was allowed.
     WalkSkipped,
-    /// The walk ran into its deadline first.
+    /// The deadline came first.
     OutOfTime,
+    /// Its file system has not answered by the deadline.
+    NoAnswer,
     /// Directories or calls that could have told were refused.
     NoPermission,
     /// It had a name, which led elsewhere when it was checked.
@@ -102,6 +104,7 @@ impl fmt::Display for Unnamed {
             Self::NotFound => "no name found",
             Self::WalkSkipped => "not looked for, without a walk",
             Self::OutOfTime => "not found in time",
+            Self::NoAnswer => "on a file system that does not answer",
             Self::NoPermission => "no permission",
             Self::Changed => "changed meanwhile",
             Self::Internal => "internal to the file system",
@@ -163,6 +166,19 @@ pub struct Resolution {
 }
 
 impl Resolution {
+    /// Takes in what was found elsewhere; the order is the caller's.
+    pub(super) fn add(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.unnamed.extend(other.unnamed);
+        self.replaced.extend(other.replaced);
+        self.problems.extend(other.problems);
+        self.ambiguous += other.ambiguous;
+        self.walked_entries += other.walked_entries;
+        for (method, count) in other.how {
+            *self.how.entry(method).or_default() += count;
+        }
+    }
+
     /// How many inodes have no path, by reason.
     pub fn unnamed_by_reason(&self) -> BTreeMap<Unnamed, u64> {
         let mut counts = BTreeMap::new();

@@ -12,14 +12,14 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags};
 use rustix::io::Errno;
 
-use super::options::{ResolveOptions, WalkProgress};
+use super::options::ResolveOptions;
 use super::resolution::{FileKind, Problem};
 use super::verify::{device_of, kind_of, mount_id, stat_dev, stat_fd, stat_path};
 use crate::host::id::Dev;
 use crate::host::mounts::{Mount, join};
 
 /// Entries and directories between two looks at the clock.
-const TICK: u64 = 4096;
+const TICK: u64 = 64;
 
 /// What a walk looks for.
 pub(super) trait Wanted {
@@ -101,7 +101,7 @@ impl<'a> Walker<'a> {
         // Relative to the root; a queue of paths, so that depth needs no files.
         let mut queue = vec![PathBuf::new()];
         while let Some(relative) = queue.pop() {
-            if wanted.left() == 0 || self.is_late(wanted) {
+            if wanted.left() == 0 || self.is_late() {
                 break;
             }
             let path = join(point, &relative);
@@ -162,7 +162,7 @@ impl<'a> Walker<'a> {
                     if is_dir {
                         queue.push(relative.join(name));
                     }
-                    if wanted.left() == 0 || self.is_late(wanted) {
+                    if wanted.left() == 0 || self.is_late() {
                         break Ok(());
                     }
                 }
@@ -172,14 +172,11 @@ impl<'a> Walker<'a> {
         result
     }
 
-    /// Looks at the clock now and then, and tells the caller how far it is.
-    fn is_late(&mut self, wanted: &dyn Wanted) -> bool {
+    /// Looks at the clock now and then.
+    fn is_late(&mut self) -> bool {
         self.steps += 1;
         if self.steps % TICK != 1 {
             return self.out_of_time;
-        }
-        if let Some(progress) = self.options.progress {
-            progress(WalkProgress { entries: self.entries, wanted: wanted.left() });
         }
         self.out_of_time |= self.options.deadline.is_some_and(|end| Instant::now() >= end);
         self.out_of_time

@@ -1,0 +1,90 @@
+//! Learning beside whoever waits for it: in a thread, which is left behind when it takes too
+//! long, for what it asks may wait for a file system that does not answer.
+
+use super::LaunchError;
+use super::learn::{Known, Learned, Settings, learn};
+use super::record::Recorded;
+use crate::outcome::counts::Outcome;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long learning may take. A large recording takes a second or two.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How often it is looked whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a start taught, and what became of its pages.
+type Lesson = Result<(Learned, Outcome), LaunchError>;
+
+/// A start that is being learned.
+#[derive(Debug)]
+pub struct Learner {
+    lesson: Receiver<Lesson>,
+    until: Instant,
+}
+
+impl Learner {
+    /// Begins to learn a start, which `began` then, as [`learn`] does.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn start(
+        recorded: Recorded,
+        began: Instant,
+        settings: Settings,
+        known: Known,
+        uid: u32,
+    ) -> Result<Self, LaunchError> {
+        let (send, lesson) = channel();
+        // Nobody wants it any more when it fails.
+        let work = move || drop(send.send(learn(recorded, began, &settings, &known, uid)));
+        let thread = thread::Builder::new().name("learn".into()).spawn(work);
+        thread.map_err(LaunchError::Thread)?;
+        Ok(Self { lesson, until: Instant::now() + LIMIT })
+    }
+
+    /// Waits for its end, until it `is_unwanted` or takes too long.
+    ///
+    /// # Errors
+    /// Those of [`learn`], and what ended the waiting.
+    pub fn finish(self, mut is_unwanted: impl FnMut() -> bool) -> Lesson {
+        loop {
+            match self.lesson.recv_timeout(LOOK) {
+                Ok(lesson) => return lesson,
+                Err(RecvTimeoutError::Disconnected) => return Err(LaunchError::LearningDied),
+                Err(RecvTimeoutError::Timeout) if is_unwanted() => {
+                    return Err(LaunchError::LearningEnded);
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= self.until => {
+                    return Err(LaunchError::LearningTooLong(LIMIT.as_secs()));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn learning_ends_with_its_lesson_its_thread_or_when_it_is_unwanted_or_too_long() {
+        let late = || Instant::now() + LIMIT;
+        let learner = |until| {
+            let (send, lesson) = channel();
+            (send, Learner { lesson, until })
+        };
+        let (send, taught) = learner(Instant::now());
+        send.send(Ok(Default::default())).unwrap();
+        assert!(taught.finish(|| true).is_ok(), "what is there counts");
+        let (send, died) = learner(late());
+        drop(send);
+        assert!(matches!(died.finish(|| false), Err(LaunchError::LearningDied)));
+        let (_send, unwanted) = learner(late());
+        assert!(matches!(unwanted.finish(|| true), Err(LaunchError::LearningEnded)));
+        let (_send, stuck) = learner(Instant::now());
+        assert!(matches!(stuck.finish(|| false), Err(LaunchError::LearningTooLong(30))));
+    }
+}

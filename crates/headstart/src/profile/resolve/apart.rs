@@ -1,0 +1,85 @@
+//! Divides inodes by whether their file system surely answers. The others are looked for in a
+//! thread for each, which is left behind when it takes too long: its calls may wait for a
+//! server, and such a wait ends by no signal.
+
+use super::driver::resolve_here;
+use super::options::ResolveOptions;
+use super::resolution::{Resolution, Unnamed};
+use crate::host::id::InodeId;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a thread may take if no deadline is set.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Finds a path for each inode. Duplicates are looked for once. Returns by the deadline, also
+/// when a file system does not answer.
+pub fn resolve(ids: &[InodeId], options: &ResolveOptions<'_>) -> Resolution {
+    let started = Instant::now();
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let groups = sorted.chunk_by(|a, b| a.dev == b.dev);
+    let (local, others): (Vec<_>, Vec<_>) =
+        groups.partition(|group| options.mounts.answers(group[0].dev));
+    let others: Vec<Apart> = others.iter().map(|group| Apart::start(group, options)).collect();
+    let mut out = resolve_here(&local.concat(), options);
+    others.into_iter().for_each(|apart| out.add(apart.finish()));
+    out.files.sort_by_key(|(id, _)| *id);
+    out.unnamed.sort();
+    out.replaced.sort_by_key(|replaced| replaced.was);
+    out.elapsed = started.elapsed();
+    out
+}
+
+/// Inodes of one file system that a thread looks for.
+struct Apart {
+    ids: Vec<InodeId>,
+    found: Option<Receiver<Resolution>>,
+    until: Instant,
+}
+
+impl Apart {
+    fn start(ids: &[InodeId], options: &ResolveOptions<'_>) -> Self {
+        let until = options.deadline.unwrap_or_else(|| Instant::now() + LIMIT);
+        let mounts = options.mounts.clone();
+        let live = options.live.map(|live| live.of(ids)).unwrap_or_default();
+        let earlier = earlier_of(ids, options);
+        let (calls, walk) = (options.calls, options.walk);
+        let (send, found) = channel();
+        let theirs = ids.to_vec();
+        let work = move || {
+            let options = ResolveOptions {
+                live: Some(&live),
+                earlier: Some(&earlier),
+                calls,
+                walk,
+                deadline: Some(until),
+                ..ResolveOptions::new(&mounts)
+            };
+            // Nobody waits any more when it fails.
+            let _ = send.send(resolve_here(&theirs, &options));
+        };
+        let started = thread::Builder::new().name("names".into()).spawn(work);
+        Self { ids: ids.to_vec(), found: started.ok().map(|_| found), until }
+    }
+
+    /// What the thread has found by the deadline: all or nothing.
+    fn finish(self) -> Resolution {
+        let left = self.until.saturating_duration_since(Instant::now());
+        let found = self.found.and_then(|found| found.recv_timeout(left).ok());
+        found.unwrap_or_else(|| Resolution {
+            unnamed: self.ids.into_iter().map(|id| (id, Unnamed::NoAnswer)).collect(),
+            ..Resolution::default()
+        })
+    }
+}
+
+fn earlier_of(ids: &[InodeId], options: &ResolveOptions<'_>) -> HashMap<u64, Vec<PathBuf>> {
+    let Some(earlier) = options.earlier else { return HashMap::new() };
+    let of = |id: &InodeId| Some((id.ino, earlier.get(&id.ino)?.clone()));
+    ids.iter().filter_map(of).collect()
+}
