@@ -3,6 +3,7 @@
 use rustix::process::{Pid, child_subreaper, getpid};
 use std::ffi::CString;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -105,11 +106,12 @@ fn wait4(pid: i32, flags: i32) -> io::Result<Option<(i32, Change, Usage)>> {
 }
 
 /// Removes empty directories in a process of its own, which holds none of
-/// our descriptors, so that nobody waits for a slow removal. rmdir(2).
+/// our descriptors but the directory `at` that they are in, so that nobody waits for a slow
+/// removal. unlinkat(2).
 ///
 /// # Errors
 /// What fork(2) said; the removal's own outcome is not known.
-pub fn remove_dirs_detached(dirs: &[impl AsRef<Path>]) -> io::Result<()> {
+pub fn remove_dirs_detached(at: impl AsFd, dirs: &[impl AsRef<Path>]) -> io::Result<()> {
     let dirs: Vec<CString> = dirs
         .iter()
         .map(|dir| CString::new(dir.as_ref().as_os_str().as_bytes()))
@@ -121,7 +123,7 @@ pub fn remove_dirs_detached(dirs: &[impl AsRef<Path>]) -> io::Result<()> {
     // SAFETY: the child calls only async-signal-safe functions.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => remover(&dirs),
+        0 => remover(at.as_fd().as_raw_fd(), &dirs),
         pid => {
             let pid = rustix::process::Pid::from_raw(pid);
             rustix::process::waitpid(pid, rustix::process::WaitOptions::empty())?;
@@ -131,17 +133,19 @@ pub fn remove_dirs_detached(dirs: &[impl AsRef<Path>]) -> io::Result<()> {
 }
 
 /// The remover's side: forks once more, so that it has no parent to wait.
-fn remover(dirs: &[CString]) -> ! {
+fn remover(at: RawFd, dirs: &[CString]) -> ! {
     // SAFETY: still a single thread that calls async-signal-safe functions.
     if unsafe { libc::fork() } == 0 {
         // SAFETY: leaves the caller's session, so that no terminal signal
         // reaches the removal.
         unsafe { libc::setsid() };
-        // SAFETY: closes every descriptor; the child needs none.
-        unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
+        // SAFETY: `at` is open; what was 0 is not needed here.
+        unsafe { libc::dup2(at, 0) };
+        // SAFETY: closes every other descriptor; the child needs none.
+        unsafe { libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) };
         for dir in dirs {
             // SAFETY: `dir` is a C string.
-            unsafe { libc::rmdir(dir.as_ptr()) };
+            unsafe { libc::unlinkat(0, dir.as_ptr(), libc::AT_REMOVEDIR) };
         }
     }
     // SAFETY: ends the process without running exit handlers.

@@ -27,6 +27,7 @@ mod replay_reads;
 mod run_learns;
 mod run_worth;
 mod stuck;
+mod tracefs_unmounted;
 mod transparent_signals;
 mod transparent_state;
 mod transparent_strace;

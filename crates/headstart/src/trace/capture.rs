@@ -161,7 +161,7 @@ impl Earlier {
     /// # Errors
     /// It can't be read.
     pub fn of_global(tracefs: &Tracefs) -> Result<Option<Self>, CaptureError> {
-        let global = tracefs.global();
+        let global = tracefs.global()?;
         let Some(enabled) = global.only_ours().filter(|enabled| !enabled.is_empty()) else {
             return Ok(None);
         };

@@ -11,9 +11,11 @@ use super::decode::EVENTS;
 use crate::host::contents;
 use crate::host::names;
 use crate::host::proc::{has_processes, in_first_pid_namespace, pid_namespace, start_time};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -104,7 +106,8 @@ impl Tracefs {
 
     /// The text of `events/header_page`.
     pub fn header_page(&self) -> Result<String, TraceError> {
-        read(&self.root.join("events/header_page"))
+        let path = self.root.join("events/header_page");
+        text_of(File::open(&path).map_err(of_file(&path))?, &path)
     }
 
     /// Where it is mounted.
@@ -131,8 +134,12 @@ impl Tracefs {
     /// process of its own, which takes a tenth of a second for each. One that
     /// is in use stays: the kernel says so.
     pub fn remove_orphans(&self) {
-        // What stays is left to the next start.
-        let _ = headstart_sys::process::remove_dirs_detached(&self.orphans());
+        let orphans = self.orphans();
+        let names: Vec<_> = orphans.iter().filter_map(|path| path.file_name()).collect();
+        if let (false, Ok(all)) = (names.is_empty(), open_dir(CWD, &self.instances())) {
+            // What stays is left to the next start.
+            let _ = headstart_sys::process::remove_dirs_detached(all, &names);
+        }
     }
 }
 
@@ -145,19 +152,22 @@ impl Tracefs {
     /// The instance of this name, if somebody made it for us, as the kernel does when its
     /// command line says so. What it has recorded stays in it.
     pub fn adopt(&self, name: &str) -> Result<Option<Instance>, TraceError> {
-        let dir = self.instances().join(name);
-        if !dir.join("trace_clock").exists() {
+        if !self.instances().join(name).join("trace_clock").exists() {
             return Ok(None);
         }
-        let instance = Instance { dir, keep: false };
+        let instance = Instance::open(self.instances(), name)?;
         instance.prepare()?;
         Ok(Some(instance))
     }
 
     /// The global instance, for what the kernel recorded in it before there was anybody
     /// to make another. It is never removed.
-    pub fn global(&self) -> Instance {
-        Instance { dir: self.root.clone(), keep: true }
+    ///
+    /// # Errors
+    /// It can't be opened.
+    pub fn global(&self) -> Result<Instance, TraceError> {
+        let here = open_dir(CWD, &self.root).map_err(of_file(&self.root))?;
+        Ok(Instance { dir: self.root.clone(), here, own: None })
     }
 }
 
@@ -210,11 +220,15 @@ impl BufferStats {
     }
 }
 
-/// A private instance; dropping it removes it from the kernel.
+/// A private instance; dropping it removes it from the kernel. All is done by descriptors, so
+/// that it ends also if tracefs is unmounted meanwhile.
 #[derive(Debug)]
 pub struct Instance {
+    /// Its path, for messages.
     dir: PathBuf,
-    keep: bool,
+    here: OwnedFd,
+    /// If it is ours: the directory of all instances, and its name there.
+    own: Option<(OwnedFd, OsString)>,
 }
 
 impl Instance {
@@ -224,7 +238,7 @@ impl Instance {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let start = start_time(pid).unwrap_or(0);
         let name = format!("{PREFIX}{pid}-{start}-{}", pid_namespace());
-        let dir = tracefs.instances().join(name);
+        let dir = tracefs.instances().join(&name);
         match fs::create_dir(&dir) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::PermissionDenied => {
@@ -232,12 +246,19 @@ impl Instance {
             }
             Err(source) => return Err(TraceError::File { path: dir, source }),
         }
-        let instance = Self { dir, keep: false };
+        let instance = Self::open(tracefs.instances(), &name)?;
         instance.prepare()?;
         if let Some(kb) = buffer_kb {
             instance.set_buffer_kb(kb)?;
         }
         Ok(instance)
+    }
+
+    fn open(instances: PathBuf, name: &str) -> Result<Self, TraceError> {
+        let dir = instances.join(name);
+        let all = open_dir(CWD, &instances).map_err(of_file(&instances))?;
+        let here = open_dir(&all, Path::new(name)).map_err(of_file(&dir))?;
+        Ok(Self { dir, here, own: Some((all, name.into())) })
     }
 
     fn prepare(&self) -> Result<(), TraceError> {
@@ -251,7 +272,7 @@ impl Instance {
 
     /// Which of our events are enabled; `None` when others are, too.
     pub fn only_ours(&self) -> Option<Vec<(&'static str, &'static str)>> {
-        only_ours(&read(&self.dir.join("set_event")).ok()?)
+        only_ours(&self.read("set_event").ok()?)
     }
 
     /// Switches events off.
@@ -263,9 +284,9 @@ impl Instance {
 
     /// What the clock of the buffers says now, in nanoseconds.
     pub fn now_ns(&self) -> Result<u64, TraceError> {
-        let path = self.dir.join("per_cpu/cpu0/stats");
-        parse_now(&read(&path)?).ok_or_else(|| TraceError::File {
-            path,
+        const FILE: &str = "per_cpu/cpu0/stats";
+        parse_now(&self.read(FILE)?).ok_or_else(|| TraceError::File {
+            path: self.dir.join(FILE),
             source: io::Error::new(ErrorKind::InvalidData, "the trace clock counts no seconds"),
         })
     }
@@ -276,7 +297,7 @@ impl Instance {
         let mut formats = Vec::new();
         for (group, name, kind) in EVENTS {
             let event = format!("events/{group}/{name}");
-            match read(&self.dir.join(&event).join("format")) {
+            match self.read(&format!("{event}/format")) {
                 Ok(text) => formats.push(text),
                 Err(_) if kind != Kind::Insert => continue,
                 Err(_) => return Err(TraceError::NoEvents),
@@ -313,13 +334,13 @@ impl Instance {
         &self,
         ask: impl FnOnce(&Path, &str) -> io::Result<()>,
     ) -> Result<i32, TraceError> {
-        let (marker, trace) = (self.dir.join("trace_marker"), self.dir.join("trace"));
+        let marker = self.dir.join("trace_marker");
         let mark = format!("{OWN_MARK} {}?", rustix::thread::gettid().as_raw_nonzero());
         let failed = |source| TraceError::File { path: marker.clone(), source };
         ask(&marker, &mark).map_err(failed)?;
         let until = Instant::now() + MARK_PATIENCE;
         loop {
-            if let Some(tid) = parse_marker(&read(&trace)?, &mark) {
+            if let Some(tid) = parse_marker(&self.read("trace")?, &mark) {
                 return Ok(tid);
             }
             if Instant::now() >= until {
@@ -336,7 +357,7 @@ impl Instance {
 
     /// The buffer of one CPU, in KiB.
     pub fn buffer_kb(&self) -> Result<u32, TraceError> {
-        let text = read(&self.dir.join("buffer_size_kb"))?;
+        let text = self.read("buffer_size_kb")?;
         // "7 (expanded: 1408)" before the first event.
         let digits = |s: &str| s.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok();
         Ok(text.rsplit(' ').find_map(digits).unwrap_or(0))
@@ -344,7 +365,7 @@ impl Instance {
 
     /// Bytes of a sub-buffer, the unit of reading.
     pub fn sub_buffer_size(&self) -> usize {
-        read(&self.dir.join("buffer_subbuf_size_kb"))
+        self.read("buffer_subbuf_size_kb")
             .ok()
             .and_then(|text| text.trim().parse::<usize>().ok())
             .map_or_else(rustix::param::page_size, |kb| kb * 1024)
@@ -358,10 +379,11 @@ impl Instance {
     /// The CPUs that have a buffer.
     pub fn cpus(&self) -> Result<Vec<u32>, TraceError> {
         let dir = self.dir.join("per_cpu");
-        let mut cpus: Vec<u32> = fs::read_dir(&dir)
-            .map_err(|source| TraceError::File { path: dir, source })?
+        let opened = open_dir(&self.here, Path::new("per_cpu")).and_then(Dir::new);
+        let mut cpus: Vec<u32> = opened
+            .map_err(of_file(&dir))?
             .flatten()
-            .filter_map(|e| e.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())
+            .filter_map(|e| e.file_name().to_str().ok()?.strip_prefix("cpu")?.parse().ok())
             .collect();
         cpus.sort_unstable();
         Ok(cpus)
@@ -369,13 +391,9 @@ impl Instance {
 
     /// The raw buffer of each CPU, not blocking.
     pub fn open_buffers(&self) -> Result<Vec<(u32, File)>, TraceError> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = |cpu: u32| {
-            let path = self.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-            match rustix::fs::open(&path, flags, Mode::empty()) {
-                Ok(fd) => Ok((cpu, File::from(fd))),
-                Err(e) => Err(TraceError::File { path, source: e.into() }),
-            }
+            let file = format!("per_cpu/cpu{cpu}/trace_pipe_raw");
+            Ok((cpu, self.open_file(&file, OFlags::RDONLY | OFlags::NONBLOCK)?))
         };
         self.cpus()?.into_iter().map(open).collect()
     }
@@ -384,7 +402,7 @@ impl Instance {
     pub fn stats(&self, cpus: impl IntoIterator<Item = u32>) -> Result<BufferStats, TraceError> {
         let mut sum = BufferStats::default();
         for cpu in cpus {
-            let text = read(&self.dir.join(format!("per_cpu/cpu{cpu}/stats")))?;
+            let text = self.read(&format!("per_cpu/cpu{cpu}/stats"))?;
             let one = parse_stats(&text);
             sum.dropped += one.dropped;
             sum.overrun += one.overrun;
@@ -397,24 +415,35 @@ impl Instance {
     /// tenth of a second and nobody should wait for that. The buffers must be
     /// closed. A removal that fails is left to the next start's clean-up.
     pub fn remove_in_background(mut self) {
-        self.keep = headstart_sys::process::remove_dirs_detached(&[&self.dir]).is_ok();
+        let removes = |(all, name): &(OwnedFd, OsString)| {
+            headstart_sys::process::remove_dirs_detached(all, &[name]).is_ok()
+        };
+        self.own = self.own.take().filter(|own| !removes(own));
+    }
+
+    fn open_file(&self, file: &str, flags: OFlags) -> Result<File, TraceError> {
+        rustix::fs::openat(&self.here, file, flags | OFlags::CLOEXEC, Mode::empty())
+            .map(File::from)
+            .map_err(of_file(&self.dir.join(file)))
+    }
+
+    fn read(&self, file: &str) -> Result<String, TraceError> {
+        text_of(self.open_file(file, OFlags::RDONLY)?, &self.dir.join(file))
     }
 
     fn write(&self, file: &str, value: &str) -> Result<(), TraceError> {
-        let path = self.dir.join(file);
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        rustix::fs::open(&path, flags, Mode::empty())
-            .and_then(|fd| rustix::io::write(&fd, value.as_bytes()))
+        let opened = self.open_file(file, OFlags::WRONLY)?;
+        rustix::io::write(&opened, value.as_bytes())
             .map(drop)
-            .map_err(|e| TraceError::File { path, source: e.into() })
+            .map_err(of_file(&self.dir.join(file)))
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if !self.keep {
+        if let Some((all, name)) = &self.own {
             // Left to the next start's clean-up when it fails.
-            let _ = fs::remove_dir(&self.dir);
+            let _ = rustix::fs::unlinkat(all, name, AtFlags::REMOVEDIR);
         }
     }
 }
@@ -459,10 +488,18 @@ fn parse_now(text: &str) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(micros)?.checked_mul(1000)
 }
 
-fn read(path: &Path) -> Result<String, TraceError> {
-    let bytes = contents::bytes(path);
-    let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    text.map_err(|source| TraceError::File { path: path.into(), source })
+fn open_dir(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(at, path, flags, Mode::empty())
+}
+
+fn of_file<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> TraceError {
+    move |error: E| TraceError::File { path: path.into(), source: error.into() }
+}
+
+fn text_of(file: File, path: &Path) -> Result<String, TraceError> {
+    let bytes = contents::rest_of(file).map_err(of_file(path))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
