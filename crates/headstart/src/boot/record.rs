@@ -21,7 +21,8 @@ use crate::pack::store::StoreError;
 use crate::profile::seen::SeenError;
 use crate::trace::capture::{Bounds, CaptureError, Earlier, Recorder, Sizes};
 use crate::trace::file::Capture;
-use crate::trace::tracefs::{Instance, TraceError, Tracefs};
+use crate::trace::instance::Instance;
+use crate::trace::tracefs::{TraceError, Tracefs};
 use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::io;
@@ -151,7 +152,7 @@ pub fn discard(machine: &Machine, instance: &str) {
     if let Ok(Some(tracefs)) = tracefs {
         tracefs.remove_orphans();
         // At once: what we leave behind is ended with our unit.
-        drop(tracefs.adopt(instance));
+        drop(Instance::adopt(&tracefs, instance));
         let _ = of_global(machine, &tracefs);
     }
 }
@@ -242,7 +243,7 @@ fn begin(machine: &Machine, wanted: &Wanted) -> Result<Recording, RecordError> {
     let most = most.unwrap_or(usize::MAX);
     // What this thread does is no part of the boot, whatever number it has here.
     let mut own = Vec::new();
-    let (instance, source, earlier) = match tracefs.adopt(&wanted.instance)? {
+    let (instance, source, earlier) = match Instance::adopt(&tracefs, &wanted.instance)? {
         Some(instance) => (instance, Source::Adopted, Earlier::default()),
         None => {
             let instance = Instance::create(&tracefs, None)?;

@@ -25,7 +25,8 @@ use crate::host::fsid::BlockDevice;
 use crate::host::id::Dev;
 use crate::pack::store;
 use crate::replay::models::Models;
-use crate::trace::tracefs::{Instance, TraceError, Tracefs};
+use crate::trace::instance::Instance;
+use crate::trace::tracefs::{TraceError, Tracefs};
 
 /// All that was found.
 #[derive(Clone, PartialEq, Serialize, Debug)]

@@ -4,7 +4,8 @@
 //! No call tells them from inside: each thread writes a mark into a trace instance that
 //! is ours alone, and looks whom the kernel says it is from.
 
-use super::tracefs::{Instance, Tracefs};
+use super::instance::Instance;
+use super::tracefs::Tracefs;
 use crate::host::proc::in_first_pid_namespace;
 use std::sync::{Arc, OnceLock};
 use std::thread;

@@ -8,17 +8,20 @@
 //!
 //! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a
 //! trace file and a fixture take the same path: [`decode`] and [`events`]. The
-//! drivers are [`tracefs`] (the private instance), [`capture`] (emptying its
+//! drivers are [`tracefs`] and [`instance`] (one that is ours alone), [`capture`] (emptying its
 //! buffers while a program starts) and [`kernel_tids`] (which threads are ours); [`exact`]
 //! has each page show by itself.
 
 mod activity;
+mod buffer_size;
 pub mod capture;
 pub mod decode;
+mod drain;
 pub mod events;
 pub mod exact;
 pub mod file;
 pub mod format;
+pub mod instance;
 pub mod kernel_tids;
 pub mod page;
 pub mod tracefs;

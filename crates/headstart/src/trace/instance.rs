@@ -1,0 +1,377 @@
+//! A private tracefs instance: its own buffers, events and process filter.
+//!
+//! The driver only: it never touches the global instance, which other tools
+//! use, but for what the kernel recorded there for us ([`Instance::global`]).
+
+use super::Kind;
+use super::decode::EVENTS;
+use super::tracefs::{TraceError, Tracefs, of_file, open_dir, own_name, text_of};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a thread writes before the number that we go by here.
+const OWN_MARK: &str = "headstart: whose thread is this, for";
+/// How long a thread may take to write that, and how often it is looked for.
+const MARK_PATIENCE: Duration = Duration::from_secs(1);
+const MARK_CHECK: Duration = Duration::from_millis(1);
+/// Share of a buffer that wakes the reader, in percent: the rest is room for
+/// what arrives until it runs.
+const WAKE_PERCENT: &str = "25";
+
+/// What the buffers of an instance say of themselves.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct BufferStats {
+    /// Events dropped because a buffer was full.
+    pub dropped: u64,
+    /// Events overwritten unread.
+    pub overrun: u64,
+    /// Events that are in the buffer.
+    pub entries: u64,
+}
+
+impl BufferStats {
+    /// Events that were lost, with those that were left in the buffers if these were no
+    /// longer read to the end.
+    pub fn lost(self, left: bool) -> u64 {
+        self.dropped + self.overrun + if left { self.entries } else { 0 }
+    }
+}
+
+/// A private instance; dropping it removes it from the kernel. All is done by descriptors, so
+/// that it ends also if tracefs is unmounted meanwhile.
+#[derive(Debug)]
+pub struct Instance {
+    /// Its path, for messages.
+    dir: PathBuf,
+    here: OwnedFd,
+    /// If it is ours: the directory of all instances, and its name there.
+    own: Option<(OwnedFd, OsString)>,
+}
+
+impl Instance {
+    /// Creates it with the kernel's default buffer, or with `buffer_kb` KiB a
+    /// CPU.
+    pub fn create(tracefs: &Tracefs, buffer_kb: Option<u32>) -> Result<Self, TraceError> {
+        let name = own_name();
+        let dir = tracefs.instances().join(&name);
+        match fs::create_dir(&dir) {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                return Err(TraceError::Permission(e));
+            }
+            Err(source) => return Err(TraceError::File { path: dir, source }),
+        }
+        let instance = Self::open(tracefs.instances(), &name)?;
+        instance.prepare()?;
+        if let Some(kb) = buffer_kb {
+            instance.set_buffer_kb(kb)?;
+        }
+        Ok(instance)
+    }
+
+    /// The instance of this name, if somebody made it for us, as the kernel does when its
+    /// command line says so. What it has recorded stays in it.
+    pub fn adopt(tracefs: &Tracefs, name: &str) -> Result<Option<Self>, TraceError> {
+        if !tracefs.instances().join(name).join("trace_clock").exists() {
+            return Ok(None);
+        }
+        let instance = Self::open(tracefs.instances(), name)?;
+        instance.prepare()?;
+        Ok(Some(instance))
+    }
+
+    /// The global instance, for what the kernel recorded in it before there was anybody
+    /// to make another. It is never removed.
+    ///
+    /// # Errors
+    /// It can't be opened.
+    pub fn global(tracefs: &Tracefs) -> Result<Self, TraceError> {
+        let here = open_dir(CWD, tracefs.root()).map_err(of_file(tracefs.root()))?;
+        Ok(Self { dir: tracefs.root().to_owned(), here, own: None })
+    }
+
+    fn open(instances: PathBuf, name: &str) -> Result<Self, TraceError> {
+        let dir = instances.join(name);
+        let all = open_dir(CWD, &instances).map_err(of_file(&instances))?;
+        let here = open_dir(&all, Path::new(name)).map_err(of_file(&dir))?;
+        Ok(Self { dir, here, own: Some((all, name.into())) })
+    }
+
+    fn prepare(&self) -> Result<(), TraceError> {
+        // What doesn't fit is dropped and counted: the first events of a
+        // start matter most.
+        self.write("options/overwrite", "0")?;
+        // Older kernels wake the reader for every page; that also works.
+        let _ = self.write("buffer_percent", WAKE_PERCENT);
+        Ok(())
+    }
+
+    /// Which of our events are enabled; `None` when others are, too.
+    pub fn only_ours(&self) -> Option<Vec<(&'static str, &'static str)>> {
+        only_ours(&self.read("set_event").ok()?)
+    }
+
+    /// Switches events off.
+    pub fn disable(&self, events: &[(&str, &str)]) -> Result<(), TraceError> {
+        events
+            .iter()
+            .try_for_each(|(group, name)| self.write(&format!("events/{group}/{name}/enable"), "0"))
+    }
+
+    /// What the clock of the buffers says now, in nanoseconds.
+    pub fn now_ns(&self) -> Result<u64, TraceError> {
+        const FILE: &str = "per_cpu/cpu0/stats";
+        parse_now(&self.read(FILE)?).ok_or_else(|| TraceError::File {
+            path: self.dir.join(FILE),
+            source: io::Error::new(ErrorKind::InvalidData, "the trace clock counts no seconds"),
+        })
+    }
+
+    /// Enables our events and returns their formats. Events that this kernel
+    /// lacks are left out.
+    pub fn enable_events(&self) -> Result<Vec<String>, TraceError> {
+        let mut formats = Vec::new();
+        for (group, name, kind) in EVENTS {
+            let event = format!("events/{group}/{name}");
+            match self.read(&format!("{event}/format")) {
+                Ok(text) => formats.push(text),
+                Err(_) if kind != Kind::Insert => continue,
+                Err(_) => return Err(TraceError::NoEvents),
+            }
+            self.write(&format!("{event}/enable"), "1")?;
+        }
+        Ok(formats)
+    }
+
+    /// Limits the events to a process and its descendants.
+    pub fn follow(&self, pid: i32) -> Result<(), TraceError> {
+        self.write("options/event-fork", "1")?;
+        self.write("set_event_pid", &pid.to_string())
+    }
+
+    /// The number of the calling thread as the kernel itself counts, which a
+    /// PID namespace hides.
+    ///
+    /// # Errors
+    /// As [`Self::marked_tid`].
+    pub fn own_tid(&self) -> Result<i32, TraceError> {
+        self.marked_tid(|file, mark| {
+            let opened = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            Ok(rustix::io::write(&opened, mark.as_bytes()).map(drop)?)
+        })
+    }
+
+    /// The number of a thread as the kernel itself counts, which a PID namespace hides: it is
+    /// asked to write a mark into a file, and the trace says who did.
+    ///
+    /// # Errors
+    /// It can't be asked, or wrote nothing for a second.
+    pub fn marked_tid(
+        &self,
+        ask: impl FnOnce(&Path, &str) -> io::Result<()>,
+    ) -> Result<i32, TraceError> {
+        let marker = self.dir.join("trace_marker");
+        let mark = format!("{OWN_MARK} {}?", rustix::thread::gettid().as_raw_nonzero());
+        let failed = |source| TraceError::File { path: marker.clone(), source };
+        ask(&marker, &mark).map_err(failed)?;
+        let until = Instant::now() + MARK_PATIENCE;
+        loop {
+            if let Some(tid) = parse_marker(&self.read("trace")?, &mark) {
+                return Ok(tid);
+            }
+            if Instant::now() >= until {
+                return Err(failed(io::ErrorKind::TimedOut.into()));
+            }
+            thread::sleep(MARK_CHECK);
+        }
+    }
+
+    /// Resizes the buffer of every CPU.
+    pub fn set_buffer_kb(&self, kb: u32) -> Result<(), TraceError> {
+        self.write("buffer_size_kb", &kb.to_string())
+    }
+
+    /// The buffer of one CPU, in KiB.
+    pub fn buffer_kb(&self) -> Result<u32, TraceError> {
+        let text = self.read("buffer_size_kb")?;
+        // "7 (expanded: 1408)" before the first event.
+        let digits = |s: &str| s.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok();
+        Ok(text.rsplit(' ').find_map(digits).unwrap_or(0))
+    }
+
+    /// Bytes of a sub-buffer, the unit of reading.
+    pub fn sub_buffer_size(&self) -> usize {
+        self.read("buffer_subbuf_size_kb")
+            .ok()
+            .and_then(|text| text.trim().parse::<usize>().ok())
+            .map_or_else(rustix::param::page_size, |kb| kb * 1024)
+    }
+
+    /// Stops recording.
+    pub fn stop(&self) -> Result<(), TraceError> {
+        self.write("tracing_on", "0")
+    }
+
+    /// The CPUs that have a buffer.
+    pub fn cpus(&self) -> Result<Vec<u32>, TraceError> {
+        let dir = self.dir.join("per_cpu");
+        let opened = open_dir(&self.here, Path::new("per_cpu")).and_then(Dir::new);
+        let mut cpus: Vec<u32> = opened
+            .map_err(of_file(&dir))?
+            .flatten()
+            .filter_map(|e| e.file_name().to_str().ok()?.strip_prefix("cpu")?.parse().ok())
+            .collect();
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+
+    /// The raw buffer of each CPU, not blocking.
+    pub fn open_buffers(&self) -> Result<Vec<(u32, File)>, TraceError> {
+        let open = |cpu: u32| {
+            let file = format!("per_cpu/cpu{cpu}/trace_pipe_raw");
+            Ok((cpu, self.open_file(&file, OFlags::RDONLY | OFlags::NONBLOCK)?))
+        };
+        self.cpus()?.into_iter().map(open).collect()
+    }
+
+    /// Sums what the buffers lost.
+    pub fn stats(&self, cpus: impl IntoIterator<Item = u32>) -> Result<BufferStats, TraceError> {
+        let mut sum = BufferStats::default();
+        for cpu in cpus {
+            let text = self.read(&format!("per_cpu/cpu{cpu}/stats"))?;
+            let one = parse_stats(&text);
+            sum.dropped += one.dropped;
+            sum.overrun += one.overrun;
+            sum.entries += one.entries;
+        }
+        Ok(sum)
+    }
+
+    /// Removes it in a process of its own, because the kernel takes up to a
+    /// tenth of a second and nobody should wait for that. The buffers must be
+    /// closed. A removal that fails is left to the next start's clean-up.
+    pub fn remove_in_background(mut self) {
+        let removes = |(all, name): &(OwnedFd, OsString)| {
+            headstart_sys::process::remove_dirs_detached(all, &[name]).is_ok()
+        };
+        self.own = self.own.take().filter(|own| !removes(own));
+    }
+
+    fn open_file(&self, file: &str, flags: OFlags) -> Result<File, TraceError> {
+        rustix::fs::openat(&self.here, file, flags | OFlags::CLOEXEC, Mode::empty())
+            .map(File::from)
+            .map_err(of_file(&self.dir.join(file)))
+    }
+
+    fn read(&self, file: &str) -> Result<String, TraceError> {
+        text_of(self.open_file(file, OFlags::RDONLY)?, &self.dir.join(file))
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), TraceError> {
+        let opened = self.open_file(file, OFlags::WRONLY)?;
+        rustix::io::write(&opened, value.as_bytes())
+            .map(drop)
+            .map_err(of_file(&self.dir.join(file)))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some((all, name)) = &self.own {
+            // Left to the next start's clean-up when it fails.
+            let _ = rustix::fs::unlinkat(all, name, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+/// Finds the writer of a mark: `  headstart-4711  [001] ..... 1.2: …: MARK`.
+fn parse_marker(trace: &str, mark: &str) -> Option<i32> {
+    let line = trace.lines().find(|line| line.ends_with(mark))?;
+    let (task, _) = line.split_once('[')?;
+    task.trim_end().rsplit('-').next()?.parse().ok()
+}
+
+/// Reads `per_cpu/cpuN/stats`.
+fn parse_stats(text: &str) -> BufferStats {
+    let value = |key: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+            .unwrap_or_default()
+    };
+    BufferStats {
+        dropped: value("dropped events:"),
+        overrun: value("overrun:") + value("commit overrun:"),
+        entries: value("entries:"),
+    }
+}
+
+/// Those of our events that `set_event` lists, as `filemap:mm_filemap_fault`, if it
+/// lists no others.
+fn only_ours(set_event: &str) -> Option<Vec<(&'static str, &'static str)>> {
+    let ours = |line: &str| {
+        let (group, name) = line.trim().split_once(':')?;
+        EVENTS.iter().map(|(g, n, _)| (*g, *n)).find(|ours| *ours == (group, name))
+    };
+    set_event.lines().map(ours).collect()
+}
+
+/// The time in `per_cpu/cpuN/stats`, `now ts: 34995.166740`, in nanoseconds.
+fn parse_now(text: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix("now ts:"))?.trim();
+    let (seconds, micros) = value.split_once('.')?;
+    let seconds: u64 = seconds.trim().parse().ok()?;
+    let micros: u64 = Some(micros).filter(|m| m.len() == 6)?.parse().ok()?;
+    seconds.checked_mul(1_000_000)?.checked_add(micros)?.checked_mul(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_writer_of_our_mark_is_found_whatever_its_name_is() {
+        let trace = format!(
+            "# tracer: nop\n     a [x]-7     [000] ..... 1.0: tracing_mark_write: other\n\
+             head-start-4711    [001] ..... 12.345678: tracing_mark_write: {OWN_MARK}\n"
+        );
+        assert_eq!(parse_marker(&trace, OWN_MARK), Some(4711));
+        assert_eq!(parse_marker(&trace, "of another"), None);
+        assert_eq!(parse_marker("# tracer: nop\n", OWN_MARK), None);
+    }
+
+    #[test]
+    fn buffer_statistics_are_read_by_name() {
+        let text = "entries: 5\noverrun: 7\ncommit overrun: 1\nbytes: 60\ndropped events: 9\n";
+        assert_eq!(parse_stats(text), BufferStats { dropped: 9, overrun: 8, entries: 5 });
+        assert_eq!([false, true].map(|left| parse_stats(text).lost(left)), [17, 22]);
+        assert_eq!(parse_stats(""), BufferStats::default());
+    }
+
+    #[test]
+    fn events_of_others_in_a_buffer_are_noticed() {
+        let ours = "filemap:mm_filemap_add_to_page_cache\nblock:block_touch_buffer\n";
+        assert_eq!(only_ours(ours).map(|events| events.len()), Some(2));
+        assert_eq!(only_ours(""), Some(vec![]));
+        assert_eq!(only_ours(&format!("{ours}sched:sched_switch\n")), None);
+    }
+
+    #[test]
+    fn the_clock_of_a_buffer_is_read_where_it_counts_seconds() {
+        for (text, expected) in [
+            ("oldest event ts: 1.000000\nnow ts: 34995.166740\n", Some(34_995_166_740_000)),
+            ("now ts:     0.000001\n", Some(1000)),
+            ("now ts: 123456789\n", None),
+            ("now ts: 1.5\n", None),
+            ("now ts: 99999999999999999999.000000\n", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_now(text), expected, "{text:?}");
+        }
+    }
+}
