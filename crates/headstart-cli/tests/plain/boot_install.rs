@@ -4,6 +4,7 @@
 use crate::command::{headstart, json};
 use headstart_testing::skip;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -130,6 +131,33 @@ fn a_service_of_an_image_is_added_listed_and_taken_away_and_its_unit_file_stays_
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(words), "{said}");
     }
+}
+
+#[test]
+fn no_unit_is_written_that_starts_a_program_which_others_can_replace() {
+    let (dir, root) = image();
+    let units = dir.path().join("usr/lib/systemd/system");
+    fs::create_dir_all(&units).unwrap();
+    fs::write(units.join("web.service"), "[Service]\nExecStart=/bin/web\n").unwrap();
+    let before = files(dir.path());
+    let program = dir.path().join("usr/local/bin/headstart");
+    let above = dir.path().join("usr/local");
+    for (path, mode, why) in [
+        (&program, 0o775, "won't start /usr/local/bin/headstart: it may be written by others"),
+        // A user may have been there first.
+        (&above, 0o1777, "a directory above it may be written by others"),
+    ] {
+        let old = fs::metadata(path).unwrap().permissions();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for args in [&["unit", "web"][..], &["boot", "enable"]] {
+            let output = headstart(&[args, &["--root", &root]].concat());
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+            assert!(said.contains(why), "{said}");
+        }
+        fs::set_permissions(path, old).unwrap();
+    }
+    assert_eq!(files(dir.path()), before, "nothing was written");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::record::INSTANCE;
 use crate::host::contents;
 use crate::host::names;
 use crate::pack::store::replace::replace;
+use crate::pack::store::replaceable;
 use crate::trace::decode::EVENTS;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -63,6 +64,25 @@ pub enum InstallError {
     /// The program can't be named in a unit.
     #[error("A unit can't start {}: copy headstart to /usr/local/bin", names::path(.0))]
     Program(PathBuf),
+    /// Another user could replace the program.
+    #[error(
+        "A unit of root won't start {path}: {why}, or copy headstart to /usr/local/bin",
+        path = names::path(.path)
+    )]
+    Replaceable {
+        /// The program.
+        path: PathBuf,
+        /// By what.
+        why: String,
+    },
+    /// The program can't be looked at.
+    #[error("Can't look at {path}", path = names::path(.path))]
+    Look {
+        /// The program.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// There is no known way to change the command line.
     #[error("How this machine boots is not known: add `{0}` to the kernel's command line by hand")]
     Loader(String),
@@ -88,8 +108,7 @@ pub fn kernel_words(release: &str) -> String {
 /// # Errors
 /// What can't be changed.
 pub fn enable(machine: &Machine, program: &Path) -> Result<Vec<String>, InstallError> {
-    let name = program.to_str().filter(|name| is_plain(name));
-    let name = name.ok_or_else(|| InstallError::Program(program.into()))?;
+    let name = startable(machine, program)?;
     let mut done = Vec::new();
     for (unit, text) in UNITS {
         let packaged = Path::new(PACKAGED_UNITS).join(unit);
@@ -119,6 +138,22 @@ pub fn enable(machine: &Machine, program: &Path) -> Result<Vec<String>, InstallE
         }
     }
     Ok(done)
+}
+
+/// The name of a program, as the machine sees it, for a unit of root to start: nobody else can
+/// put another one in its place. In an image that a user builds this user can.
+///
+/// # Errors
+/// It can't be named in a unit, or another user could replace it.
+pub(crate) fn startable<'a>(machine: &Machine, program: &'a Path) -> Result<&'a str, InstallError> {
+    let name = program.to_str().filter(|name| is_plain(name));
+    let name = name.ok_or_else(|| InstallError::Program(program.into()))?;
+    let uid = rustix::process::geteuid().as_raw();
+    match replaceable(&machine.place("/"), program, uid) {
+        Ok(None) => Ok(name),
+        Ok(Some(why)) => Err(InstallError::Replaceable { path: program.into(), why }),
+        Err(source) => Err(InstallError::Look { path: program.into(), source }),
+    }
 }
 
 /// Adds to the kernel's command line what recording from the first page takes. Tells

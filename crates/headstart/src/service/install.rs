@@ -7,7 +7,7 @@
 //! an image.
 
 use crate::boot::install::{
-    InstallError, LOCAL_UNITS, PACKAGED, PACKAGED_UNITS, is_plain, place, remove, write,
+    InstallError, LOCAL_UNITS, PACKAGED, PACKAGED_UNITS, place, remove, startable, write,
 };
 use crate::boot::machine::{Machine, UNIT_DIRS};
 use crate::host::contents;
@@ -100,8 +100,7 @@ pub fn add(machine: &Machine, service: &str, program: &Path) -> Result<Vec<Strin
     if text.lines().any(is_early) {
         return Err(ServiceError::Early(service.into()));
     }
-    let name = program.to_str().filter(|name| is_plain(name));
-    let name = name.ok_or_else(|| InstallError::Program(program.into()))?;
+    let name = startable(machine, program)?;
     let mut files = Vec::new();
     let packaged = place(machine, &Path::new(PACKAGED_UNITS).join(TEMPLATE));
     if !packaged.exists() || name != PACKAGED {

@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Display};
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,42 +50,12 @@ impl Directory {
                 untrusted = why;
             }
         };
-        let mut at: OwnedFd = open_root()?;
-        let mut left: VecDeque<OsString> = words(&std::path::absolute(path)?);
-        let mut links = 0;
-        while let Some(name) = left.pop_front() {
-            let found = rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW)?;
-            let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
-            // Where a descriptor in /proc leads is no path: something may be mounted there.
-            let is_descriptor = is_link && rustix::fs::fstatfs(&at)?.f_type == PROC_SUPER_MAGIC;
-            if is_link && !is_descriptor {
-                links += 1;
-                if links > MAX_LINKS {
-                    return Err(Errno::LOOP.into());
-                }
-                if uid == 0 {
-                    note(of_others(&found, uid).map(|why| format!("a link on its path {why}")));
-                }
-                let target = rustix::fs::readlinkat(&at, &name, Vec::new())?.into_bytes();
-                let target = OsString::from_vec(target);
-                if Path::new(&target).is_absolute() {
-                    at = open_root()?;
-                }
-                for word in words(Path::new(&target)).into_iter().rev() {
-                    left.push_front(word);
-                }
-                continue;
+        let at = walk(&open_root()?, &std::path::absolute(path)?, |part, stat| {
+            if uid == 0 && part != Part::End {
+                let shared = || shared(stat).filter(|_| part == Part::Above && !sticky(stat));
+                note(of_others(stat, uid).or_else(shared).map(|why| format!("{part} {why}")));
             }
-            let mut flags = ON_THE_WAY;
-            flags.set(OFlags::NOFOLLOW, !is_descriptor);
-            at = rustix::fs::openat(&at, &name, flags, Mode::empty())?;
-            if uid == 0 && !left.is_empty() {
-                let stat = rustix::fs::fstat(&at)?;
-                let why =
-                    of_others(&stat, uid).or_else(|| shared(&stat).filter(|_| !sticky(&stat)));
-                note(why.map(|why| format!("a directory above it {why}")));
-            }
-        }
+        })?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = File::from(rustix::fs::openat(&at, ".", flags, Mode::empty())?);
         let stat = rustix::fs::fstat(&fd)?;
@@ -178,6 +149,93 @@ fn sticky(stat: &Stat) -> bool {
     stat.st_mode & STICKY != 0
 }
 
+/// What a path goes through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Link,
+    /// A directory on the way.
+    Above,
+    End,
+}
+
+impl Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Link => "a link on its path",
+            Self::Above => "a directory above it",
+            Self::End => "it",
+        })
+    }
+}
+
+/// Why another user than `uid` and root could put something else in the place of a program: by
+/// the owner and mode of it, of all directories above it, and of links on its path. Nobody has
+/// to be trusted for a sticky directory: a user may have been there first. The path is one
+/// below `root`, and so are those that links lead to. What is missing has no owner.
+///
+/// # Errors
+/// It is no regular file, or can't be looked at.
+pub fn replaceable(root: &Path, program: &Path, uid: u32) -> io::Result<Option<String>> {
+    let root = rustix::fs::open(root, ON_THE_WAY.difference(OFlags::NOFOLLOW), Mode::empty())?;
+    let mut found = None;
+    let mut see = |part: Part, stat: &Stat| {
+        let shared = || shared(stat).filter(|_| part != Part::Link);
+        let why = of_others(stat, uid).or_else(shared).map(|why| format!("{part} {why}"));
+        found = found.take().or(why);
+    };
+    see(Part::Above, &rustix::fs::fstat(&root)?);
+    match walk(&root, program, see) {
+        Ok(end) => {
+            let end = FileType::from_raw_mode(rustix::fs::fstat(end)?.st_mode);
+            if end == FileType::RegularFile { Ok(found) } else { Err(Errno::INVAL.into()) }
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(found),
+        Err(e) => Err(e),
+    }
+}
+
+/// Walks along a path below a directory as the kernel does, lets `see` look at each part, and
+/// holds what is at its end. No symbolic link is followed unseen.
+fn walk(root: &OwnedFd, path: &Path, mut see: impl FnMut(Part, &Stat)) -> io::Result<OwnedFd> {
+    let same = |a: &Stat, b: &Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+    let top = rustix::fs::fstat(root)?;
+    let mut at = root.try_clone()?;
+    let mut left = words(path);
+    let mut links = 0;
+    while let Some(name) = left.pop_front() {
+        if name == ".." && same(&rustix::fs::fstat(&at)?, &top) {
+            continue;
+        }
+        let found = rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
+        // Where a descriptor in /proc leads is no path: something may be mounted there.
+        let is_descriptor = is_link && rustix::fs::fstatfs(&at)?.f_type == PROC_SUPER_MAGIC;
+        if is_link && !is_descriptor {
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(Errno::LOOP.into());
+            }
+            see(Part::Link, &found);
+            let target = rustix::fs::readlinkat(&at, &name, Vec::new())?.into_bytes();
+            let target = OsString::from_vec(target);
+            if Path::new(&target).is_absolute() {
+                at = root.try_clone()?;
+            }
+            for word in words(Path::new(&target)).into_iter().rev() {
+                left.push_front(word);
+            }
+            continue;
+        }
+        let mut flags = ON_THE_WAY;
+        flags.set(OFlags::NOFOLLOW, !is_descriptor);
+        flags.set(OFlags::DIRECTORY, !left.is_empty());
+        at = rustix::fs::openat(&at, &name, flags, Mode::empty())?;
+        let part = if left.is_empty() { Part::End } else { Part::Above };
+        see(part, &rustix::fs::fstat(&at)?);
+    }
+    Ok(at)
+}
+
 fn open_root() -> io::Result<OwnedFd> {
     Ok(rustix::fs::open("/", ON_THE_WAY, Mode::empty())?)
 }
@@ -249,6 +307,56 @@ mod tests {
         // What is above them is the users' own affair.
         let theirs = Directory::open(&at("foreign/own"), 1000).unwrap();
         assert_eq!(theirs.untrusted(), None);
+    }
+
+    #[test]
+    fn a_program_that_another_user_could_replace_is_known() {
+        if !rustix::process::getuid().is_root() {
+            println!("skipped: only root can give a file away");
+            assert!(std::env::var_os("CI").is_none(), "CI must run as root");
+            return;
+        }
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        for dir in ["own", "foreign/own", "wide", "sticky"] {
+            fs::create_dir_all(at(dir)).unwrap();
+            fs::write(at(dir).join("program"), "").unwrap();
+        }
+        fs::write(at("own/given"), "").unwrap();
+        fs::write(at("own/open"), "").unwrap();
+        chown(at("own/given"), Some(65534), None).unwrap();
+        chown(at("foreign"), Some(65534), None).unwrap();
+        chmod(&at("own/open"), 0o775);
+        chmod(&at("wide"), 0o775);
+        chmod(&at("sticky"), 0o1777);
+        for (link, to) in
+            [("good", "/own/program"), ("bad", "../../sticky/program"), ("theirs", "own/program")]
+        {
+            symlink(to, at(link)).unwrap();
+        }
+        lchown(at("theirs"), Some(65534), None).unwrap();
+        for (name, why) in [
+            ("own/program", None),
+            ("good", None),
+            ("own/absent", None),
+            ("own/given", Some("it belongs to user 65534")),
+            ("own/open", Some("it may be written by others")),
+            ("foreign/own/program", Some("a directory above it belongs to user 65534")),
+            ("foreign/absent", Some("a directory above it belongs to user 65534")),
+            ("wide/program", Some("a directory above it may be written by others")),
+            ("sticky/program", Some("a directory above it may be written by others")),
+            ("bad", Some("a directory above it may be written by others")),
+            ("theirs", Some("a link on its path belongs to user 65534")),
+        ] {
+            let said = replaceable(top.path(), Path::new(name), 0).unwrap().unwrap_or_default();
+            assert!(said.starts_with(why.unwrap_or_default()), "{name}: {said}");
+            assert_eq!(said.is_empty(), why.is_none(), "{name}: {said}");
+        }
+        assert!(replaceable(top.path(), Path::new("own"), 0).is_err(), "no program");
+        let of_tmp = replaceable(Path::new("/"), &at("own/program"), 0).unwrap();
+        assert!(of_tmp.is_some_and(|why| why.contains("may be written by others")));
+        // An image is its builder's.
+        assert_eq!(replaceable(&at("foreign"), Path::new("own/program"), 65534).unwrap(), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::codec::{PackError, decode};
 use super::{Pack, codec, key};
 use crate::host::contents::{self, MOST_BYTES};
 use crate::host::names;
+pub use directory::replaceable;
 use directory::{Directory, of_others, shared};
 pub use locked::{Locked, lock, lock_until};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
