@@ -285,7 +285,6 @@ fn open_target(target: &Target, path: &Path) -> Option<File> {
 
 fn verify(plan: &Plan, mounts: &Mounts) -> Verified {
     let devices = metadata::devices(plan, mounts);
-    let page = rustix::param::page_size() as u64;
     let mut open: HashMap<u32, Option<File>> = HashMap::new();
     let mut out = Verified::default();
     for step in &plan.steps {
@@ -293,10 +292,9 @@ fn verify(plan: &Plan, mounts: &Mounts) -> Verified {
         let file = open.entry(step.target).or_insert_with(|| {
             target_path(plan, target, &devices).and_then(|path| open_target(target, &path))
         });
-        let first = step.offset / page;
-        let pages = (step.offset + step.length).div_ceil(page) - first;
-        out.planned_pages += pages;
-        let count = |file: &File| resident_count(file, first, pages).unwrap_or(0);
+        let pages = step.pages();
+        out.planned_pages += pages.end - pages.start;
+        let count = |file: &File| resident_count(file, pages).unwrap_or(0);
         out.resident_pages += file.as_ref().map_or(0, count);
     }
     out

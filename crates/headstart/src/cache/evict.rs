@@ -205,7 +205,7 @@ fn pages(opened: &Opened) -> Range<u64> {
 }
 
 fn count(opened: &Opened, path: &Path) -> Result<Option<u64>, Error> {
-    match resident_count(&opened.file, 0, pages(opened).end) {
+    match resident_count(&opened.file, pages(opened)) {
         Ok(count) => Ok(Some(count)),
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
         Err(e) => Err(Error::io("look at the cached pages of", path)(e)),

@@ -76,7 +76,7 @@ pub fn resident_ranges(file: impl AsFd, len: u64) -> io::Result<Residency> {
     Ok(Residency::Known(runs))
 }
 
-/// How many of `pages` pages from `first_page` are cached or being read, without
+/// How many of these pages are cached or being read, without
 /// mapping anything where cachestat(2) can tell.
 ///
 /// # Errors
@@ -84,20 +84,25 @@ pub fn resident_ranges(file: impl AsFd, len: u64) -> io::Result<Residency> {
 /// `EPERM` when the kernel does not tell this caller ([`Residency::Untrusted`]);
 /// `EOVERFLOW` when the range reaches behind any possible file; those of
 /// mmap(2) where mincore(2) has to be asked.
-pub fn resident_count(file: impl AsFd, first_page: u64, pages: u64) -> io::Result<u64> {
+pub fn resident_count(file: impl AsFd, pages: Range<u64>) -> io::Result<u64> {
     let file = file.as_fd();
-    let range = first_page..first_page.checked_add(pages).ok_or(Errno::OVERFLOW)?;
-    if let Some(stat) = count_in_cache(file, &range)? {
+    if let Some(stat) = count_in_cache(file, &pages)? {
         return Ok(stat.cache);
     }
-    if !answers_are_true(file, range.end)? {
+    if !answers_are_true(file, pages.end)? {
         return Err(Errno::PERM.into());
     }
     let mut runs = Vec::new();
-    for window in parts(range, WINDOW) {
+    for window in parts(pages, WINDOW) {
         look_at(file, window, &mut runs)?;
     }
     Ok(runs.iter().map(|run| run.end - run.start).sum())
+}
+
+/// Whether all of these pages are cached or being read, as far as can be told.
+pub fn are_resident(file: impl AsFd, pages: Range<u64>) -> bool {
+    let all = pages.end.saturating_sub(pages.start);
+    resident_count(file, pages).is_ok_and(|count| count == all)
 }
 
 /// cachestat(2) of a range of pages where its answer concerns the pages that
@@ -258,7 +263,7 @@ mod tests {
             let file = sparse(*pages, written);
             let found = resident_ranges(&file, pages * page_size()).unwrap();
             assert_eq!(found, Residency::Known(written.to_vec()));
-            let count = resident_count(&file, 0, *pages).unwrap();
+            let count = resident_count(&file, 0..*pages).unwrap();
             assert_eq!(Some(count), found.pages());
         }
     }
@@ -273,16 +278,17 @@ mod tests {
     #[test]
     fn a_range_is_counted_without_its_surroundings() {
         let file = sparse(100, &[10..20]);
-        assert_eq!(resident_count(&file, 15, 50).unwrap(), 5);
-        assert_eq!(resident_count(&file, 15, 0).unwrap(), 0);
-        assert_eq!(resident_count(&file, 20, 80).unwrap(), 0);
+        assert_eq!(resident_count(&file, 15..65).unwrap(), 5);
+        assert_eq!(resident_count(&file, 15..15).unwrap(), 0);
+        assert_eq!(resident_count(&file, 20..100).unwrap(), 0);
     }
 
     #[test]
     fn pages_behind_any_possible_file_are_an_error_and_no_panic() {
         let file = sparse(1, &[]);
-        for (first, pages) in [(u64::MAX, 1), (u64::MAX, u64::MAX), (1 << 60, 1)] {
-            assert!(resident_count(&file, first, pages).is_err(), "{first} {pages}");
+        for pages in [u64::MAX - 1..u64::MAX, 0..u64::MAX, 1 << 60..(1 << 60) + 1] {
+            assert!(resident_count(&file, pages.clone()).is_err(), "{pages:?}");
+            assert!(!are_resident(&file, pages));
         }
         assert!(resident_ranges(&file, u64::MAX).is_err());
     }

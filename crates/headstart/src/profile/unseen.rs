@@ -10,7 +10,7 @@ use super::fold::Observation;
 use super::named::NamedFiles;
 use super::resolve::Resolution;
 use super::spans::Spans;
-use crate::cache::residency::{page_size, resident_count};
+use crate::cache::residency::{are_resident, page_size};
 use crate::host::memory::huge_page_size;
 use crate::host::open::open_learned;
 use crate::pack::clock::Clock;
@@ -137,9 +137,9 @@ fn in_large_folios(
     };
     let pages = size as u64 / page_size();
     let is_large = |part: &u64| {
-        let all = resident_count(&file, part * pages, pages).is_ok_and(|found| found == pages);
         // All of it is there: this only maps it.
-        all && bring_in(&file, part * size as u64, size).is_ok_and(|folio| folio == Folio::Large)
+        are_resident(&file, part * pages..(part + 1) * pages)
+            && bring_in(&file, part * size as u64, size).is_ok_and(|folio| folio == Folio::Large)
     };
     parts.filter(is_large).collect()
 }

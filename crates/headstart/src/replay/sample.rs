@@ -5,7 +5,7 @@
 //! the pack looked at beside the program (`engine`).
 
 use super::frequency::Choice;
-use crate::cache::residency::{page_size, resident_count};
+use crate::cache::residency::{are_resident, page_size};
 use crate::host::mounts::is_local;
 use crate::host::open::open_learned;
 use crate::pack::changing::changes_often;
@@ -55,7 +55,7 @@ fn is_range_in_memory(pack: &Pack, range: &Range, uid: u32) -> bool {
     let (page, own) = (pack.page_size(), page_size());
     let first = range.first * page / own;
     let pages = (u64::from(range.pages) * page).div_ceil(own);
-    resident_count(&opened, first, pages).is_ok_and(|count| count == pages)
+    are_resident(&opened, first..first + pages)
 }
 
 /// Whether looking a path up needs nothing from a disk. openat2(2)

@@ -4,6 +4,7 @@ use crate::host::identity::Identity;
 use crate::pack::FileSystem;
 use crate::pack::paths::NodeId;
 use serde::Serialize;
+use std::ops::Range;
 
 /// What a start touches this early belongs to the head of its plan, in µs.
 pub const HEAD_US: u32 = 5000;
@@ -46,4 +47,12 @@ pub struct Step {
     /// When something of it is first touched, since the start began, in µs. Of a list
     /// only the order counts.
     pub touched_us: u32,
+}
+
+impl Step {
+    /// The pages that hold its bytes.
+    pub fn pages(&self) -> Range<u64> {
+        let page = rustix::param::page_size() as u64;
+        self.offset / page..(self.offset + self.length).div_ceil(page)
+    }
 }

@@ -1,6 +1,6 @@
 //! A replay of files of which the disk can't read one: it goes on.
 
-use headstart::cache::residency::resident_count;
+use headstart::cache::residency::are_resident;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::frequency::Frequency;
 use headstart::replay::list::Entry;
@@ -54,7 +54,7 @@ fn what_a_disk_can_not_read_is_not_waited_for_for_ever() {
     }
     let is_in_memory = |entry: &Entry| {
         let file = File::open(&entry.path).unwrap();
-        resident_count(&file, 0, SIZE / 4096).unwrap() == SIZE / 4096
+        are_resident(&file, 0..SIZE / 4096)
     };
     assert!(entries[1..].iter().all(is_in_memory));
     assert!(fs::read(&bad).is_err(), "the disk can read it");

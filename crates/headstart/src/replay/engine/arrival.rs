@@ -1,11 +1,12 @@
 //! Waiting for what was requested: for the last page of a step, or for every page.
 
 use super::targets::Opened;
-use crate::cache::residency::resident_count;
+use crate::cache::residency::{are_resident, resident_count};
 use crate::host::open::Kind;
 use crate::replay::step::Step;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn(
         Kind::File | Kind::Unnoticed => ReadWriteFlags::NOWAIT,
     };
     // What is gone again has come, too.
-    let is_coming = || resident_count(&target.file, number, 1).is_ok_and(|n| n > 0);
+    let is_coming = || are_resident(&target.file, number..number + 1);
     let until = Instant::now() + PATIENCE;
     while is_coming() && !is_over() && Instant::now() < until {
         let mut byte = [0u8];
@@ -43,12 +44,13 @@ pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn(
 /// come in any order. A page that is gone again is not read a second time.
 pub(super) fn wait_for_all_pages(target: &Opened, step: &Step) {
     let page = rustix::param::page_size() as u64;
-    let (first, end) = (step.offset / page, (step.offset + step.length).div_ceil(page));
-    let there = |first, pages| {
-        resident_count(&target.file, first, pages).map_or(true, |count| count == pages)
+    let pages = step.pages();
+    let there = |pages: Range<u64>| {
+        let all = pages.end - pages.start;
+        resident_count(&target.file, pages).map_or(true, |count| count == all)
     };
-    let all = there(first, end - first);
-    for at in (first..end).filter(|at| all || there(*at, 1)) {
+    let all = there(pages.clone());
+    for at in pages.filter(|at| all || there(*at..*at + 1)) {
         // A read error is the program's to meet.
         let _ = rustix::io::pread(&target.file, &mut [0u8][..], at * page);
     }

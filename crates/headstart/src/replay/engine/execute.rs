@@ -6,10 +6,11 @@ use super::arrival::{wait_for_all_pages, wait_for_last_page};
 use super::gathering::Wanted;
 use super::log::Log;
 use super::progress::Progress;
-use super::residency::{Residency, is_resident};
+use super::residency::Residency;
 use super::submission::Submission;
 use super::targets::Targets;
 use super::workers::Workers;
+use crate::cache::residency::are_resident;
 use crate::host::mounts::Mounts;
 use crate::replay::elevator;
 use crate::replay::places::Place;
@@ -143,7 +144,8 @@ impl Engine {
             let _ = places[targets[i] as usize].set(place);
         });
         let is_resident = |step: &Step| {
-            self.targets.opened(step.target).is_some_and(|target| is_resident(&target, step))
+            let opened = self.targets.opened(step.target);
+            opened.is_some_and(|target| are_resident(&target.file, step.pages()))
         };
         let place = |step: &Step| {
             let place = places[step.target as usize].get()?.as_ref()?.find(step.offset);

@@ -5,10 +5,10 @@
 //! which cachestat(2) tells of a sample of them, and tasks wait for memory.
 
 use super::targets::Opened;
+use crate::cache::residency::count_in_cache;
 use crate::host::memory;
 use crate::replay::report::Stopped;
 use crate::replay::step::Step;
-use headstart_sys::cachestat::cachestat;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -74,8 +74,8 @@ impl MemoryPressure {
 /// Whether most pages of a step were reclaimed. Those that never came, or were dropped
 /// with their file, leave no trace in the page cache.
 fn is_lost(target: &Opened, step: &Step) -> bool {
-    cachestat(&target.file, step.offset, step.length)
-        .is_ok_and(|stat| stat.evicted > 0 && stat.evicted >= stat.cache)
+    let stat = count_in_cache(&target.file, &step.pages());
+    stat.is_ok_and(|stat| stat.is_some_and(|stat| stat.evicted > 0 && stat.evicted >= stat.cache))
 }
 
 /// Some of what was added, spread over all of it.

@@ -89,15 +89,8 @@ impl Residency {
 /// Bytes of a step that are resident. Without an answer the kernel sorts out by itself what it
 /// has.
 fn resident(target: &Opened, step: &Step) -> u64 {
-    let page = rustix::param::page_size() as u64;
-    let first = step.offset / page;
-    let pages = (step.offset + step.length).div_ceil(page) - first;
-    (resident_count(&target.file, first, pages).unwrap_or(0) * page).min(step.length)
-}
-
-/// Whether all of a step is resident, as far as can be told.
-pub(super) fn is_resident(target: &Opened, step: &Step) -> bool {
-    resident(target, step) == step.length
+    let count = resident_count(&target.file, step.pages()).unwrap_or(0);
+    (count * rustix::param::page_size() as u64).min(step.length)
 }
 
 #[cfg(test)]

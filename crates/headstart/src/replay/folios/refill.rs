@@ -174,8 +174,7 @@ impl Refilling {
     }
 
     fn resident(&self, file: &File, offset: u64) -> io::Result<u64> {
-        let pages = self.pages_of(offset);
-        resident_count(file, pages.start, pages.end - pages.start)
+        resident_count(file, self.pages_of(offset))
     }
 
     fn pages(&self, offsets: &[u64]) -> Vec<Range<u64>> {
