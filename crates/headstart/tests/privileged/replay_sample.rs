@@ -35,6 +35,7 @@ fn learned(fs: &LoopFs) -> Pack {
     let mut pack = Pack::default();
     pack.origin.page_shift = page_size().trailing_zeros() as u8;
     pack.origin.starts = 1;
+    pack.file_systems = vec![FileSystem { kind: "ext4".into(), ..FileSystem::default() }];
     for (number, path) in paths(fs).iter().enumerate() {
         fs::write(path, vec![1; PAGES as usize * page_size() as usize]).unwrap();
         let stat = rustix::fs::stat(path).unwrap();
@@ -68,7 +69,7 @@ fn add_metadata(pack: &mut Pack, fs: &LoopFs, pages: u32) -> PathBuf {
     let table = MountTable::read().unwrap();
     let mount = table.at(fs.path()).unwrap();
     let id = uuid(mount).unwrap().unwrap().0;
-    pack.file_systems = vec![FileSystem { uuid: Some(id), ..FileSystem::default() }];
+    pack.file_systems[0].uuid = Some(id);
     for number in 0..FILES as u32 {
         let (first, at_us) = (u64::from(number) * 32, 7000 + number);
         pack.metadata.push(MetadataRange { file_system: 0, first, pages, at_us, history: 1 });
