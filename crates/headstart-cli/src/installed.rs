@@ -4,8 +4,8 @@ use crate::exit::ExitStatus;
 use crate::output;
 use anyhow::bail;
 use headstart::boot::machine::Machine;
+use headstart::boot::systemd::systemctl::Systemctl;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Where the program is looked for in an image.
 const IN_IMAGE: [&str; 2] = ["/usr/bin/headstart", "/usr/local/bin/headstart"];
@@ -37,9 +37,7 @@ pub fn program(machine: &Machine, is_here: bool) -> anyhow::Result<PathBuf> {
 /// Lets a running systemd see its new units. Where none runs there is nothing to do.
 pub fn reload(is_here: bool) {
     if is_here && Path::new("/run/systemd/system").is_dir() {
-        let mut command = Command::new("systemctl");
-        let quiet = command.arg("daemon-reload").stdin(Stdio::null()).stderr(Stdio::null());
         // The next boot reads them anyway.
-        let _ = quiet.status();
+        let _ = Systemctl::here().call(&["daemon-reload"], &mut Vec::new());
     }
 }

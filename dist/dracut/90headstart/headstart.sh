@@ -10,9 +10,5 @@ elif [ -d "${NEWROOT:-/sysroot}/var/lib/headstart/boot" ] \
     # Without packs it reads the program that is to record this boot.
     # It goes into the background when it has changed to the root directory, or is ended
     # after a second.
-    if command -v timeout > /dev/null; then
-        timeout 1 headstart boot replay --root "${NEWROOT:-/sysroot}" || :
-    else
-        headstart boot replay --root "${NEWROOT:-/sysroot}" || :
-    fi
+    timeout 1 headstart boot replay --root "${NEWROOT:-/sysroot}" || :
 fi

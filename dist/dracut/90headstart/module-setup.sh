@@ -6,7 +6,7 @@
 # The packs stay in the root file system: they are read there once it is mounted.
 
 check() {
-    require_binaries headstart || return 1
+    require_binaries headstart timeout || return 1
     return 0
 }
 
@@ -15,7 +15,7 @@ depends() {
 }
 
 install() {
-    inst_multiple headstart
+    inst_multiple headstart timeout
     # The last hook before the switch to the machine's own init.
     inst_hook pre-pivot 10 "$moddir/headstart.sh"
 }

@@ -121,3 +121,29 @@ fn the_hook_of_initramfs_tools_names_what_comes_before_it() {
         assert_eq!(String::from_utf8(output.stdout).unwrap(), before);
     }
 }
+
+/// What a script installs, run by a shell in which the functions of its generator only tell.
+fn installs(script: &str) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("headstart");
+    fs::write(&program, "").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh").args(["-c", script]).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().split_whitespace().map(String::from).collect()
+}
+
+#[test]
+fn both_bring_along_what_ends_a_headstart_that_hangs() {
+    let dracut = in_dist("dracut/90headstart/module-setup.sh");
+    let dracut = installs(&format!(
+        "inst_multiple() {{ echo \"$@\"; }}; inst_hook() {{ :; }}; moddir=; . {dracut}; install"
+    ));
+    assert_eq!(dracut, ["headstart", "timeout"]);
+    // Its functions are read from a file that only its package has.
+    let hook = fs::read_to_string(in_dist("initramfs-tools/hooks/headstart")).unwrap();
+    let hook =
+        hook.replace(". /usr/share/initramfs-tools/hook-functions", "copy_exec() { echo \"$2\"; }");
+    assert_eq!(installs(&hook), ["/usr/bin/headstart", "/usr/bin/timeout"]);
+}

@@ -10,6 +10,7 @@ use super::machine::{Machine, MachineError};
 use super::mounted::Mounted;
 use super::phases::{DEFAULT_TARGET, Moments, Phase, spans};
 use super::replayed::monotonic_us;
+use super::systemd::systemctl::Systemctl;
 use super::systemd::{Told, bus, finished, is_booted, unit_times, units_of};
 use crate::boot::history::BootRecord;
 use crate::host::contents;
@@ -198,7 +199,7 @@ fn record_alone(
         return Err(RecordError::NoState(place));
     }
     // When nothing is recorded any more: so long an answer is no part of the boot.
-    let units = unit_times(moments.began);
+    let units = unit_times(&Systemctl::of(machine), moments.began);
     let missed_us = began.saturating_sub(moments.user_space.unwrap_or(began));
     let recorded = Recorded {
         capture,
@@ -279,18 +280,19 @@ fn follow(
 ) -> Result<(Moments, Told), RecordError> {
     let units = units_of(phases);
     let since = Instant::now();
-    let socket = machine.place(bus::SOCKET);
+    let (socket, systemctl) = (machine.place(bus::SOCKET), Systemctl::of(machine));
+    let systemd = (socket.as_path(), &systemctl);
     let in_container = machine.place("/run/systemd/container").exists();
     let mut told = Told::default();
     let mut moments = Moments::default();
     let mut first = true;
     loop {
         let asked = wait(TICK.min(wanted.limit.saturating_sub(since.elapsed())));
-        let answer = told.ask(&socket, &units);
+        let answer = told.ask(systemd, &units);
         let out_of_time = asked || since.elapsed() >= wanted.limit || recorder.is_full();
         if asked
             && !is_booted(&told)
-            && let Ok(Some(at)) = finished(&socket)
+            && let Ok(Some(at)) = finished(systemd)
         {
             told.units.insert(DEFAULT_TARGET.to_owned(), at);
         }

@@ -30,7 +30,7 @@ impl Boot {
         }
         let root = tempfile::tempdir().unwrap();
         let place = |path: &str| root.path().join(path);
-        for dir in ["bin", "told", "run/systemd/sessions"] {
+        for dir in ["usr/bin", "told", "run/systemd/sessions"] {
             fs::create_dir_all(place(dir)).unwrap();
         }
         // In a container a boot begins with user space.
@@ -42,8 +42,8 @@ impl Boot {
              for unit; do echo ActiveEnterTimestampMonotonic=$(cat $unit 2>&- || echo 0); echo; done\n",
             place("told").display()
         );
-        fs::write(place("bin/systemctl"), script).unwrap();
-        fs::set_permissions(place("bin/systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(place("usr/bin/systemctl"), script).unwrap();
+        fs::set_permissions(place("usr/bin/systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
         let instance = instances.join(format!("test-{name}-{}", std::process::id()));
         fs::create_dir(&instance).unwrap();
         Some(Self { root, instance })
@@ -83,10 +83,8 @@ impl Boot {
     /// The same, for another trace instance.
     pub fn recorder_of(&self, name: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
-        let path = std::env::var("PATH").unwrap();
         command.args(["boot", "record", "--timeout", "60s"]);
         command.arg("--instance").arg(name).arg("--root").arg(self.root.path());
-        command.env("PATH", format!("{}/bin:{path}", self.root.path().display()));
         command.stderr(Stdio::piped());
         command
     }

@@ -7,6 +7,7 @@
 
 pub mod bus;
 pub mod message;
+pub mod systemctl;
 
 use super::phases::{DEFAULT_TARGET, Phase, Until};
 use super::unit_times::{self, UnitTimes};
@@ -14,7 +15,7 @@ use message::{Property, unit_path};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use systemctl::Systemctl;
 
 /// What systemd told.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -45,16 +46,20 @@ const MANAGER: (&str, &str) = ("/org/freedesktop/systemd1", "org.freedesktop.sys
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 
 impl Told {
-    /// Asks systemd, which listens at `socket`, for what is not known yet of these units.
+    /// Asks systemd, which listens at `socket`, or else `systemctl`, for what is not known yet of these units.
     ///
     /// # Errors
     /// It can't be asked, as in the first moments of a boot.
-    pub fn ask(&mut self, socket: &Path, units: &[&str]) -> io::Result<()> {
+    pub fn ask(
+        &mut self,
+        (socket, systemctl): (&Path, &Systemctl),
+        units: &[&str],
+    ) -> io::Result<()> {
         let open: Vec<&str> =
             units.iter().copied().filter(|unit| !self.units.contains_key(*unit)).collect();
         let (user_space, active) = match self.ask_bus(socket, &open) {
             Ok(told) => told,
-            Err(_) => self.ask_systemctl(&open)?,
+            Err(_) => self.ask_systemctl(systemctl, &open)?,
         };
         self.user_space = self.user_space.or(user_space);
         let found = open.iter().zip(active);
@@ -71,17 +76,21 @@ impl Told {
         Ok((values.pop().flatten(), values))
     }
 
-    fn ask_systemctl(&mut self, open: &[&str]) -> io::Result<(Option<u64>, Vec<Option<u64>>)> {
+    fn ask_systemctl(
+        &mut self,
+        systemctl: &Systemctl,
+        open: &[&str],
+    ) -> io::Result<(Option<u64>, Vec<Option<u64>>)> {
         let mut user_space = None;
         if self.user_space.is_none() {
-            let answer = show(&["--property", USER_SPACE], &mut self.askers)?;
+            let answer = show(systemctl, &["--property", USER_SPACE], &mut self.askers)?;
             user_space = blocks(&answer, USER_SPACE).next().flatten();
         }
         if open.is_empty() {
             return Ok((user_space, Vec::new()));
         }
         let args = [&["--property", ACTIVE, "--"], open].concat();
-        let answer = show(&args, &mut self.askers)?;
+        let answer = show(systemctl, &args, &mut self.askers)?;
         Ok((user_space, blocks(&answer, ACTIVE).collect()))
     }
 }
@@ -101,11 +110,11 @@ fn told(values: Vec<Option<u64>>) -> Vec<Option<u64>> {
 ///
 /// # Errors
 /// systemd can't be asked.
-pub fn finished(socket: &Path) -> io::Result<Option<u64>> {
+pub fn finished((socket, systemctl): (&Path, &Systemctl)) -> io::Result<Option<u64>> {
     if let Ok(values) = bus::ask(socket, &[of_manager(FINISHED)]) {
         return Ok(told(values).pop().flatten());
     }
-    let answer = show(&["--property", FINISHED], &mut Vec::new())?;
+    let answer = show(systemctl, &["--property", FINISHED], &mut Vec::new())?;
     Ok(blocks(&answer, FINISHED).next().flatten())
 }
 
@@ -114,8 +123,9 @@ pub fn finished(socket: &Path) -> io::Result<Option<u64>> {
 ///
 /// # Errors
 /// systemd can't be asked.
-pub fn unit_times(began: u64) -> io::Result<(Vec<UnitTimes>, u64)> {
-    let answer = show(&["--property", unit_times::PROPERTIES, "--", "*"], &mut Vec::new())?;
+pub fn unit_times(systemctl: &Systemctl, began: u64) -> io::Result<(Vec<UnitTimes>, u64)> {
+    let answer =
+        show(systemctl, &["--property", unit_times::PROPERTIES, "--", "*"], &mut Vec::new())?;
     Ok(unit_times::parse(&answer, began))
 }
 
@@ -125,7 +135,8 @@ pub fn unit_times(began: u64) -> io::Result<(Vec<UnitTimes>, u64)> {
 /// # Errors
 /// systemd can't be asked.
 pub fn started(service: &str) -> io::Result<Option<u64>> {
-    let answer = show(&["--property", STARTED, "--", service], &mut Vec::new())?;
+    let answer =
+        show(&Systemctl::here(), &["--property", STARTED, "--", service], &mut Vec::new())?;
     Ok(blocks(&answer, STARTED).next().flatten())
 }
 
@@ -134,23 +145,8 @@ pub fn is_booted(told: &Told) -> bool {
     told.units.contains_key(DEFAULT_TARGET)
 }
 
-fn show(args: &[&str], askers: &mut Vec<i32>) -> io::Result<String> {
-    let child = Command::new("systemctl")
-        .arg("show")
-        .args(args)
-        .env("SYSTEMD_PAGER", "")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    askers.extend(i32::try_from(child.id()));
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        let why = why.lines().next().unwrap_or("it did not say why").to_owned();
-        return Err(io::Error::other(format!("systemctl show: {why}")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+fn show(systemctl: &Systemctl, args: &[&str], askers: &mut Vec<i32>) -> io::Result<String> {
+    systemctl.call(&[&["show"], args].concat(), askers)
 }
 
 /// The value of a property in each of the blocks of `systemctl show`'s answer, which empty lines separate; `None`
