@@ -12,7 +12,8 @@ use anyhow::{Context, bail};
 use headstart::boot::install;
 use headstart::boot::machine::{Machine, Unwanted};
 use headstart::boot::replayed::monotonic_us;
-use headstart::boot::systemd;
+use headstart::boot::systemd::{self, bus};
+use headstart::host::memory;
 use headstart::host::proc;
 use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, know_device};
 use headstart::launch::learner::Learner;
@@ -88,7 +89,7 @@ impl Start<'_> {
         if let Some(Unwanted(why)) = &unwanted {
             parts.push(format!("nothing is read ahead: {why}"));
         }
-        let mut preparation = Preparation::beside(self.wanted(unwanted.is_none()));
+        let mut preparation = Preparation::beside(self.wanted(machine, unwanted.is_none()));
         let prepared = preparation.within(HOLD).map(|prepared| &*prepared);
         let is_learned = !prepared.is_some_and(|prepared| prepared.skip_recording);
         let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
@@ -139,10 +140,14 @@ impl Start<'_> {
         Ok(())
     }
 
-    /// What is prepared: what a program gets, if anything is to be read ahead.
-    fn wanted(&self, replay: bool) -> Wanted {
+    /// What is prepared: what a program gets, if anything is to be read ahead, within the
+    /// service's own limit of memory. Its control group may not be there yet, and ours, in which
+    /// these pages count, has no limit.
+    fn wanted(&self, machine: &Machine, replay: bool) -> Wanted {
+        let socket = machine.place(bus::SOCKET);
+        let limit = replay.then(|| systemd::memory_limit(&socket, self.service)).flatten();
         let ahead = Ahead {
-            bounds: Bounds::default(),
+            bounds: Bounds { budget: limit.map(memory::budget_within), ..Bounds::default() },
             always: false,
             learn: true,
             began: self.began,

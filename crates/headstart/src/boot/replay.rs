@@ -8,6 +8,7 @@
 use super::choose::one_after_another;
 use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
+use super::phases::SESSION;
 use super::queue::{Part, Queue};
 use super::replayed::Replayed;
 use crate::host::error::causes;
@@ -21,6 +22,7 @@ use crate::replay::plan::Plan;
 use crate::replay::report::Report;
 use crate::replay::strategy::{Order, ReadStrategy};
 use crate::trace::kernel_tids::KernelTids;
+use headstart_sys::ioprio::{self, DEFAULT_LEVEL, IoPriority};
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -202,6 +204,11 @@ impl Session<'_> {
     /// Reads parts of packs.
     fn read(&mut self, parts: &[Part], way: ReadStrategy, mounts: Mounts) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
+        if parts.iter().all(|part| self.wanted.phases[part.phase] == SESSION) {
+            // The boot proper goes before it, and others may use the machine by then. The
+            // threads of the replay inherit it; the usual priority can always be had.
+            let _ = ioprio::set_for_thread(IoPriority::BestEffort(DEFAULT_LEVEL));
+        }
         let mut packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
         one_after_another(parts.iter().map(|part| part.phase).zip(&mut packs));
         let plan = Plan::of_packs(&packs, limits_of_boot(), way);

@@ -28,9 +28,15 @@ const CGROUP: &[u8] = b" - cgroup";
 /// How much a replay may fill now, in bytes: a part of the available memory, and of what the
 /// limit of our control group leaves. Without /proc nothing.
 pub fn budget() -> u64 {
-    let part = |bytes: u64, (some, all): Part| bytes / all * some;
-    let of_group = group_headroom().map_or(u64::MAX, |bytes| part(bytes, OF_GROUP));
-    part(available().unwrap_or(0), OF_MACHINE).min(of_group)
+    let (some, all) = OF_MACHINE;
+    let of_group = group_headroom().map_or(u64::MAX, budget_within);
+    (available().unwrap_or(0) / all * some).min(of_group)
+}
+
+/// How much a replay may fill for a control group that may use so many bytes and has used none.
+pub fn budget_within(limit: u64) -> u64 {
+    let (some, all) = OF_GROUP;
+    limit / all * some
 }
 
 /// Bytes of memory that are available on this machine; `None` without /proc.
@@ -98,6 +104,12 @@ mod tests {
         let text = "MemTotal: 9 kB\nMemFree:  5 kB\nMemAvailable:   1000 kB\n";
         assert_eq!(mem_available(text), Some(1_024_000));
         assert_eq!(mem_available("MemAvailable: many kB"), None);
+    }
+
+    #[test]
+    fn a_limited_group_keeps_a_quarter_for_its_own() {
+        assert_eq!(budget_within(400), 300);
+        assert_eq!(budget_within(0), 0);
     }
 
     #[test]

@@ -44,6 +44,9 @@ const STARTED: &str = "ExecMainStartTimestampMonotonic";
 
 const MANAGER: (&str, &str) = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager");
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
+const SERVICE: &str = "org.freedesktop.systemd1.Service";
+/// What limits the memory of a service (systemd.resource-control(5)).
+const MEMORY: [&str; 2] = ["MemoryMax", "MemoryHigh"];
 
 impl Told {
     /// Asks systemd, which listens at `socket`, or else `systemctl`, for what is not known yet of these units.
@@ -140,6 +143,16 @@ pub fn started(service: &str) -> io::Result<Option<u64>> {
     Ok(blocks(&answer, STARTED).next().flatten())
 }
 
+/// How much memory a service may use, in bytes, by its own settings, whether it runs or not;
+/// `None` where nothing limits it, or systemd does not listen at `socket`.
+pub fn memory_limit(socket: &Path, service: &str) -> Option<u64> {
+    let path = &unit_path(service);
+    let properties = MEMORY.map(|name| Property { path, interface: SERVICE, name });
+    let limits = bus::ask(socket, &properties).ok()?.into_iter().flatten();
+    // For systemd the largest number is no limit.
+    limits.min().filter(|limit| *limit < u64::MAX)
+}
+
 /// Whether the default target, and with it the boot proper, was reached.
 pub fn is_booted(told: &Told) -> bool {
     told.units.contains_key(DEFAULT_TARGET)
@@ -163,6 +176,9 @@ pub fn blocks<'a>(answer: &'a str, property: &'a str) -> impl Iterator<Item = Op
 mod tests {
     use super::super::phases::with_config;
     use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
 
     #[test]
     fn each_block_of_an_answer_is_one_unit() {
@@ -172,6 +188,41 @@ mod tests {
         assert_eq!(found, [Some(1200), None, Some(99), None]);
         assert_eq!(blocks("", ACTIVE).collect::<Vec<_>>(), [None]);
         assert_eq!(blocks("ActiveEnterTimestampMonotonic=no", ACTIVE).next(), Some(None));
+    }
+
+    #[test]
+    fn the_lower_limit_of_memory_counts_and_the_largest_number_is_none() {
+        const MIB: u64 = 1 << 20;
+        for (max, high, expected) in [
+            (u64::MAX, u64::MAX, None),
+            (200 * MIB, u64::MAX, Some(200 * MIB)),
+            (u64::MAX, 100 * MIB, Some(100 * MIB)),
+            (200 * MIB, 100 * MIB, Some(100 * MIB)),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let socket = dir.path().join("private");
+            let listener = UnixListener::bind(&socket).unwrap();
+            let listening = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(b"OK 0123456789abcdef0123456789abcdef\r\n").unwrap();
+                for (serial, value) in [(1, max), (2, high)] {
+                    let start = b"l\x02\x01\x01\x10\0\0\0\x01\0\0\0\x08\0\0\0\x05\x01u\0";
+                    let end = [serial, 0, 0, 0, 1, b't', 0, 0, 0, 0, 0, 0];
+                    let answer = [&start[..], &end, &value.to_le_bytes()].concat();
+                    stream.write_all(&answer).unwrap();
+                }
+                let mut asked = Vec::new();
+                // Until the asker is gone.
+                let _ = stream.read_to_end(&mut asked);
+                asked
+            });
+            assert_eq!(memory_limit(&socket, "web.service"), expected);
+            let asked = listening.join().unwrap();
+            for name in [&b"MemoryMax"[..], b"MemoryHigh", b"/unit/web_2eservice"] {
+                assert!(asked.windows(name.len()).any(|part| part == name));
+            }
+        }
+        assert_eq!(memory_limit(Path::new("/nonexistent/private"), "web.service"), None);
     }
 
     #[test]
