@@ -1,5 +1,6 @@
 //! What the exit status says; the same for all verbs.
 
+use crate::output;
 use headstart::launch::LaunchError;
 use headstart::trace::capture::CaptureError;
 use headstart::trace::tracefs::TraceError;
@@ -38,6 +39,18 @@ impl ExitStatus {
     pub fn number(self) -> i32 {
         self.code().into()
     }
+}
+
+/// The status to end with; an error is printed.
+pub fn status_of(result: anyhow::Result<ExitStatus>) -> ExitStatus {
+    result.unwrap_or_else(|error| {
+        if error.is::<output::ReaderGone>() {
+            // Whoever read us has seen enough: `headstart pages … | head`.
+            return ExitStatus::Done;
+        }
+        output::message(format_args!("{error:#}"));
+        ExitStatus::from(&error)
+    })
 }
 
 impl From<ExitStatus> for ExitCode {

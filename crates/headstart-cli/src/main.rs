@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 
 mod ahead;
+mod apart;
 mod args;
 mod bench;
 mod boot;
@@ -38,14 +39,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let verb = || cli::parse().verb.run();
-    let status = if exact::is_helper() { exact::help() } else { verb() };
-    let status = status.unwrap_or_else(|error| {
-        if error.is::<output::ReaderGone>() {
-            // Whoever read us has seen enough: `headstart pages … | head`.
-            return exit::ExitStatus::Done;
-        }
-        output::message(format_args!("{error:#}"));
-        exit::ExitStatus::from(&error)
-    });
-    status.into()
+    let result = if exact::is_helper() { exact::help() } else { verb() };
+    exit::status_of(result).into()
 }

@@ -58,7 +58,7 @@ fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
     for signal in [Signal::INT, Signal::QUIT] {
         signals::obey(signal.as_raw());
     }
-    let status = ExitStatus::Program(status_of(change));
+    let status = ExitStatus::Program(status_in_shell(change));
     // The helper may go on recording after the program's end.
     let limit = if until == Until::Exit { PATIENCE } else { limit.saturating_add(PATIENCE) };
     let findings = match receive(&told, limit) {
@@ -83,7 +83,7 @@ fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
 }
 
 /// The exit status that a shell gives.
-fn status_of(change: Change) -> u8 {
+pub fn status_in_shell(change: Change) -> u8 {
     match change {
         Change::Exited(status) => status as u8,
         Change::Killed(signal) | Change::Stopped(signal) => KILLED.saturating_add(signal as u8),

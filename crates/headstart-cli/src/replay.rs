@@ -1,5 +1,6 @@
 //! `headstart replay`: reads ahead what packs or lists name, and nothing else.
 
+use crate::apart::apart;
 use crate::exit::ExitStatus;
 use crate::packs::by_name;
 use crate::priority::{self, io_priority};
@@ -9,7 +10,7 @@ use anyhow::{Context, bail};
 use headstart::cache::residency::resident_count;
 use headstart::host::contents;
 use headstart::host::diskstats::{self, DiskStats};
-use headstart::host::mounts::Mounts;
+use headstart::host::mounts::{MountTable, Mounts};
 use headstart::host::open::open_again;
 use headstart::launch::policy::{Bounds, strategy_here};
 use headstart::pack::{Pack, store};
@@ -26,7 +27,12 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
+
+/// How long the sizes of the files of a list may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The arguments of `headstart replay`.
 #[derive(clap::Args, Debug)]
@@ -144,17 +150,28 @@ struct DryRun {
 pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let source = Source::read(&args.files)?;
-    let bounds = Bounds { budget: args.budget, threads: args.threads };
     let mounts = Mounts::default();
-    let plan = source.plan(bounds, &mounts);
+    if args.background {
+        headstart_sys::process::detach().context("Can't go on in the background")?;
+    } else if mounts.table().is_some_and(|table| source.needs_server(table)) {
+        return apart(|| replay(&args, source, &mounts, began));
+    }
+    replay(&args, source, &mounts, began)
+}
+
+fn replay(
+    args: &ReplayArgs,
+    source: Source,
+    mounts: &Mounts,
+    began: Instant,
+) -> anyhow::Result<ExitStatus> {
+    let bounds = Bounds { budget: args.budget, threads: args.threads };
+    let (source, plan) = plan_in_time(source, bounds, mounts)?;
     if args.dry_run {
-        print_plan(&plan, &mounts, args.json)?;
+        print_plan(&plan, mounts, args.json)?;
         return Ok(ExitStatus::Done);
     }
     priority::apply(args.nice, args.ioprio)?;
-    if args.background {
-        headstart_sys::process::detach().context("Can't go on in the background")?;
-    }
     let wait = args.wait || args.diskstats || args.verify;
     let options = Options { wait, timeout: args.timeout, exact: true, ..Options::default() };
     let before = args.diskstats.then(disk_stats).transpose()?;
@@ -167,7 +184,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
         Some(before) => Some(diskstats::between(&before, &disk_stats()?)),
         None => None,
     };
-    let verified = args.verify.then(|| verify(&plan, &mounts));
+    let verified = (args.verify && !report.stuck).then(|| verify(&plan, mounts));
     if args.json {
         let figures = Figures {
             schema: "headstart/replay/1",
@@ -224,6 +241,17 @@ impl Source {
         Ok(Self::Packs(packs))
     }
 
+    /// Whether any of its files is reached by a server, which may not answer.
+    fn needs_server(&self, mounts: &MountTable) -> bool {
+        let points = mounts.served();
+        match self {
+            Self::Packs(packs) => {
+                packs.iter().any(|pack| pack.paths.below(&points).contains(&true))
+            }
+            Self::List(entries) => entries.iter().any(|entry| !mounts.path_answers(&entry.path)),
+        }
+    }
+
     fn plan(&self, bounds: Bounds, mounts: &Mounts) -> Plan {
         match self {
             Self::Packs(packs) => {
@@ -240,6 +268,24 @@ impl Source {
             }
         }
     }
+}
+
+/// The plan. Lists need the sizes of files, and their server may not answer.
+fn plan_in_time(source: Source, bounds: Bounds, mounts: &Mounts) -> anyhow::Result<(Source, Plan)> {
+    if matches!(source, Source::Packs(_)) {
+        let plan = source.plan(bounds, mounts);
+        return Ok((source, plan));
+    }
+    let (send, planned) = channel();
+    let mounts = mounts.clone();
+    let work = move || {
+        let plan = source.plan(bounds, &mounts);
+        // Nobody waits any more when it fails.
+        drop(send.send((source, plan)));
+    };
+    thread::Builder::new().name("plan".into()).spawn(work).context("Can't start a thread")?;
+    let late = "The sizes of the files can't be had: their file server does not answer";
+    planned.recv_timeout(PATIENCE).context(late)
 }
 
 /// Puts the dense parts of packs into large folios; what is done in them counts

@@ -40,7 +40,7 @@ impl Interrupt {
         // The handler has a descriptor of its own, which stays.
         let own = std::mem::ManuallyDrop::new(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?);
         TOLD.store(own.as_raw_fd(), Ordering::Relaxed);
-        SIGNALS.into_iter().try_for_each(handle)?;
+        SIGNALS.into_iter().try_for_each(|signal| handle(signal, tell))?;
         Ok(Self(fd))
     }
 
@@ -71,7 +71,24 @@ impl Interrupt {
     }
 }
 
-fn handle(signal: libc::c_int) -> io::Result<()> {
+/// Has this process close every descriptor before such a signal ends it: a thread that waits
+/// for a file server keeps it from ending, and nobody shall wait for what it has open. Signals
+/// that are ignored stay so.
+///
+/// # Errors
+/// What sigaction(2) said.
+pub fn close_all_before_the_end() -> io::Result<()> {
+    SIGNALS.into_iter().try_for_each(|signal| handle(signal, end))
+}
+
+/// The handler of a process that closes all and ends.
+extern "C" fn end(signal: libc::c_int) {
+    crate::descriptors::close_all();
+    // SAFETY: async-signal-safe, as what is called before; ends the process.
+    unsafe { libc::_exit(128 + signal) };
+}
+
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid `sigaction`.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: a null new action only reads the old one into `action`.
@@ -82,7 +99,7 @@ fn handle(signal: libc::c_int) -> io::Result<()> {
     if action.sa_sigaction == libc::SIG_IGN {
         return Ok(());
     }
-    action.sa_sigaction = tell as *const () as libc::sighandler_t;
+    action.sa_sigaction = handler as *const () as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
     // SAFETY: the handler is async-signal-safe; its mask is the empty one read.
     let set = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };

@@ -4,7 +4,9 @@
 use crate::common::packs::write;
 use headstart_testing::fuse::Fuse;
 use headstart_testing::{LoopFs, disk_dir, skip, wait_until, write_synced};
+use std::fs;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -66,6 +68,37 @@ fn a_server_that_took_a_request_and_is_silent_keeps_neither_the_program_nor_its_
         assert!(said.contains("left behind at a file that does not answer"), "{said}");
     }
     assert!(fuse.unanswered() > 0, "the server took requests");
+}
+
+#[test]
+fn a_replay_ends_when_a_server_is_silent_and_reads_what_is_local() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let (dir, lists) = (disk_dir(), disk_dir());
+    let local = fs.path().join("local");
+    write_synced(&local, &[7; 100 << 12]);
+    fs.remount();
+    let Some(fuse) = silent(dir.path()) else { return };
+    let list = lists.path().join("list");
+    let words = ["replay", "--json", "--", list.to_str().unwrap()];
+    // One that is killed keeps nobody from reading to the end what it said.
+    fs::write(&list, format!("{} 0:4096\n", fuse.file().display())).unwrap();
+    let mut killed = headstart().args(words).spawn().unwrap();
+    wait_until("a request of it", || (fuse.unanswered() > 0).then_some(()));
+    killed.kill().unwrap();
+    assert_eq!(end_of(killed).status.signal(), Some(9));
+    // More of them than there are threads.
+    let served = format!("{} 0:4096\n", fuse.file().display()).repeat(200);
+    fs::write(&list, format!("{served}{} 0:{}\n", local.display(), 100 << 12)).unwrap();
+    let output = end_of(headstart().args(words).spawn().unwrap());
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["report"]["stuck"], true, "{told}");
+    assert_eq!(told["report"]["bytes"], 100 << 12, "{told}");
+    // Whole files, whose sizes it asks for.
+    fs::write(&list, format!("{}\n", fuse.file().display())).unwrap();
+    let output = end_of(headstart().args(words).spawn().unwrap());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("their file server does not answer"), "{said}");
 }
 
 #[test]

@@ -115,6 +115,32 @@ impl PathTable {
         PathBuf::from(OsStr::from_bytes(&path))
     }
 
+    /// Which nodes are one of these absolute paths or below one, by number.
+    pub fn below(&self, points: &[&Path]) -> Vec<bool> {
+        // The points as a tree of their own, of which the root is 0.
+        let (mut children, mut ends) = (HashMap::new(), vec![false]);
+        for point in points {
+            let mut at = 0;
+            for part in point.components() {
+                let Component::Normal(name) = part else { continue };
+                let new = ends.len();
+                at = *children.entry((at, name.as_bytes())).or_insert(new);
+                if at == new {
+                    ends.push(false);
+                }
+            }
+            ends[at] = true;
+        }
+        // Of each node where it is in that tree, and whether it is below an end.
+        let mut found = vec![(Some(0), ends[0])];
+        for (parent, name) in self.iter() {
+            let (at, is_below) = found[parent.0 as usize];
+            let at = at.and_then(|at| children.get(&(at, name)).copied());
+            found.push((at, is_below || at.is_some_and(|at| ends[at])));
+        }
+        found.into_iter().map(|(_, is_below)| is_below).collect()
+    }
+
     /// A table of only `wanted` and what is above them, and their nodes in it;
     /// `None` for those that are not in this one.
     pub fn pick(&self, wanted: impl IntoIterator<Item = NodeId>) -> (Self, Vec<Option<NodeId>>) {

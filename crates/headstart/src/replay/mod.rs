@@ -32,5 +32,6 @@ mod portions;
 pub mod probe;
 pub mod report;
 pub mod sample;
+mod served;
 pub mod step;
 pub mod strategy;

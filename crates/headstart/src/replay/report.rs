@@ -87,6 +87,37 @@ impl Report {
         self.bytes as f64 / all.max(1) as f64
     }
 
+    /// Adds what became of another part of the same plan, which was carried out beside it.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (count, of) in [
+            (&mut self.requests, other.requests),
+            (&mut self.bytes, other.bytes),
+            (&mut self.metadata_bytes, other.metadata_bytes),
+            (&mut self.resident_bytes, other.resident_bytes),
+            (&mut self.presumed_bytes, other.presumed_bytes),
+            (&mut self.files, other.files),
+            (&mut self.stale_files, other.stale_files),
+            (&mut self.changing_files, other.changing_files),
+            (&mut self.followed_files, other.followed_files),
+            (&mut self.missing_files, other.missing_files),
+            (&mut self.forbidden_files, other.forbidden_files),
+            (&mut self.failed, other.failed),
+            (&mut self.closed_devices, other.closed_devices),
+            (&mut self.dropped_bytes, other.dropped_bytes),
+            (&mut self.over_budget_bytes, other.over_budget_bytes),
+            (&mut self.seldom_bytes, other.seldom_bytes),
+            (&mut self.stopped_bytes, other.stopped_bytes),
+        ] {
+            *count += of;
+        }
+        self.stopped = self.stopped.or(other.stopped);
+        self.complete &= other.complete;
+        self.stuck |= other.stuck;
+        let first = [self.first_request_us, other.first_request_us];
+        self.first_request_us = first.into_iter().flatten().min();
+        self.elapsed_us = self.elapsed_us.max(other.elapsed_us);
+    }
+
     /// What became of each of these packs that were read by one plan. Bytes and requests are
     /// divided by what each has, and all else is told of the first.
     pub fn divided(&self, packs: &[Pack]) -> Vec<Self> {

@@ -68,6 +68,16 @@ impl MountTable {
         self.visible_of(dev).into_iter().all(|mount| self.mount_answers(mount))
     }
 
+    /// Where the files begin that are not reached without a server.
+    pub fn served(&self) -> Vec<&Path> {
+        let visible = self
+            .mounts()
+            .iter()
+            .filter(|mount| self.at(&mount.mount_point).is_some_and(|at| at.id == mount.id));
+        let served = visible.filter(|mount| !self.mount_answers(mount));
+        served.map(|mount| mount.mount_point.as_path()).collect()
+    }
+
     /// Whether the file at an absolute path is reached without a server.
     pub fn path_answers(&self, path: &Path) -> bool {
         self.at(path).is_none_or(|mount| self.mount_answers(mount))
@@ -185,6 +195,8 @@ mod tests {
             assert_eq!(table.path_answers(Path::new(path)), expected, "{path}");
         }
         assert!(table.path_answers(Path::new("/bind/x")), "this way it does");
+        let served = ["/net", "/net/image", "/above", "/auto", "/auto/boot", "/new", "/net/bind"];
+        assert_eq!(table.served(), served.map(Path::new));
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn(
 }
 
 /// Waits for every page of a step: what was requested together lies in several places, and may
-/// come in any order. A page that is gone again is not read a second time.
-pub(super) fn wait_for_all_pages(target: &Opened, step: &Step) {
+/// come in any order. A page that is gone again is not read a second time. Calls `note` for each.
+pub(super) fn wait_for_all_pages(target: &Opened, step: &Step, note: impl Fn()) {
     let page = rustix::param::page_size() as u64;
     let pages = step.pages();
     let there = |pages: Range<u64>| {
@@ -53,6 +53,7 @@ pub(super) fn wait_for_all_pages(target: &Opened, step: &Step) {
     for at in pages.filter(|at| all || there(*at..*at + 1)) {
         // A read error is the program's to meet.
         let _ = rustix::io::pread(&target.file, &mut [0u8][..], at * page);
+        note();
     }
 }
 
@@ -60,6 +61,7 @@ pub(super) fn wait_for_all_pages(target: &Opened, step: &Step) {
 mod tests {
     use super::super::targets::tests::opened;
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn waiting_ends_for_pages_that_came_and_for_those_that_never_do() {
@@ -70,7 +72,9 @@ mod tests {
                 let began = Instant::now();
                 wait_for_last_page(&target, &step, || false);
                 assert!(began.elapsed() < PATIENCE, "{kind:?} {offset} {length}");
-                wait_for_all_pages(&target, &step);
+                let pages = Cell::new(0);
+                wait_for_all_pages(&target, &step, || pages.set(pages.get() + 1));
+                assert!(pages.get() <= length.div_ceil(4096), "{kind:?} {offset} {length}");
             }
         }
     }

@@ -214,7 +214,7 @@ impl Engine {
 
     fn wait_for(&self, step: &Step) {
         if let Some(target) = self.targets.opened(step.target) {
-            wait_for_all_pages(&target, step);
+            wait_for_all_pages(&target, step, || self.progress.note_activity());
         }
         self.targets.note_use(step);
     }

@@ -16,25 +16,31 @@ pub struct Asked {
 
 /// What a replay asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Log {
-    plan: Arc<Plan>,
-    asked: Vec<Asked>,
-}
+pub struct Log(Vec<(Arc<Plan>, Vec<Asked>)>);
 
 impl Log {
     pub(super) fn of(plan: Arc<Plan>, asked: Vec<Asked>) -> Self {
-        Self { plan, asked }
+        Self(vec![(plan, asked)])
+    }
+
+    /// Adds what another plan had asked for, of other files.
+    pub(super) fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     /// The files that parts were asked of, each with its parts in any order.
     pub fn files(&self) -> Vec<(PathBuf, Vec<Asked>)> {
-        let mut asked = self.asked.clone();
-        asked.sort_by_key(|asked| (asked.step.target, asked.step.offset));
-        let same = asked.chunk_by(|a, b| a.step.target == b.step.target);
-        same.filter_map(|parts| match self.plan.targets.get(parts[0].step.target as usize)? {
-            Target::File { node, .. } => Some((self.plan.paths.path(*node), parts.to_vec())),
-            Target::Device(_) => None,
-        })
-        .collect()
+        self.0.iter().flat_map(|(plan, asked)| files_of(plan, asked)).collect()
     }
+}
+
+fn files_of(plan: &Plan, asked: &[Asked]) -> Vec<(PathBuf, Vec<Asked>)> {
+    let mut asked = asked.to_vec();
+    asked.sort_by_key(|asked| (asked.step.target, asked.step.offset));
+    let same = asked.chunk_by(|a, b| a.step.target == b.step.target);
+    same.filter_map(|parts| match plan.targets.get(parts[0].step.target as usize)? {
+        Target::File { node, .. } => Some((plan.paths.path(*node), parts.to_vec())),
+        Target::Device(_) => None,
+    })
+    .collect()
 }

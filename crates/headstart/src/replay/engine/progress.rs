@@ -4,7 +4,7 @@
 use super::log::Asked;
 use crate::replay::report::{Report, Stopped};
 use crate::replay::step::Step;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ pub(super) struct Progress {
     /// When to stop, from `started`.
     timeout: Option<Duration>,
     stop: AtomicBool,
+    /// Grows with all that is counted and with each page that was waited for.
+    activity: AtomicU64,
     /// Steps that the program needs at once.
     head: usize,
     state: Mutex<State>,
@@ -39,6 +41,7 @@ impl Progress {
             started: Instant::now(),
             timeout,
             stop: AtomicBool::new(false),
+            activity: AtomicU64::new(0),
             head,
             state: Mutex::new(State { head_left: head, ..State::default() }),
             news: Condvar::new(),
@@ -56,6 +59,17 @@ impl Progress {
 
     pub(super) fn count(&self, count: impl FnOnce(&mut Report)) {
         count(&mut self.state().report);
+        self.note_activity();
+    }
+
+    /// Notes that a file has answered.
+    pub(super) fn note_activity(&self) {
+        self.activity.fetch_add(1, Relaxed);
+    }
+
+    /// Differs as long as files answer.
+    pub(super) fn activity(&self) -> u64 {
+        self.activity.load(Relaxed)
     }
 
     /// Notes that a step was requested, or need not be.
