@@ -9,7 +9,9 @@
 
 use super::Pack;
 use super::build::FilePart;
-use super::history::{after_start, first_seen, is_in_last, recent, recurs};
+use super::history::{
+    HISTORY_STARTS, after_start, count_in_last, first_seen, is_in_last, recent, recurs,
+};
 use crate::host::usage::How;
 
 /// Whether a file that changed in these starts (bit 0 the last) is expected to change at
@@ -48,7 +50,7 @@ impl Habit {
     pub fn allows(self, how: How, history: u8) -> bool {
         let recurs = match self {
             Self::Same | Self::Grows => true,
-            Self::Recurs => history.count_ones() >= 2,
+            Self::Recurs => count_in_last(history, HISTORY_STARTS) >= 2,
         };
         recurs && how != How::WRITTEN
     }

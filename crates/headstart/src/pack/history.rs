@@ -13,7 +13,7 @@ pub const HISTORY_STARTS: u32 = u8::BITS;
 const RECENT_STARTS: u32 = 4;
 
 /// The bits of so many of the last starts, of 1 to 8.
-pub fn last_starts(starts: u32) -> u8 {
+fn last_starts(starts: u32) -> u8 {
     u8::MAX >> (HISTORY_STARTS - starts.clamp(1, HISTORY_STARTS))
 }
 
@@ -22,9 +22,14 @@ pub fn recent(history: u8) -> u8 {
     history & last_starts(RECENT_STARTS)
 }
 
+/// How many of so many last starts, 1 to 8, are in it.
+pub fn count_in_last(history: u8, starts: u32) -> u32 {
+    (history & last_starts(starts)).count_ones()
+}
+
 /// Whether two of the last four starts are in it.
 pub fn recurs(history: u8) -> bool {
-    recent(history).count_ones() >= 2
+    count_in_last(history, RECENT_STARTS) >= 2
 }
 
 /// Whether the last start is in it.
@@ -85,6 +90,7 @@ mod tests {
             assert_eq!(first_seen(history), first, "{history:b}");
         }
         assert_eq!(recent(0b1011_0110), 0b0110);
+        assert_eq!([1, 3, 8, 9].map(|starts| count_in_last(0b1011_0110, starts)), [0, 2, 5, 5]);
         assert_eq!((after_start(0b1000_0001, true), after_start(0b1, false)), (0b11, 0b10));
     }
 

@@ -4,7 +4,7 @@
 use super::build::{FilePart, Parts};
 use super::changing::{carries_on, changes_after};
 use super::clock::Clock;
-use super::history::{after_start, first_seen, is_in_last, last_starts, repeated};
+use super::history::{after_start, count_in_last, first_seen, is_in_last, repeated};
 use super::paths::{NodeId, PathInterner};
 use super::pieces::{Piece, overlay};
 use super::{FileSystem, Origin, Pack};
@@ -262,7 +262,7 @@ impl Rule {
     /// Whether a range with this history is kept.
     fn keeps(self, history: u8) -> bool {
         match self {
-            Self::NextStart { keep, .. } => history & last_starts(keep) != 0,
+            Self::NextStart { keep, .. } => count_in_last(history, keep) > 0,
             Self::Union => history != 0,
         }
     }

@@ -1,7 +1,7 @@
 //! Which ranges of a pack are worth reading, by how many starts touched them. Pure.
 
 use crate::pack::changing::{Habit, habits};
-use crate::pack::history::{HISTORY_STARTS, expects, first_seen, last_starts};
+use crate::pack::history::{HISTORY_STARTS, count_in_last, expects, first_seen};
 use crate::pack::{MetadataRange, Pack, Range};
 
 /// How often the last starts must have touched a range for it to be read.
@@ -41,7 +41,7 @@ impl Frequency {
     pub fn reads(self, history: u8, known: u32) -> bool {
         let of = self.of.clamp(1, HISTORY_STARTS);
         let known = known.min(of);
-        let touched = (history & last_starts(of)).count_ones();
+        let touched = count_in_last(history, of);
         known < self.from || touched * of >= self.least * known
     }
 
