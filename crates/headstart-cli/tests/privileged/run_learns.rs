@@ -7,6 +7,8 @@ use headstart_testing::{
     LoopFs, as_nobody, disk_dir, is_root, must, skip, undisturbed, write_synced,
 };
 use serde_json::Value;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -318,4 +320,27 @@ fn where_another_learner_keeps_the_packs_locked_a_start_is_not_learned_and_ends_
     assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
     assert!(said.contains("another process keeps its directory locked"), "{said}");
     assert!(!pack.exists());
+}
+
+#[test]
+fn a_pack_path_that_is_not_utf8_is_in_the_figures_byte_for_byte() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let packs = disk_dir();
+    let pack = packs.path().join(OsStr::from_bytes(b"a\xff.pack"));
+    let figures = packs.path().join("figures.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .args(["run", "--always", "--json"])
+        .arg(&figures)
+        .arg("--pack")
+        .arg(&pack)
+        .args(["--", "true"])
+        .output()
+        .unwrap();
+    assert!(output.status.success() && pack.exists(), "{output:?}");
+    let figures: Value = serde_json::from_slice(&std::fs::read(&figures).unwrap()).unwrap();
+    let path = &figures["learned"]["pack"]["path_bytes"];
+    let path: Vec<u8> = serde_json::from_value(path.clone()).unwrap();
+    assert_eq!(path, pack.as_os_str().as_bytes());
 }

@@ -77,6 +77,27 @@ impl<'a> Found<'a> {
         Ok(Self { path, resolve, held, stat })
     }
 
+    /// Opens it if it is a regular file that `is_wanted`; also tells the device that it is on.
+    fn open_if(
+        &self,
+        is_wanted: impl FnOnce(&Stat) -> bool,
+        uid: u32,
+    ) -> Result<(File, Kind, u64), NotRead> {
+        if !is_wanted(&self.stat) {
+            return Err(NotRead::Stale);
+        }
+        if !is_regular(&self.stat) {
+            return Err(NotRead::Failed);
+        }
+        // Only the owner and root may look at a file unnoticed.
+        let may = uid == 0 || uid == self.stat.st_uid;
+        let (file, kind) = match may.then(|| self.open(OFlags::NOATIME)).and_then(Result::ok) {
+            Some(file) => (file, Kind::Unnoticed),
+            None => (self.open(OFlags::empty())?, Kind::File),
+        };
+        Ok((file.into(), kind, self.stat.st_dev))
+    }
+
     /// Opens just that for reading.
     fn open(&self, more: OFlags) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
@@ -98,7 +119,9 @@ fn open_unmoved(path: &Path, more: OFlags, resolve: ResolveFlags) -> rustix::io:
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
         // A sandbox may refuse a call that it does not know.
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
+        Err(Errno::NOSYS | Errno::PERM) if !resolve.contains(ResolveFlags::CACHED) => {
+            rustix::fs::open(path, flags, Mode::empty())
+        }
         opened => opened,
     }
 }
@@ -114,6 +137,17 @@ pub(crate) fn open_learned(
     open_if(path, is_wanted, true, uid)
 }
 
+/// The same, if nothing has to be read from a disk to find it. Not before Linux 5.12.
+pub(crate) fn open_cached(
+    path: &Path,
+    identity: Option<&Identity>,
+    uid: u32,
+) -> Result<File, NotRead> {
+    let found = Found::at(path, ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED)?;
+    let is_wanted = |stat: &Stat| identity.is_none_or(|l| l.is_still(&identity_of(stat)));
+    Ok(found.open_if(is_wanted, uid)?.0)
+}
+
 /// The same of a regular file that `is_wanted`. If it was `learned`, its path has no symbolic
 /// links; those that people write may have some, but in their last component.
 pub(crate) fn open_if(
@@ -123,20 +157,7 @@ pub(crate) fn open_if(
     uid: u32,
 ) -> Result<(File, Kind, u64), NotRead> {
     let resolve = if learned { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
-    let found = Found::at(path, resolve)?;
-    if !is_wanted(&found.stat) {
-        return Err(NotRead::Stale);
-    }
-    if !is_regular(&found.stat) {
-        return Err(NotRead::Failed);
-    }
-    // Only the owner and root may look at a file unnoticed.
-    let may = uid == 0 || uid == found.stat.st_uid;
-    let (file, kind) = match may.then(|| found.open(OFlags::NOATIME)).and_then(Result::ok) {
-        Some(file) => (file, Kind::Unnoticed),
-        None => (found.open(OFlags::empty())?, Kind::File),
-    };
-    Ok((file.into(), kind, found.stat.st_dev))
+    Found::at(path, resolve)?.open_if(is_wanted, uid)
 }
 
 /// Whether it is a regular file.

@@ -7,12 +7,10 @@
 use super::frequency::Choice;
 use crate::cache::residency::{are_resident, page_size};
 use crate::host::mounts::is_local;
-use crate::host::open::open_learned;
+use crate::host::open::open_cached;
 use crate::pack::changing::changes_often;
 use crate::pack::{Pack, Range};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
-use std::path::Path;
 
 /// So many ranges are looked at, at most one more. A start of which a tenth is missing
 /// passes for one from memory once in twelve times, and is read ahead all the same.
@@ -48,19 +46,10 @@ fn is_range_in_memory(pack: &Pack, range: &Range, uid: u32) -> bool {
     }
     let path = pack.paths.path(file.node);
     let identity = (!changes_often(file.changes)).then_some(&file.identity);
-    if !is_name_in_memory(&path) {
-        return false;
-    }
-    let Ok((opened, ..)) = open_learned(&path, identity, uid) else { return false };
+    // A name that has to be read from a disk is not in memory.
+    let Ok(opened) = open_cached(&path, identity, uid) else { return false };
     let (page, own) = (pack.page_size(), page_size());
     let first = range.first * page / own;
     let pages = (u64::from(range.pages) * page).div_ceil(own);
     are_resident(&opened, first..first + pages)
-}
-
-/// Whether looking a path up needs nothing from a disk. openat2(2)
-fn is_name_in_memory(path: &Path) -> bool {
-    // Such a descriptor does not open what is there.
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).is_ok()
 }
