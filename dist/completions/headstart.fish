@@ -44,7 +44,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -l hold -d 'Sta
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Keep the program under this name instead of one made from its command' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The start is over after this time at the latest' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The start is over after this time at the latest [default: after 10 s, when reading has died down, and after 5 min at the latest]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-learn -d 'Do not learn from this start'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not read ahead'
@@ -54,14 +54,14 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -s v -l verbose
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l share -d 'Let other users replay what is learned: they get a copy of the pack without the command and without files that they may not read'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'What ends the start, if it comes before the time of --for' -r -f -a "exit\t'When the program has ended'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'What ends the start, if it comes before the time of --for [for `time` 10 s]' -r -f -a "exit\t'When the program has ended'
 idle\t'When it has ended or has hardly read anything for two seconds'
 time\t'After the time of --for, also when the program ends earlier'"
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l trace-out -d 'Also keep the raw trace in this file' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l buffer-kb -d 'Keep the trace buffer of each CPU at this size, whatever is lost: for traces with losses' -r
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l pack -d 'Use this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l name -d 'Keep the program under this name instead of one made from its command' -r
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l for -d 'The start is over after this time at the latest' -r
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l for -d 'The start is over after this time at the latest [default: after 10 s, when reading has died down, and after 5 min at the latest]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l system -d 'Record everything that the machine does meanwhile, not only the program'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l exact -d 'See which pages the program looks at, and not which are mapped with them: packs of programs with large libraries get smaller. Takes a moment at each of its system calls'

@@ -8,8 +8,9 @@
 use crate::ahead::{large_folios_later, remove_orphans};
 use crate::exact::Follower;
 use crate::exit::ExitStatus;
-use crate::session::{Session, Until};
+use crate::session::Session;
 use crate::summary::{Facts, Findings, Lesson};
+use crate::until::{IDLE, Until};
 use headstart::doctor::rights;
 use headstart::host::proc;
 use headstart::launch::LaunchError;
@@ -36,9 +37,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long hardly any page may come in or into use until reading has died down.
-const IDLE: Duration = Duration::from_secs(2);
-/// How often that is looked at.
+/// How often it is looked at whether reading has died down.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
 /// How often it is looked whether all was read ahead for a program that goes on.
 const REPLAY_CHECK: Duration = Duration::from_millis(50);
@@ -152,6 +151,7 @@ impl Start {
         self.notes.splice(0..0, notes);
         let is_idle = |recorder: &Recorder| recorder.idle_for() >= IDLE;
         let whole = over == Over::Ended || recorder.as_ref().is_some_and(is_idle);
+        let cut_off = !whole && self.session.span.until != Until::Time;
         let followed = || follower.and_then(Follower::end);
         let recorded = recorder.map(|recorder| Recorded::end(recorder, followed));
         if let Some(replay) = replay.as_ref().filter(|_| over == Over::Early) {
@@ -166,6 +166,7 @@ impl Start {
             log: ended.map(|ended| ended.log),
             released_us: u64::try_from(released.as_micros()).unwrap_or(u64::MAX),
             whole,
+            cut_off,
         };
         let settings = self.settings(key, path.clone());
         let uid = rustix::process::geteuid().as_raw();
@@ -284,10 +285,9 @@ impl Start {
     /// A recorder, or a note why there is none.
     fn arm(&mut self, buffer: BufferSize, patience: Duration) -> Option<Recorder> {
         // The first process of a PID namespace ends us with it, so it has to be learned before.
-        if self.helper.program().is_init() && self.session.until == Until::Exit {
-            self.session.until = Until::Idle;
+        if self.helper.program().is_init() && self.session.span.until == Until::Exit {
+            self.session.span.until = Until::Idle;
         }
-        let watch = self.session.until == Until::Idle;
         let helper = Arc::clone(&self.helper);
         let scope = match self.session.system {
             true => Scope::System,
@@ -297,7 +297,7 @@ impl Start {
             false => Scope::Marked(Box::new(move |file, mark| helper.ask_for_mark(file, mark))),
         };
         let was_mounted = matches!(Tracefs::mounted(), Ok(Some(_)));
-        match record::arm(scope, buffer, watch, patience) {
+        match record::arm(scope, buffer, true, patience) {
             Ok(Armed::Recorder(recorder)) => {
                 if !was_mounted {
                     let what = "mounted tracefs on /sys/kernel/tracing, where recording needs it";
@@ -325,18 +325,16 @@ impl Start {
 
     /// Returns at the end of the start.
     fn wait(&self, recorder: Option<&Recorder>) -> Over {
-        let deadline = Instant::now().checked_add(self.session.limit);
+        let (begin, span) = (Instant::now(), self.session.span);
+        let idle_for = || recorder.map_or(Duration::ZERO, Recorder::idle_for);
         let mut started = false;
         let mut over = Over::Early;
         loop {
-            let left =
-                deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(Instant::now()));
-            let until = self.session.until;
-            let is_idle = until == Until::Idle && recorder.is_some_and(|r| r.idle_for() >= IDLE);
-            if left.is_zero() || is_idle {
+            let elapsed = begin.elapsed();
+            if span.is_over(elapsed, idle_for) || recorder.is_some_and(Recorder::is_full) {
                 return over;
             }
-            let mut nap = if until == Until::Idle { left.min(IDLE_CHECK) } else { left };
+            let mut nap = span.nap(elapsed, IDLE_CHECK);
             if over == Over::Ended {
                 // It stays readable.
                 nap = nap.min(IDLE_CHECK);
@@ -355,7 +353,7 @@ impl Start {
                 }
             }
             if over == Over::Early && self.has_ended(Duration::ZERO) {
-                if until != Until::Time {
+                if span.until != Until::Time {
                     return Over::Ended;
                 }
                 over = Over::Ended;

@@ -34,6 +34,7 @@ mod session;
 mod show;
 mod summary;
 mod unit;
+mod until;
 
 use std::process::ExitCode;
 

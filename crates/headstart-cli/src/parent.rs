@@ -6,8 +6,9 @@ use crate::exit::ExitStatus;
 use crate::in_place::become_program;
 use crate::output;
 use crate::packs::search_path;
-use crate::session::{Report, Session, Summary, Until};
+use crate::session::{Report, Session, Summary};
 use crate::summary::{Ended, Findings};
+use crate::until::Until;
 use anyhow::Context;
 use headstart_sys::process::{self, Change};
 use headstart_sys::signals;
@@ -44,7 +45,7 @@ pub fn start(session: Session) -> anyhow::Result<ExitStatus> {
 fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
     let (told, tell) = pipe_with(PipeFlags::CLOEXEC).context("Can't make a pipe")?;
     let (began, command) = (session.began, session.command.clone());
-    let (until, limit) = (session.until, session.limit);
+    let span = session.span;
     let mut tell = Some(tell);
     let pid = process::fork(|| become_program(session, tell.take()).number() as u8)
         .context("Can't start a process")?;
@@ -60,7 +61,10 @@ fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
     }
     let status = ExitStatus::Program(status_in_shell(change));
     // The helper may go on recording after the program's end.
-    let limit = if until == Until::Exit { PATIENCE } else { limit.saturating_add(PATIENCE) };
+    let limit = match span.until {
+        Until::Time => span.latest().saturating_add(PATIENCE),
+        Until::Exit | Until::Idle => PATIENCE,
+    };
     let findings = match receive(&told, limit) {
         // It has said why.
         Some(Findings { started: false, .. }) => return Ok(status),

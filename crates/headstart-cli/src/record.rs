@@ -2,7 +2,8 @@
 
 use crate::exit::ExitStatus;
 use crate::parent;
-use crate::session::{Session, StartArgs, Summary, Until};
+use crate::session::{Session, StartArgs, Summary};
+use crate::until::{Span, Until};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ touched get a mark in their history, others are forgotten after four starts. A \
 start of which events were lost never replaces a clean pack. The exit status is \
 the program's.")]
 pub struct RecordArgs {
-    /// What ends the start, if it comes before the time of --for
+    /// What ends the start, if it comes before the time of --for [for `time` 10 s]
     #[arg(long, value_enum, default_value_t = Until::Exit)]
     until: Until,
 
@@ -52,13 +53,14 @@ pub struct RecordArgs {
 /// Records a start.
 pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     let summary = (!args.quiet).then(|| Summary::of(args.verbose.into()));
+    let session = Session::new(args.start, Instant::now(), summary);
     parent::start(Session {
         must_learn: true,
-        until: args.until,
+        span: Span { until: args.until, ..session.span },
         system: args.system,
         exact: args.exact,
         buffer_kb: args.buffer_kb,
         trace_out: args.trace_out,
-        ..Session::new(args.start, Instant::now(), summary)
+        ..session
     })
 }

@@ -29,7 +29,7 @@ and for the helper, and tells what became of the start. The exit status is 128 +
 signal n killed the program.
 
 The first process of a PID namespace, as of a container, ends the helper with it: such a start \
-is learned when it has hardly read anything for two seconds, or after the time of --for. With -v \
+is learned when it has hardly read anything for two seconds, or when its time is over (--for). With -v \
 it is learned at its end.
 
 A pack is looked for in $HEADSTART_PACKS if that is set, else in \

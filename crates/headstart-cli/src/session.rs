@@ -2,22 +2,12 @@
 //! `record` share. Says what is wanted, and does nothing.
 
 use crate::args;
+use crate::until::{Span, Until};
 use headstart::launch::learn::DEFAULT_KEEP;
 use headstart::launch::prepare::Ahead;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// When a start is over, at the latest after its time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Until {
-    /// When the program has ended
-    Exit,
-    /// When it has ended or has hardly read anything for two seconds
-    Idle,
-    /// After the time of --for, also when the program ends earlier
-    Time,
-}
 
 /// The arguments that `run` and `record` share.
 #[derive(clap::Args, Debug)]
@@ -30,9 +20,10 @@ pub struct StartArgs {
     #[arg(long)]
     name: Option<String>,
 
-    /// The start is over after this time at the latest
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = args::duration)]
-    duration: Duration,
+    /// The start is over after this time at the latest [default: after 10 s, when reading has
+    /// died down, and after 5 min at the latest]
+    #[arg(long = "for", value_name = "TIME", value_parser = args::duration)]
+    duration: Option<Duration>,
 
     /// Let other users replay what is learned: they get a copy of the pack without the
     /// command and without files that they may not read
@@ -107,9 +98,7 @@ pub struct Session {
     /// Where the raw trace is kept, if it is.
     pub trace_out: Option<PathBuf>,
     /// When the start is over.
-    pub until: Until,
-    /// When it is over at the latest.
-    pub limit: Duration,
+    pub span: Span,
     /// How long the program is held back at most until its first pages were
     /// asked for.
     pub hold: Duration,
@@ -143,8 +132,7 @@ impl Session {
             walk: !args.no_walk,
             share: args.share,
             trace_out: None,
-            until: Until::Exit,
-            limit: args.duration,
+            span: Span { until: Until::Exit, limit: args.duration },
             hold: Duration::ZERO,
             system: false,
             exact: false,

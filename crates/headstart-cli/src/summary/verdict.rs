@@ -3,7 +3,6 @@
 
 use super::Lesson;
 use crate::output;
-use headstart::outcome::counts::Outcome;
 use headstart::replay::report::Report;
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ fn about(us: u64) -> String {
 /// What became of a start that was prefetched or learned, or both.
 pub fn of(report: Option<&Report>, lesson: Option<&Lesson>) -> Vec<String> {
     let said = match (report, lesson) {
-        (Some(_), Some(lesson)) => Some(pages(&lesson.outcome)),
+        (Some(_), Some(lesson)) => Some(pages(lesson)),
         (Some(report), None) if report.bytes > 0 => {
             Some(format!("{} prefetched", output::size(report.bytes)))
         }
@@ -51,11 +50,14 @@ pub fn of(report: Option<&Report>, lesson: Option<&Lesson>) -> Vec<String> {
 }
 
 /// How many pages were missing, or came too late.
-fn pages(outcome: &Outcome) -> String {
+fn pages(Lesson { learned, outcome }: &Lesson) -> String {
     let all = output::grouped(outcome.touched_pages);
     let [missing, late] = [outcome.missing_pages, outcome.late_pages].map(output::grouped);
     match (outcome.missing_pages, outcome.late_pages) {
         (0, 0) => format!("all {all} pages were ready"),
+        (1.., _) if learned.after_cut_off => format!(
+            "{missing} of {all} pages are new, since the start before was not learned to its end"
+        ),
         (_, 0) => format!("{missing} of {all} pages were missing"),
         (0, _) => format!("{late} of {all} pages were late"),
         _ => format!("{missing} of {all} pages were missing, {late} late"),
@@ -66,6 +68,7 @@ fn pages(outcome: &Outcome) -> String {
 mod tests {
     use super::*;
     use headstart::launch::learn::Learned;
+    use headstart::outcome::counts::Outcome;
 
     fn lesson(touched_pages: u64, missing_pages: u64, late_pages: u64) -> Lesson {
         let outcome = Outcome { touched_pages, missing_pages, late_pages, ..Outcome::default() };
@@ -96,7 +99,12 @@ mod tests {
             learned: Learned { written: true, starts: 1, ..Learned::default() },
             outcome: Outcome::default(),
         };
+        let mut longer = lesson(20_000, 9695, 7);
+        longer.learned.after_cut_off = true;
+        let new =
+            "9,695 of 20,000 pages are new, since the start before was not learned to its end";
         for (report, lesson, expected) in [
+            (Some(&replay), Some(longer), new),
             (Some(&replay), Some(lesson(4864, 24, 0)), "24 of 4,864 pages were missing"),
             (Some(&replay), Some(lesson(4864, 24, 3)), "24 of 4,864 pages were missing, 3 late"),
             (Some(&replay), Some(lesson(4864, 0, 3)), "3 of 4,864 pages were late"),

@@ -213,6 +213,42 @@ fn files_that_were_replaced_cut_or_deleted_are_left_out_and_counted() {
 }
 
 #[test]
+fn a_start_that_is_cut_off_says_so_and_what_the_next_one_adds_is_no_alarm() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let packs = disk_dir();
+    let file = |name: &str| fs.path().join(name).to_str().unwrap().to_owned();
+    for name in ["early", "late"] {
+        write_synced(Path::new(&file(name)), &headstart_testing::noise(1 << 20));
+    }
+    std::fs::write(file("go"), "").unwrap();
+    // It goes on when its pack was written, and at once when it is not told to wait.
+    let script = format!(
+        "cat {}; while [ -e {} ] && ! ls {} | grep -q last; do sleep 0.1; done; cat {}",
+        file("early"),
+        file("go"),
+        packs.path().display(),
+        file("late")
+    );
+    let command = ["sh", "-c", &script];
+    let options = ["--name", "a", "--for", "200ms"];
+    let (first, figures) = start(packs.path(), "run", &options, &command);
+    let said = String::from_utf8_lossy(&first.stderr).into_owned();
+    assert!(said.contains("its end is not learned"), "{said}");
+    assert_eq!(figures["learned"]["after_cut_off"], false, "{figures:#}");
+    std::fs::remove_file(file("go")).unwrap();
+    fs.remount();
+    let (second, figures) = start(packs.path(), "run", &["--name", "a"], &command);
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    let verdict = said.lines().next().unwrap();
+    assert!(verdict.contains("pages are new") && !verdict.contains("missing"), "{said}");
+    assert!(figures["touched"]["missing_pages"].as_u64().unwrap() >= 256, "{figures:#}");
+    fs.remount();
+    let (third, _) = start(packs.path(), "run", &["--name", "a"], &command);
+    let said = String::from_utf8_lossy(&third.stderr).into_owned();
+    assert!(!said.contains("are new") && !said.contains("not learned"), "{said}");
+}
+
+#[test]
 fn names_of_every_kind_are_learned_and_read_ahead() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let deep = "d/".repeat(1990);

@@ -41,6 +41,10 @@ const NOT_EXACT: &str = "pages are learned with fault-around pages: `record --ex
 const CUT_OFF: &str = "pages are learned with fault-around pages: the program went on when its \
     time was over; give it more with --for, or a server --until idle";
 
+/// Said when the program went on reading after the recording.
+const END_NOT_SEEN: &str = "its end is not learned: the program read files for longer, or more \
+    of them, than is recorded; see --for";
+
 /// What a learner is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -97,6 +101,9 @@ pub struct Learned {
     pub resolve_us: u64,
     /// Time from the end of the recording to the written pack, in µs.
     pub learn_us: u64,
+    /// Whether the end of the start before was not learned, so that what is missing may be of
+    /// that.
+    pub after_cut_off: bool,
     /// Things that did not work and were worked around.
     pub problems: Vec<String>,
 }
@@ -114,6 +121,8 @@ pub struct Known {
     pub released_us: u64,
     /// Whether it was seen until the program ended, or nothing was read any more.
     pub whole: bool,
+    /// Whether it is known that the program went on reading.
+    pub cut_off: bool,
 }
 
 /// Measures the device of a pack that was just learned, if it never was. That
@@ -140,6 +149,8 @@ pub fn learn(
     let from = Instant::now();
     let Recorded { capture, followed } = recorded;
     let pack = known.pack.as_ref();
+    // Nothing is known of the start before where its record can't be read.
+    let before = pack.and_then(|pack| last_run::read(&settings.pack, pack, uid).ok());
     // What was not seen of a file must not look like what the program does not need.
     let exact = known.whole && followed.is_some_and(|processes| processes.registered > 0);
     let policy = Learning::of_start(settings.keep);
@@ -150,7 +161,8 @@ pub fn learn(
     let lesson = Lesson::new(seen, mounts, began.elapsed(), policy);
     let Lesson { seen, .. } = &lesson;
     let ahead = known.ahead();
-    let (outcome, last_run) = lesson.classify(&seen.pages, &ahead);
+    let (outcome, mut last_run) = lesson.classify(&seen.pages, &ahead);
+    last_run.cut_off = known.cut_off;
     let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
     let was_complete = ahead.was_complete(&outcome);
     let new = lesson.pack(&settings.name, words.join(&0), &seen.pages, was_complete);
@@ -165,10 +177,12 @@ pub fn learn(
         dropped: new.origin.dropped,
         walked_entries: seen.names.walked_entries,
         resolve_us: micros(seen.names.elapsed),
+        after_cut_off: before.is_some_and(|before| before.cut_off),
         problems: seen.names.problems.iter().map(|p| causes(p)).collect(),
         ..Learned::default()
     };
     learned.problems.extend(why_not_exact(followed, known.whole, fault_around.exact_files));
+    learned.problems.extend(known.cut_off.then(|| END_NOT_SEEN.into()));
     let joined = join(&settings.pack, uid, new, pack, rule, |_, _| ())?;
     learned.note_joined(&joined, settings, last_run);
     learned.learn_us = micros(from.elapsed());

@@ -57,8 +57,8 @@ pub struct Recorder {
 
 impl Recorder {
     /// Creates an instance, enables the events for `scope` and starts to
-    /// empty the buffers. With `watch` the buffers are looked at four times a second, so that
-    /// [`Recorder::idle_for`] can tell when reading has died down.
+    /// empty the buffers. With `watch` the buffers are looked at four times a second once
+    /// [`Recorder::idle_for`] is asked, which tells when reading has died down.
     pub fn start(
         tracefs: &Tracefs,
         scope: Scope,

@@ -25,6 +25,8 @@ use thiserror::Error;
 const GROW_PERCENT: u64 = 50;
 /// How often a watching recorder looks.
 const WATCH_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+/// The same before anybody wants to know.
+const UNWATCHED_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Pages that come in, or into use, within [`WATCH_INTERVAL`] and still count as idle.
 const TRICKLE: u64 = 8;
 
@@ -279,7 +281,14 @@ impl Drain {
         let buffers = if full { &[] } else { &self.buffers[..] };
         let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
         fds.extend(buffers.iter().map(|(_, file)| PollFd::new(file, PollFlags::IN)));
-        let timeout = self.watch.is_some().then_some(WATCH_INTERVAL);
+        let interval = |(_, activity, _): &(_, Arc<Activity>, _)| {
+            if activity.wanted.load(Ordering::Relaxed) {
+                WATCH_INTERVAL
+            } else {
+                UNWATCHED_INTERVAL
+            }
+        };
+        let timeout = self.watch.as_ref().map(interval);
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!fds[0].revents().is_empty()),
             Err(e) => Err(e.into()),

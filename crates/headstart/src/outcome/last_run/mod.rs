@@ -41,6 +41,9 @@ pub struct LastRun {
     pub replayed: bool,
     /// Events that were lost: pages may be missing from all figures.
     pub lost_events: u64,
+    /// Whether the program went on reading after the recording.
+    #[serde(default)]
+    pub cut_off: bool,
     /// Pages in all.
     pub totals: Totals,
     /// Pages over time.
