@@ -3,6 +3,7 @@
 
 use super::Lesson;
 use crate::output;
+use headstart::outcome::counts::Outcome;
 use headstart::replay::report::Report;
 use std::time::Duration;
 
@@ -40,17 +41,38 @@ pub fn of(report: Option<&Report>, lesson: Option<&Lesson>) -> Vec<String> {
         (Some(report), None) if report.bytes > 0 => {
             Some(format!("{} prefetched", output::size(report.bytes)))
         }
-        (None, Some(Lesson { learned, .. })) if learned.written => Some(match learned.starts {
-            1 => "learned; the next start is prefetched".into(),
-            starts => format!("learned start {starts}"),
-        }),
+        (None, Some(Lesson { learned, outcome })) if learned.written => {
+            let files = output::counted(outcome.unnamed_files, "file");
+            Some(match (learned.starts, outcome.unnamed_files) {
+                (1, 0) => "learned; the next start is prefetched".into(),
+                (1, _) => format!(
+                    "learned; the next start is prefetched, but for {files} whose names can't be \
+                     found"
+                ),
+                (starts, _) => format!("learned start {starts}"),
+            })
+        }
         _ => None,
     };
     said.into_iter().collect()
 }
 
 /// How many pages were missing, or came too late.
-fn pages(Lesson { learned, outcome }: &Lesson) -> String {
+fn pages(lesson: &Lesson) -> String {
+    let Outcome { unnamed_files, unnamed_pages, .. } = lesson.outcome;
+    let known = known_pages(lesson);
+    if unnamed_files == 0 {
+        return known;
+    }
+    let files = output::counted(unnamed_files, "file");
+    format!(
+        "{known}, {} of them of {files} whose names can't be found",
+        output::grouped(unnamed_pages)
+    )
+}
+
+/// The same, whatever files they are of.
+fn known_pages(Lesson { learned, outcome }: &Lesson) -> String {
     let all = output::grouped(outcome.touched_pages);
     let [missing, late] = [outcome.missing_pages, outcome.late_pages].map(output::grouped);
     match (outcome.missing_pages, outcome.late_pages) {
@@ -68,7 +90,6 @@ fn pages(Lesson { learned, outcome }: &Lesson) -> String {
 mod tests {
     use super::*;
     use headstart::launch::learn::Learned;
-    use headstart::outcome::counts::Outcome;
 
     fn lesson(touched_pages: u64, missing_pages: u64, late_pages: u64) -> Lesson {
         let outcome = Outcome { touched_pages, missing_pages, late_pages, ..Outcome::default() };
@@ -103,7 +124,17 @@ mod tests {
         longer.learned.after_cut_off = true;
         let new =
             "9,695 of 20,000 pages are new, since the start before was not learned to its end";
+        let mut nameless = lesson(64, 0, 0);
+        (nameless.learned.starts, nameless.outcome.unnamed_files) = (1, 1);
+        let but =
+            "learned; the next start is prefetched, but for 1 file whose names can't be found";
+        let mut unnamed = lesson(4864, 24, 0);
+        (unnamed.outcome.unnamed_files, unnamed.outcome.unnamed_pages) = (2, 20);
+        let of_unnamed =
+            "24 of 4,864 pages were missing, 20 of them of 2 files whose names can't be found";
         for (report, lesson, expected) in [
+            (Some(&replay), Some(unnamed), of_unnamed),
+            (None, Some(nameless), but),
             (Some(&replay), Some(longer), new),
             (Some(&replay), Some(lesson(4864, 24, 0)), "24 of 4,864 pages were missing"),
             (Some(&replay), Some(lesson(4864, 24, 3)), "24 of 4,864 pages were missing, 3 late"),

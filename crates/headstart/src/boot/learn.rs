@@ -154,7 +154,7 @@ impl Boot<'_> {
         let known = packs::known(machine, phases, &mut mounted, problems);
         // A walk would read all directories of a disk that has just become quiet.
         let seen =
-            Seen::of(capture, &mounts, &earlier_names(&known), false, Learning::BOOT.names_limit)?;
+            Seen::of(capture, &mounts, &earlier_names(&known), None, Learning::BOOT.names_limit)?;
         let lasted = Duration::from_micros(monotonic_us().saturating_sub(clock.began_us));
         let lesson = Lesson::new(seen, mounts, lasted, Learning::BOOT);
         let whole = split(&lesson.pack("boot", Vec::new(), &lesson.seen.pages, false));

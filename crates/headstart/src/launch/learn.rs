@@ -154,7 +154,7 @@ pub fn learn(
     // What was not seen of a file must not look like what the program does not need.
     let exact = known.whole && followed.is_some_and(|processes| processes.registered > 0);
     let policy = Learning::of_start(settings.keep);
-    let (mut seen, mounts) = name(capture, settings, pack, policy)?;
+    let (mut seen, mounts) = name(capture, settings, pack, before.as_ref(), policy)?;
     let unseen_pages = pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
     let fault_around = drop_fault_around(&mut seen.pages, &seen.names, pack, exact);
 
@@ -163,6 +163,7 @@ pub fn learn(
     let ahead = known.ahead();
     let (outcome, mut last_run) = lesson.classify(&seen.pages, &ahead);
     last_run.cut_off = known.cut_off;
+    last_run.note_walks(&seen.names.walked_in_vain, &lesson.mounts);
     let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
     let was_complete = ahead.was_complete(&outcome);
     let new = lesson.pack(&settings.name, words.join(&0), &seen.pages, was_complete);
@@ -194,6 +195,7 @@ fn name(
     mut capture: Capture,
     settings: &Settings,
     pack: Option<&Pack>,
+    before: Option<&LastRun>,
     policy: Learning,
 ) -> Result<(Seen, MountTable), LaunchError> {
     let mounts = seen::complete(&mut capture)?;
@@ -207,7 +209,9 @@ fn name(
         std::fs::write(path, capture.to_bytes()?).map_err(failed)?;
     }
     let earlier = pack.map(Pack::names).unwrap_or_default();
-    let mut seen = Seen::of(capture, &mounts, &earlier, settings.walk, policy.names_limit)?;
+    let in_vain = before.map(|before| before.walked_in_vain(&mounts)).unwrap_or_default();
+    let walk = settings.walk.then_some(&in_vain[..]);
+    let mut seen = Seen::of(capture, &mounts, &earlier, walk, policy.names_limit)?;
     if let Ok(own) = std::env::current_exe() {
         seen.leave_out(&own);
     }

@@ -34,7 +34,8 @@ pub struct Lesson {
     pub file_systems: HashMap<Dev, FileSystem>,
     /// When it was, in nanoseconds of Unix time.
     pub during: RangeInclusive<i64>,
-    mounts: MountTable,
+    /// The mounts at its end.
+    pub mounts: MountTable,
     policy: Learning,
 }
 

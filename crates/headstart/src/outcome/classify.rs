@@ -67,9 +67,18 @@ pub fn classify(
         timeline.add(Some(&file.path), &classes, &asked);
     }
     let unnamed = seen.files.iter().filter(|(id, _)| !named.contains(id));
-    for (_, pages) in unnamed.filter(|(id, _)| may_be_read(file_systems, id.dev)) {
-        let classes = Classification::of(&pages.touched, &pages.inserted, &none);
-        outcome.add(&classes);
+    let unknown: HashSet<_> =
+        names.unnamed.iter().filter(|(_, why)| why.is_unknown()).map(|(id, _)| id).collect();
+    for (id, pages) in unnamed.filter(|(id, _)| may_be_read(file_systems, id.dev)) {
+        let classes = if unknown.contains(id) && pages.touched.pages() > 0 {
+            let classes = Classification::of_unnamed(&pages.touched, &pages.inserted);
+            outcome.add_unnamed(&classes);
+            classes
+        } else {
+            let classes = Classification::of(&pages.touched, &pages.inserted, &none);
+            outcome.add(&classes);
+            classes
+        };
         timeline.add(None, &classes, &[]);
     }
     for (node, part) in &planned.files {

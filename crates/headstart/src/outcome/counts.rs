@@ -22,6 +22,10 @@ pub struct Outcome {
     /// Pages that the program brought in and did not touch: the kernel's
     /// read-ahead, or the program's own.
     pub inserted_untouched_pages: u64,
+    /// Files that were touched and that nothing names.
+    pub unnamed_files: u64,
+    /// Their pages, which count as missing: no start can have them read ahead.
+    pub unnamed_pages: u64,
     /// Pages of metadata in the pack that the program asked for first.
     pub late_metadata_pages: u64,
     /// Pages of metadata that are not in the pack and had to be brought in.
@@ -46,6 +50,12 @@ pub struct Classification {
 }
 
 impl Classification {
+    /// Of a file that nothing names: all is missing, whether it was in memory or not.
+    pub fn of_unnamed(touched: &Spans, inserted: &Spans) -> Self {
+        let inserted_untouched = inserted.without(touched);
+        Self { missing: touched.clone(), inserted_untouched, ..Self::default() }
+    }
+
     /// From what the program touched, what it brought in, and what was planned.
     pub fn of(touched: &Spans, inserted: &Spans, planned: &Spans) -> Self {
         let ready = touched.without(inserted);
@@ -72,6 +82,13 @@ impl Outcome {
         self.missing_pages += missing;
         self.wasted_pages += classes.never_touched.pages();
         self.inserted_untouched_pages += classes.inserted_untouched.pages();
+    }
+
+    /// Adds a file that nothing names.
+    pub fn add_unnamed(&mut self, classes: &Classification) {
+        self.add(classes);
+        self.unnamed_files += 1;
+        self.unnamed_pages += classes.missing.pages();
     }
 
     /// Adds one device's metadata.
@@ -131,12 +148,30 @@ mod tests {
                 inserted_untouched_pages: 1,
                 late_metadata_pages: 1,
                 missing_metadata_pages: 1,
+                ..Outcome::default()
             }
         );
         assert!((outcome.ready_share() - 0.5).abs() < 1e-9);
         assert!((Outcome::default().ready_share() - 1.0).abs() < 1e-9);
         assert!((outcome.in_time_share() - 2.0 / 3.0).abs() < 1e-9);
         assert!(Outcome::default().in_time_share().abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_nothing_names_is_missing_also_where_it_was_in_memory() {
+        let mut outcome = Outcome::default();
+        outcome.add(&Classification::of(&set(&[1, 2]), &set(&[]), &set(&[1, 2])));
+        outcome.add_unnamed(&Classification::of_unnamed(&set(&[1, 2, 3]), &set(&[3, 4])));
+        let expected = Outcome {
+            touched_pages: 5,
+            ready_pages: 2,
+            missing_pages: 3,
+            inserted_untouched_pages: 1,
+            unnamed_files: 1,
+            unnamed_pages: 3,
+            ..Outcome::default()
+        };
+        assert_eq!(outcome, expected);
     }
 
     proptest! {

@@ -78,7 +78,7 @@ impl Seen {
 
     /// Decodes a capture, whose raw pages are let go of, and looks for the names of its
     /// files for this time at most, also among `earlier` ones; where nothing else tells them
-    /// by a walk, if that is `walk`ed.
+    /// by a walk, if there may be one, of all file systems but these.
     ///
     /// # Errors
     /// The capture can't be decoded, or holds nothing.
@@ -86,7 +86,7 @@ impl Seen {
         capture: Capture,
         mounts: &MountTable,
         earlier: &EarlierNames,
-        walk: bool,
+        walk: Option<&[Dev]>,
         limit: Duration,
     ) -> Result<Self, SeenError> {
         let rules = Rules {
@@ -109,7 +109,8 @@ impl Seen {
         live.observe(&tids);
         let ids: Vec<_> = pages.files.keys().copied().collect();
         let options = ResolveOptions {
-            walk,
+            walk: walk.is_some(),
+            walked_in_vain: walk.unwrap_or_default(),
             live: Some(&live),
             earlier: Some(earlier),
             deadline: Some(Instant::now() + limit),
@@ -121,19 +122,27 @@ impl Seen {
 
     /// The file systems that the start touched.
     pub fn file_systems(&self, mounts: &MountTable) -> HashMap<Dev, FileSystem> {
-        let of_files = self.names.files.iter().map(|(id, _)| id.dev);
+        let named: HashSet<Dev> = self.names.files.iter().map(|(id, _)| id.dev).collect();
+        let of_files = self.pages.files.keys().map(|id| id.dev).chain(named.iter().copied());
         let devices: HashSet<Dev> = of_files.chain(self.pages.metadata.keys().copied()).collect();
         // A layer that nothing shows is known by the overlay that leads to its files.
         let overlay_of = |dev: Dev| {
             let (_, file) = self.names.files.iter().find(|(id, _)| id.dev == dev)?;
             mounts.at(&file.path).filter(|mount| mount.fstype == "overlay")
         };
+        // One that told no names may not answer.
+        let asked = |dev: Dev| named.contains(&dev) || mounts.answers(dev);
         let describe = |dev: Dev| {
             let visible = mounts.visible_of(dev).first().copied();
             let mount = visible.or_else(|| overlay_of(dev))?;
             Some(FileSystem {
                 // Without one the file system is told by its type and source.
-                uuid: fsid::uuid(mount).ok().flatten().map(|id| id.0).filter(|id| *id != NIL),
+                uuid: asked(dev)
+                    .then(|| fsid::uuid(mount).ok())
+                    .flatten()
+                    .flatten()
+                    .map(|id| id.0)
+                    .filter(|id| *id != NIL),
                 kind: mount.fstype.to_string_lossy().into_owned(),
                 source: mount.source.as_bytes().to_vec(),
             })

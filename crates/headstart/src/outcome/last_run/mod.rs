@@ -7,7 +7,9 @@
 pub mod file;
 pub mod timeline;
 
+use crate::host::id::Dev;
 use crate::host::json_path::JsonPath;
+use crate::host::mounts::MountTable;
 use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -21,6 +23,9 @@ pub const BINS: usize = 240;
 pub const MAX_FILES: usize = 500;
 /// Ranges that are kept of all files together.
 pub const MAX_RANGES: usize = 8000;
+
+/// File systems that are remembered as searched in vain.
+const MAX_WALKS: usize = 32;
 
 /// One start.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -44,6 +49,10 @@ pub struct LastRun {
     /// Whether the program went on reading after the recording.
     #[serde(default)]
     pub cut_off: bool,
+    /// File systems, by number and kind, that were searched for names in vain, so that they
+    /// are not searched again.
+    #[serde(default)]
+    pub walked_in_vain: Vec<(u32, String)>,
     /// Pages in all.
     pub totals: Totals,
     /// Pages over time.
@@ -191,6 +200,22 @@ impl LastRun {
         self.learned_at = pack.origin.learned_at;
         self.page_size = pack.page_size();
         self.lost_events = lost_events;
+    }
+
+    /// Notes which file systems were searched for names in vain.
+    pub fn note_walks(&mut self, devices: &[Dev], mounts: &MountTable) {
+        let kind = |dev: Dev| Some(mounts.visible_of(dev).first()?.fstype.to_string_lossy());
+        let known = devices.iter().filter_map(|dev| Some((dev.0, kind(*dev)?.into_owned())));
+        self.walked_in_vain = known.take(MAX_WALKS).collect();
+    }
+
+    /// Those of them that are still there. After a boot a number may be that of another.
+    pub fn walked_in_vain(&self, mounts: &MountTable) -> Vec<Dev> {
+        let is_it = |dev: Dev, kind: &str| {
+            mounts.visible_of(dev).iter().any(|mount| mount.fstype.to_string_lossy() == kind)
+        };
+        let devices = self.walked_in_vain.iter().map(|(dev, kind)| (Dev(*dev), kind));
+        devices.filter(|(dev, kind)| is_it(*dev, kind)).map(|(dev, _)| dev).collect()
     }
 
     /// Reads a document.

@@ -53,7 +53,9 @@ impl<'a> Run<'a> {
         if left.is_empty() {
             return;
         }
-        if !self.options.walk {
+        let in_vain = self.options.walked_in_vain.contains(&dev);
+        self.out.walked_in_vain.extend(in_vain.then_some(dev));
+        if !self.options.walk || in_vain {
             self.give_up(&left, Unnamed::WalkSkipped);
             return;
         }
@@ -178,10 +180,16 @@ impl<'a> Run<'a> {
             dev,
             found: Vec::new(),
         };
+        let before = walker.entries;
         for mount in mounts {
             walker.mount(mount, &mut search);
         }
+        let walked = walker.entries > before;
         let reason = self.after_walk(walker);
+        let found_none = search.found.is_empty() && search.wanted.values().all(Option::is_none);
+        if found_none && walked {
+            self.out.walked_in_vain.push(dev);
+        }
         for (ino, spare) in search.wanted {
             let id = InodeId { dev, ino };
             match spare {

@@ -1,6 +1,7 @@
 //! What resolving may use.
 
 use super::live::LiveNames;
+use crate::host::id::Dev;
 use crate::host::mounts::MountTable;
 use std::collections::HashMap;
 use std::fmt;
@@ -21,6 +22,8 @@ pub struct ResolveOptions<'a> {
     pub calls: bool,
     /// Walk a file system for what is left over (default yes).
     pub walk: bool,
+    /// File systems of which a walk found nothing before: it is not tried again.
+    pub walked_in_vain: &'a [Dev],
     /// When resolving ends.
     pub deadline: Option<Instant>,
 }
@@ -28,7 +31,15 @@ pub struct ResolveOptions<'a> {
 impl<'a> ResolveOptions<'a> {
     /// Every method, without a deadline.
     pub fn new(mounts: &'a MountTable) -> Self {
-        Self { mounts, live: None, earlier: None, calls: true, walk: true, deadline: None }
+        Self {
+            mounts,
+            live: None,
+            earlier: None,
+            calls: true,
+            walk: true,
+            walked_in_vain: &[],
+            deadline: None,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What became of inodes: their paths, or why there is none.
 
-use crate::host::id::InodeId;
+use crate::host::id::{Dev, InodeId};
 use crate::host::names;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -96,6 +96,20 @@ pub enum Unnamed {
     Internal,
 }
 
+impl Unnamed {
+    /// Whether the file is there, for all that is known, and only its name is lacking.
+    pub fn is_unknown(self) -> bool {
+        match self {
+            Self::NotFound
+            | Self::WalkSkipped
+            | Self::OutOfTime
+            | Self::NoAnswer
+            | Self::NoPermission => true,
+            Self::Deleted | Self::Unreachable | Self::Changed | Self::Internal => false,
+        }
+    }
+}
+
 impl fmt::Display for Unnamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -159,6 +173,8 @@ pub struct Resolution {
     pub ambiguous: u64,
     /// Directory entries that walks looked at.
     pub walked_entries: u64,
+    /// File systems of which a walk found nothing, now or before.
+    pub walked_in_vain: Vec<Dev>,
     /// What did not work.
     pub problems: Vec<Problem>,
     /// How long it took.
@@ -174,6 +190,7 @@ impl Resolution {
         self.problems.extend(other.problems);
         self.ambiguous += other.ambiguous;
         self.walked_entries += other.walked_entries;
+        self.walked_in_vain.extend(other.walked_in_vain);
         for (method, count) in other.how {
             *self.how.entry(method).or_default() += count;
         }
