@@ -97,7 +97,7 @@ if [[ -n ${CI-} ]]; then export CARGO_INCREMENTAL=0; fi
 # --- lint ---------------------------------------------------------------------
 
 scripts=(*.sh .ci/run .ci/tests bench/*.sh fixtures/*/*.sh fuzz/*.sh dist/dracut/*/*.sh
-    dist/initramfs-tools/hooks/* dist/initramfs-tools/scripts/*/*)
+    dist/dpkg/*.prerm dist/initramfs-tools/hooks/* dist/initramfs-tools/scripts/*/*)
 syntax() {
     local script
     for script in "${scripts[@]}" dist/completions/headstart.bash; do

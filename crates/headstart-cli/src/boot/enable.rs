@@ -44,7 +44,7 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<ExitStatus> {
     let is_here = installed::is_here(&args.root);
     let program = installed::program(&machine, is_here)?;
     let words = install::kernel_words(&kernel(&machine, is_here));
-    let mut done = install::enable(&machine, &program)?;
+    let mut done = install::enable(&machine, &program, &words)?;
     if done.is_empty() {
         done.push("it was enabled already".into());
     }

@@ -156,3 +156,23 @@ fn rpm_hands_over_more_names_than_a_pipe_holds_and_nobody_reads_them() {
     manage(&root, Headstart::Script(""), &Rpm.install(&package));
     assert_eq!(root.calls(), ["pack renew --quiet"]);
 }
+
+#[test]
+fn boots_are_no_longer_recorded_when_the_package_of_headstart_is_removed() {
+    const DISABLE: &str = "boot disable";
+    for manager in [Dpkg, Rpm, Pacman] {
+        let Some(root) = manager.root() else { continue };
+        for version in [2, 3] {
+            let install = manager.install(&manager.headstart(&root, version));
+            manage(&root, Headstart::Script(""), &install);
+        }
+        assert!(!root.calls().iter().any(|call| call == DISABLE), "an upgrade of {manager:?}");
+        manage(&root, Headstart::Script("exit 1"), &manager.remove("headstart"));
+        let calls = root.calls();
+        assert_eq!(
+            calls.iter().filter(|call| *call == DISABLE).count(),
+            1,
+            "{manager:?} {calls:?}"
+        );
+    }
+}

@@ -65,7 +65,7 @@ mod tests {
         fs::write(&program, [7; 9000]).unwrap();
         assert!(read(), "there is no pack");
         let here_too = machine.place("/usr/local/bin/headstart");
-        enable(&machine, Path::new("/usr/local/bin/headstart")).unwrap();
+        enable(&machine, Path::new("/usr/local/bin/headstart"), "").unwrap();
         assert!(!read(), "it is not the recorder's");
         fs::create_dir_all(here_too.parent().unwrap()).unwrap();
         fs::rename(&program, &here_too).unwrap();

@@ -24,6 +24,18 @@ pub const UNITS: [(&str, &str); 2] = [
     ("headstart-boot-replay.service", include_str!("units/headstart-boot-replay.service")),
 ];
 
+/// Ends what the kernel records when nobody is left to do so: packages may be removed, and
+/// programs deleted, without `headstart boot disable`. It needs nothing of ours and no shell.
+const END_TRACE: &str = "headstart-boot-end-trace.service";
+const END_TRACE_TEXT: &str = include_str!("units/headstart-boot-end-trace.service");
+/// Where its text has what the kernel was told, and what ends that.
+const TOLD: &str = "TOLD";
+const ENDS: &str = "ENDS";
+/// What ends the recording of each kind of kernel: removing the instance; disabling the
+/// events of the global one, which opening this file for writing does.
+const REMOVE_INSTANCE: &str = "/bin/rmdir /sys/kernel/tracing/instances/headstart-boot";
+const DISABLE_EVENTS: &str = "/bin/cp /dev/null /sys/kernel/tracing/set_event";
+
 /// The program in the units, where packages install it.
 pub(crate) const PACKAGED: &str = "/usr/bin/headstart";
 /// Where units of this machine are, and those of packages.
@@ -103,11 +115,11 @@ pub fn kernel_words(release: &str) -> String {
 }
 
 /// Puts the units there and enables them. `program` is headstart as the machine sees
-/// it. Tells what was done.
+/// it, and `words` are for the kernel's command line. Tells what was done.
 ///
 /// # Errors
 /// What can't be changed.
-pub fn enable(machine: &Machine, program: &Path) -> Result<Vec<String>, InstallError> {
+pub fn enable(machine: &Machine, program: &Path, words: &str) -> Result<Vec<String>, InstallError> {
     let name = startable(machine, program)?;
     let mut done = Vec::new();
     for (unit, text) in UNITS {
@@ -126,18 +138,42 @@ pub fn enable(machine: &Machine, program: &Path) -> Result<Vec<String>, InstallE
                 done.push(format!("wrote {}", names::path(&path)));
             }
         }
-        let link = place(machine, &wanted(unit));
-        if fs::read_link(&link).ok().as_ref() != Some(target) {
-            let changed = |source| InstallError::File { path: link.clone(), source };
-            if let Some(dir) = link.parent() {
-                fs::create_dir_all(dir).map_err(changed)?;
-            }
-            remove(&link)?;
-            symlink(target, &link).map_err(changed)?;
+        if want(machine, unit, target)? {
             done.push(format!("enabled {unit}"));
         }
     }
+    // Never that of a package, which goes with it.
+    let local = Path::new(LOCAL_UNITS).join(END_TRACE);
+    let path = place(machine, &local);
+    let text = end_trace(name, words);
+    if contents::text(&path).ok().as_deref() != Some(&text) {
+        write(&path, &text)?;
+    }
+    want(machine, END_TRACE, &local)?;
     Ok(done)
+}
+
+/// The unit that ends what the kernel was told to record, if `program` is gone.
+fn end_trace(program: &str, words: &str) -> String {
+    let told = words.split(' ').next().unwrap_or_default();
+    let is_instance = told.starts_with("trace_instance=");
+    let ends = if is_instance { REMOVE_INSTANCE } else { DISABLE_EVENTS };
+    END_TRACE_TEXT.replace(PACKAGED, program).replace(TOLD, told).replace(ENDS, ends)
+}
+
+/// Makes the link that enables a unit; whether it was not there.
+fn want(machine: &Machine, unit: &str, target: &Path) -> Result<bool, InstallError> {
+    let link = place(machine, &wanted(unit));
+    if fs::read_link(&link).is_ok_and(|is| is == target) {
+        return Ok(false);
+    }
+    let changed = |source| InstallError::File { path: link.clone(), source };
+    if let Some(dir) = link.parent() {
+        fs::create_dir_all(dir).map_err(changed)?;
+    }
+    remove(&link)?;
+    symlink(target, &link).map_err(changed)?;
+    Ok(true)
 }
 
 /// The name of a program, as the machine sees it, for a unit of root to start: nobody else can
@@ -193,8 +229,8 @@ pub fn add_kernel_words(machine: &Machine, words: &str) -> Result<Vec<String>, I
 /// What can't be changed.
 pub fn disable(machine: &Machine) -> Result<Vec<String>, InstallError> {
     let mut done = Vec::new();
-    for (unit, _) in UNITS {
-        if remove(&place(machine, &wanted(unit)))? {
+    for unit in UNITS.iter().map(|(unit, _)| *unit).chain([END_TRACE]) {
+        if remove(&place(machine, &wanted(unit)))? && unit != END_TRACE {
             done.push(format!("disabled {unit}"));
         }
         let path = place(machine, &Path::new(LOCAL_UNITS).join(unit));
@@ -295,6 +331,8 @@ pub(crate) fn remove(path: &Path) -> Result<bool, InstallError> {
 mod tests {
     use super::*;
 
+    const WORDS: &str = "trace_instance=headstart-boot,a:b trace_buf_size=4M";
+
     fn tree(root: &Path) -> Vec<(PathBuf, String)> {
         let mut out = Vec::new();
         let mut dirs = vec![root.to_owned()];
@@ -340,7 +378,7 @@ mod tests {
         }
         let before = tree(dir.path());
         let program = Path::new("/usr/local/bin/headstart");
-        assert_eq!(enable(&machine, program).unwrap().len(), 4);
+        assert_eq!(enable(&machine, program, WORDS).unwrap().len(), 4);
         assert_eq!(enabled(&machine).len(), 2);
         let unit = machine.place("/etc/systemd/system/headstart-boot-record.service");
         let text = fs::read_to_string(unit).unwrap();
@@ -352,9 +390,9 @@ mod tests {
         assert!(cmdline.starts_with("root=/dev/sda1 quiet trace_instance="), "{cmdline}");
         assert_eq!(cmdline.matches("trace_instance").count(), 1);
         let after = tree(dir.path());
-        assert_eq!(enable(&machine, program).unwrap(), [""; 0]);
+        assert_eq!(enable(&machine, program, WORDS).unwrap(), [""; 0]);
         assert_eq!(tree(dir.path()), after);
-        assert_eq!(disable(&machine).unwrap().len(), 5);
+        assert_eq!(disable(&machine).unwrap().len(), 6);
         assert_eq!(tree(dir.path()), before);
         assert_eq!(disable(&machine).unwrap(), [""; 0]);
     }
@@ -366,17 +404,32 @@ mod tests {
         for (unit, text) in UNITS {
             write(&place(&machine, &Path::new(PACKAGED_UNITS).join(unit)), text).unwrap();
         }
-        assert_eq!(enable(&machine, Path::new(PACKAGED)).unwrap().len(), 2);
+        assert_eq!(enable(&machine, Path::new(PACKAGED), WORDS).unwrap().len(), 2);
         let link = fs::read_link(place(&machine, &wanted(UNITS[0].0))).unwrap();
         assert_eq!(link, Path::new(PACKAGED_UNITS).join(UNITS[0].0));
         let own = place(&machine, &Path::new(LOCAL_UNITS).join(UNITS[0].0));
         write(&own, "[Unit]\nDescription=mine\n").unwrap();
-        let refused = enable(&machine, Path::new("/usr/local/bin/headstart"));
+        let refused = enable(&machine, Path::new("/usr/local/bin/headstart"), WORDS);
         assert!(matches!(refused, Err(InstallError::Foreign(_))));
         disable(&machine).unwrap();
         assert!(own.exists());
-        let odd = enable(&machine, Path::new("/home/me/my programs/headstart"));
+        let odd = enable(&machine, Path::new("/home/me/my programs/headstart"), WORDS);
         assert!(matches!(odd, Err(InstallError::Program(_))));
+    }
+
+    #[test]
+    fn what_the_kernel_records_is_ended_without_us_by_what_it_was_told() {
+        for (release, ends) in [("6.12", REMOVE_INSTANCE), ("6.1", DISABLE_EVENTS)] {
+            let text = end_trace("/opt/headstart", &kernel_words(release));
+            let told = kernel_words(release).split(' ').next().unwrap().to_owned();
+            for line in [
+                format!("ConditionKernelCommandLine={told}"),
+                format!("ExecStart=-{ends}"),
+                "ConditionFileIsExecutable=!/opt/headstart".to_owned(),
+            ] {
+                assert!(text.lines().any(|l| l == line), "{line} in {text}");
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::host::memory;
 use crate::host::processors;
+use crate::trace::tracefs::Tracefs;
 
 /// Largest buffer of one CPU, in KiB: half a million events.
 const MAX_BUFFER_KB: u32 = 32 * 1024;
@@ -38,9 +39,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Here and now. Only processors that are online have a buffer.
+    /// Here and now, for one of the recordings that share the memory. Only processors that are
+    /// online have a buffer.
     pub fn here() -> Self {
-        Self::within(memory::budget(), processors::online())
+        let recordings =
+            Tracefs::mounted().ok().flatten().map_or(1, |tracefs| tracefs.recordings());
+        Self::within(memory::budget() / recordings.max(1), processors::online())
     }
 
     /// With buffers for so many CPUs, where `memory` bytes may be filled.

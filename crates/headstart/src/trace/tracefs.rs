@@ -105,6 +105,15 @@ impl Tracefs {
         self.root.join("instances")
     }
 
+    /// How many instances of headstart processes there are: what each may fill is shared. They
+    /// need not all be alive; the next start removes the others.
+    pub fn recordings(&self) -> u64 {
+        let Ok(entries) = fs::read_dir(self.instances()) else { return 0 };
+        let names = entries.flatten().map(|entry| entry.file_name());
+        names.filter(|name| name.to_str().is_some_and(|name| name.starts_with(PREFIX))).count()
+            as u64
+    }
+
     /// The instances of headstart processes that are gone.
     pub fn orphans(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.instances()) else { return Vec::new() };
@@ -187,6 +196,17 @@ pub(super) fn text_of(file: File, path: &Path) -> Result<String, TraceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_recordings_of_ours_share_the_memory_and_those_of_others_do_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let tracefs = Tracefs { root: dir.path().into(), mounted_now: false };
+        assert_eq!(tracefs.recordings(), 0);
+        for name in ["headstart-1-2-3", "headstart-boot", "trace-cmd"] {
+            fs::create_dir_all(tracefs.instances().join(name)).unwrap();
+        }
+        assert_eq!(tracefs.recordings(), 2);
+    }
 
     #[test]
     fn an_instance_name_tells_its_owner_and_nothing_else_does() {

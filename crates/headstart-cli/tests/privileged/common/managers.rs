@@ -76,6 +76,18 @@ impl Manager {
         Some(root)
     }
 
+    /// The package of headstart itself, with what `dist` has for its removal.
+    pub fn headstart(self, root: &SmallRoot, version: u32) -> String {
+        let text = |name: &str| fs::read_to_string(in_dist(name)).unwrap();
+        let (install, extra) = match self {
+            Dpkg => (None, Some(("prerm", text("dpkg/headstart.prerm")))),
+            Rpm => (None, Some(("", text("rpm/headstart.spec.inc")))),
+            Pacman => (Some(text("pacman/headstart.install")), None),
+        };
+        let files = install.iter().map(|text| (".INSTALL", text.as_bytes()));
+        self.build(root, "headstart", version, &files.collect::<Vec<_>>(), extra.as_slice())
+    }
+
     fn add(self, root: &SmallRoot, name: &str, extra: &[(&str, String)]) {
         let package = self.build(root, name, 1, &[], extra);
         let output = root.run(Headstart::Missing, &words(&self.install(&package)));
@@ -116,8 +128,10 @@ impl Manager {
                     put(&format!("DEBIAN/{file}"), text.as_bytes());
                 }
                 must("chmod", &["-R", "u+rwX,go+rX,go-w", &tree]);
-                if extra.iter().any(|(file, _)| *file == "postinst") {
-                    must("chmod", &["755", &format!("{tree}/DEBIAN/postinst")]);
+                for (file, _) in
+                    extra.iter().filter(|(file, _)| ["postinst", "prerm"].contains(file))
+                {
+                    must("chmod", &["755", &format!("{tree}/DEBIAN/{file}")]);
                 }
                 must("dpkg-deb", &["-Znone", "--root-owner-group", "--build", &tree, to]);
             }
