@@ -178,7 +178,8 @@ fn write_devices(out: &mut dyn Write, devices: &[Device]) -> io::Result<()> {
             match device.model.map(|model| model.order()) {
                 Some(Order::Touch) => "order of use".into(),
                 Some(Order::Disk) => "order of the disk".into(),
-                None => "order of use, not measured: --reprobe".into(),
+                None if device.readable => "order of use, not measured: --reprobe".into(),
+                None => "order of use, not measured: it can't be opened".into(),
             },
         ]);
     }
@@ -271,6 +272,7 @@ mod tests {
             request_kb: None,
             queue: None,
             model: Some(model),
+            readable: true,
         };
         let pack = |dev: &str, gain, worth_it| LearnedPack {
             name: "a".into(),

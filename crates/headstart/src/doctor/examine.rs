@@ -13,7 +13,7 @@ use rustix::fs::{Access, AtFlags, CWD, OFlags};
 use serde::Serialize;
 
 use super::packs::Directory;
-use super::storage::{Device, FileSystem, devices, file_systems};
+use super::storage::{Device, FileSystem, May, devices, file_systems};
 use crate::host::mounts::MountTable;
 
 use super::check::Check;
@@ -84,7 +84,15 @@ pub fn examine() -> Examination {
     });
     let file_systems = file_systems(mounts.mounts(), &types, read, block_device, btrfs_directory);
     let models = Models::here();
-    let devices = devices(&file_systems, read, |dev| models.of_device(dev));
+    let readable = |name: &str| fs::File::open(Path::new("/dev").join(name)).is_ok();
+    let devices = devices(&file_systems, read, |dev| models.of_device(dev), readable);
+    let by_inode = rights::has(rights::own(), rights::SYS_ADMIN);
+    let file_systems = file_systems.into_iter().map(|fs| {
+        let is_its = |device: &&Device| fs.device.as_ref() == Some(&device.dev);
+        let read_device = devices.iter().find(is_its).is_some_and(|device| device.readable);
+        fs.for_user(May { by_inode, read_device })
+    });
+    let file_systems = file_systems.collect();
     let packs = expect::learned_packs(&pack_dirs, &models, uid.as_raw());
     Examination { checks, file_systems, devices, packs }
 }

@@ -72,6 +72,27 @@ pub struct Device {
     pub queue: Option<u64>,
     /// How it behaved when it was measured.
     pub model: Option<Model>,
+    /// Whether this user may read it, so that it can be measured.
+    pub readable: bool,
+}
+
+/// What a user may do on a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct May {
+    /// Ask for files by their inodes.
+    pub by_inode: bool,
+    /// Read its block device.
+    pub read_device: bool,
+}
+
+impl FileSystem {
+    /// The same for a user who may do this.
+    #[must_use]
+    pub fn for_user(self, may: May) -> Self {
+        let paths = if may.by_inode { self.paths } else { PathResolution::ByWalk };
+        let metadata = if may.read_device { self.metadata } else { MetadataAhead::ByOpening };
+        Self { paths, metadata, ..self }
+    }
 }
 
 /// How inodes of this type of file system become paths.
@@ -152,6 +173,7 @@ pub fn devices(
     file_systems: &[FileSystem],
     read: impl Fn(&str) -> Option<String>,
     model: impl Fn(Dev) -> Option<Model>,
+    readable: impl Fn(&str) -> bool,
 ) -> Vec<Device> {
     let mut found: Vec<Device> = Vec::new();
     for dev in file_systems.iter().filter_map(|fs| fs.device.as_ref()) {
@@ -172,6 +194,7 @@ pub fn devices(
             request_kb: queue("max_sectors_kb"),
             queue: queue("nr_requests"),
             model: dev.parse().ok().and_then(&model),
+            readable: readable(name.unwrap_or(dev)),
         });
     }
     found
@@ -235,7 +258,7 @@ mod tests {
         let source = found[1].read_ahead_source.as_deref();
         assert_eq!(source, Some("/sys/fs/btrfs/aa-bb/bdi/read_ahead_kb"));
 
-        let devices = devices(&found, sysfs, |_| None);
+        let devices = devices(&found, sysfs, |_| None, |name| name == "vda1");
         let partition = Device {
             dev: "254:1".into(),
             name: Some("vda1".into()),
@@ -243,10 +266,21 @@ mod tests {
             request_kb: Some(1280),
             queue: None,
             model: None,
+            readable: true,
         };
         assert_eq!(devices[0], partition);
         assert_eq!((devices[1].dev.as_str(), devices[1].rotational), ("8:0", Some(false)));
-        assert_eq!(devices.len(), 2);
+        assert_eq!((devices.len(), devices[1].readable), (2, false));
+
+        let root = &found[0];
+        for (by_inode, read_device, paths, metadata) in [
+            (true, true, PathResolution::ByHandle, MetadataAhead::ByDevice),
+            (true, false, PathResolution::ByHandle, MetadataAhead::ByOpening),
+            (false, false, PathResolution::ByWalk, MetadataAhead::ByOpening),
+        ] {
+            let seen = root.clone().for_user(May { by_inode, read_device });
+            assert_eq!((seen.paths, seen.metadata), (paths, metadata));
+        }
     }
 
     #[test]
