@@ -181,6 +181,7 @@ smoke() {
     if [[ -e /dev/fuse ]] && losetup --find >/dev/null 2>&1; then
         check "benchmark, python on two disks" bench/standing.py --smoke
         check "boots of a container, on two disks" bench/boot/container.py --smoke
+        check "services that systemd starts through headstart run" bench/boot/exec_start.py
     else
         skip benchmark "it needs /dev/fuse and loop devices"
     fi

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -25,12 +26,12 @@ def command(root, reports):
             "systemd.unit=multi-user.target"]
 
 
-def boot(root, before=(), env=None):
+def boot(root, before=(), env=None, keep=None):
     """Boots what is in a directory and waits until it has turned itself off.
 
     `before` are words in front of the command, of what starts it. Times in the
     report count from the moment when the command was started: a container counts
-    by this machine's clock.
+    by this machine's clock. What the guest reports is copied to the directory `keep`.
     """
     with tempfile.TemporaryDirectory(prefix="boot-report-") as reports, \
             tempfile.TemporaryFile() as console:
@@ -45,6 +46,8 @@ def boot(root, before=(), env=None):
             if isinstance(why, subprocess.TimeoutExpired):
                 raise Trouble(f"the container did not end in {LIMIT_S} s: {tail(console)}") from None
             raise
+        if keep:
+            shutil.copytree(reports, keep, dirs_exist_ok=True)
         said = Path(reports) / "report"
         found = report.parse(said.read_text()) if said.exists() else None
         if found is None:

@@ -170,8 +170,6 @@ impl Start {
         };
         let settings = self.settings(key, path.clone());
         let uid = rustix::process::geteuid().as_raw();
-        // A signal ended the recording at most; the next one ends this.
-        self.interrupt.iter().for_each(Interrupt::clear);
         let lesson = recorded.and_then(|recorded| {
             let learned = || {
                 let (recorded, instance) = recorded?;

@@ -44,13 +44,7 @@ impl Interrupt {
         Ok(Self(fd))
     }
 
-    /// Forgets the signals that have come.
-    pub fn clear(&self) {
-        // It fails when none has.
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-
-    /// Whether such a signal has come. It stays so until it is forgotten.
+    /// Whether such a signal has come. It stays so.
     pub fn came(&self) -> bool {
         self.wait(Duration::ZERO)
     }
@@ -128,7 +122,5 @@ mod tests {
         // SAFETY: takes a number; the handler is in place.
         unsafe { libc::raise(libc::SIGTERM) };
         assert!(interrupt.came() && interrupt.came());
-        interrupt.clear();
-        assert!(!interrupt.came());
     }
 }

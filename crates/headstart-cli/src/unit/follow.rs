@@ -131,7 +131,6 @@ impl Start<'_> {
         let (recorded, instance) = recorded?;
         let log = ended.map(|ended| ended.log);
         let known = Known { pack, replay: report, log, released_us, ..Known::default() };
-        interrupt.clear();
         let lesson = self.learn(recorded, &watched, path, known, device_known, &interrupt);
         record::remove(instance);
         let lesson = lesson?;

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// How long learning may take. A large recording takes a second or two.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How long it may go on when it is unwanted: a service manager that ends what a start left
+/// behind should not cost the lesson, which mostly takes a tenth of a second.
+const GRACE: Duration = Duration::from_secs(3);
 /// How often it is looked whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -44,19 +47,24 @@ impl Learner {
         Ok(Self { lesson, until: Instant::now() + LIMIT })
     }
 
-    /// Waits for its end, until it `is_unwanted` or takes too long.
+    /// Waits for its end, until it has been unwanted for a moment or takes too long.
     ///
     /// # Errors
     /// Those of [`learn`], and what ended the waiting.
-    pub fn finish(self, mut is_unwanted: impl FnMut() -> bool) -> Lesson {
+    pub fn finish(self, is_unwanted: impl Fn() -> bool) -> Lesson {
+        let is_over = |end| Instant::now() >= end;
+        let mut end = None;
         loop {
+            if end.is_none() && is_unwanted() {
+                end = Some(Instant::now() + GRACE);
+            }
             match self.lesson.recv_timeout(LOOK) {
                 Ok(lesson) => return lesson,
                 Err(RecvTimeoutError::Disconnected) => return Err(LaunchError::LearningDied),
-                Err(RecvTimeoutError::Timeout) if is_unwanted() => {
+                Err(RecvTimeoutError::Timeout) if end.is_some_and(is_over) => {
                     return Err(LaunchError::LearningEnded);
                 }
-                Err(RecvTimeoutError::Timeout) if Instant::now() >= self.until => {
+                Err(RecvTimeoutError::Timeout) if is_over(self.until) => {
                     return Err(LaunchError::LearningTooLong(LIMIT.as_secs()));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -83,7 +91,9 @@ mod tests {
         drop(send);
         assert!(matches!(died.finish(|| false), Err(LaunchError::LearningDied)));
         let (_send, unwanted) = learner(late());
+        let from = Instant::now();
         assert!(matches!(unwanted.finish(|| true), Err(LaunchError::LearningEnded)));
+        assert!(from.elapsed() >= GRACE, "it is not ended at once");
         let (_send, stuck) = learner(Instant::now());
         assert!(matches!(stuck.finish(|| false), Err(LaunchError::LearningTooLong(30))));
     }
