@@ -99,7 +99,7 @@ def shares(figures, totals):
     touched, ahead = figures["touched"], figures["read_ahead"]
     late, missing = touched["late_pages"], touched["missing_pages"]
     read = max(ahead["bytes"], 1)
-    in_pack = totals["wasted"] - totals["holes"]
+    in_pack = totals["wasted"] - totals["gaps"]
     return {
         "touched_pages": touched["touched_pages"],
         "late_percent": 100 * late / max(touched["touched_pages"], 1),

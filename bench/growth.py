@@ -249,7 +249,7 @@ def too_big(total, folder):
         return f"the image does not fit in {folder}: {free / 1e9:.1f} GB are free"
     [line] = [x for x in Path("/proc/meminfo").read_text().splitlines() if "MemAvailable" in x]
     memory = 1024 * int(line.split()[1])
-    # headstart reads ahead half of the available memory at most.
+    # headstart prefetches half of the available memory at most.
     if memory / 2 < 1.02 * total:
         return f"half of the available memory is {memory / 2e9:.1f} GB, less than the files have"
     return None

@@ -136,7 +136,7 @@ def condense(document):
             | ratio(c["ratio"])
             for c in document["comparisons"] if c.get("ratio")
         ],
-        "floor_way": (document.get("floor") or {}).get("way"),
+        "floor_way": (document.get("floor") or {}).get("strategy"),
         "pack": {name: pack.get(name)
                  for name in ("files", "data_bytes", "metadata_bytes", "accuracy")},
         "others_busy": ((document["machine"].get("others")) or {}).get("busy"),

@@ -106,7 +106,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__bench)
-            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --smallest --ignore-failure --show-output --json --export-json --export-markdown --export-svg --assert --help"
+            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --min-difference --ignore-failure --show-output --json --export-json --export-markdown --export-svg --assert --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -160,7 +160,7 @@ _headstart() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --smallest)
+                --min-difference)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -228,7 +228,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__boot__subcmd__bench)
-            opts="-h --runs --arm --history --timeout --smallest --seed --root --bootperf --json --help"
+            opts="-h --runs --arm --history --timeout --min-difference --seed --root --bootperf --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -246,7 +246,7 @@ _headstart() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --smallest)
+                --min-difference)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -590,13 +590,13 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__run)
-            opts="-v -h --no-learn --no-replay --always --keep --budget --hold --threads --large-folios --verbose --pack --name --for --share --no-walk --json --help"
+            opts="-v -h --no-learn --no-replay --always --forget-after --budget --max-delay --threads --large-folios --verbose --pack --name --for --share --no-walk --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --keep)
+                --forget-after)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -604,7 +604,7 @@ _headstart() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --hold)
+                --max-delay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -26,28 +26,28 @@ end
 
 complete -c headstart -n "__fish_headstart_needs_command" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_needs_command" -s V -l version -d 'Print version'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "run" -d 'Start a program with its files read ahead, and learn from the start'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "record" -d 'Learn which files a start touches, without reading ahead'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "run" -d 'Start a program with its files prefetched, and learn from the start'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "record" -d 'Learn which files a start touches, without prefetching'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Read ahead what packs or lists name'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "boot" -d 'Learn the boots of this machine and read ahead what they touch'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "unit" -d 'Let a service of systemd be read ahead and learned each time it starts'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "boot" -d 'Learn the boots of this machine and prefetch what they touch'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "unit" -d 'Let a service of systemd be prefetched and learned each time it starts'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show what a pack holds'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify or compare packs, or take them over an upgrade'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Say what this machine can do for headstart, and how to fix what it cannot'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "bench" -d 'Measure starts cold, read ahead and hot, and say whether reading ahead helps'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "bench" -d 'Measure starts cold, prefetched and hot, and say whether prefetching helps'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Tell which counters of two result files differ'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop files from the page cache, and say what stayed and why'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l keep -d 'Forget what this many starts in a row did not touch' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l forget-after -d 'Forget what this many starts in a row did not touch' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l hold -d 'Start the program at the latest after this time, even if the pages that it needs first have not been asked for; recording may take longer' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l max-delay -d 'Start the program at the latest after this time, even if the pages that it needs first have not been asked for; recording may take longer' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that prefetch [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Keep the program under this name instead of one made from its command' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The start is over after this time at the latest [default: after 10 s, when reading has died down, and after 5 min at the latest]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-learn -d 'Do not learn from this start'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not read ahead'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not prefetch'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l always -d 'Read ahead and learn even if no benefit is expected here'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l large-folios -d 'When the program has ended, put the parts of its big files that are mapped densely into large folios, in the background: later starts from memory have fewer page faults'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s v -l verbose -d 'Stay as the program\'s parent, and print one line at its end that says what became of the start; twice: also the details'
@@ -74,7 +74,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand replay" -l nice -d '
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l ioprio -d 'Set the I/O priority: idle, best-effort[:0-7], realtime[:0-7]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l budget -d 'Read at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l timeout -d 'Stop after this time' -r
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that read ahead [default: as suits the device]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that prefetch [default: as suits the device]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l wait -d 'Wait until the data is there'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l background -d 'Return at once and go on in the background'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l large-folios -d 'First put the parts of big files that packs find mapped densely into large folios, dropping and reading again what is in memory page by page: for a time when nobody waits'
@@ -85,9 +85,9 @@ complete -c headstart -n "__fish_headstart_using_subcommand replay" -l json -d '
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "enable" -d 'Let each boot from now on be learned and read ahead'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "enable" -d 'Let each boot from now on be learned and prefetched'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "disable" -d 'Undo what enable did'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "status" -d 'Show what was learned, the last boots, and what reading ahead gained'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "status" -d 'Show what was learned, the last boots, and what prefetching gained'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "analyze" -d 'Draw a recorded boot: phases, units, what was read when, and idle times'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "bench" -d 'Measure how long boots take, by a command that boots a machine or from the history'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "record" -d 'Record this boot and learn it; run by a unit'
@@ -109,7 +109,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l runs -d 'Rounds to measure' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l arm -d 'A command to compare with, for a shell' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l timeout -d 'How long a boot may take' -r
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l smallest -d 'Differences below this don\'t matter' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l min-difference -d 'Differences below this don\'t matter' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l seed -d 'Repeat the order of an earlier benchmark' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l root -d 'Look at the history of the image below this directory' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l bootperf -d 'Write the figures to a file in the shape of ChromeOS\'s boot performance tests' -r -F
@@ -128,7 +128,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l root -d 'Write to the image below this directory' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l for -d 'The start is over so long after the service began' -r
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l remove -d 'Undo it; what was learned stays'
-complete -c headstart -n "__fish_headstart_using_subcommand unit" -l list -d 'List the services that are learned and read ahead'
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -l list -d 'List the services that are learned and prefetched'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l follow -d 'Read the service\'s pack ahead and learn its start, now; run by a unit'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -s h -l help -d 'Print help'
@@ -168,12 +168,12 @@ complete -c headstart -n "__fish_headstart_using_subcommand bench" -l ready -d '
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l timeout -d 'How long a start may take' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l cold-cmd -d 'Prepare cold starts with this command, as `umount /x && mount /x`, and not by dropping all caches' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l prepare -d 'Run this before every start, and before the cache is emptied' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l smallest -d 'Differences below this don\'t matter' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l min-difference -d 'Differences below this don\'t matter' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-json -d 'Write that document to a file' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-markdown -d 'Write the report to a file, as Markdown' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-svg -d 'Write a picture of the runs to a file, as SVG' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l assert -d 'End with status 3 unless this is so' -r -f -a "helps\t'Reading ahead makes the start faster'
-harmless\t'Reading ahead does not make the start slower'"
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l assert -d 'End with status 3 unless this is so' -r -f -a "helps\t'Prefetching makes the start faster'
+harmless\t'Prefetching does not make the start slower'"
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l no-floor -d 'Do not look for the fastest way to read the pack'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -s i -l ignore-failure -d 'Take any exit status of the program as good'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l show-output -d 'Show what the programs print, on standard error'
@@ -189,7 +189,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand evict" -l json -d 'P
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -s q -l quiet -d 'Print nothing but errors'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -s r -l recursive -d 'Descend into directories (always done)'
-complete -c headstart -n "__fish_headstart_using_subcommand pages" -l list -d 'Print `name offset:length,offset:length` in bytes for each file with cached pages, a list to read ahead from, with absolute names. In names, what is not visible, and a space at either end, is written as \\ and three octal digits, as in \\012'
+complete -c headstart -n "__fish_headstart_using_subcommand pages" -l list -d 'Print `name offset:length,offset:length` in bytes for each file with cached pages, a list to prefetch from, with absolute names. In names, what is not visible, and a space at either end, is written as \\ and three octal digits, as in \\012'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l bytes -d 'Print sizes as numbers of bytes'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l total -d 'Add a line with the sum of all files'

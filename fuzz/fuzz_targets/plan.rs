@@ -23,9 +23,9 @@ fuzz_target!(|data: &[u8]| {
     let pair = [pack.clone(), pack.clone()];
     let ways = [(Order::Touch, None), (Order::Touch, Some(64 << 10)), (Order::Disk, None)];
     for (order, metadata_lead) in ways {
-        let way = ReadStrategy { order, metadata_lead, ..ReadStrategy::default() };
+        let strategy = ReadStrategy { order, metadata_lead, ..ReadStrategy::default() };
         for packs in [&pair[..1], &pair] {
-            check(&Plan::of_packs(packs, limits, way), limits, &pack);
+            check(&Plan::of_packs(packs, limits, strategy), limits, &pack);
         }
     }
 });
@@ -37,14 +37,14 @@ fn check(plan: &Plan, limits: Limits, pack: &Pack) {
         assert_eq!(bytes, limits.budget, "the budget is used up before anything is left out");
     }
     for step in &plan.steps {
-        assert!(step.length > 0 && step.length <= plan.way.step_bytes);
+        assert!(step.length > 0 && step.length <= plan.strategy.step_bytes);
         let end = step.offset.checked_add(step.length).expect("a step ends somewhere");
         assert!(i64::try_from(end).is_ok());
         assert!((step.target as usize) < plan.targets.len());
     }
     let is_file = |step: &Step| matches!(plan.targets[step.target as usize], Target::File { .. });
     assert_eq!(plan.steps.iter().take_while(|step| !is_file(step)).count(), plan.metadata);
-    assert!(plan.way.metadata_lead.is_some() || plan.steps[plan.metadata..].iter().all(is_file));
+    assert!(plan.strategy.metadata_lead.is_some() || plan.steps[plan.metadata..].iter().all(is_file));
     assert!(plan.head <= plan.steps.len());
     let choice = limits.often.choice(pack);
     let data = pack.ranges.iter().filter(|r| choice.has(r)).count();

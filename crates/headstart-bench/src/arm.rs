@@ -14,7 +14,7 @@ pub enum State {
     Cold,
     /// Nothing of what the program uses; the rest of the system stays.
     Selective,
-    /// Nothing, and the pack is read ahead beside it as `headstart run` does.
+    /// Nothing, and the pack is prefetched beside it as `headstart run` does.
     Readahead,
     /// What an earlier start left there.
     Hot,

@@ -148,7 +148,7 @@ pub fn bootperf(arms: &[Arm]) -> Value {
     names(arms).iter().map(|name| ((*name).to_owned(), Value::Object(chart(name)))).collect()
 }
 
-/// The boots of a history as arms: those without and those with something read ahead.
+/// The boots of a history as arms: those without and those with something prefetched.
 /// They were not made in rounds, so they can't be compared pair by pair.
 pub fn of_history(records: &[BootRecord]) -> Vec<Arm> {
     let arm = |name: &str, replayed| {

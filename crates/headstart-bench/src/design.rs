@@ -3,7 +3,7 @@
 //! The order is random, so that neither drift nor the arm before favours one of
 //! them; but a hot start always follows a start that brought the pages in by
 //! itself. Which call fills the cache decides how large the pieces are that it
-//! holds (folios), and these decide what a hot start costs: after a read-ahead
+//! holds (folios), and these decide what a hot start costs: after a prefetched
 //! it can take a quarter longer than after a plain start.
 
 use crate::arm::Arm;

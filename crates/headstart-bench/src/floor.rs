@@ -9,7 +9,7 @@ use headstart::replay::strategy::{Order, ReadStrategy};
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Trial {
     /// The way.
-    pub way: ReadStrategy,
+    pub strategy: ReadStrategy,
     /// How long it took; `None` when it failed.
     pub seconds: Option<f64>,
 }
@@ -23,7 +23,7 @@ const HOPELESS: f64 = 1.3;
 const LONG: f64 = 3.0;
 
 /// A search through the ways: order first, then threads, then whether small steps
-/// are asked for together, then steps and holes, each with the best found before.
+/// are asked for together, then steps and gaps, each with the best found before.
 #[derive(Clone, PartialEq, Default, Serialize, Debug)]
 pub struct Search {
     /// What a replay would do, which is tried first: from another begin the search may end
@@ -38,9 +38,9 @@ impl Search {
     /// What to try next; `None` when the search is over.
     pub fn next_way(&self) -> Option<ReadStrategy> {
         let start = |order, threads| ReadStrategy { order, threads, ..ReadStrategy::default() };
-        let [touch, disk, sweep] =
+        let [touch, disk, pass] =
             [(Order::Touch, 4), (Order::Disk, 4), (Order::Disk, 1)].map(|(o, t)| start(o, t));
-        self.open(&[self.usual, touch, disk, sweep])
+        self.open(&[self.usual, touch, disk, pass])
             .or_else(|| {
                 let best = self.best()?;
                 let threads = [1, 4, 16, 64].map(|threads| start(best.order, threads));
@@ -62,8 +62,9 @@ impl Search {
     /// The first of these that should still be tried.
     fn open(&self, ways: &[ReadStrategy]) -> Option<ReadStrategy> {
         let best = self.times().map(|(_, time)| time).fold(f64::INFINITY, f64::min);
-        let is_open = |way: &&ReadStrategy| {
-            let tried: Vec<_> = self.trials.iter().filter(|trial| trial.way == **way).collect();
+        let is_open = |strategy: &&ReadStrategy| {
+            let tried: Vec<_> =
+                self.trials.iter().filter(|trial| trial.strategy == **strategy).collect();
             let hopeless = |trial: &&Trial| trial.seconds.is_none_or(|time| time > HOPELESS * best);
             let tries = if best > LONG && best.is_finite() { 1 } else { TRIES };
             tried.len() < tries && !tried.iter().any(hopeless)
@@ -73,11 +74,11 @@ impl Search {
 
     /// The fastest way so far.
     pub fn best(&self) -> Option<ReadStrategy> {
-        self.times().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(way, _)| way)
+        self.times().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(strategy, _)| strategy)
     }
 
     fn times(&self) -> impl Iterator<Item = (ReadStrategy, f64)> {
-        self.trials.iter().filter_map(|trial| Some((trial.way, trial.seconds?)))
+        self.trials.iter().filter_map(|trial| Some((trial.strategy, trial.seconds?)))
     }
 }
 
@@ -94,8 +95,8 @@ mod tests {
 
     fn searched_from(usual: ReadStrategy, cost: impl Fn(ReadStrategy) -> Option<f64>) -> Search {
         let mut search = Search { usual, ..Search::default() };
-        while let Some(way) = search.next_way() {
-            search.trials.push(Trial { way, seconds: cost(way) });
+        while let Some(strategy) = search.next_way() {
+            search.trials.push(Trial { strategy, seconds: cost(strategy) });
             assert!(search.trials.len() < 50, "the search does not end");
         }
         search
@@ -103,13 +104,15 @@ mod tests {
 
     #[test]
     fn the_search_finds_what_suits_a_disk_and_what_suits_a_network() {
-        let disk = searched(|way| {
-            let order = if way.order == Order::Disk { 1.0 } else { 3.0 };
-            Some(order + way.threads as f64 * 0.1 + 100.0 / way.step_bytes as f64)
+        let disk = searched(|strategy| {
+            let order = if strategy.order == Order::Disk { 1.0 } else { 3.0 };
+            Some(order + strategy.threads as f64 * 0.1 + 100.0 / strategy.step_bytes as f64)
         });
         let best = disk.best().unwrap();
         assert_eq!((best.order, best.threads, best.step_bytes), (Order::Disk, 1, 2048 * KIB));
-        let network = searched(|way| Some(64.0 / way.threads as f64 + way.gap_bytes as f64 / 1e6));
+        let network = searched(|strategy| {
+            Some(64.0 / strategy.threads as f64 + strategy.gap_bytes as f64 / 1e6)
+        });
         let best = network.best().unwrap();
         assert_eq!((best.threads, best.gap_bytes), (64, 0));
         assert!(disk.trials.len() <= 20 && network.trials.len() <= 20);
@@ -120,9 +123,9 @@ mod tests {
         let usual = ReadStrategy { threads: 2, together: true, ..ReadStrategy::default() };
         // Many threads are a little better, and few are much better for what is asked for
         // together.
-        let cost = |way: ReadStrategy| {
-            let together = if way.together && way.threads <= 4 { 0.2 } else { 1.0 };
-            Some(together - way.threads as f64 / 1000.0)
+        let cost = |strategy: ReadStrategy| {
+            let together = if strategy.together && strategy.threads <= 4 { 0.2 } else { 1.0 };
+            Some(together - strategy.threads as f64 / 1000.0)
         };
         assert!(!searched(cost).best().unwrap().together);
         let best = searched_from(usual, cost).best().unwrap();

@@ -1,5 +1,5 @@
 //! Benchmarks of starts and of boots: what is compared, in which order it runs, and what
-//! the runs say. Only the command depends on it: whoever reads ahead needs no statistics.
+//! the runs say. Only the command depends on it: whoever prefetches needs no statistics.
 //!
 //! ```text
 //! arm ──▶ design ──▶ run ──▶ report ──▶ verdict

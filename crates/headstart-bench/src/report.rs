@@ -1,5 +1,5 @@
 //! What the runs of a benchmark say: a summary of each arm, comparisons with a
-//! verdict, how near to the possible a read-ahead start is, and what makes the
+//! verdict, how near to the possible a prefetched start is, and what makes the
 //! figures doubtful.
 
 use std::collections::BTreeMap;
@@ -33,9 +33,9 @@ const STILL_READS_SHARE: f64 = 0.05;
 pub struct Report {
     /// Each arm, in the order of the arms.
     pub arms: Vec<ArmReport>,
-    /// Pairs of arms; that which says whether reading ahead helps comes first.
+    /// Pairs of arms; that which says whether prefetching helps comes first.
     pub comparisons: Vec<Comparison>,
-    /// How near to the possible a read-ahead start is.
+    /// How near to the possible a prefetched start is.
     pub limit: Option<Limit>,
     /// What became of the I/O part of the start.
     pub io_parts: Vec<IoPart>,
@@ -72,13 +72,13 @@ pub struct Comparison {
     pub verdict: Verdict,
 }
 
-/// A read-ahead start against the best possible: a hot start or the time the
+/// A prefetched start against the best possible: a hot start or the time the
 /// device needs, whichever takes longer.
 #[derive(Clone, PartialEq, Serialize, Debug)]
 pub struct Limit {
     /// Which of them it is.
     pub bound: Bound,
-    /// How many times that the read-ahead start took.
+    /// How many times that the prefetched start took.
     pub ratio: PairedRatio,
     /// How many times the best possible in the order of use; `None` without a
     /// floor.
@@ -98,7 +98,7 @@ pub struct IoPart {
     pub left: Option<Location>,
 }
 
-/// How well the pages read ahead met those that a start used, in bytes.
+/// How well the pages prefetched met those that a start used, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Debug)]
 pub struct Accuracy {
     /// Bytes of files in the pack.
@@ -148,7 +148,7 @@ pub fn report(
 }
 
 impl Report {
-    /// Whether reading ahead helps a start that is cold otherwise; `None` when that was not
+    /// Whether prefetching helps a start that is cold otherwise; `None` when that was not
     /// measured.
     pub fn verdict(&self) -> Option<&Verdict> {
         let bases = [State::Cold, State::Selective].map(State::name);
@@ -349,7 +349,7 @@ fn incomplete(arm: &ArmRuns) -> Option<String> {
     let left_out = arm.runs.iter().filter_map(|run| run.read_ahead).map(|a| a.files_left_out);
     let most = left_out.max().filter(|most| *most > 0)?;
     Some(format!(
-        "{most} of the pack's files were not read ahead: they changed, are gone or may not be \
+        "{most} of the pack's files were not prefetched: they changed, are gone or may not be \
          read. Learn the program again."
     ))
 }

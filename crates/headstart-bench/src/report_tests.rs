@@ -129,7 +129,7 @@ fn runs_that_failed_were_warm_left_files_out_or_ended_early_are_told() {
         "cold: The first run that failed: it ended with status 1",
         "cold: 1 of 10 runs gave no usable value",
         "cold: One run was not cold: round 4 read less than half of the usual 16.0 MiB",
-        "readahead: 3 of the pack's files were not read ahead",
+        "readahead: 3 of the pack's files were not prefetched",
         "readahead: 1 of 10 replays ended early: memory is being reclaimed. Free memory",
         "hot: Hot starts read 2048 KiB, where cold ones read 16384",
     ]) {

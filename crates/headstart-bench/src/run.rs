@@ -30,7 +30,7 @@ pub struct Run {
     pub read_requests: Option<u64>,
     /// How long a command that ran before the program took; part of `wall_s`.
     pub peer_s: Option<f64>,
-    /// What headstart asked to be read ahead.
+    /// What headstart asked to be prefetched.
     pub read_ahead: Option<ReadAhead>,
     /// Processes that the program left behind; they were ended, and what they
     /// cost is counted above.

@@ -1,4 +1,4 @@
-//! `headstart bench`: is reading ahead worth it here? Starts a program cold, read
+//! `headstart bench`: is prefetching worth it here? Starts a program cold, read
 //! ahead and hot in random order, and says how much it helps and how near to the
 //! possible it comes.
 
@@ -62,7 +62,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     let compares = has(State::Readahead) && (has(State::Cold) || has(State::Selective));
     if args.assert.is_some() && !compares {
         bail!(
-            "--assert needs starts with reading ahead and without: --states cold,readahead, or \
+            "--assert needs starts with prefetching and without: --states cold,readahead, or \
              selective,readahead"
         );
     }
@@ -101,7 +101,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     if ahead && !args.no_floor {
         let told = |n| progress(&format!("looking for the floor: way {}", n + 1));
         let (search, found) = floor::search(&bench, told)?;
-        floor = found.as_ref().map(|found| FloorFigures { way: found.way, search });
+        floor = found.as_ref().map(|found| FloorFigures { strategy: found.strategy, search });
         bench.floor = found;
     }
     let arms = arms(&states, &bench.peers, bench.floor.is_some());
@@ -123,14 +123,14 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
             Cooling::Command(command) => command.clone(),
             Cooling::Evict => "evicting the pack's files".into(),
         },
-        smallest: args.smallest,
+        smallest: args.min_difference,
         pack: pack.as_ref().map(|pack| pack.figures.clone()),
         floor,
         machine,
         peers: bench.peers.clone(),
     };
     let progress = pack.as_ref().map_or(&[][..], |pack| &pack.progress);
-    let mut found = report(&arms, &bench.peers, &measured.runs, progress, args.smallest);
+    let mut found = report(&arms, &bench.peers, &measured.runs, progress, args.min_difference);
     found.warnings.extend(setup.machine.warnings());
     publish(&args, &setup, &measured, &found)?;
     Ok(status(&args, &measured, &found))

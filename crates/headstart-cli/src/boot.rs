@@ -1,4 +1,4 @@
-//! `headstart boot`: the start of the machine, learned and read ahead.
+//! `headstart boot`: the start of the machine, learned and prefetched.
 
 mod analyze;
 mod bench;
@@ -20,14 +20,14 @@ logged in and reading has died down. A line `phase NAME until UNIT` in \
 PHASE` elsewhere.
 
 headstart=off on the kernel's command line keeps headstart out of a boot. A file \
-/run/headstart/noreplay keeps boots from being read ahead, and /run/headstart/cancel \
-ends what is under way.")]
+/run/headstart/noreplay keeps boots from being prefetched, and /run/headstart/cancel \
+ends what is under strategy.")]
 pub enum BootVerb {
-    /// Let each boot from now on be learned and read ahead
+    /// Let each boot from now on be learned and prefetched
     Enable(enable::EnableArgs),
     /// Undo what enable did
     Disable(enable::DisableArgs),
-    /// Show what was learned, the last boots, and what reading ahead gained
+    /// Show what was learned, the last boots, and what prefetching gained
     Status(status::StatusArgs),
     /// Draw a recorded boot: phases, units, what was read when, and idle times
     Analyze(analyze::AnalyzeArgs),

@@ -12,7 +12,7 @@ use crate::{
 #[command(name = "headstart", version, disable_help_subcommand = true)]
 #[command(after_help = "\
 The main job is `headstart run` in front of a command. The others do parts of it \
-alone, or show what there is: record learns, replay reads ahead, boot does both for \
+alone, or show what there is: record learns, replay prefetches, boot does both for \
 the start of the machine and unit for a service, show and pack look at packs, pages \
 and evict look at the page cache and clear it of files, and doctor says what this \
 machine can do.
@@ -28,16 +28,16 @@ pub struct Cli {
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
-    /// Start a program with its files read ahead, and learn from the start
+    /// Start a program with its files prefetched, and learn from the start
     Run(run::RunArgs),
-    /// Learn which files a start touches, without reading ahead
+    /// Learn which files a start touches, without prefetching
     Record(record::RecordArgs),
     /// Read ahead what packs or lists name
     Replay(replay::ReplayArgs),
-    /// Learn the boots of this machine and read ahead what they touch
+    /// Learn the boots of this machine and prefetch what they touch
     #[command(subcommand)]
     Boot(boot::BootVerb),
-    /// Let a service of systemd be read ahead and learned each time it starts
+    /// Let a service of systemd be prefetched and learned each time it starts
     Unit(unit::UnitArgs),
     /// Show what a pack holds
     Show(show::ShowArgs),
@@ -46,7 +46,7 @@ pub enum Verb {
     Pack(pack::PackVerb),
     /// Say what this machine can do for headstart, and how to fix what it cannot
     Doctor(doctor::DoctorArgs),
-    /// Measure starts cold, read ahead and hot, and say whether reading ahead helps
+    /// Measure starts cold, prefetched and hot, and say whether prefetching helps
     Bench(Box<bench::BenchArgs>),
     /// Tell which counters of two result files differ
     Compare(compare::CompareArgs),

@@ -121,7 +121,7 @@ pub fn run(args: EvictArgs) -> anyhow::Result<ExitStatus> {
 }
 
 /// The files of a pack that are still there. All of each is evicted, so that a
-/// start finds nothing that an earlier one's read-ahead left behind.
+/// start finds nothing that an earlier one's readahead left behind.
 fn files_of(pack: &Pack) -> impl Iterator<Item = PathBuf> {
     let paths = pack.files.iter().map(|file| pack.paths.path(file.node));
     paths.filter(|path| path.symlink_metadata().is_ok_and(|m| m.is_file()))

@@ -33,7 +33,7 @@ const SECTIONS: [(&str, Items); 4] = [
             (
                 "headstart run -- python3 app.py",
                 "Starts a program. Its first starts are learned, later ones where that costs \
-                 little, and from the second on its files are read ahead.",
+                 little, and from the second on its files are prefetched.",
             ),
             (
                 "headstart show /var/lib/headstart/packs/python3-app.py-*.pack",
@@ -41,7 +41,7 @@ const SECTIONS: [(&str, Items); 4] = [
             ),
             (
                 "headstart replay --wait /var/lib/headstart/packs/postgres-*.pack",
-                "Reads ahead what a program needs that is started by something else.",
+                "Prefetches what a program needs that is started by something else.",
             ),
             (
                 "headstart pages --list /usr/lib/libreoffice > list; headstart replay list",
@@ -99,7 +99,7 @@ const SECTIONS: [(&str, Items); 4] = [
             ),
             ("/var/lib/headstart/devices/", "How devices behave, as it was measured."),
             ("/etc/headstart/boot.conf", "Phases of this machine's own."),
-            ("/run/headstart/", "What was recorded and read ahead in this boot."),
+            ("/run/headstart/", "What was recorded and prefetched in this boot."),
             (
                 "~/.local/state/headstart/packs/",
                 "Packs of a user other than root; looked at before the others.",

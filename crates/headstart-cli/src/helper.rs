@@ -1,5 +1,5 @@
-//! The helper process of a start: it gets the program's pack ready, arms the trace for the
-//! process that waits to become the program, begins to read ahead, lets the program start, and
+//! The helper process of a start: it gets the program's pack ready, starts the trace for the
+//! process that waits to become the program, begins to prefetch, lets the program start, and
 //! learns after its end.
 //!
 //! It belongs to no terminal and holds nothing that the program was started with. Whatever fails
@@ -17,7 +17,7 @@ use headstart::launch::LaunchError;
 use headstart::launch::learn::{Known, Settings, know_device, locate};
 use headstart::launch::learner::Learner;
 use headstart::launch::prepare::{Preparation, Prepared, WELL_KNOWN, Wanted};
-use headstart::launch::record::{self, Armed, Recorded, buffer_of, give_up};
+use headstart::launch::record::{self, Recorded, Recording, buffer_of, give_up};
 use headstart::pack::key::Key;
 use headstart::pack::store::claim::{Claim, claim};
 use headstart::replay::engine::Replay;
@@ -39,11 +39,11 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked at whether reading has died down.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
-/// How often it is looked whether all was read ahead for a program that goes on.
+/// How often it is looked whether all was prefetched for a program that goes on.
 const REPLAY_CHECK: Duration = Duration::from_millis(50);
 
 /// How long a program of which [`WELL_KNOWN`] starts were learned waits to be traced.
-/// Arming takes 5 ms; it takes up to 100 ms while the kernel removes the
+/// Starting takes 5 ms; it takes up to 100 ms while the kernel removes the
 /// instance of an earlier start.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -106,7 +106,7 @@ impl Start {
             Some(_) => Preparation::beside(wanted),
             None => Preparation::now(&wanted),
         };
-        let prepared = preparation.within(self.session.hold).map(|prepared| &*prepared);
+        let prepared = preparation.within(self.session.max_delay).map(|prepared| &*prepared);
         let held = hold_from.elapsed();
         self.session.learn &= !prepared.is_some_and(|prepared| prepared.skip_recording);
         let path = prepared.map(|prepared| prepared.path.clone());
@@ -115,14 +115,15 @@ impl Start {
         let claim = self.claim(path);
         let follower = self.follower();
         let arming_from = Instant::now();
-        let recorder = if self.session.learn { self.arm(buffer, patience) } else { None };
+        let recorder =
+            if self.session.learn { self.start_recording(buffer, patience) } else { None };
         let armed_in = recorder.is_some().then(|| arming_from.elapsed());
         let follower = follower.filter(|_| recorder.is_some()).and_then(|mut follower| {
             let pid = self.helper.program().as_raw_nonzero().get();
             let attached = follower.attach(pid);
             attached.map_err(|error| self.fault_around_stays(&error)).map(|()| follower).ok()
         });
-        wait_for_head(&mut preparation, self.session.hold.saturating_sub(held));
+        wait_for_head(&mut preparation, self.session.max_delay.saturating_sub(held));
         let began = Instant::now();
         let released = self.session.began.elapsed();
         // It did not wait any longer where this fails, and its first events were not recorded.
@@ -281,7 +282,7 @@ impl Start {
     }
 
     /// A recorder, or a note why there is none.
-    fn arm(&mut self, buffer: BufferSize, patience: Duration) -> Option<Recorder> {
+    fn start_recording(&mut self, buffer: BufferSize, patience: Duration) -> Option<Recorder> {
         // The first process of a PID namespace ends us with it, so it has to be learned before.
         if self.helper.program().is_init() && self.session.span.until == Until::Exit {
             self.session.span.until = Until::Idle;
@@ -295,15 +296,15 @@ impl Start {
             false => Scope::Marked(Box::new(move |file, mark| helper.ask_for_mark(file, mark))),
         };
         let was_mounted = matches!(Tracefs::mounted(), Ok(Some(_)));
-        match record::arm(scope, buffer, true, patience) {
-            Ok(Armed::Recorder(recorder)) => {
+        match record::start_recording(scope, buffer, true, patience) {
+            Ok(Recording::Recorder(recorder)) => {
                 if !was_mounted {
                     let what = "mounted tracefs on /sys/kernel/tracing, where recording needs it";
                     self.notes.push(what.into());
                 }
                 Some(recorder)
             }
-            Ok(Armed::Late(thread)) => {
+            Ok(Recording::Late(thread)) => {
                 self.late = Some(thread);
                 self.notes.push(BUSY.into());
                 None

@@ -1,5 +1,5 @@
 //! This process becomes the program: same number, parent, descriptors and signals. A helper
-//! process reads ahead and learns.
+//! process prefetches and learns.
 //!
 //! The program starts whatever happens here.
 
@@ -22,7 +22,7 @@ const RECORDING_LIMIT: Duration = Duration::from_secs(30);
 /// program. Returns only when that fails. Only while there is a single thread.
 pub fn become_program(session: Session, told: Option<OwnedFd>) -> ExitStatus {
     let limit = if session.must_learn { RECORDING_LIMIT } else { HELPER_LIMIT };
-    let limit = limit.saturating_add(session.hold);
+    let limit = limit.saturating_add(session.max_delay);
     let failure = match split() {
         Ok(Side::Program(program)) => {
             program.wait(limit);

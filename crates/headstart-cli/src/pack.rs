@@ -73,7 +73,7 @@ fn merge_all(target: &std::path::Path, packs: &[PathBuf]) -> anyhow::Result<Exit
     })?;
     let bytes = store::lock(target)?.write(&all)?;
     output::message(format_args!(
-        "wrote {}: {}, {} to read ahead, {} on disk",
+        "wrote {}: {}, {} to prefetch, {} on disk",
         output::shown(target),
         counted(all.files.len() as u64, "file"),
         output::size(all.data_bytes()),

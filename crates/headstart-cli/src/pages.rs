@@ -43,7 +43,7 @@ pub struct PagesArgs {
     recursive: bool,
 
     /// Print `name offset:length,offset:length` in bytes for each file with
-    /// cached pages, a list to read ahead from, with absolute names. In names, what is not visible, and a
+    /// cached pages, a list to prefetch from, with absolute names. In names, what is not visible, and a
     /// space at either end, is written as \ and three octal digits, as in \012
     #[arg(long, conflicts_with_all = ["json", "bytes", "total"])]
     list: bool,

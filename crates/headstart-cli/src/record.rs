@@ -1,4 +1,4 @@
-//! `headstart record`: learns a start without reading ahead.
+//! `headstart record`: learns a start without prefetching.
 
 use crate::exit::ExitStatus;
 use crate::parent;

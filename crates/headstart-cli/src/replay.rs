@@ -1,4 +1,4 @@
-//! `headstart replay`: reads ahead what packs or lists name, and nothing else.
+//! `headstart replay`: prefetches what packs or lists name, and nothing else.
 
 use crate::apart::apart;
 use crate::exit::ExitStatus;
@@ -76,7 +76,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
 
-    /// Threads that read ahead [default: as suits the device]
+    /// Threads that prefetch [default: as suits the device]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
@@ -146,7 +146,7 @@ struct DryRun {
     steps: Vec<PlannedStep>,
 }
 
-/// Reads ahead.
+/// Prefetches.
 pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let source = Source::read(&args.files)?;
@@ -178,7 +178,7 @@ fn replay(
     let large_folios =
         args.large_folios.then(|| refill_all(&source, bounds.limits())).transpose()?;
     let report = Replay::start(plan.clone(), options, mounts.clone(), began)
-        .context("Can't start to read ahead")?
+        .context("Can't start to prefetch")?
         .finish();
     let disks = match before {
         Some(before) => Some(diskstats::between(&before, &disk_stats()?)),
@@ -206,7 +206,7 @@ fn replay(
     Ok(if failed { ExitStatus::Failed } else { ExitStatus::Done })
 }
 
-/// What is read ahead.
+/// What is prefetched.
 enum Source {
     Packs(Vec<Pack>),
     List(Vec<Entry>),
@@ -256,11 +256,11 @@ impl Source {
         match self {
             Self::Packs(packs) => {
                 let of_pack = |pack| strategy_here(pack, mounts, bounds);
-                let way = packs.first().map(of_pack).unwrap_or_default();
+                let strategy = packs.first().map(of_pack).unwrap_or_default();
                 // If a program waits for it at all, that begins later: nothing is held back for
                 // what it reads itself.
-                let way = ReadStrategy { in_flight: None, ..way };
-                Plan::of_packs(packs, bounds.limits(), way)
+                let strategy = ReadStrategy { in_flight: None, ..strategy };
+                Plan::of_packs(packs, bounds.limits(), strategy)
             }
             Self::List(entries) => {
                 let size = |path: &PathBuf| path.metadata().ok().map(|m| m.len());

@@ -1,5 +1,5 @@
 //! `headstart run`: the main job. This process becomes the program, and a helper process
-//! reads ahead what the program's starts touch and learns from this start.
+//! prefetches what the program's starts touch and learns from this start.
 //!
 //! The program starts whatever happens here.
 
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 /// How long a program is held back at most until its first pages were asked
 /// for.
-pub const DEFAULT_HOLD: &str = "5ms";
+pub const DEFAULT_MAX_DELAY: &str = "5ms";
 
 /// The arguments of `headstart run`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 headstart becomes the program (exec): process, descriptors, environment, signals and exit \
 status are the program's own. The exit status is 127 when it was not found and 126 when it \
-can't be executed. A helper process, which is no child of the program, reads ahead and learns, \
+can't be executed. A helper process, which is no child of the program, prefetches and learns, \
 and prints nothing.
 
 With -v or --json, headstart stays as a plain parent, as time(1) does: it waits for the program \
@@ -35,13 +35,13 @@ it is learned at its end.
 A pack is looked for in $HEADSTART_PACKS if that is set, else in \
 $XDG_STATE_HOME/headstart/packs and /var/lib/headstart/shared, for root in \
 /var/lib/headstart/packs, and in /usr/lib/headstart/packs. Learning needs root; \
-without it the program's pack is read ahead as it is, if root has shared it.")]
+without it the program's pack is prefetched as it is, if root has shared it.")]
 pub struct RunArgs {
     /// Do not learn from this start
     #[arg(long)]
     no_learn: bool,
 
-    /// Do not read ahead
+    /// Do not prefetch
     #[arg(long)]
     no_replay: bool,
 
@@ -52,7 +52,7 @@ pub struct RunArgs {
     /// Forget what this many starts in a row did not touch
     #[arg(long, value_name = "STARTS", default_value_t = DEFAULT_KEEP,
           value_parser = clap::value_parser!(u32).range(1..=8))]
-    keep: u32,
+    forget_after: u32,
 
     /// Read ahead at most this much [default and limit: half of the available
     /// memory, or three quarters of what the control group leaves, whichever is less]
@@ -61,10 +61,10 @@ pub struct RunArgs {
 
     /// Start the program at the latest after this time, even if the pages that it
     /// needs first have not been asked for; recording may take longer
-    #[arg(long, value_name = "TIME", default_value = DEFAULT_HOLD, value_parser = args::duration)]
-    hold: Duration,
+    #[arg(long, value_name = "TIME", default_value = DEFAULT_MAX_DELAY, value_parser = args::duration)]
+    max_delay: Duration,
 
-    /// Threads that read ahead [default: as suits the device]
+    /// Threads that prefetch [default: as suits the device]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
@@ -86,18 +86,18 @@ pub struct RunArgs {
 /// Runs the program.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
-    let RunArgs { budget, threads, always, hold, .. } = args;
+    let RunArgs { budget, threads, always, max_delay, .. } = args;
     let learn = !args.no_learn;
     let bounds = Bounds { budget, threads };
-    let ahead = Ahead { bounds, always, learn, began, hold };
+    let ahead = Ahead { bounds, always, learn, began, max_delay };
     let replay = (!args.no_replay).then_some(ahead);
     let summary = args.verbose.checked_sub(1).map(Summary::of);
     let session = Session::new(args.start, began, summary);
     parent::start(Session {
         replay,
         learn,
-        hold,
-        keep: args.keep,
+        max_delay,
+        keep: args.forget_after,
         large_folios: args.large_folios,
         report: session.report.filter(Report::is_wanted),
         ..session

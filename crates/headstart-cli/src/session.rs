@@ -87,7 +87,7 @@ pub struct Session {
     pub name: Option<String>,
     /// The pack, if it is not the program's own.
     pub pack: Option<PathBuf>,
-    /// How the pack is read ahead, if it is.
+    /// How the pack is prefetched, if it is.
     pub replay: Option<Ahead>,
     /// Starts after whose absence a range is dropped.
     pub keep: u32,
@@ -101,7 +101,7 @@ pub struct Session {
     pub span: Span,
     /// How long the program is held back at most until its first pages were
     /// asked for.
-    pub hold: Duration,
+    pub max_delay: Duration,
     /// Whether the whole machine is recorded.
     pub system: bool,
     /// Whether each page is to show by itself.
@@ -133,7 +133,7 @@ impl Session {
             share: args.share,
             trace_out: None,
             span: Span { until: Until::Exit, limit: args.duration },
-            hold: Duration::ZERO,
+            max_delay: Duration::ZERO,
             system: false,
             exact: false,
             buffer_kb: None,

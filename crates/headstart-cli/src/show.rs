@@ -27,7 +27,7 @@ of it are in the pack, how they were touched, and in which of the last eight sta
 Changing files are other ones at each start and read nevertheless, as journals.
 
 --last-run has bars over the time of the start: pages that it found in memory or \
-on their way (ready), that it asked for before they were read ahead (late), and \
+on their way (ready), that it asked for before they were prefetched (late), and \
 that were not in the pack (missing), when they were first touched; what was read \
 ahead, when it was asked for, and what of it was wasted; and what the \
 program read itself without touching it. The files below are those with the most \

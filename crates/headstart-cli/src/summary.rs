@@ -24,7 +24,7 @@ const EVENT_NS: u64 = 350;
 pub struct Lesson {
     /// What it taught.
     pub learned: Learned,
-    /// What became of the pages read ahead.
+    /// What became of the pages prefetched.
     pub outcome: Outcome,
 }
 
@@ -181,7 +181,7 @@ impl Findings {
     }
 
     /// How much shorter a start was because of the replay, in µs, if that can be said. What it
-    /// did not compute it waited, but for what was read ahead no longer than that took.
+    /// did not compute it waited, but for what was prefetched no longer than that took.
     fn saved_us(&self, ended: &Ended) -> Option<u64> {
         let Usage { user_us, system_us, .. } = ended.usage;
         let idle_us = micros(ended.wall).saturating_sub(user_us.saturating_add(system_us));
@@ -214,10 +214,10 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What was read ahead, in words.
+/// What was prefetched, in words.
 pub fn add_report(parts: &mut Vec<String>, report: &Report) {
     parts.push(format!(
-        "read ahead {} in {}",
+        "prefetched {} in {}",
         output::size(report.bytes),
         output::counted(report.requests, "request")
     ));
@@ -235,10 +235,10 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
     if report.closed_devices > 0 {
         parts.push("metadata left out: its block device can't be opened".into());
     }
-    if report.presumed_bytes > 0 {
+    if report.assumed_bytes > 0 {
         parts.push(format!(
             "{} left alone, as a sample was in memory",
-            output::size(report.presumed_bytes)
+            output::size(report.assumed_bytes)
         ));
     }
     if report.seldom_bytes > 0 {
@@ -255,7 +255,7 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
 /// What kept a replay from its end, in words.
 pub fn add_hitches(parts: &mut Vec<String>, report: &Report) {
     if report.stuck {
-        parts.push("reading ahead was left behind at a file that does not answer".into());
+        parts.push("prefetching was left behind at a file that does not answer".into());
     }
     if let Some(why) = report.stopped {
         parts.push(format!("stopped {} before its end: {why}", output::size(report.stopped_bytes)));
@@ -296,7 +296,7 @@ pub fn add_problems(parts: &mut Vec<String>, Lesson { learned, .. }: &Lesson) {
 mod tests {
     use super::*;
 
-    /// What is printed of a start that took two seconds and computed for one, was read ahead for
+    /// What is printed of a start that took two seconds and computed for one, was prefetched for
     /// so long, and would have waited so long without that.
     fn printed(spared: Option<Spared>, replay_ms: u64, details: bool) -> String {
         let usage =
@@ -308,7 +308,7 @@ mod tests {
             spared,
             replay_us: replay_ms * 1000,
             trace_us: Some(5_000),
-            parts: vec!["read ahead 1 B".into()],
+            parts: vec!["prefetched 1 B".into()],
             notes: vec!["4 events lost".into()],
             learned: json!({"events": 10_000}),
             ..Findings::none()
@@ -321,7 +321,7 @@ mod tests {
         let rest = "; 24 of 4,864 pages were missing; 4 events lost";
         assert_eq!(printed(None, 0, false), format!("2.0 s{rest}"));
         let details = "2 major faults; held back 7.0 ms; \
-            tracing cost about 8 ms (5.0 ms to set up, 10000 events); read ahead 1 B";
+            tracing cost about 8 ms (5.0 ms to set up, 10000 events); prefetched 1 B";
         assert_eq!(printed(None, 0, true), format!("2.0 s{rest}\n{details}"));
     }
 

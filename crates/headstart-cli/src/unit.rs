@@ -1,4 +1,4 @@
-//! `headstart unit`: services of systemd, read ahead and learned.
+//! `headstart unit`: services of systemd, prefetched and learned.
 
 mod follow;
 mod notify;
@@ -34,7 +34,7 @@ pub struct UnitArgs {
     #[arg(long)]
     remove: bool,
 
-    /// List the services that are learned and read ahead
+    /// List the services that are learned and prefetched
     #[arg(long, conflicts_with_all = ["name", "remove", "follow"])]
     list: bool,
 
@@ -60,7 +60,7 @@ pub struct UnitArgs {
 #[derive(Serialize)]
 struct Done<'a> {
     schema: &'static str,
-    /// The services that are learned and read ahead.
+    /// The services that are learned and prefetched.
     services: Vec<Service>,
     /// What was done.
     done: &'a [String],
@@ -95,7 +95,7 @@ pub fn run(args: &UnitArgs) -> anyhow::Result<ExitStatus> {
             done.push(match done.is_empty() {
                 true => format!("{service} had it already"),
                 false => {
-                    format!("the next start of {service} is learned, each later one read ahead")
+                    format!("the next start of {service} is learned, each later one prefetched")
                 }
             });
         }

@@ -2,7 +2,7 @@
 //!
 //! A mapping that is registered for asynchronous write protection behaves as ever as long
 //! as nothing is protected, but that a fault maps its own page alone and none of the
-//! neighbours (`should_fault_around` of `mm/memory.c`). That is all this is used for.
+//! fault-around pages (`should_fault_around` of `mm/memory.c`). That is all this is used for.
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};

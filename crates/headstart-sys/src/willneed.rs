@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_may_be_neighbours_or_lie_behind_the_end() {
+    fn pieces_may_be_adjacent_or_lie_behind_the_end() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 9000]).unwrap();
         let page = rustix::param::page_size();

@@ -65,7 +65,7 @@ fn phases(out: &mut String, boot: &Analysis) {
         "phase",
         "begins, s",
         "ends, s",
-        "read ahead, MiB",
+        "prefetched, MiB",
         "pages touched",
         "ready",
         "late",

@@ -227,8 +227,8 @@ mod tests {
             ">a&lt;b&gt;.service (700 ms)<",
             "<title>system: 1,500 ms, until 2.000 s</title>",
             "<title>nothing came in for 1,890 ms</title>",
-            ">read ahead, wasted: 1.00 MiB<",
-            ">read ahead, touched: 2.00 MiB<",
+            ">prefetched, wasted: 1.00 MiB<",
+            ">prefetched, touched: 2.00 MiB<",
             ">1 devices, slices and late units are not drawn<",
             ">2.0 s<",
         ] {

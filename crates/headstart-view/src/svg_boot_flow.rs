@@ -89,7 +89,7 @@ pub(super) struct Part {
     bytes: Vec<u64>,
 }
 
-/// The panels with their titles. Before anything is read ahead all is missing.
+/// The panels with their titles. Before anything is prefetched all is missing.
 pub(super) fn panels(bins: &Bins, replayed: bool) -> Vec<(&'static str, Vec<Part>)> {
     let part = |name, colour, row| Part { name, colour, bytes: bins.row(row).to_vec() };
     let ahead = bins.ahead.iter().zip(&bins.wasted);
@@ -98,8 +98,8 @@ pub(super) fn panels(bins: &Bins, replayed: bool) -> Vec<(&'static str, Vec<Part
     if !replayed {
         return vec![("came into memory, MiB/s", vec![demand])];
     }
-    let ahead = Part { name: "read ahead, touched", colour: AHEAD, bytes: used };
-    let wasted = part("read ahead, wasted", WASTED, Row::Wasted);
+    let ahead = Part { name: "prefetched, touched", colour: AHEAD, bytes: used };
+    let wasted = part("prefetched, wasted", WASTED, Row::Wasted);
     let waited = vec![part("late", LATE, Row::Late), part("missing", DEMAND, Row::Missing)];
     vec![
         ("came into memory, MiB/s", vec![ahead, wasted, demand]),

@@ -1,5 +1,5 @@
 //! A picture of one start: what it touched and how that fared, what was brought in
-//! and by whom, and how far reading ahead was in front. Below them the files that
+//! and by whom, and how far prefetching was in front. Below them the files that
 //! are worth a look.
 
 use super::axis::Axis;
@@ -62,13 +62,13 @@ pub fn svg(run: &LastRun) -> String {
         .fold(vec![0; o.len()], |sum, row| added(&sum, row));
     let used = o.asked.iter().zip(&o.wasted).map(|(a, w)| a.saturating_sub(*w)).collect();
     let brought = [
-        Row { name: "read ahead", colour: AHEAD, pages: used },
+        Row { name: "prefetched", colour: AHEAD, pages: used },
         row("of it wasted", WASTED, &o.wasted),
         Row { name: "by the program", colour: MISSING, pages: own },
     ];
     stacked(&mut out, tops[1], "brought in", &brought, o, &time, mib);
     let all = added(&added(&o.ready, &o.late), &o.missing);
-    let sums = [row("read ahead", AHEAD, &o.asked), row("touched", TOUCHED, &all)];
+    let sums = [row("prefetched", AHEAD, &o.asked), row("touched", TOUCHED, &all)];
     in_all(&mut out, tops[2], &sums, o, &time, mib);
     time.draw(&mut out, tops[2] + PANEL);
     files(&mut out, table, run, rows);
@@ -87,7 +87,7 @@ fn added(a: &[u64], b: &[u64]) -> Vec<u64> {
 fn summary(run: &LastRun) -> String {
     let t = &run.totals;
     let pages = |n: u64| grouped(n as f64, 0);
-    let replay = if run.replayed { "" } else { "nothing was read ahead; " };
+    let replay = if run.replayed { "" } else { "nothing was prefetched; " };
     format!(
         "start {} in {} ms; {replay}{} pages touched: {} ready, {} late, {} missing; {} read \
          ahead, {} of them wasted",

@@ -301,7 +301,7 @@ impl Series<'_> {
 }
 
 /// The value below which a share of the ascending values lies, between
-/// neighbours in proportion (Hyndman and Fan's type 7).
+/// adjacent values in proportion (Hyndman and Fan's type 7).
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = share * (sorted.len() - 1) as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);

@@ -23,9 +23,9 @@ pub fn summary(boot: &Analysis) -> String {
     let sums = boot.sums;
     let mut parts = vec![match boot.boot.replayed {
         true => {
-            format!("{} read ahead, {} of it wasted", mib(sums.ahead_bytes), mib(sums.wasted_bytes))
+            format!("{} prefetched, {} of it wasted", mib(sums.ahead_bytes), mib(sums.wasted_bytes))
         }
-        false => "nothing was read ahead".into(),
+        false => "nothing was prefetched".into(),
     }];
     parts.push(format!("{} brought in by the boot itself", mib(sums.demand_bytes)));
     if boot.boot.replayed {

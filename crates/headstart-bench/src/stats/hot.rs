@@ -36,7 +36,7 @@ pub fn improvement(first: ColdAndHot, second: ColdAndHot) -> Option<Location> {
     location(&(0..rounds).map(of_round).collect::<Vec<_>>())
 }
 
-/// What bounds a read-ahead start from below.
+/// What bounds a prefetched start from below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -46,9 +46,9 @@ pub enum Bound {
     Floor,
 }
 
-/// How many times the best possible a read-ahead start took: its ratio to hot
+/// How many times the best possible a prefetched start took: its ratio to hot
 /// starts or to the floor of the same rounds, whichever takes longer by their
-/// medians. 1 is perfect; below 1 is possible when a read-ahead start saves
+/// medians. 1 is perfect; below 1 is possible when a prefetched start saves
 /// more than I/O.
 ///
 /// One of the two may be empty. `None` when no round has both values above 0.
@@ -75,7 +75,7 @@ pub struct Progress {
     pub used: f64,
 }
 
-/// How many times the best possible in the order of use a read-ahead start took.
+/// How many times the best possible in the order of use a prefetched start took.
 ///
 /// A program computes only with what is there. What it has used at some moment takes
 /// its share of the floor to arrive, whatever comes first, and what is then left to

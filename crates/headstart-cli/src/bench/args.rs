@@ -16,12 +16,12 @@ use crate::args;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 States: cold, everything dropped; selective, only what the program uses is; \
-readahead, cold and read ahead as headstart run does; hot, as an earlier start \
+readahead, cold and prefetched as headstart run does; hot, as an earlier start \
 left it. Each round runs all of them once in random order. The floor reads the \
-same pages in the fastest way found, with nothing else going on.
+same pages in the fastest strategy found, with nothing else going on.
 
 Nothing is learned in measured rounds. A program without a pack is learned first, \
-with two cold starts and two that are read ahead, in a pack that is only kept \
+with two cold starts and two that are prefetched, in a pack that is only kept \
 where --pack says so. Cold starts need root, or a command that prepares them.
 
 Exit status: 0 it was measured; 1 something failed, as a start, or it was \
@@ -86,7 +86,7 @@ pub struct BenchArgs {
 
     /// Differences below this don't matter
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = args::percent)]
-    pub smallest: f64,
+    pub min_difference: f64,
 
     /// Take any exit status of the program as good
     #[arg(short, long)]
@@ -124,9 +124,9 @@ pub struct BenchArgs {
 /// What a benchmark may have to show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Assertion {
-    /// Reading ahead makes the start faster
+    /// Prefetching makes the start faster
     Helps,
-    /// Reading ahead does not make the start slower
+    /// Prefetching does not make the start slower
     Harmless,
 }
 

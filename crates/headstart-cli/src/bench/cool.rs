@@ -120,7 +120,7 @@ impl Cooler {
     }
 
     fn evict_files(&self) -> anyhow::Result<()> {
-        // What is gone, as a lock that a start removed, or forbidden is not read ahead either.
+        // What is gone, as a lock that a start removed, or forbidden is not prefetched either.
         let mut errors = drop_pages(&self.files, true).into_iter();
         let error = errors.find(|error| !error.is_gone() && !error.is_permission());
         error.map_or(Ok(()), |error| Err(error.into()))

@@ -17,7 +17,7 @@ use super::measure::Bench;
 #[derive(Debug)]
 pub struct Floor {
     /// The way.
-    pub way: ReadStrategy,
+    pub strategy: ReadStrategy,
     plan: Plan,
 }
 
@@ -40,22 +40,23 @@ pub fn search(bench: &Bench, progress: impl Fn(usize)) -> anyhow::Result<(Search
     let pack = [bench.known_pack()?];
     let bounds = Bounds::default();
     let limits = bounds.limits();
-    let floor = |way: ReadStrategy| Floor { way, plan: Plan::of_packs(&pack, limits, way) };
+    let floor =
+        |strategy: ReadStrategy| Floor { strategy, plan: Plan::of_packs(&pack, limits, strategy) };
     let mounts = Mounts::default();
     let own = strategy_here(&pack[0], &mounts, bounds);
     // What is done for a program beside it is of no use here.
-    let ReadStrategy { near_us, metadata_lead, in_flight, arm, .. } = ReadStrategy::default();
-    let usual = ReadStrategy { near_us, metadata_lead, in_flight, arm, ..own };
+    let ReadStrategy { near_us, metadata_lead, in_flight, seek, .. } = ReadStrategy::default();
+    let usual = ReadStrategy { near_us, metadata_lead, in_flight, seek, ..own };
     let mut search = Search { usual, ..Search::default() };
-    while let Some(way) = search.next_way() {
+    while let Some(strategy) = search.next_way() {
         if bench.starter.interrupt.came() {
             return Ok((search, None));
         }
         progress(search.trials.len());
         bench.get_cold()?;
-        let (report, seconds) = floor(way).read()?;
+        let (report, seconds) = floor(strategy).read()?;
         let worked = report.complete && report.failed == 0;
-        search.trials.push(Trial { way, seconds: worked.then_some(seconds) });
+        search.trials.push(Trial { strategy, seconds: worked.then_some(seconds) });
     }
     let best = search.best().map(floor);
     Ok((search, best))

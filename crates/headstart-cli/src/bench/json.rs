@@ -18,7 +18,7 @@ use super::rounds::{Measured, Stopped};
 #[derive(Clone, Serialize, Debug)]
 pub struct FloorFigures {
     /// The way.
-    pub way: headstart::replay::strategy::ReadStrategy,
+    pub strategy: headstart::replay::strategy::ReadStrategy,
     /// All that were tried.
     #[serde(flatten)]
     pub search: headstart_bench::floor::Search,

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, locate};
 use headstart::launch::learner::Learner;
-use headstart::launch::record::{Recorded, arm_now, buffer_of};
+use headstart::launch::record::{Recorded, buffer_of, start_recording_now};
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
@@ -21,7 +21,7 @@ use super::measure::{Bench, read_ahead};
 use super::start::{Over, Rest};
 
 /// Makes a cold start and joins it into the pack at `path`; with `ahead`, the
-/// pack is read ahead beside it, as `run` does. Tells how well that met what the
+/// pack is prefetched beside it, as `run` does. Tells how well that met what the
 /// start used; `None` when we are to stop.
 pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<Accuracy>> {
     let uid = rustix::process::geteuid().as_raw();
@@ -34,7 +34,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     let buffer = buffer_of(known.as_ref());
     let replayer = Replayer::new(known.as_ref().filter(|_| ahead))?;
     // It is this thread that forks.
-    let recorder = arm_now(Scope::Descendants, buffer, false)?;
+    let recorder = start_recording_now(Scope::Descendants, buffer, false)?;
     let began = Instant::now();
     let replay = replayer.map(Replayer::begin).transpose()?;
     let mut running = bench.starter.spawn(&bench.words, watcher)?;
@@ -86,7 +86,7 @@ impl Replayer {
         let Some(pack) = pack.cloned() else { return Ok(None) };
         let (go, told) = channel();
         let begin = move || {
-            told.recv().context("Nothing was to be read ahead")?;
+            told.recv().context("Nothing was to be prefetched")?;
             read_ahead(&pack, Instant::now())
         };
         let thread = thread::Builder::new().spawn(begin).context("Can't start a thread")?;

@@ -21,7 +21,7 @@ use super::floor::Floor;
 use super::ready::Watcher;
 use super::start::{Over, Rest, Running, Starter};
 use crate::args;
-use crate::run::DEFAULT_HOLD;
+use crate::run::DEFAULT_MAX_DELAY;
 
 /// All that it takes to measure an arm.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ impl Bench {
 
     /// The program's pack, as it is now.
     pub fn known_pack(&self) -> anyhow::Result<Pack> {
-        let path = self.pack.as_ref().context("There is no pack to read ahead")?;
+        let path = self.pack.as_ref().context("There is no pack to prefetch")?;
         Ok(store::read(path, rustix::process::geteuid().as_raw())?)
     }
 
@@ -229,9 +229,9 @@ pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
         always: true,
         learn: false,
         began,
-        hold: args::duration(DEFAULT_HOLD).unwrap_or_default(),
+        max_delay: args::duration(DEFAULT_MAX_DELAY).unwrap_or_default(),
     };
-    prepare::read_ahead(pack, &ahead).context("Can't start to read ahead")
+    prepare::read_ahead(pack, &ahead).context("Can't start to prefetch")
 }
 
 fn take_over(run: &mut Run, usage: Usage) {

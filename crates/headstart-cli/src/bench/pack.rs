@@ -1,4 +1,4 @@
-//! The pack that a benchmark reads ahead: the program's own, or one that is
+//! The pack that a benchmark prefetches: the program's own, or one that is
 //! learned for it.
 
 use crate::output::JsonPath;
@@ -25,7 +25,7 @@ use super::rounds;
 use crate::output;
 
 /// Starts that teach a program without a pack: two cold ones, and two that are
-/// read ahead and teach what was missing. Whether each is read ahead.
+/// prefetched and teach what was missing. Whether each is prefetched.
 const LESSONS: [bool; 4] = [false, false, true, true];
 
 /// The pack that was used, in figures.

@@ -87,7 +87,7 @@ pub fn lines(setup: &Setup, report: &Report) -> Vec<String> {
     lines.extend(report.limit.as_ref().map(limit));
     lines.extend(report.limit.as_ref().and_then(|limit| limit.in_order.as_ref()).map(in_order));
     if let Some(floor) = &setup.floor {
-        lines.push(format!("The floor reads the same pages in {}.", floor.way));
+        lines.push(format!("The floor reads the same pages in {}.", floor.strategy));
     }
     if let Some(pack) = &setup.pack {
         lines.push(format!(
@@ -165,7 +165,7 @@ fn in_order(PairedRatio { ratio, interval, .. }: &PairedRatio) -> String {
 fn accuracy(found: &Accuracy) -> String {
     let size = output::size;
     format!(
-        "A traced start used {} of the {} read ahead, {} of it late (it had asked first); {} was \
+        "A traced start used {} of the {} prefetched, {} of it late (it had asked first); {} was \
          never used, {} was missing.",
         size(found.used + found.late),
         size(found.planned),

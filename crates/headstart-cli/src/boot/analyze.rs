@@ -148,7 +148,7 @@ fn over_time(out: &mut dyn Write, boot: &Analysis, width: usize) -> io::Result<(
     let brought = highest(&[&ahead, &demand, &wasted]);
     let waited = highest(&[&late, &missing]);
     for (name, row, most) in [
-        ("read ahead", &ahead, brought),
+        ("prefetched", &ahead, brought),
         ("wasted", &wasted, brought),
         ("by itself", &demand, brought),
         ("late", &late, waited),

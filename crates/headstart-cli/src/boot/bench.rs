@@ -47,7 +47,7 @@ pub struct BenchArgs {
 
     /// Differences below this don't matter
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = args::percent)]
-    smallest: f64,
+    min_difference: f64,
 
     /// Repeat the order of an earlier benchmark
     #[arg(long, value_name = "N")]
@@ -96,7 +96,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitStatus> {
             (Some(seed), measure(&ways(args)?, args.runs as usize, seed, args.timeout)?)
         }
     };
-    let mut metrics = metrics(&measured.arms, args.smallest);
+    let mut metrics = metrics(&measured.arms, args.min_difference);
     if args.history {
         metrics.iter_mut().for_each(|metric| metric.comparisons.clear());
     }
@@ -147,9 +147,9 @@ fn ways(args: &BenchArgs) -> anyhow::Result<Vec<ReadStrategy>> {
              --history for the recorded boots of this one"
         );
     }
-    for (i, way) in ways.iter().enumerate() {
-        if ways[..i].iter().any(|other| other.name == way.name) {
-            bail!("Two commands are called {:?}; name each otherwise", way.name);
+    for (i, strategy) in ways.iter().enumerate() {
+        if ways[..i].iter().any(|other| other.name == strategy.name) {
+            bail!("Two commands are called {:?}; name each otherwise", strategy.name);
         }
     }
     Ok(ways)

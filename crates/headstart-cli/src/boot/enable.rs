@@ -61,7 +61,7 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<ExitStatus> {
         ));
         Ok(())
     };
-    done.push("the next boot is the first that is learned, the one after it is read ahead".into());
+    done.push("the next boot is the first that is learned, the one after it is prefetched".into());
     installed::reload(is_here);
     let status = installed::print(&done)?;
     // All else was done.

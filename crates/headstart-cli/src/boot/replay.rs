@@ -1,4 +1,4 @@
-//! `headstart boot replay`: reads ahead what boots touch, in the machine or for the one
+//! `headstart boot replay`: prefetches what boots touch, in the machine or for the one
 //! that the initramfs is about to start.
 
 use crate::exit::ExitStatus;
@@ -45,12 +45,12 @@ pub struct ReplayArgs {
     timeout: Duration,
 }
 
-/// Reads ahead.
+/// Prefetches.
 pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let here = Machine::at("/");
     if let Some(Unwanted(why)) = here.keeps_from_replay() {
-        output::message(format_args!("nothing is read ahead for this boot: {why}"));
+        output::message(format_args!("nothing is prefetched for this boot: {why}"));
         return Ok(ExitStatus::Done);
     }
     if let Some(root) = &args.root {
@@ -108,9 +108,9 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
             }
             _ if outcome.known.is_empty() => "there are no packs yet",
             ([], [_, ..]) => "all was over",
-            ([], []) => return Some("the initramfs has read ahead all that was learned".into()),
+            ([], []) => return Some("the initramfs has prefetched all that was learned".into()),
         };
-        return Some(format!("nothing is read ahead for this boot: {why}"));
+        return Some(format!("nothing is prefetched for this boot: {why}"));
     }
     let (mut bytes, mut requests, mut stale, mut over) = (0, 0, 0, 0);
     let (mut changing, mut followed, mut stopped) = (0, 0, 0);
@@ -125,9 +125,9 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
     }
     let names: Vec<&str> = outcome.phases.iter().map(|phase| phase.phase.as_str()).collect();
     let mut parts = vec![match names.is_empty() {
-        true => "nothing is read ahead for this boot".to_owned(),
+        true => "nothing is prefetched for this boot".to_owned(),
         false => format!(
-            "read ahead {} in {} for {}",
+            "prefetched {} in {} for {}",
             output::size(bytes),
             output::counted(requests, "request"),
             names.join(", ")
@@ -147,7 +147,7 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
         parts.push(format!("{} over the budget", output::size(over)));
     }
     if stopped > 0 {
-        parts.push(format!("{} left out, for memory became scarce", output::size(stopped)));
+        parts.push(format!("{} left out, for of memory pressure", output::size(stopped)));
     }
     if !outcome.over.is_empty() {
         parts.push(format!("left out what was over: {}", outcome.over.join(", ")));

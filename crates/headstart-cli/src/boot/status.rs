@@ -40,7 +40,7 @@ struct Status {
     /// The boots that are kept, the last one first.
     boots: Vec<Boot>,
     gain: Option<Gain>,
-    /// What this boot has read ahead until now.
+    /// What this boot has prefetched until now.
     this_boot: Vec<replayed::Replayed>,
     problems: Vec<String>,
     hint: Option<String>,
@@ -54,7 +54,7 @@ struct Boot {
     record: BootRecord,
 }
 
-/// What the next boot reads ahead for a phase of a file system, if that is mounted then.
+/// What the next boot prefetches for a phase of a file system, if that is mounted then.
 #[derive(Serialize)]
 struct PackStatus {
     phase: String,
@@ -145,7 +145,7 @@ fn hint(machine: &Machine, status: &Status) -> Option<String> {
     let state = machine.state();
     if is_read_only(&state) {
         return Some(format!(
-            "{} is on a read-only file system: boots are read ahead, but not learned",
+            "{} is on a read-only file system: boots are prefetched, but not learned",
             output::shown(&state)
         ));
     }
@@ -178,7 +178,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         units => writeln!(out, "enabled: {}", units.join(", "))?,
     }
     if !status.packs.is_empty() {
-        writeln!(out, "\nThe next boot reads ahead:")?;
+        writeln!(out, "\nThe next boot prefetches:")?;
         write_packs(out, &status.packs)?;
     }
     if !status.boots.is_empty() {
@@ -289,7 +289,7 @@ fn words(gain: Gain) -> String {
         false => format!("{:.0} % later", -gained),
     };
     format!(
-        "With read-ahead the default target was reached after {:.2} s (median of {}), \
+        "With prefetching the default target was reached after {:.2} s (median of {}), \
          without it after {:.2} s (median of {}): {verdict}.",
         with_ms / 1000.0,
         output::counted(with as u64, "boot"),

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The arguments of `headstart pack renew`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-A file that was replaced is not read ahead until it is learned. With this the next start \
+A file that was replaced is not prefetched until it is learned. With this the next start \
 reads the same places of the file that is there now, if it has about the same size, and \
 learns what is true of it. Without PACK these are all packs that this machine learned of \
 boots and programs. The hooks in dist/ let dpkg, rpm and pacman run it.")]
@@ -91,7 +91,7 @@ fn summary(outcome: &Outcome) -> String {
         _ => format!("renewed {}", counted(*packs, "pack")),
     }];
     for (count, what) in [
-        (renewal.followed, "replaced and read ahead like before"),
+        (renewal.followed, "replaced and prefetched like before"),
         (renewal.stale, "replaced by something else"),
         (renewal.gone, "gone"),
         (*not_looked_at, "not looked at, for the time was up"),

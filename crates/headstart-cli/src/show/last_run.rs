@@ -40,7 +40,7 @@ fn print_over_time(run: &LastRun, width: usize, out: &mut dyn Write) -> io::Resu
     let (t, o) = (&run.totals, &run.over_time);
     let name = output::harmless(&run.name);
     write!(out, "start {} of {name} in {} ms", run.starts, ms(run.duration_us))?;
-    writeln!(out, "{}", if run.replayed { "" } else { "; nothing was read ahead" })?;
+    writeln!(out, "{}", if run.replayed { "" } else { "; nothing was prefetched" })?;
     if run.lost_events > 0 {
         writeln!(out, "{} LOST: not all is seen here", counted(run.lost_events, "event"))?;
     }
@@ -49,7 +49,7 @@ fn print_over_time(run: &LastRun, width: usize, out: &mut dyn Write) -> io::Resu
         ("ready", t.ready, &o.ready),
         ("late", t.late, &o.late),
         ("missing", t.missing, &o.missing),
-        ("read ahead", t.asked, &o.asked),
+        ("prefetched", t.asked, &o.asked),
         ("of it wasted", t.wasted, &o.wasted),
         ("read by it, wasted", t.untouched, &o.untouched),
         ("metadata read by it", t.metadata, &o.metadata),
@@ -64,9 +64,9 @@ fn print_over_time(run: &LastRun, width: usize, out: &mut dyn Write) -> io::Resu
     let end = format!("{} ms", ms(o.bin_us.saturating_mul(o.len() as u64)));
     let scale = format!("{:<1$}{end}", "0", columns.saturating_sub(end.len()));
     writeln!(out, "{:>19}  {:>9}  {scale}", "", "")?;
-    if t.holes > 0 {
-        let holes = counted(t.holes, "page");
-        writeln!(out, "\n{holes} of the wasted ones lie between others that are in the pack")?;
+    if t.gaps > 0 {
+        let gaps = counted(t.gaps, "page");
+        writeln!(out, "\n{gaps} of the wasted ones lie between others that are in the pack")?;
     }
     if let (Some(least), Some(median)) = leads(run) {
         writeln!(
@@ -80,7 +80,7 @@ fn print_over_time(run: &LastRun, width: usize, out: &mut dyn Write) -> io::Resu
     Ok(())
 }
 
-/// The least and the median time by which reading ahead was in front.
+/// The least and the median time by which prefetching was in front.
 fn leads(run: &LastRun) -> (Option<i64>, Option<i64>) {
     let mut leads: Vec<i64> = run.over_time.lead_us.iter().flatten().copied().collect();
     leads.sort_unstable();

@@ -1,4 +1,4 @@
-//! One start of a service: read ahead, recorded and learned beside it.
+//! One start of a service: prefetched, recorded and learned beside it.
 //!
 //! systemd starts the service when it is told that we are ready, or when we have ended.
 //! Whatever fails here is one line in the journal and no failure of anything.
@@ -19,7 +19,7 @@ use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, know_device};
 use headstart::launch::learner::Learner;
 use headstart::launch::policy::Bounds;
 use headstart::launch::prepare::{Ahead, Preparation, Prepared, WELL_KNOWN, Wanted};
-use headstart::launch::record::{self, Armed, Recorded, buffer_of};
+use headstart::launch::record::{self, Recorded, Recording, buffer_of};
 use headstart::pack::Pack;
 use headstart::replay::engine::Replay;
 use headstart::replay::models::Models;
@@ -36,13 +36,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The same for a service of which [`WELL_KNOWN`] starts were learned.
 const SHORT_PATIENCE: Duration = Duration::from_millis(100);
 /// How long it may wait until the pages that it needs first have been asked for.
-const HOLD: Duration = Duration::from_millis(5);
+const MAX_DELAY: Duration = Duration::from_millis(5);
 /// How often it is looked whose the new processes are.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often systemd is asked whether the service has started, if no process tells.
 const ASK: Duration = Duration::from_secs(2);
 /// How long a service may take to come, as at boot when it waits for others; and how long is
-/// read ahead for one.
+/// prefetched for one.
 const LONGEST: Duration = Duration::from_secs(120);
 /// The process that starts services.
 const SYSTEMD: i32 = 1;
@@ -87,29 +87,29 @@ impl Start<'_> {
         }
         let unwanted = machine.keeps_from_replay();
         if let Some(Unwanted(why)) = &unwanted {
-            parts.push(format!("nothing is read ahead: {why}"));
+            parts.push(format!("nothing is prefetched: {why}"));
         }
         let mut preparation = Preparation::beside(self.wanted(machine, unwanted.is_none()));
-        let prepared = preparation.within(HOLD).map(|prepared| &*prepared);
+        let prepared = preparation.within(MAX_DELAY).map(|prepared| &*prepared);
         let is_learned = !prepared.is_some_and(|prepared| prepared.skip_recording);
         let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
         let interrupt = Interrupt::catch().context("Can't catch signals");
         let mut watched = Watched::begin(self.service);
-        let armed = is_learned.then(|| arm(pack));
+        let recording = is_learned.then(|| start_recording(pack));
         if let Some(replay) = prepared.and_then(|prepared| prepared.replay.as_ref()) {
-            replay.wait_for_head(HOLD);
+            replay.wait_for_head(MAX_DELAY);
         }
         let released_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         ready()?;
         let interrupt = interrupt?;
         preparation.begin_late();
         remove_orphans();
-        if matches!(armed, Some(Ok(Armed::Recorder(_)))) {
+        if matches!(recording, Some(Ok(Recording::Recorder(_)))) {
             self.wait(&mut watched, &interrupt);
         }
-        let recorded = armed.map(|armed| match armed? {
-            Armed::Recorder(recorder) => Ok(Recorded::end(recorder, || None)?),
-            Armed::Late(thread) => {
+        let recorded = recording.map(|recording| match recording? {
+            Recording::Recorder(recorder) => Ok(Recorded::end(recorder, || None)?),
+            Recording::Late(thread) => {
                 // It clears away what came too late.
                 let _ = thread.join();
                 bail!("tracing was busy");
@@ -139,7 +139,7 @@ impl Start<'_> {
         Ok(())
     }
 
-    /// What is prepared: what a program gets, if anything is to be read ahead, within the
+    /// What is prepared: what a program gets, if anything is to be prefetched, within the
     /// service's own limit of memory. Its control group may not be there yet, and ours, in which
     /// these pages count, has no limit.
     fn wanted(&self, machine: &Machine, replay: bool) -> Wanted {
@@ -150,7 +150,7 @@ impl Start<'_> {
             always: false,
             learn: true,
             began: self.began,
-            hold: HOLD,
+            max_delay: MAX_DELAY,
         };
         let file_name = pack_name(self.service);
         Wanted { explicit: None, file_name, replay: replay.then_some(ahead) }
@@ -224,7 +224,7 @@ fn ready() -> anyhow::Result<()> {
     notify::ready(socket.as_deref()).context("Can't tell systemd that the service may start")
 }
 
-/// Whether the machine is in a boot that others of us read ahead and learn.
+/// Whether the machine is in a boot that others of us prefetch and learn.
 fn is_of_learned_boot(machine: &Machine) -> bool {
     const LAST: &str = "system";
     let is_learned = install::enabled(machine).len() == install::UNITS.len();
@@ -234,11 +234,11 @@ fn is_of_learned_boot(machine: &Machine) -> bool {
 }
 
 /// Begins to record what systemd forks, if that is soon possible.
-fn arm(pack: Option<&Pack>) -> anyhow::Result<Armed> {
+fn start_recording(pack: Option<&Pack>) -> anyhow::Result<Recording> {
     if !proc::in_first_pid_namespace() {
         bail!("in a container the kernel does not tell which process systemd is");
     }
     let starts = pack.map_or(0, |pack| pack.origin.starts);
     let patience = if starts >= WELL_KNOWN { SHORT_PATIENCE } else { PATIENCE };
-    Ok(record::arm(Scope::Tree(SYSTEMD), buffer_of(pack), false, patience)?)
+    Ok(record::start_recording(Scope::Tree(SYSTEMD), buffer_of(pack), false, patience)?)
 }

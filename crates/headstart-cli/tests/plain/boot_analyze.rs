@@ -73,7 +73,7 @@ fn the_last_boot_is_told_as_text_json_picture_and_page() {
     let (dir, _, root) = machine();
     let text = said(&["boot", "analyze", "--root", &root]);
     assert!(text.starts_with("Boot 2, Linux 6.12.9: default target after 3.00 s\n"), "{text}");
-    assert!(text.contains("8.00 MiB read ahead, 1.00 MiB of it wasted"), "{text}");
+    assert!(text.contains("8.00 MiB prefetched, 1.00 MiB of it wasted"), "{text}");
     assert!(text.contains("2690 ms from 0.21 s"), "{text}");
     assert!(text.contains("500 ms  0.900 s  ssh.service"), "{text}");
     assert!(!text.contains('\u{1b}'), "names can't write what they want: {text}");

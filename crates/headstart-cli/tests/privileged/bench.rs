@@ -386,7 +386,7 @@ fn what_is_asserted_and_not_so_ends_with_status_three() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("--states cold,readahead"));
     if !is_root() {
-        return skip("only root can learn what is to be read ahead");
+        return skip("only root can learn what is to be prefetched");
     }
     // One round shows nothing.
     for what in ["helps", "harmless"] {

@@ -1,4 +1,4 @@
-//! A phase has a pack for each file system: what is learned, kept and read ahead when one of
+//! A phase has a pack for each file system: what is learned, kept and prefetched when one of
 //! two is mounted in some boots only.
 
 use crate::command::json;

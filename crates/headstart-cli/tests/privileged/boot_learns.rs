@@ -1,6 +1,6 @@
 //! A scripted boot: files on a file system of its own are read while an instance that was
 //! made beforehand records, systemd is a script, and the recorder learns each phase. And
-//! what was learned is read ahead for a root directory that moves meanwhile.
+//! what was learned is prefetched for a root directory that moves meanwhile.
 
 use crate::command::json;
 use crate::common::scripted_boot::{Boot, await_script, text, wait_for, wait_until_gone};

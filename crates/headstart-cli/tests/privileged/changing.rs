@@ -1,5 +1,5 @@
 //! Files that each start changes, in place or by putting another in their place, are
-//! read ahead from the third start on.
+//! prefetched from the third start on.
 
 use crate::command::{headstart, json};
 use headstart_testing::{LoopFs, disk_dir, has, must, noise, skip, undisturbed};
@@ -84,7 +84,7 @@ fn files_that_each_start_changes_are_read_ahead_from_the_third_start_on() {
     });
     assert_eq!(replayed["changing_files"], 1, "{replayed:#}");
     assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
-    // What is new in each start, and neighbours that the kernel maps with it.
+    // What is new in each start, and fault-around pages that the kernel maps with it.
     assert!(missing(&look, "/journal") < 40, "{}", missing(&look, "/journal"));
     assert_eq!(missing(&look, "/state"), 0);
     let shown = json(&["show", "--json", pack.to_str().unwrap()]);

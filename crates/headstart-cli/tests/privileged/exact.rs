@@ -1,4 +1,4 @@
-//! `record --exact`: pages show without their neighbours, and the program notices nothing.
+//! `record --exact`: pages show without fault-around pages, and the program notices nothing.
 
 use crate::command::{headstart, json};
 use headstart_testing::{
@@ -113,7 +113,7 @@ fn each_page_shows(kind: &'static str) {
         let all = pages_in(&plain, file);
         assert!(all.len() >= expected.len() * 8, "{}: {all:?}", file.display());
     }
-    // Later starts from memory, in which neighbours are mapped, leave it so.
+    // Later starts from memory, in which fault-around pages are mapped, leave it so.
     undisturbed(&[fs.path()], || {
         into_memory();
         let later = headstart(&[&["run", "-v", "--pack", &exact, "--"], &start[..]].concat());
@@ -217,7 +217,7 @@ fn a_program_is_let_go_when_its_start_is_over_and_is_not_known_exactly() {
     let mut said = String::new();
     run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("; learned; "), "{said}");
-    // What it looks at later would seem to be neighbours of this.
+    // What it looks at later would seem to be fault-around pages of this.
     assert!(said.contains("give it more with --for"), "{said}");
     let shown = json(&["show", "--json", pack.to_str().unwrap()]);
     assert!(!shown.to_string().contains("\"exact\""), "{shown}");

@@ -1,5 +1,5 @@
 //! What a start still reads after a complete replay goes into its pack: after two
-//! learned starts nothing is left, whatever ways of reading the program has.
+//! learned starts nothing is left, whatever way of reading the program has.
 
 use crate::command::{headstart, json};
 use crate::common::python;

@@ -1,5 +1,5 @@
 //! `headstart pack renew`: a file that was learned is replaced, as package managers do it,
-//! and read ahead all the same. That they do run it is for `package_hooks.rs`.
+//! and prefetched all the same. That they do run it is for `package_hooks.rs`.
 
 use crate::command::{headstart, json};
 use crate::common::packs;
@@ -57,7 +57,7 @@ fn a_file_that_was_replaced_is_read_ahead_before_it_is_learned() {
     assert_eq!(counts, [1, 1, 1, 1], "{told:#}");
     assert_eq!(read(), (200, 1));
     let shown = json(&["show", "--json", pack]);
-    assert_eq!(shown.to_string().matches("presumed").count(), 1, "{shown:#}");
+    assert_eq!(shown.to_string().matches("assumed").count(), 1, "{shown:#}");
     let again = headstart(&["pack", "renew", pack]);
     let said = String::from_utf8(again.stderr).unwrap();
     assert!(again.status.success() && said.contains("no pack had to be renewed"), "{said}");

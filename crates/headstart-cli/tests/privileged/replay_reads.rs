@@ -75,7 +75,7 @@ fn small_files_side_by_side_come_in_few_requests_and_their_time_of_access_stays(
     }
     // Places are given when the data is written: to all at once.
     must("sync", &["-f", fs.path().to_str().unwrap()]);
-    // They are asked for in another order: each third is the neighbour of the first.
+    // They are asked for in another order: each third is adjacent to the first.
     let order = (0..FILES).map(|i| i * 171 % FILES);
     let list: String = order.map(|i| format!("{} 0:{PAGE}\n", name(i).display())).collect();
     let accessed =
@@ -249,7 +249,7 @@ fn metadata_comes_back_through_the_block_device_before_the_data() {
 }
 
 #[test]
-fn a_disk_with_an_arm_is_swept_and_all_comes_in() {
+fn a_rotational_disk_is_read_in_elevator_order_and_all_comes_in() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let packs = disk_dir();
     let in_packs = |args: &[&str]| {

@@ -95,7 +95,7 @@ fn a_warm_start_teaches_the_same_pages_as_a_cold_one() {
         return;
     }
     let import = format!("import {}", python::MODULES);
-    // Which neighbours of a faulting page the kernel maps depends on where the
+    // Which pages around a fault the kernel maps depends on where the
     // file lies in memory; without -R two cold starts differ by that as well.
     let program = ["chroot", fs.path().to_str().unwrap(), "/usr/bin/python3", "-c", &import];
     let command: Vec<&str> = ["setarch", "-R"].into_iter().chain(program).collect();
@@ -144,12 +144,12 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
         run(packs.path(), &["sh", "-c", &script]);
         run(packs.path(), &command)
     });
-    let presumed = bytes(&hot, "presumed_bytes");
-    assert!(presumed > FILES as u64 / 2 * 4096, "{hot:#}");
+    let assumed = bytes(&hot, "assumed_bytes");
+    assert!(assumed > FILES as u64 / 2 * 4096, "{hot:#}");
     assert_eq!(bytes(&hot, "bytes"), 0, "{hot:#}");
     fs.remount();
     let cold = run(packs.path(), &command);
-    assert_eq!(bytes(&cold, "presumed_bytes"), 0, "{cold:#}");
+    assert_eq!(bytes(&cold, "assumed_bytes"), 0, "{cold:#}");
     assert!(bytes(&cold, "bytes") >= FILES as u64 * 4096, "{cold:#}");
     // As when the program is in memory and its data, on another disk, is not.
     let mixed = undisturbed(&[fs.path()], || {
@@ -158,7 +158,7 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
         must("sh", &["-c", &half]);
         run(packs.path(), &command)
     });
-    assert_eq!(bytes(&mixed, "presumed_bytes"), 0, "{mixed:#}");
+    assert_eq!(bytes(&mixed, "assumed_bytes"), 0, "{mixed:#}");
     assert!(bytes(&mixed, "bytes") >= FILES as u64 / 4 * 4096, "{mixed:#}");
 }
 

@@ -1,7 +1,7 @@
 //! Signals, stops and closed descriptors pass through headstart as if it were
 //! the program.
 
-use crate::common::ways::{Ways, end_of, state_of, told, words};
+use crate::common::invocations::{Invocations, end_of, state_of, told, words};
 use headstart_sys::signals::kill;
 use headstart_testing::noise;
 use std::ffi::{OsStr, OsString};
@@ -31,8 +31,8 @@ struct Started {
 
 impl Started {
     /// Starts a program that begins with saying its number.
-    fn new(ways: &Ways, line: &[&OsStr]) -> Self {
-        let mut command = ways.command(line);
+    fn new(invocations: &Invocations, line: &[&OsStr]) -> Self {
+        let mut command = invocations.command(line);
         // Handlers run at once and for every signal.
         let mut child = command.env("PERL_SIGNALS", "unsafe").spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -52,11 +52,16 @@ impl Started {
     }
 }
 
-/// Does something with a program started in each way.
-fn in_each_way(ways: &Ways, prefix: &[&str], program: &[&str], act: impl Fn(Started)) {
-    for (user, through) in ways.users() {
+/// Does something with a program started in each invocation.
+fn in_each_invocation(
+    invocations: &Invocations,
+    prefix: &[&str],
+    program: &[&str],
+    act: impl Fn(Started),
+) {
+    for (user, through) in invocations.users() {
         let bare = ("bare", Vec::new());
-        for (way, through) in [vec![bare], through].concat() {
+        for (invocation, through) in [vec![bare], through].concat() {
             let line: Vec<OsString> = [
                 user.clone(),
                 prefix.iter().map(OsString::from).collect(),
@@ -64,17 +69,17 @@ fn in_each_way(ways: &Ways, prefix: &[&str], program: &[&str], act: impl Fn(Star
                 program.iter().map(OsString::from).collect(),
             ]
             .concat();
-            println!("{way}: {line:?}");
+            println!("{invocation}: {line:?}");
             let line: Vec<&OsStr> = line.iter().map(OsString::as_os_str).collect();
-            act(Started::new(ways, &line));
+            act(Started::new(invocations, &line));
         }
     }
 }
 
 #[test]
 fn every_signal_that_can_be_sent_reaches_the_program_once() {
-    let ways = Ways::new();
-    in_each_way(&ways, &[], &["perl", "-e", LISTENER], |mut started| {
+    let invocations = Invocations::new();
+    in_each_invocation(&invocations, &[], &["perl", "-e", LISTENER], |mut started| {
         let target = started.child.id().cast_signed();
         for number in (1..=64).filter(|n| ![9, 19, 32, 33].contains(n)) {
             kill(target, number).unwrap();
@@ -96,13 +101,13 @@ fn every_signal_that_can_be_sent_reaches_the_program_once() {
 
 #[test]
 fn a_signal_at_any_moment_of_the_launch_ends_the_program() {
-    let ways = Ways::new();
-    for (_, through) in ways.users().into_iter().take(1) {
+    let invocations = Invocations::new();
+    for (_, through) in invocations.users().into_iter().take(1) {
         for (_, through) in through {
             let delays = noise(20);
             for delay in delays {
                 let words = through.iter().map(OsString::as_os_str);
-                let mut child = ways
+                let mut child = invocations
                     .command(&words.chain(words_of_sleep()).collect::<Vec<_>>())
                     .spawn()
                     .unwrap();
@@ -129,8 +134,8 @@ fn spin(us: u32) {
 
 #[test]
 fn a_reader_that_leaves_ends_the_program_and_not_headstart() {
-    let ways = Ways::new();
-    in_each_way(&ways, &[], &["sh", "-c", "echo $$; exec yes"], |started| {
+    let invocations = Invocations::new();
+    in_each_invocation(&invocations, &[], &["sh", "-c", "echo $$; exec yes"], |started| {
         let Started { mut child, lines, .. } = started;
         drop(lines);
         assert_eq!(told(end_of(&mut child)), 128 + 13);
@@ -139,13 +144,13 @@ fn a_reader_that_leaves_ends_the_program_and_not_headstart() {
 
 #[test]
 fn what_the_program_closes_is_closed() {
-    let ways = Ways::new();
-    let lock = ways.scratch().join("lock");
+    let invocations = Invocations::new();
+    let lock = invocations.scratch().join("lock");
     let locked = format!("exec 9>>{}; flock 9; exec \"$@\"", lock.display());
     let program = "use POSIX; $| = 1; print \"$$\\n\"; close STDIN; close STDOUT; \
                    POSIX::close(9); sleep 1000";
     let prefix = ["bash", "-c", &locked, "bash"];
-    in_each_way(&ways, &prefix, &["perl", "-e", program], |started| {
+    in_each_invocation(&invocations, &prefix, &["perl", "-e", program], |started| {
         let Started { mut child, lines, pid } = started;
         // The end of its stdout, while it sleeps.
         assert_eq!(lines.map(Result::unwrap).count(), 0);
@@ -161,10 +166,10 @@ fn what_the_program_closes_is_closed() {
 
 #[test]
 fn a_program_is_stopped_and_continued_as_ever() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     // A session of its own has no terminal.
     let program = ["sh", "-c", "echo $$; exec cat"];
-    in_each_way(&ways, &["setsid"], &program, |mut started| {
+    in_each_invocation(&invocations, &["setsid"], &program, |mut started| {
         kill(started.pid, 19).unwrap();
         while state_of(started.pid) != 'T' {}
         kill(started.pid, 18).unwrap();
@@ -177,14 +182,14 @@ fn a_program_is_stopped_and_continued_as_ever() {
 
 #[test]
 fn the_program_is_the_process_that_was_started_and_has_no_child() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     let program = [
         "sh",
         "-c",
         "echo $$; read line; read children </proc/$$/task/$$/children; \
                     echo \"<$children>\"; exit 3",
     ];
-    in_each_way(&ways, &[], &program, |mut started| {
+    in_each_invocation(&invocations, &[], &program, |mut started| {
         assert_eq!(started.child.id().cast_signed(), started.pid);
         started.child.stdin.as_mut().unwrap().write_all(b"on\n").unwrap();
         assert_eq!(started.next(), "<>");
@@ -194,22 +199,32 @@ fn the_program_is_the_process_that_was_started_and_has_no_child() {
 
 #[test]
 fn a_caller_that_kills_what_it_started_kills_the_program() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     for prefix in [&["timeout", "--signal=KILL", "1000"][..], &["nohup"], &["setsid", "--wait"]] {
-        in_each_way(&ways, prefix, &["sh", "-c", "echo $$; exec sleep 1000"], |started| {
-            let Started { mut child, lines, pid } = started;
-            kill(pid, 9).unwrap();
-            assert_eq!(lines.count(), 0, "its output ends with it");
-            assert_ne!(told(end_of(&mut child)), 0);
-        });
+        in_each_invocation(
+            &invocations,
+            prefix,
+            &["sh", "-c", "echo $$; exec sleep 1000"],
+            |started| {
+                let Started { mut child, lines, pid } = started;
+                kill(pid, 9).unwrap();
+                assert_eq!(lines.count(), 0, "its output ends with it");
+                assert_ne!(told(end_of(&mut child)), 0);
+            },
+        );
     }
     let python = "import subprocess, sys\n\
         try: subprocess.run(sys.argv[1:], timeout=0.5, stdout=subprocess.PIPE)\n\
         except subprocess.TimeoutExpired as e: print(e.output.decode(), end='')";
     let prefix = ["/usr/bin/python3", "-c", python];
-    in_each_way(&ways, &prefix, &["sh", "-c", "echo $$; exec sleep 1000"], |started| {
-        let pid = started.pid;
-        assert_eq!(started.end(), (Vec::new(), 0));
-        assert!(kill(pid, 0).is_err(), "{pid} goes on");
-    });
+    in_each_invocation(
+        &invocations,
+        &prefix,
+        &["sh", "-c", "echo $$; exec sleep 1000"],
+        |started| {
+            let pid = started.pid;
+            assert_eq!(started.end(), (Vec::new(), 0));
+            assert!(kill(pid, 0).is_err(), "{pid} goes on");
+        },
+    );
 }

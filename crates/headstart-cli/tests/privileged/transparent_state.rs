@@ -1,6 +1,6 @@
 //! A program can't tell from what it was handed whether headstart started it.
 
-use crate::common::ways::{Came, Ways, install, words};
+use crate::common::invocations::{Came, Invocations, install, words};
 use headstart_testing::{has, noise, skip};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ fn all(came: Came) -> Came {
 
 #[test]
 fn exit_statuses_and_deaths_are_told_as_a_shell_tells_them() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     for (script, status) in [
         ("exit 0", 0),
         ("exit 1", 1),
@@ -24,7 +24,7 @@ fn exit_statuses_and_deaths_are_told_as_a_shell_tells_them() {
         ("trap 'echo got TERM' TERM; kill -TERM 0", 0),
     ] {
         let prefix = words(&["setsid", "-w"]);
-        ways.compare(script, &prefix, &words(&["sh", "-c", script]), b"", |came| {
+        invocations.compare(script, &prefix, &words(&["sh", "-c", script]), b"", |came| {
             assert_eq!(came.status, status, "{script}: {came:?}");
             came
         });
@@ -33,8 +33,8 @@ fn exit_statuses_and_deaths_are_told_as_a_shell_tells_them() {
 
 #[test]
 fn a_program_that_cannot_be_executed_is_told_as_env_tells_it() {
-    let ways = Ways::new();
-    let [text, script] = ["text", "script"].map(|name| ways.scratch().join(name));
+    let invocations = Invocations::new();
+    let [text, script] = ["text", "script"].map(|name| invocations.scratch().join(name));
     std::fs::write(&text, "echo no interpreter was named: $0 $1\n").unwrap();
     install(&text, &script);
     let script = script.to_str().unwrap();
@@ -47,20 +47,20 @@ fn a_program_that_cannot_be_executed_is_told_as_env_tells_it() {
         (["/etc", ""], 126),
         ([script, "argument"], 0),
     ] {
-        for (user, through) in ways.users() {
+        for (user, through) in invocations.users() {
             let start = |through: &[OsString]| {
                 let line = user.iter().chain(through).map(OsString::as_os_str);
-                ways.start(&line.chain(words(&program)).collect::<Vec<_>>(), b"")
+                invocations.start(&line.chain(words(&program)).collect::<Vec<_>>(), b"")
             };
             let expected = start(&["env".into()]);
             // Others may not even look into all of root's $PATH.
             assert!(expected.status == status || !user.is_empty(), "env: {expected:?}");
-            for (way, through) in through {
+            for (invocation, through) in through {
                 let came = start(&through);
                 let same = (came.status, &came.stdout) == (expected.status, &expected.stdout);
-                assert!(same, "{program:?}, {way}: {came:?} instead of {expected:?}");
+                assert!(same, "{program:?}, {invocation}: {came:?} instead of {expected:?}");
                 let said = String::from_utf8_lossy(&came.stderr).contains("Can't run");
-                assert_eq!(said, status != 0, "{program:?}, {way}: {came:?}");
+                assert_eq!(said, status != 0, "{program:?}, {invocation}: {came:?}");
             }
         }
     }
@@ -68,47 +68,53 @@ fn a_program_that_cannot_be_executed_is_told_as_env_tells_it() {
 
 #[test]
 fn arguments_and_environment_pass_byte_for_byte() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     let bytes = OsStr::from_bytes;
     let echo = words(&["perl", "-e", "print map { \"<$_>\" } @ARGV"]);
     let hostile = [bytes(b"--"), bytes(b"a\nb"), bytes(b""), bytes(b"\xff\xfe"), bytes(b"--help")];
     let more = [bytes(b"-q"), bytes(b"--"), bytes(b"--version"), bytes(b"run"), bytes(b"--")];
-    ways.compare("arguments", &[], &[&echo[..], &hostile, &more].concat(), b"", all);
+    invocations.compare("arguments", &[], &[&echo[..], &hostile, &more].concat(), b"", all);
 
     // Without the -- before the program.
-    let through = ways.headstart();
+    let through = invocations.headstart();
     let through = [through.as_os_str(), bytes(b"run")];
     let program = [&echo[..], &hostile, &more].concat();
-    let came = ways.start(&[&through[..], &program].concat(), b"");
-    assert_eq!(came, ways.start(&program, b""), "without --");
+    let came = invocations.start(&[&through[..], &program].concat(), b"");
+    assert_eq!(came, invocations.start(&program, b""), "without --");
 
-    let packs = ways.packs();
+    let packs = invocations.packs();
     let packs = format!("HEADSTART_PACKS={}", packs.display());
     let odd = [bytes(b"A="), bytes(b"\xff=\xfe\x01"), bytes(b"LINES=a\nb"), bytes(b" =  ")];
     let prefix = [&words(&["env", "-i", &packs, "PATH=/usr/bin:/bin"])[..], &odd].concat();
-    ways.compare("environment", &prefix, &words(&["cat", "/proc/self/environ"]), b"", |came| {
-        assert!(came.stdout.windows(4).any(|w| w == b"\xff=\xfe\x01"), "{came:?}");
-        came
-    });
+    invocations.compare(
+        "environment",
+        &prefix,
+        &words(&["cat", "/proc/self/environ"]),
+        b"",
+        |came| {
+            assert!(came.stdout.windows(4).any(|w| w == b"\xff=\xfe\x01"), "{came:?}");
+            came
+        },
+    );
     let empty = words(&["/usr/bin/env", "-i"]);
-    let nothing = ways.headstart();
+    let nothing = invocations.headstart();
     let nothing = [nothing.as_os_str(), bytes(b"run"), bytes(b"--no-learn")];
     let show = words(&["/bin/cat", "/proc/self/environ"]);
-    let came = ways.start(&[&empty[..], &nothing, &show].concat(), b"");
+    let came = invocations.start(&[&empty[..], &nothing, &show].concat(), b"");
     assert_eq!((came.status, came.stdout), (0, Vec::new()), "empty environment");
 }
 
 #[test]
 fn standard_input_belongs_to_the_program() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     let data = noise(1 << 20);
-    ways.compare("all of it", &[], &words(&["cat"]), &data, |came| {
+    invocations.compare("all of it", &[], &words(&["cat"]), &data, |came| {
         assert!(came.stdout == data, "{} bytes of {}", came.stdout.len(), data.len());
         came.status
     });
     let rest = words(&["sh", "-c", "\"$@\"; echo; cat", "sh"]);
     let four = words(&["dd", "bs=1", "count=4", "status=none"]);
-    ways.compare("what is left", &rest, &four, b"1234rest", |came| {
+    invocations.compare("what is left", &rest, &four, b"1234rest", |came| {
         assert_eq!(came.stdout, b"1234\nrest");
         came
     });
@@ -131,8 +137,8 @@ fn descriptors_stay_open_or_closed_and_none_is_added() {
     if !has("bash") {
         return skip("bash is missing");
     }
-    let ways = Ways::new();
-    let file = ways.scratch().join("descriptors");
+    let invocations = Invocations::new();
+    let file = invocations.scratch().join("descriptors");
     let program = words(&["perl", "-e", DESCRIPTORS, file.to_str().unwrap()]);
     for redirected in [
         "",
@@ -148,12 +154,18 @@ fn descriptors_stay_open_or_closed_and_none_is_added() {
         ">/dev/full 2>/dev/full",
     ] {
         let script = format!("cd /usr; exec \"$@\" {redirected}");
-        ways.compare(redirected, &words(&["bash", "-c", &script, "bash"]), &program, b"", |came| {
-            let report = std::fs::read_to_string(&file).unwrap();
-            std::fs::remove_file(&file).unwrap();
-            assert!(report.contains("cwd /usr\n"), "{report}");
-            (came.status, report)
-        });
+        invocations.compare(
+            redirected,
+            &words(&["bash", "-c", &script, "bash"]),
+            &program,
+            b"",
+            |came| {
+                let report = std::fs::read_to_string(&file).unwrap();
+                std::fs::remove_file(&file).unwrap();
+                assert!(report.contains("cwd /usr\n"), "{report}");
+                (came.status, report)
+            },
+        );
     }
 }
 
@@ -188,7 +200,7 @@ const PROC: &str = "echo 321 > /proc/$$/oom_score_adj; echo 123456 > /proc/$$/ti
 
 #[test]
 fn signals_limits_and_priorities_are_inherited() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     let files = ["status", "stat", "limits", "oom_score_adj", "timerslack_ns", "personality"];
     let files = [&files[..], &["coredump_filter", "cgroup", "autogroup", "uid_map"]].concat();
     let files: Vec<String> = files.iter().map(|f| format!("/proc/self/{f}")).collect();
@@ -209,7 +221,7 @@ fn signals_limits_and_priorities_are_inherited() {
         &["setpriv", "--no-new-privs"],
     ] {
         let name = prefix.join(" ");
-        ways.compare(&name, &words(prefix), &words(&program), b"", state);
+        invocations.compare(&name, &words(prefix), &words(&program), b"", state);
     }
     for (prefix, program) in [
         (&["ionice", "-c", "2", "-n", "6"][..], &["ionice"][..]),
@@ -217,13 +229,13 @@ fn signals_limits_and_priorities_are_inherited() {
         (&["setpriv", "--pdeathsig", "TERM"], &["setpriv", "--dump"]),
         (&["setpriv"], &["setpriv", "--dump"]),
     ] {
-        ways.compare(&prefix.join(" "), &words(prefix), &words(program), b"", all);
+        invocations.compare(&prefix.join(" "), &words(prefix), &words(program), b"", all);
     }
 }
 
 #[test]
 fn a_program_starts_where_headstart_can_do_nothing() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     for limit in [
         // Descriptors for a pipe, processes, sizes of files, memory.
         &["prlimit", "--nofile=4:4"][..],
@@ -237,7 +249,7 @@ fn a_program_starts_where_headstart_can_do_nothing() {
         &["env", "HEADSTART_PACKS=/dev/null"],
     ] {
         let name = limit.join(" ");
-        ways.compare(&name, &words(limit), &words(&["cat"]), b"in", |came| {
+        invocations.compare(&name, &words(limit), &words(&["cat"]), b"in", |came| {
             (came.status, came.stdout)
         });
     }

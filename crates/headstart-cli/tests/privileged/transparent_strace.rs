@@ -1,7 +1,7 @@
 //! What a program asks of the kernel, and what it answers, is the same with
 //! and without headstart.
 
-use crate::common::ways::{Ways, words};
+use crate::common::invocations::{Invocations, words};
 use headstart_testing::{has, skip};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -99,16 +99,16 @@ fn strace_sees_the_same_with_and_without_headstart() {
     if !has("strace") {
         return skip("strace is missing");
     }
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     let script = "trap 'echo USR1' USR1; read line; echo \"$line $#\"; kill -USR1 $$; \
                   cat /etc/hostname /no/such/file; ls -d / /usr; (exit 3); exit $?";
-    let file = ways.scratch().join("calls");
+    let file = invocations.scratch().join("calls");
     for program in [
         &["/bin/cat", "/etc/passwd", "-"][..],
         &["/bin/sh", "-c", script, "sh", "", "a\nb"],
         &["/usr/bin/head", "-n", "1"],
     ] {
-        for (user, through) in ways.users() {
+        for (user, through) in invocations.users() {
             let trace = |through: &[OsString]| {
                 let strace = ["strace", "-f", "-o"].map(OsString::from);
                 let before = user.iter().chain(&strace).map(OsString::as_os_str);
@@ -117,7 +117,7 @@ fn strace_sees_the_same_with_and_without_headstart() {
                     .chain(through.iter().map(OsString::as_os_str))
                     .chain(words(program))
                     .collect();
-                let came = ways.start(&line, b"one\ntwo\n");
+                let came = invocations.start(&line, b"one\ntwo\n");
                 let text = std::fs::read_to_string(&file).unwrap();
                 std::fs::remove_file(&file).unwrap();
                 (came, calls_of(&text, program[0]))
@@ -126,16 +126,16 @@ fn strace_sees_the_same_with_and_without_headstart() {
             let counted: Vec<usize> = bare_calls.iter().map(Vec::len).collect();
             assert!(counted[0] > 20, "{counted:?}");
             println!("{program:?}: {counted:?} lines of {} processes", counted.len());
-            for (way, through) in &through {
+            for (invocation, through) in &through {
                 let (came, calls) = trace(through);
-                assert_eq!(came, bare, "{program:?}, {way}");
+                assert_eq!(came, bare, "{program:?}, {invocation}");
                 for (calls, bare_calls) in calls.iter().zip(&bare_calls) {
                     for (call, bare_call) in calls.iter().zip(bare_calls) {
-                        assert_eq!(call, bare_call, "{program:?}, {way}");
+                        assert_eq!(call, bare_call, "{program:?}, {invocation}");
                     }
                 }
                 let lengths: Vec<usize> = calls.iter().map(Vec::len).collect();
-                assert_eq!(lengths, counted, "{program:?}, {way}");
+                assert_eq!(lengths, counted, "{program:?}, {invocation}");
             }
         }
     }

@@ -1,19 +1,21 @@
 //! At a terminal headstart and its program are one job.
 
+use crate::common::invocations::{Invocations, state_of};
 use crate::common::terminal::Terminal;
-use crate::common::ways::{Ways, state_of};
 use headstart_sys::signals::kill;
 use headstart_testing::noise;
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::ffi::OsString;
 
-/// The ways to start a job, the bare one first.
-fn ways_of(ways: &Ways, job: &[&str]) -> Vec<(&'static str, Vec<OsString>)> {
+/// The invocations to start a job, the bare one first.
+fn ways_of(invocations: &Invocations, job: &[&str]) -> Vec<(&'static str, Vec<OsString>)> {
     let job: Vec<OsString> = job.iter().map(OsString::from).collect();
     let mut out = vec![("bare", job.clone())];
-    for (user, through) in ways.users() {
+    for (user, through) in invocations.users() {
         out.extend(
-            through.into_iter().map(|(way, t)| (way, [user.clone(), t, job.clone()].concat())),
+            through
+                .into_iter()
+                .map(|(invocation, t)| (invocation, [user.clone(), t, job.clone()].concat())),
         );
     }
     out
@@ -45,14 +47,14 @@ const CTRL_BACKSLASH: &str = "\x1c";
 
 #[test]
 fn keys_and_window_sizes_reach_the_program_once() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     let program = listener("1, 2, 3, 12, 20, 28");
-    for (way, job) in ways_of(&ways, &["perl", "-e", &program]) {
-        println!("{way}");
-        let mut terminal = Terminal::new(&ways, "foreground", &job);
+    for (invocation, job) in ways_of(&invocations, &["perl", "-e", &program]) {
+        println!("{invocation}");
+        let mut terminal = Terminal::new(&invocations, "foreground", &job);
         let leader = terminal.job();
         let pid = number(&mut terminal);
-        assert_eq!(pid, leader, "{way}");
+        assert_eq!(pid, leader, "{invocation}");
         let mut all = String::new();
         for _ in 0..3 {
             for (key, shown) in
@@ -69,45 +71,45 @@ fn keys_and_window_sizes_reach_the_program_once() {
         kill(leader, 12).unwrap();
         all += &terminal.shows("<got 12>");
         terminal.type_in(CTRL_D);
-        assert_eq!(terminal.told(), "exited 3", "{way}");
+        assert_eq!(terminal.told(), "exited 3", "{invocation}");
         all += &terminal.rest();
         for (signal, times) in [(2, 3), (3, 3), (20, 3), (28, 1), (12, 1), (1, 0)] {
             let got = all.matches(&format!("<got {signal}>")).count();
-            assert_eq!(got, times, "{way}: signal {signal} in {all:?}");
+            assert_eq!(got, times, "{invocation}: signal {signal} in {all:?}");
         }
     }
 }
 
 #[test]
 fn ctrl_z_stops_both_and_either_way_of_continuing_continues_both() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     let program = listener("12, 18");
-    for (way, job) in ways_of(&ways, &["perl", "-e", &program]) {
-        println!("{way}");
-        let mut terminal = Terminal::new(&ways, "foreground", &job);
+    for (invocation, job) in ways_of(&invocations, &["perl", "-e", &program]) {
+        println!("{invocation}");
+        let mut terminal = Terminal::new(&invocations, "foreground", &job);
         let leader = terminal.job();
         let pid = number(&mut terminal);
         let mut all = String::new();
         for order in ["fg", "the leader", "fg", "the leader"] {
             terminal.type_in(CTRL_Z);
-            assert_eq!(terminal.told(), "stopped 20", "{way}");
-            assert_eq!((state_of(leader), state_of(pid)), ('T', 'T'), "{way}");
+            assert_eq!(terminal.told(), "stopped 20", "{invocation}");
+            assert_eq!((state_of(leader), state_of(pid)), ('T', 'T'), "{invocation}");
             terminal.order(order);
             all += &terminal.shows("<got 18>");
             kill(leader, 12).unwrap();
             all += &terminal.shows("<got 12>");
-            assert!(state_of(leader) != 'T' && state_of(pid) != 'T', "{way}");
+            assert!(state_of(leader) != 'T' && state_of(pid) != 'T', "{invocation}");
         }
         terminal.type_in(CTRL_D);
-        assert_eq!(terminal.told(), "exited 3", "{way}");
+        assert_eq!(terminal.told(), "exited 3", "{invocation}");
         all += &terminal.rest();
-        assert_eq!(all.matches("<got 18>").count(), 4, "{way}: {all:?}");
+        assert_eq!(all.matches("<got 18>").count(), 4, "{invocation}: {all:?}");
     }
 }
 
 #[test]
 fn a_program_that_suspends_itself_suspends_its_job() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     for (how, signal) in [
         // As editors and pagers do it.
         ("kill 'STOP', 0", 19),
@@ -116,65 +118,66 @@ fn a_program_that_suspends_itself_suspends_its_job() {
         ("kill 'TSTP', $$", 20),
     ] {
         let program = format!("$SIG{{CONT}} = sub {{ $n++ }}; {how}; {how}; exit(40 + $n)");
-        for (way, job) in ways_of(&ways, &["perl", "-e", &program]) {
-            println!("{how}, {way}");
-            let mut terminal = Terminal::new(&ways, "foreground", &job);
+        for (invocation, job) in ways_of(&invocations, &["perl", "-e", &program]) {
+            println!("{how}, {invocation}");
+            let mut terminal = Terminal::new(&invocations, "foreground", &job);
             terminal.job();
             for _ in 0..2 {
-                assert_eq!(terminal.told(), format!("stopped {signal}"), "{how}, {way}");
+                assert_eq!(terminal.told(), format!("stopped {signal}"), "{how}, {invocation}");
                 terminal.order("fg");
             }
-            assert_eq!(terminal.told(), "exited 42", "{how}, {way}");
+            assert_eq!(terminal.told(), "exited 42", "{how}, {invocation}");
         }
     }
 }
 
 #[test]
 fn a_background_job_that_reads_waits_for_the_foreground() {
-    let ways = Ways::new();
+    let invocations = Invocations::new();
     let program = ["sh", "-c", "read line; echo \"<$line>\"; exit 5"];
-    for (way, job) in ways_of(&ways, &program) {
-        println!("{way}");
-        let mut terminal = Terminal::new(&ways, "background", &job);
+    for (invocation, job) in ways_of(&invocations, &program) {
+        println!("{invocation}");
+        let mut terminal = Terminal::new(&invocations, "background", &job);
         terminal.job();
-        assert_eq!(terminal.told(), "stopped 21", "{way}");
+        assert_eq!(terminal.told(), "stopped 21", "{invocation}");
         terminal.order("fg");
         terminal.type_in("word\n");
         terminal.shows("<word>");
-        assert_eq!(terminal.told(), "exited 5", "{way}");
+        assert_eq!(terminal.told(), "exited 5", "{invocation}");
     }
 }
 
 #[test]
 fn a_lost_terminal_is_told_to_the_program_that_leads_the_session() {
-    let ways = Ways::new();
-    let fifo = ways.scratch().join("fifo");
+    let invocations = Invocations::new();
+    let fifo = invocations.scratch().join("fifo");
     headstart_testing::must("mkfifo", &["-m", "666", fifo.to_str().unwrap()]);
     let program = r#"$SIG{HUP} = sub { print $f "hup $$"; close $f; exit };
                      open($f, ">", $ARGV[0]); syswrite(STDOUT, "<ready>"); sleep 1000;"#;
-    for (way, job) in ways_of(&ways, &["perl", "-e", program, fifo.to_str().unwrap()]) {
-        println!("{way}");
-        let mut terminal = Terminal::new(&ways, "leader", &job);
+    for (invocation, job) in ways_of(&invocations, &["perl", "-e", program, fifo.to_str().unwrap()])
+    {
+        println!("{invocation}");
+        let mut terminal = Terminal::new(&invocations, "leader", &job);
         let mut from = std::fs::File::open(&fifo).unwrap();
         terminal.shows("<ready>");
         terminal.hang_up();
         let mut text = String::new();
         std::io::Read::read_to_string(&mut from, &mut text).unwrap();
-        assert!(text.starts_with("hup "), "{way}: {text}");
+        assert!(text.starts_with("hup "), "{invocation}: {text}");
     }
 }
 
 #[test]
 fn keys_at_any_moment_of_the_launch_stop_or_end_the_job() {
-    let ways = Ways::new();
-    let all = ways_of(&ways, &["sleep", "1000"]);
-    for (way, job) in all {
+    let invocations = Invocations::new();
+    let all = ways_of(&invocations, &["sleep", "1000"]);
+    for (invocation, job) in all {
         for (i, delay) in noise(10).into_iter().enumerate() {
-            let mut terminal = Terminal::new(&ways, "foreground", &job);
+            let mut terminal = Terminal::new(&invocations, "foreground", &job);
             let leader = terminal.job();
             let from = std::time::Instant::now();
             while from.elapsed().as_micros() < u128::from(delay) * 80 {}
-            let context = format!("{way}, {i}: after {delay} × 80 µs");
+            let context = format!("{invocation}, {i}: after {delay} × 80 µs");
             println!("{context}");
             if i % 2 == 0 {
                 // Continued, it can be ended.

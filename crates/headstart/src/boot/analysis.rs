@@ -36,7 +36,7 @@ pub struct Sums {
     pub wasted_bytes: u64,
     /// Brought in by the boot itself.
     pub demand_bytes: u64,
-    /// Touched when reading ahead had not come to it yet.
+    /// Touched when prefetching had not come to it yet.
     pub late_bytes: u64,
     /// Touched and not in the pack.
     pub missing_bytes: u64,

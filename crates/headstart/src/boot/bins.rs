@@ -16,7 +16,7 @@ pub enum Row {
     Wasted,
     /// What the boot brought in itself, when it came in.
     Demand,
-    /// Touched when reading ahead had not come to it yet.
+    /// Touched when prefetching had not come to it yet.
     Late,
     /// Touched and not in the pack.
     Missing,

@@ -58,8 +58,8 @@ pub fn settle(merged: &mut Pack, before: Option<&Pack>, whole: &Pack) {
             file.pieces = touched(std::mem::take(&mut file.pieces), &seen.pieces);
         }
         let is_new = |old: &&FilePart| {
-            let carried_on = !old.is_presumed() && carries_on(old, seen.unwrap_or(file));
-            !file.is_presumed() && !carried_on
+            let carried_on = !old.is_assumed() && carries_on(old, seen.unwrap_or(file));
+            !file.is_assumed() && !carried_on
         };
         if let Some(old) = before.files.get(node).filter(is_new) {
             let seen = old.pieces.iter().fold(0, |all, piece| all | piece.history);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_only_presumed_is_read_as_often_as_the_one_before_it_was() {
+    fn a_file_that_was_only_assumed_is_read_as_often_as_the_one_before_it_was() {
         let old = boot(1, &[(0, 4)]);
         let known = merge(&old, &old, NEXT);
         let mut before = known.clone();
@@ -145,7 +145,7 @@ mod tests {
         let mut merged = merge(&before, &new, NEXT);
         settle(&mut merged, Some(&before), &new);
         assert_eq!(histories(&merged), [(2, 0b111)]);
-        // As long as no boot touches it, it stays presumed and grows older.
+        // As long as no boot touches it, it stays assumed and grows older.
         let other = Pack { ranges: Vec::new(), files: Vec::new(), ..boot(3, &[]) };
         let mut merged = merge(&before, &other, NEXT);
         settle(&mut merged, Some(&before), &other);

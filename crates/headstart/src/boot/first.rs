@@ -2,7 +2,7 @@
 //! the initramfs reads the recorder's program in one go before anything else wants the disk.
 //!
 //! Later boots have it in their packs. Without this it is read in pieces while the boot
-//! reads too, and an arm moves for each of them. Waiting for it wins over reading it
+//! reads too, and a rotational disk seeks for each of them. Waiting for it wins over reading it
 //! beside the boot, which is in pieces again (doc/boot.md has the figures).
 
 use super::install::recorder;
@@ -26,7 +26,7 @@ pub fn read_recorder(machine: &Machine, phases: &[String], limit: Duration) -> b
     !is_read_ahead(machine, phases).unwrap_or(true) && read(machine, limit).is_ok()
 }
 
-/// Whether something will be read ahead: packs of another machine, and broken ones, are as
+/// Whether something will be prefetched: packs of another machine, and broken ones, are as
 /// good as none.
 fn is_read_ahead(machine: &Machine, phases: &[String]) -> Result<bool, MountsError> {
     let mut mounted = Mounted::default();

@@ -34,7 +34,7 @@ pub struct BootRecord {
     pub local_fs_ms: Option<f64>,
     /// From the begin of the boot until the default target was reached, in ms.
     pub default_target_ms: Option<f64>,
-    /// Whether there was a pack to read ahead.
+    /// Whether there was a pack to prefetch.
     pub replayed: bool,
     /// From the end of the recording until all packs were written, in ms.
     pub learn_ms: f64,
@@ -56,7 +56,7 @@ pub struct PhaseRecord {
     pub end_ms: Option<f64>,
     /// Whether one of its packs was written.
     pub learned: bool,
-    /// Bytes that were read ahead for it.
+    /// Bytes that were prefetched for it.
     pub read_ahead_bytes: u64,
     /// Requests that were made for that.
     pub requests: u64,
@@ -80,7 +80,7 @@ impl BootRecord {
         sum
     }
 
-    /// Bytes that were read ahead.
+    /// Bytes that were prefetched.
     pub fn read_ahead_bytes(&self) -> u64 {
         self.phases.iter().fold(0, |sum, phase| sum.saturating_add(phase.read_ahead_bytes))
     }
@@ -118,10 +118,10 @@ pub fn rotate(mut numbers: Vec<u64>) -> (u64, Vec<u64>) {
     (next, numbers)
 }
 
-/// What reading ahead gained, by the boots that are kept.
+/// What prefetching gained, by the boots that are kept.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Gain {
-    /// Boots with something read ahead.
+    /// Boots with something prefetched.
     pub with: usize,
     /// Boots without.
     pub without: usize,

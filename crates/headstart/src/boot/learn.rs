@@ -251,7 +251,7 @@ impl Boot<'_> {
             let name = &record.name;
             problems.push(format!("events were lost, so clean packs of {name} stay"));
         }
-        // Before anything was read ahead, all was missing.
+        // Before anything was prefetched, all was missing.
         Ok(Some(run.over_time).filter(|_| run.replayed))
     }
 

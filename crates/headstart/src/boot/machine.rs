@@ -128,14 +128,14 @@ impl Machine {
         }
     }
 
-    /// Whether neither recording nor reading ahead is wanted in this boot.
+    /// Whether neither recording nor prefetching is wanted in this boot.
     pub fn is_off(&self) -> Option<Unwanted> {
         let command_line = contents::bytes(self.place("/proc/cmdline")).unwrap_or_default();
         has_word(&command_line, OFF)
             .then_some(Unwanted("headstart=off on the kernel's command line"))
     }
 
-    /// Whether nothing is to be read ahead in this boot.
+    /// Whether nothing is to be prefetched in this boot.
     pub fn keeps_from_replay(&self) -> Option<Unwanted> {
         let asked = self.run().join("noreplay").exists();
         self.is_off().or(asked.then_some(Unwanted("/run/headstart/noreplay is there")))

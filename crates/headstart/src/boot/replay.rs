@@ -1,4 +1,4 @@
-//! Reads ahead what boots touch: the packs of the phases in order, each when its file
+//! Prefetches what boots touch: the packs of the phases in order, each when its file
 //! system appears.
 //!
 //! The driver. It never waits for a phase and nothing waits for it: it ends with its
@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// The same while it only waits for file systems.
 const WAITING: Duration = Duration::from_millis(200);
 
-/// What is to be read ahead.
+/// What is to be prefetched.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The phases, in order.
@@ -52,7 +52,7 @@ pub struct Wanted {
 /// What became of it.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Each phase that was read ahead.
+    /// Each phase that was prefetched.
     pub phases: Vec<Replayed>,
     /// Phases of which a pack was found.
     pub known: Vec<String>,
@@ -77,7 +77,7 @@ struct Session<'a> {
     out: Outcome,
 }
 
-/// Reads ahead. What fails is among the problems of the outcome.
+/// Prefetches. What fails is among the problems of the outcome.
 pub fn replay(machine: &Machine, wanted: &Wanted, began: Instant) -> Outcome {
     let mut session = Session {
         machine,
@@ -109,8 +109,8 @@ impl Session<'_> {
             mounted.look().map_err(io::Error::other)?;
             loop {
                 let mounts = Mounts::default();
-                let Some((parts, way)) = self.next(&mut mounted, &mounts) else { break };
-                self.read(&parts, way, mounts)?;
+                let Some((parts, strategy)) = self.next(&mut mounted, &mounts) else { break };
+                self.read(&parts, strategy, mounts)?;
                 if self.is_over(false) {
                     return Ok(());
                 }
@@ -145,8 +145,8 @@ impl Session<'_> {
         }
     }
 
-    /// What of the next packs is to be read now, together: those of one phase. Where an arm
-    /// moves that is all there is: a sweep for each phase moves it more often, and programs
+    /// What of the next packs is to be read now, together: those of one phase. On a rotational
+    /// disk that is all there is: a pass for each phase seeks more often, and programs
     /// that miss something of a later phase wait for all of them.
     fn next(
         &mut self,
@@ -156,15 +156,15 @@ impl Session<'_> {
         self.leave_out(mounted);
         let mut parts = self.queue.next_phase(mounted);
         let main = parts.iter().max_by_key(|part| part.pack.data_bytes())?;
-        let way = self.way(main, mounts);
-        if way.order == Order::Disk {
+        let strategy = self.strategy(main, mounts);
+        if strategy.order == Order::Disk {
             parts.extend(std::iter::from_fn(|| self.queue.next(mounted, |_| true)));
         }
-        Some((parts, way))
+        Some((parts, strategy))
     }
 
     /// How a part is read, and those with it.
-    fn way(&self, part: &Part, mounts: &Mounts) -> ReadStrategy {
+    fn strategy(&self, part: &Part, mounts: &Mounts) -> ReadStrategy {
         strategy_of_boot(self.models.of_boot(&part.pack, mounts), &part.pack, self.wanted.wait)
     }
 
@@ -202,7 +202,7 @@ impl Session<'_> {
     }
 
     /// Reads parts of packs.
-    fn read(&mut self, parts: &[Part], way: ReadStrategy, mounts: Mounts) -> io::Result<()> {
+    fn read(&mut self, parts: &[Part], strategy: ReadStrategy, mounts: Mounts) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
         if parts.iter().all(|part| self.wanted.phases[part.phase] == SESSION) {
             // The boot proper goes before it, and others may use the machine by then. The
@@ -211,7 +211,7 @@ impl Session<'_> {
         }
         let mut packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
         one_after_another(parts.iter().map(|part| part.phase).zip(&mut packs));
-        let plan = Plan::of_packs(&packs, limits_of_boot(), way);
+        let plan = Plan::of_packs(&packs, limits_of_boot(), strategy);
         // Without it the recorder counts these threads to the boot.
         self.keep(parts, None);
         let left = self.wanted.limit.saturating_sub(self.began.elapsed());

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// The form of the document.
 const SCHEMA: &str = "headstart/boot-replay/1";
 
-/// One phase that was read ahead, or is.
+/// One phase that was prefetched, or is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Replayed {
     /// Its form.
@@ -62,7 +62,7 @@ impl Replayed {
         sum.bytes += report.bytes;
         sum.metadata_bytes += report.metadata_bytes;
         sum.resident_bytes += report.resident_bytes;
-        sum.presumed_bytes += report.presumed_bytes;
+        sum.assumed_bytes += report.assumed_bytes;
         sum.files += report.files;
         sum.stale_files += report.stale_files;
         sum.changing_files += report.changing_files;
@@ -100,7 +100,7 @@ impl Replayed {
     }
 }
 
-/// All that this boot has read ahead until now.
+/// All that this boot has prefetched until now.
 pub fn all(machine: &Machine) -> Vec<Replayed> {
     let entries = fs::read_dir(dir(machine)).into_iter().flatten().flatten();
     let read = |path: PathBuf| -> Option<Replayed> {

@@ -1,5 +1,5 @@
 //! Goes into the root directory that a machine is about to switch to, and stays there
-//! when it does: how the initramfs reads ahead. The driver.
+//! when it does: how the initramfs prefetches. The driver.
 //!
 //! In mounts of our own, /proc, /sys, /dev and /run are shown there, where nothing else
 //! is, and it becomes our root directory. Moving or unmounting what the initramfs has is
@@ -10,7 +10,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursi
 use std::io;
 use std::path::Path;
 
-/// What reading ahead looks at beside files.
+/// What prefetching looks at beside files.
 const NEEDED: [&str; 4] = ["proc", "sys", "dev", RUN];
 const RUN: &str = "run";
 

@@ -58,7 +58,7 @@ pub enum ParseError {
 pub struct Sight<'a> {
     /// What the boot itself did.
     pub boot: &'a Observation,
-    /// What the threads did that read ahead.
+    /// What the threads did that prefetch.
     pub ahead: &'a Observation,
     /// The names of its files.
     pub names: &'a Resolution,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_ahead_read_by_the_boot_and_read_in_vain_is_entered_when_it_came_in() {
+    fn what_was_read_ahead_read_by_the_boot_and_read_without_result_is_entered_when_it_came_in() {
         let (file, written, other) = (id(DISK, 1), id(DISK, 2), id(TMPFS, 3));
         let block = id(Dev::new(0, 9), u64::from(DISK.0));
         let events = [

@@ -25,17 +25,17 @@ const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Reason {
-    /// They are not written to the device yet. Mend: sync, evict again.
+    /// They are not written to the device yet. Fix: sync, evict again.
     Dirty {
         /// How many pages.
         pages: u64,
     },
-    /// They are being written. Mend: evict again.
+    /// They are being written. Fix: evict again.
     Writeback {
         /// How many pages.
         pages: u64,
     },
-    /// A process has them in its page tables. Mend: end it.
+    /// A process has them in its page tables. Fix: end it.
     Mapped(Holder),
     /// The file system keeps its files in the page cache and nowhere else.
     InMemory,

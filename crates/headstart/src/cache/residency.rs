@@ -34,7 +34,7 @@ pub enum Residency {
     Known(Vec<Range<u64>>),
     /// The kernel claims that every page is cached, even pages that cannot
     /// exist: it gives that answer for files the caller neither owns nor may
-    /// write. Mend: ask as root or as the file's owner.
+    /// write. Fix: ask as root or as the file's owner.
     Untrusted,
 }
 

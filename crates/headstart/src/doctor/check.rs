@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verdict_is_what_is_hardest_to_mend() {
+    fn the_verdict_is_what_is_hardest_to_fix() {
         let missing = |lack| Check::missing("x", lack, "");
         let degraded = Check::degraded("y", "");
         assert_eq!(verdict(&[Check::ok("z", ""), degraded.clone()]), None);

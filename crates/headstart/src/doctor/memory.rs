@@ -1,4 +1,4 @@
-//! Whether there is memory to read ahead into. Nothing here reads.
+//! Whether there is memory to prefetch into. Nothing here reads.
 
 use super::check::Check;
 
@@ -9,7 +9,7 @@ const LITTLE: u64 = 64 << 20;
 pub fn available(bytes: Option<u64>) -> Check {
     const ID: &str = "memory";
     match bytes {
-        None => Check::degraded(ID, "The available memory is not known, so little is read ahead"),
+        None => Check::degraded(ID, "The available memory is not known, so little is prefetched"),
         Some(bytes) if bytes < LITTLE => {
             Check::degraded(ID, format!("Only {} MiB of memory are available", bytes >> 20))
         }
@@ -24,7 +24,7 @@ pub fn group(headroom: Option<u64>) -> Check {
         None => Check::ok(ID, "No control group limits our memory"),
         Some(bytes) if bytes < LITTLE => Check::degraded(
             ID,
-            format!("Our control group leaves {} MiB, so little is read ahead", bytes >> 20),
+            format!("Our control group leaves {} MiB, so little is prefetched", bytes >> 20),
         ),
         Some(bytes) => Check::ok(ID, format!("Our control group leaves {} MiB", bytes >> 20)),
     }

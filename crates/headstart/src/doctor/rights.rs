@@ -55,8 +55,8 @@ pub fn capabilities(effective: u64) -> Vec<Check> {
         (
             DAC_READ_SEARCH,
             "cap_dac_read_search",
-            "Files can be opened by inode, and all files read ahead",
-            "Files cannot be opened by inode, and others' unreadable files not be read ahead",
+            "Files can be opened by inode, and all files prefetched",
+            "Files cannot be opened by inode, and others' unreadable files not be prefetched",
         ),
         (
             SYS_NICE,

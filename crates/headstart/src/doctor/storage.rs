@@ -28,7 +28,7 @@ pub enum PathResolution {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum MetadataAhead {
-    /// By reading ahead on the block device, as recorded.
+    /// By readahead on the block device, as recorded.
     ByDevice,
     /// By opening the files early.
     ByOpening,

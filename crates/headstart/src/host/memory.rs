@@ -1,4 +1,4 @@
-//! How much memory a replay may fill, whether it is scarce, and how large a huge page is.
+//! How much memory a replay may fill, whether there is memory pressure, and how large a huge page is.
 //! The driver: it reads what the kernel tells.
 
 use super::cgroup::{self, Group, Version};

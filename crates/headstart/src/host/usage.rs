@@ -15,7 +15,7 @@ impl How {
     pub const MAPPED: Self = Self(2);
     /// Through a mapping, in a part of an ELF file that holds code.
     pub const EXECUTED: Self = Self(4);
-    /// Brought in by the program and not seen used: its own read-ahead, or a
+    /// Brought in by the program and not seen used: its own readahead, or a
     /// kernel without access events.
     pub const INSERTED: Self = Self(8);
     /// By an earlier file at the same path: of this one nothing is known yet.
@@ -23,14 +23,14 @@ impl How {
     /// By the start that wrote it, and no more: nothing to read, but the file is known.
     pub const WRITTEN: Self = Self(32);
     /// Through a mapping, and known to be needed for itself: from a start in which no fault
-    /// mapped neighbours of its page, or from a later fault for it.
+    /// mapped pages around its page, or from a later fault for it.
     pub const EXACT: Self = Self(64);
     const ALL: [(Self, &'static str); 7] = [
         (Self::READ, "read"),
         (Self::MAPPED, "mapped"),
         (Self::EXECUTED, "executed"),
         (Self::INSERTED, "inserted"),
-        (Self::PRESUMED, "presumed"),
+        (Self::PRESUMED, "assumed"),
         (Self::WRITTEN, "written"),
         (Self::EXACT, "exact"),
     ];

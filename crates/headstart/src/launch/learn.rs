@@ -1,5 +1,5 @@
 //! Learning: from a recording that has ended to a written pack, and to what became of the
-//! pages that were read ahead.
+//! pages that were prefetched.
 
 use super::LaunchError;
 use super::lesson::{Ahead, Lesson};
@@ -91,7 +91,7 @@ pub struct Learned {
     pub lost_events: u64,
     /// Pages in large folios, of which no use is seen, that were taken to be used again.
     pub unseen_pages: u64,
-    /// Pages that were only mapped as neighbours of others, and are left out.
+    /// Pages that were only mapped by fault-around, and are left out.
     pub fault_around_pages: u64,
     /// Inodes of this start that got no place in the pack.
     pub dropped: Dropped,
@@ -163,7 +163,7 @@ pub fn learn(
     let ahead = known.ahead();
     let (outcome, mut last_run) = lesson.classify(&seen.pages, &ahead);
     last_run.cut_off = known.cut_off;
-    last_run.note_walks(&seen.names.walked_in_vain, &lesson.mounts);
+    last_run.note_walks(&seen.names.walked_without_result, &lesson.mounts);
     let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
     let was_complete = ahead.was_complete(&outcome);
     let new = lesson.pack(&settings.name, words.join(&0), &seen.pages, was_complete);
@@ -209,8 +209,9 @@ fn name(
         std::fs::write(path, capture.to_bytes()?).map_err(failed)?;
     }
     let earlier = pack.map(Pack::names).unwrap_or_default();
-    let in_vain = before.map(|before| before.walked_in_vain(&mounts)).unwrap_or_default();
-    let walk = settings.walk.then_some(&in_vain[..]);
+    let without_result =
+        before.map(|before| before.walked_without_result(&mounts)).unwrap_or_default();
+    let walk = settings.walk.then_some(&without_result[..]);
     let mut seen = Seen::of(capture, &mounts, &earlier, walk, policy.names_limit)?;
     if let Ok(own) = std::env::current_exe() {
         seen.leave_out(&own);

@@ -4,7 +4,7 @@
 //!             prepare                    record                 learn
 //! pack ──▶ device model ──▶ read     ──▶ trace of the  ──▶ pages by name ──▶ pack
 //!          read strategy    ahead        start             what became of
-//!          plan, replay                                    what was read ahead
+//!          plan, replay                                    what was prefetched
 //! ```
 //!
 //! [`policy`] says what differs between programs, services, benchmarks and boots; [`lesson`] is
@@ -72,9 +72,9 @@ pub enum LaunchError {
     /// Learning took too long; the time in seconds.
     #[error("Learning takes longer than {0} s, as where a file system does not answer")]
     LearningTooLong(u64),
-    /// The thread that arms the trace died.
-    #[error("The arming thread died")]
-    ArmingDied,
+    /// The thread that starts the recording died.
+    #[error("The thread that starts the recording died")]
+    RecorderDied,
 }
 
 impl LaunchError {

@@ -35,8 +35,8 @@ impl Bounds {
     }
 
     /// A read strategy with the threads of these bounds.
-    pub fn apply(self, way: ReadStrategy) -> ReadStrategy {
-        ReadStrategy { threads: self.threads.unwrap_or(way.threads), ..way }
+    pub fn apply(self, strategy: ReadStrategy) -> ReadStrategy {
+        ReadStrategy { threads: self.threads.unwrap_or(strategy.threads), ..strategy }
     }
 }
 
@@ -81,9 +81,9 @@ pub fn strategy_here(pack: &Pack, mounts: &Mounts, bounds: Bounds) -> ReadStrate
 /// that is done in several passes, since a boot computes for seconds.
 pub fn strategy_of_boot(model: Option<Model>, pack: &Pack, waits: bool) -> ReadStrategy {
     // Measured of single programs only.
-    let way =
+    let strategy =
         ReadStrategy { metadata_lead: None, in_flight: None, ..model::read_strategy(model, pack) };
-    if waits { way } else { way.in_passes() }
+    if waits { strategy } else { strategy.in_passes() }
 }
 
 /// What bounds the plan of a boot: each range that any start touched, since few boots tell what

@@ -40,7 +40,7 @@ pub struct Wanted {
     pub explicit: Option<PathBuf>,
     /// The name of the program's own.
     pub file_name: String,
-    /// How it is read ahead, if it is.
+    /// How it is prefetched, if it is.
     pub replay: Option<Ahead>,
 }
 
@@ -54,7 +54,7 @@ impl Wanted {
     }
 }
 
-/// How a pack is read ahead.
+/// How a pack is prefetched.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
     /// What the user limits.
@@ -66,7 +66,7 @@ pub struct Ahead {
     /// When the process began.
     pub began: Instant,
     /// How long the program waits for us.
-    pub hold: Duration,
+    pub max_delay: Duration,
 }
 
 /// What is ready.
@@ -78,17 +78,17 @@ pub struct Prepared {
     pub path: PathBuf,
     /// What the user is told.
     pub notes: Vec<String>,
-    /// What reads ahead.
+    /// What prefetches.
     pub replay: Option<Replay>,
     /// Whether it was measured how the device of the pack behaves.
     pub device_known: bool,
-    /// What was expected of reading ahead, if the device is known.
+    /// What was expected of prefetching, if the device is known.
     pub expected: Option<Expected>,
     /// Whether learning from this start is not worth it.
     pub skip_recording: bool,
     /// Whether a sample was in memory.
     hot: bool,
-    /// How it is read ahead once the program is under way, if that is still to begin.
+    /// How it is prefetched once the program is under way, if that is still to begin.
     later: Option<Ahead>,
 }
 
@@ -206,7 +206,7 @@ impl Prepared {
         match begin(pack, choice, (model, mounts), ahead, self.hot) {
             Ok(replay) => {
                 let may_spare = ahead.learn && !ahead.always && is_known_lately(pack);
-                let left = ahead.hold.saturating_sub(from.elapsed());
+                let left = ahead.max_delay.saturating_sub(from.elapsed());
                 // Tracing would only cost then. The program would wait for the same later.
                 if may_spare && replay.finds_all_in_memory(left) {
                     self.skip_recording = true;
@@ -214,7 +214,7 @@ impl Prepared {
                 }
                 self.replay = Some(replay);
             }
-            Err(error) => self.notes.push(format!("nothing was read ahead: {error}")),
+            Err(error) => self.notes.push(format!("nothing was prefetched: {error}")),
         }
     }
 
@@ -250,8 +250,8 @@ fn begin(
     ahead: &Ahead,
     sampled: bool,
 ) -> io::Result<Replay> {
-    let way = read_strategy(model, pack, ahead.bounds);
-    let plan = Plan::of_pack(pack, choice, ahead.bounds.limits(), way);
+    let strategy = read_strategy(model, pack, ahead.bounds);
+    let plan = Plan::of_pack(pack, choice, ahead.bounds.limits(), strategy);
     let options = Options { log: ahead.learn, sampled, ..Options::default() };
     Replay::start(plan, options, mounts, ahead.began)
 }
@@ -265,7 +265,7 @@ pub fn read_ahead(pack: &Pack, ahead: &Ahead) -> io::Result<Replay> {
     let mounts = Mounts::default();
     let model = Models::here().of_pack(pack, &mounts);
     let replay = begin(pack, &FREQUENT.choice(pack), (model, mounts), ahead, false)?;
-    replay.wait_for_head(ahead.hold);
+    replay.wait_for_head(ahead.max_delay);
     Ok(replay)
 }
 
@@ -321,7 +321,7 @@ mod tests {
             always: false,
             learn: true,
             began: Instant::now(),
-            hold: Duration::ZERO,
+            max_delay: Duration::ZERO,
         };
         let mut prepared = Prepared { pack: Some(Pack::default()), ..Prepared::default() };
         prepared.leave_for_later(&ahead);

@@ -1,4 +1,4 @@
-//! Recording a start: armed in time, or not at all, and removed from the kernel afterwards.
+//! Recording a start: recording in time, or not at all, and removed from the kernel afterwards.
 //!
 //! Holds no state of the process: several may be under way. What is recorded becomes a pack
 //! in [`super::learn`].
@@ -25,7 +25,7 @@ pub fn buffer_of(pack: Option<&Pack>) -> BufferSize {
 
 /// A recorder, or why there is none.
 #[derive(Debug)]
-pub enum Armed {
+pub enum Recording {
     /// It records.
     Recorder(Recorder),
     /// It was not there in time. The thread ends when it has been cleared
@@ -33,32 +33,36 @@ pub enum Armed {
     Late(JoinHandle<()>),
 }
 
-/// Arms a recorder for a process that waits, or for the whole machine, unless
+/// Starts a recorder for a process that waits, or for the whole machine, unless
 /// that takes longer than `patience`.
-pub fn arm(
+pub fn start_recording(
     scope: Scope,
     buffer: BufferSize,
     watch: bool,
     patience: Duration,
-) -> Result<Armed, LaunchError> {
+) -> Result<Recording, LaunchError> {
     // Without a buffer: it is received, or it comes back.
     let (sender, receiver) = sync_channel(0);
-    let arm = move || {
-        if let Err(unwanted) = sender.send(arm_now(scope, buffer, watch)) {
+    let start = move || {
+        if let Err(unwanted) = sender.send(start_recording_now(scope, buffer, watch)) {
             let _ = unwanted.0.map(give_up);
         }
     };
     let thread =
-        thread::Builder::new().name("arm".into()).spawn(arm).map_err(LaunchError::Thread)?;
+        thread::Builder::new().name("record".into()).spawn(start).map_err(LaunchError::Thread)?;
     match receiver.recv_timeout(patience) {
-        Ok(armed) => armed.map(Armed::Recorder),
-        Err(RecvTimeoutError::Timeout) => Ok(Armed::Late(thread)),
-        Err(RecvTimeoutError::Disconnected) => Err(LaunchError::ArmingDied),
+        Ok(recording) => recording.map(Recording::Recorder),
+        Err(RecvTimeoutError::Timeout) => Ok(Recording::Late(thread)),
+        Err(RecvTimeoutError::Disconnected) => Err(LaunchError::RecorderDied),
     }
 }
 
-/// Arms a recorder on the calling thread, as [`Scope::Descendants`] needs it.
-pub fn arm_now(scope: Scope, buffer: BufferSize, watch: bool) -> Result<Recorder, LaunchError> {
+/// Starts a recorder on the calling thread, as [`Scope::Descendants`] needs it.
+pub fn start_recording_now(
+    scope: Scope,
+    buffer: BufferSize,
+    watch: bool,
+) -> Result<Recorder, LaunchError> {
     let tracefs = Tracefs::locate()?;
     Ok(Recorder::start(&tracefs, scope, buffer, watch)?)
 }

@@ -17,10 +17,10 @@ use crate::profile::spans::Spans;
 use crate::replay::engine::Log;
 use std::collections::{HashMap, HashSet};
 
-/// What was read ahead of a start.
+/// What was prefetched of a start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replayed<'a> {
-    /// What of a pack was read ahead, if any was.
+    /// What of a pack was prefetched, if any was.
     pub pack: Option<&'a Pack>,
     /// What was asked for, if that was kept.
     pub log: Option<&'a Log>,

@@ -1,4 +1,4 @@
-//! Did reading ahead help this start? Compares what was planned with what the
+//! Did prefetching help this start? Compares what was planned with what the
 //! program touched and what it had to bring in itself. Pure.
 
 use crate::profile::spans::Spans;
@@ -20,11 +20,11 @@ pub struct Outcome {
     /// Pages of the pack that the program did not touch.
     pub wasted_pages: u64,
     /// Pages that the program brought in and did not touch: the kernel's
-    /// read-ahead, or the program's own.
+    /// readahead, or the program's own.
     pub inserted_untouched_pages: u64,
     /// Files that were touched and that nothing names.
     pub unnamed_files: u64,
-    /// Their pages, which count as missing: no start can have them read ahead.
+    /// Their pages, which count as missing: no start can have them prefetched.
     pub unnamed_pages: u64,
     /// Pages of metadata in the pack that the program asked for first.
     pub late_metadata_pages: u64,

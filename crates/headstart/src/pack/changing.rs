@@ -3,7 +3,7 @@
 //! was learned. Pure; that a file is another one than was learned is found where it is
 //! opened.
 //!
-//! Reading ahead is only a hint, so a wrong range costs a request and nothing else. Yet
+//! Prefetching is only a hint, so a wrong range costs a request and nothing else. Yet
 //! a file that was replaced once, as by an upgrade, is left alone: its old ranges say
 //! little of the new one.
 
@@ -34,7 +34,7 @@ pub fn changes_after(before: &FilePart, after: &FilePart) -> u8 {
 
 /// What is read of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Habit {
+pub enum ChangePattern {
     /// It stays what it is: all that starts touch often enough.
     #[default]
     Same,
@@ -45,7 +45,7 @@ pub enum Habit {
     Grows,
 }
 
-impl Habit {
+impl ChangePattern {
     /// Whether a range is read, as far as that depends on the file.
     pub fn allows(self, how: How, history: u8) -> bool {
         let recurs = match self {
@@ -63,7 +63,7 @@ impl Habit {
 }
 
 /// How each file of a pack is read; empty when none changes at each start.
-pub fn habits(pack: &Pack) -> Vec<Habit> {
+pub fn change_patterns(pack: &Pack) -> Vec<ChangePattern> {
     if !pack.files.iter().any(|file| changes_often(file.changes)) {
         return Vec::new();
     }
@@ -78,13 +78,13 @@ pub fn habits(pack: &Pack) -> Vec<Habit> {
                 again.saturating_add(u64::from(range.pages) * u64::from(is_in_last(range.history)));
         }
     }
-    let habit =
+    let pattern =
         |(file, (all, again)): (&super::File, &(u64, u64))| match changes_often(file.changes) {
-            false => Habit::Same,
-            true if *all > 0 && again.saturating_mul(2) >= *all => Habit::Grows,
-            true => Habit::Recurs,
+            false => ChangePattern::Same,
+            true if *all > 0 && again.saturating_mul(2) >= *all => ChangePattern::Grows,
+            true => ChangePattern::Recurs,
         };
-    pack.files.iter().zip(&new).map(habit).collect()
+    pack.files.iter().zip(&new).map(pattern).collect()
 }
 
 #[cfg(test)]
@@ -139,25 +139,42 @@ mod tests {
         for (name, changes, ranges, expected) in [
             ("nothing changes", 0, vec![(1, read, 0b1)], None),
             ("one change", 0b1, vec![(1, read, 0b1)], None),
-            ("nothing was new", 0b11, vec![(1, read, 0b111)], Some(Habit::Recurs)),
-            ("new and gone", 0b11, vec![(3, read, 0b10), (2, read, 0b11)], Some(Habit::Recurs)),
-            ("new and again", 0b11, vec![(2, read, 0b10), (3, read, 0b11)], Some(Habit::Grows)),
-            ("only written", 0b11, vec![(9, How::WRITTEN, 0b11)], Some(Habit::Recurs)),
+            ("nothing was new", 0b11, vec![(1, read, 0b111)], Some(ChangePattern::Recurs)),
+            (
+                "new and gone",
+                0b11,
+                vec![(3, read, 0b10), (2, read, 0b11)],
+                Some(ChangePattern::Recurs),
+            ),
+            (
+                "new and again",
+                0b11,
+                vec![(2, read, 0b10), (3, read, 0b11)],
+                Some(ChangePattern::Grows),
+            ),
+            ("only written", 0b11, vec![(9, How::WRITTEN, 0b11)], Some(ChangePattern::Recurs)),
         ] {
-            assert_eq!(habits(&pack(changes, &ranges)).first().copied(), expected, "{name}");
+            assert_eq!(
+                change_patterns(&pack(changes, &ranges)).first().copied(),
+                expected,
+                "{name}"
+            );
         }
-        for (habit, how, history, allowed) in [
-            (Habit::Same, read, 0b1, true),
-            (Habit::Recurs, read, 0b1, false),
-            (Habit::Recurs, read, 0b101, true),
-            (Habit::Grows, read, 0b1, true),
-            (Habit::Same, How::WRITTEN, 0b11, false),
-            (Habit::Grows, How::WRITTEN, 0b11, false),
-            (Habit::Recurs, How::WRITTEN | read, 0b11, true),
+        for (pattern, how, history, allowed) in [
+            (ChangePattern::Same, read, 0b1, true),
+            (ChangePattern::Recurs, read, 0b1, false),
+            (ChangePattern::Recurs, read, 0b101, true),
+            (ChangePattern::Grows, read, 0b1, true),
+            (ChangePattern::Same, How::WRITTEN, 0b11, false),
+            (ChangePattern::Grows, How::WRITTEN, 0b11, false),
+            (ChangePattern::Recurs, How::WRITTEN | read, 0b11, true),
         ] {
-            assert_eq!(habit.allows(how, history), allowed, "{habit:?} {how:?} {history:b}");
+            assert_eq!(pattern.allows(how, history), allowed, "{pattern:?} {how:?} {history:b}");
         }
-        assert_eq!((Habit::Recurs.known(8, 0b11), Habit::Grows.known(8, 0b11)), (8, 2));
+        assert_eq!(
+            (ChangePattern::Recurs.known(8, 0b11), ChangePattern::Grows.known(8, 0b11)),
+            (8, 2)
+        );
     }
 
     proptest! {
@@ -167,9 +184,9 @@ mod tests {
             ranges in proptest::collection::vec((1u32.., any::<u8>(), any::<u8>()), 0..9),
         ) {
             let ranges: Vec<_> = ranges.iter().map(|&(n, how, h)| (n, How(how), h)).collect();
-            let found = habits(&pack(changes, &ranges));
+            let found = change_patterns(&pack(changes, &ranges));
             prop_assert_eq!(found.is_empty(), !changes_often(changes));
-            prop_assert!(found.iter().all(|habit| *habit != Habit::Same));
+            prop_assert!(found.iter().all(|pattern| *pattern != ChangePattern::Same));
         }
     }
 }

@@ -83,7 +83,7 @@ pub fn diff(before: &Pack, after: &Pack) -> Diff {
 
 /// Pages that only the one and only the other has.
 fn changed(before: Vec<Piece>, after: Vec<Piece>) -> (u64, u64) {
-    // The side is told by the history, so that neighbours aren't joined.
+    // The side is told by the history, so that adjacent ranges aren't joined.
     let sides = overlay(before, after, |a, b| {
         let history = u8::from(a.is_some()) | u8::from(b.is_some()) << 1;
         Some(Piece { history, ..a.or(b)? })

@@ -34,7 +34,7 @@ pub fn accepts(old: &Pack, lost: u64) -> bool {
 }
 
 /// Joins `new` into `old`. A file whose identity differs is replaced, unless it changes
-/// at each start ([`super::changing`]); so is one of which the old pack only presumes
+/// at each start ([`super::changing`]); so is one of which the old pack only assumes
 /// something, and all of a pack that was learned with another page size.
 pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     let mut names = PathInterner::default();
@@ -119,13 +119,13 @@ fn join_files(
 
 /// A file that the new pack has.
 fn join_file(rule: Rule, was: Option<FilePart>, mut is: FilePart) -> FilePart {
-    let is_known = |was: &FilePart| !was.is_presumed() && was.identity == is.identity;
-    if rule == Rule::Union && is.is_presumed() && was.as_ref().is_some_and(is_known) {
+    let is_known = |was: &FilePart| !was.is_assumed() && was.identity == is.identity;
+    if rule == Rule::Union && is.is_assumed() && was.as_ref().is_some_and(is_known) {
         // It adds nothing to what is known.
         is.pieces.clear();
     }
     let changes = was.as_ref().map_or(is.changes, |was| rule.changes(was, &is));
-    let was = was.filter(|was| !was.is_presumed() && carries_on(was, &is));
+    let was = was.filter(|was| !was.is_assumed() && carries_on(was, &is));
     let was = was.map_or_else(Vec::new, |was| was.pieces);
     FilePart { changes, pieces: join_data(rule, was, is.pieces, true), ..is }
 }

@@ -98,14 +98,14 @@ fn what_a_kernel_without_events_of_accesses_saw_come_in_is_forgotten_as_well() {
 }
 
 #[test]
-fn in_a_union_what_is_presumed_adds_nothing_to_what_is_known() {
+fn in_a_union_what_is_assumed_adds_nothing_to_what_is_known() {
     let known = start(&[("/a", 1, (0, 4))], &[]);
-    let mut presumed = start(&[("/a", 1, (0, 8))], &[]);
-    for range in &mut presumed.ranges {
+    let mut assumed = start(&[("/a", 1, (0, 8))], &[]);
+    for range in &mut assumed.ranges {
         range.how |= How::PRESUMED;
     }
-    assert_eq!(merge(&presumed, &known, Rule::Union), known);
-    assert_eq!(merge(&known, &presumed, Rule::Union), known);
+    assert_eq!(merge(&assumed, &known, Rule::Union), known);
+    assert_eq!(merge(&known, &assumed, Rule::Union), known);
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn empty_files_and_file_systems_are_dropped_and_the_rest_is_renumbered() {
 #[test]
 fn what_was_known_of_a_file_is_kept_as_long_as_it_is_the_same() {
     let known = |ino| file(ino, 0b10, vec![with(How::READ, 0b11)]);
-    let presumed = |ino| file(ino, 0, vec![with(How::READ | How::PRESUMED, 0b100)]);
+    let assumed = |ino| file(ino, 0, vec![with(How::READ | How::PRESUMED, 0b100)]);
     let is = |ino| file(ino, 0, vec![with(How::READ, 1)]);
     let (read, both) = (How::READ, How::READ | How::PRESUMED);
     for (name, rule, was, is, history, changes) in [
@@ -324,18 +324,18 @@ fn what_was_known_of_a_file_is_kept_as_long_as_it_is_the_same() {
         ("new", NEXT, None, is(1), (read, 1), 0),
         ("replaced", NEXT, Some(file(2, 0, vec![with(read, 0b11)])), is(1), (read, 1), 1),
         ("replaced soon again", NEXT, Some(known(2)), is(1), (read, 0b111), 0b101),
-        ("only presumed", NEXT, Some(presumed(1)), is(1), (read, 1), 0),
-        ("one known, one presumed", Rule::Union, Some(known(1)), presumed(1), (read, 0b11), 0b10),
+        ("only assumed", NEXT, Some(assumed(1)), is(1), (read, 1), 0),
+        ("one known, one assumed", Rule::Union, Some(known(1)), assumed(1), (read, 0b11), 0b10),
         (
-            "another is presumed",
+            "another is assumed",
             Rule::Union,
             Some(file(2, 0, vec![with(read, 1)])),
-            presumed(1),
+            assumed(1),
             (both, 0b100),
             0,
         ),
-        ("both presumed", Rule::Union, Some(presumed(1)), presumed(1), (both, 0b100), 0),
-        ("presumed by the next", NEXT, Some(known(1)), presumed(1), (both, 0b110), 0b100),
+        ("both assumed", Rule::Union, Some(assumed(1)), assumed(1), (both, 0b100), 0),
+        ("assumed by the next", NEXT, Some(known(1)), assumed(1), (both, 0b110), 0b100),
     ] {
         let joined = join_file(rule, was, is);
         assert_eq!((seen(&joined.pieces), joined.changes), (vec![history], changes), "{name}");

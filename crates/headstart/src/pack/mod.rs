@@ -104,7 +104,7 @@ pub struct Dropped {
     pub written: u32,
     /// In memory anyway (tmpfs), or of the file system itself.
     pub in_memory: u32,
-    /// Directories, links and other things that can't be read ahead.
+    /// Directories, links and other things that can't be prefetched.
     pub irregular: u32,
 }
 

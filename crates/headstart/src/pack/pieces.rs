@@ -3,7 +3,7 @@
 
 use crate::host::usage::How;
 
-/// Neighbouring pages first touched within this time are one range, in
+/// Adjacent pages first touched within this time are one range, in
 /// nanoseconds: finer times would cost space and gain no order that a disk
 /// could use.
 pub const COALESCE_NS: u64 = 10_000_000;

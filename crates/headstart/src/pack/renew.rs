@@ -2,7 +2,7 @@
 //! Pure; [`super::follow`] looks at the files.
 //!
 //! An upgrade replaces files that were learned by others that are much like them. Until
-//! these are learned, their ranges are presumed to be those of the files before.
+//! these are learned, their ranges are assumed to be those of the files before.
 
 use super::build::{FilePart, Parts};
 use super::changing::changes_often;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_replaced_is_presumed_to_be_read_like_the_one_before() {
+    fn a_file_that_was_replaced_is_assumed_to_be_read_like_the_one_before() {
         let pages = |count: u64| count * PAGE;
         for (name, was, learned, is, expected, renewal) in [
             ("as large", 100, vec![(0, 4), (50, 60)], pages(100), vec![(0, 4), (50, 60)], (1, 0)),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_start_that_learns_a_file_puts_the_truth_in_the_place_of_what_was_presumed() {
+    fn the_first_start_that_learns_a_file_puts_the_truth_in_the_place_of_what_was_assumed() {
         let pack = start(identity(1, 100 * PAGE), &[(0, 4)]);
         let new = identity(2, 100 * PAGE);
         let (renewed, _) = renew(&pack, |_, _, _| Now::Other(new));

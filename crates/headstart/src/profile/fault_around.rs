@@ -1,6 +1,6 @@
 //! Pages that a start did not look at, and that were mapped with one that it did. Pure.
 //!
-//! A fault maps up to 15 neighbours of its page that are in memory too, and the kernel
+//! A fault maps up to 15 pages around its page that are in memory too, and the kernel
 //! reports them all alike. Which of them the program needs, a start tells in which each
 //! page shows by itself ([`crate::trace::exact`]). From then on a page of such a file is
 //! taken to be needed when that start, or a later one, faulted for it by itself: as when it
@@ -16,11 +16,11 @@ use crate::host::usage::How;
 use crate::pack::{Identity, Pack};
 use std::collections::HashMap;
 
-/// Of a file of which so many pages of a hundred, or more, are neighbours also in an exact
+/// Of a file of which so many pages of a hundred, or more, are fault-around pages also in an exact
 /// start, that start says nothing: its mappings could not be registered.
 const MOST_PERCENT: u64 = 10;
 
-/// What became of neighbours.
+/// What became of fault-around pages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultAround {
     /// Pages that were left out.
@@ -29,7 +29,7 @@ pub struct FaultAround {
     pub exact_files: u64,
 }
 
-/// Takes neighbours out of what was seen of a start, by what the `pack` knows; `exact`
+/// Takes fault-around pages out of what was seen of a start, by what the `pack` knows; `exact`
 /// when each page of this start is to show by itself.
 pub fn drop_fault_around(
     seen: &mut Observation,
@@ -71,10 +71,10 @@ fn mark_exact(pages: &mut Pages) -> bool {
 }
 
 /// Takes these pages out of a file that is known exactly.
-fn leave_out(pages: &mut Pages, neighbours: &Spans) {
-    pages.touched = pages.touched.without(neighbours);
+fn leave_out(pages: &mut Pages, fault_around: &Spans) {
+    pages.touched = pages.touched.without(fault_around);
     // What brought them in was the fault for another.
-    pages.inserted = pages.inserted.without(neighbours);
+    pages.inserted = pages.inserted.without(fault_around);
     pages.touched.mark(How::EXACT, |span| span.how.has(How::MAPPED));
 }
 
@@ -175,8 +175,8 @@ mod tests {
     fn an_exact_start_keeps_what_showed_by_itself_unless_that_is_too_little() {
         for (name, mapped, certain, expected, marked) in [
             ("all by itself", vec![], vec![(0, 9)], vec![(0, 9)], true),
-            ("a neighbour", vec![(0, 1)], vec![(1, 30)], vec![(1, 30)], true),
-            ("mostly neighbours", vec![(0, 16)], vec![(3, 4)], vec![(0, 16)], false),
+            ("a fault-around page", vec![(0, 1)], vec![(1, 30)], vec![(1, 30)], true),
+            ("mostly fault-around pages", vec![(0, 16)], vec![(3, 4)], vec![(0, 16)], false),
         ] {
             let mut seen = start(&mapped, &certain);
             let found = drop_fault_around(&mut seen, &names(), None, true);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_neighbour_is_not_taken_to_be_needed_by_what_is_known_exactly() {
+    fn an_old_fault_around_page_is_not_taken_to_be_needed_by_what_is_known_exactly() {
         let mut known = pack(42, How::MAPPED | How::EXACT, &[(0, 2), (4, 5)]);
         known.ranges[1].how = How::MAPPED;
         let mut seen = start(&[(0, 16)], &[(7, 8)]);
@@ -207,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn later_starts_add_what_they_faulted_for_and_no_neighbours() {
+    fn later_starts_add_what_they_faulted_for_and_no_fault_around_pages() {
         let exact = How::MAPPED | How::EXACT;
         for (name, pack, expected) in [
             ("known exactly", pack(42, exact, &[(0, 2), (8, 9)]), vec![(0, 2), (5, 6), (8, 9)]),
             ("not known exactly", pack(42, How::MAPPED, &[(0, 2)]), vec![(0, 16)]),
             ("another file", pack(43, exact, &[(0, 2)]), vec![(0, 16)]),
-            ("presumed", pack(42, exact | How::PRESUMED, &[(0, 2)]), vec![(0, 16)]),
+            ("assumed", pack(42, exact | How::PRESUMED, &[(0, 2)]), vec![(0, 16)]),
         ] {
             let mut seen = start(&[(0, 16)], &[(5, 6)]);
             let found = drop_fault_around(&mut seen, &names(), Some(&pack), false);

@@ -14,7 +14,7 @@ pub struct Pages {
     /// Pages that were used, with the time of the first use.
     pub touched: Spans,
     /// Those of them that were read or faulted for themselves; the others were mapped in
-    /// one go, as neighbours of a page, or are that page.
+    /// one go, around a page, or are that page.
     pub certain: Spans,
     /// Pages that the program itself had to bring into the cache.
     pub inserted: Spans,
@@ -247,7 +247,7 @@ mod tests {
         for (name, between, access, expected) in [
             ("computing", vec![], true, 40),
             ("a miss", vec![at(20, 7, Kind::Insert)], true, 1),
-            ("read ahead", vec![at(20, 8, Kind::Insert), at(30, 8, Kind::Read)], true, 5),
+            ("prefetched", vec![at(20, 8, Kind::Insert), at(30, 8, Kind::Read)], true, 5),
             ("no uses are reported", vec![at(20, 7, Kind::Insert)], false, 40),
         ] {
             let events: Vec<Event> =

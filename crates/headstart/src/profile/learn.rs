@@ -42,7 +42,7 @@ pub struct Start {
     /// another clock, or before this one was set right.
     pub during: RangeInclusive<i64>,
     /// Whether what the program brought in without a visible use belongs to
-    /// the pack: after a complete replay these are its own read-ahead.
+    /// the pack: after a complete replay these are its own readahead.
     pub keep_untouched: bool,
 }
 

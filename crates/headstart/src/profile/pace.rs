@@ -1,10 +1,10 @@
 //! How far a start had come by itself when it touched something: the time that it waited for
 //! a disk taken out. Pure.
 //!
-//! A start that is read ahead in another order waits at other places, so only the time
+//! A start that is prefetched in another order waits at other places, so only the time
 //! between its waits says when it will need what. How long a wait was is not reported: a long
 //! time without a use counts as one where the disk was asked for something in it, or still
-//! brought what was read ahead.
+//! brought what was prefetched.
 
 use crate::trace::{Event, Kind};
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// A use waits for what the start itself asks the disk for: so much of the time before it, in
 /// nanoseconds, is the program's.
 const MISSED_NS: u64 = 1_000_000;
-/// The same while its pages are read ahead, when it may wait or not.
+/// The same while its pages are prefetched, when it may wait or not.
 const AHEAD_NS: u64 = 5_000_000;
 
 /// A time without uses of which only a part counts.
@@ -68,7 +68,7 @@ pub struct Pacing {
     last_use: u64,
     /// Whether the start asked the disk for something since then.
     missed: bool,
-    /// Who reads ahead.
+    /// Who prefetches.
     readers: HashSet<i32>,
     /// Whether something that was asked for ahead has not arrived, as far as is known.
     is_coming: bool,
@@ -169,7 +169,7 @@ mod tests {
             ("computing", &[Used(0), Used(80), Used(90)][..], [80, 90, 99]),
             ("a miss", &[Used(0), Missed, Used(80), Used(90)], [1, 11, 20]),
             ("the next gap is no wait", &[Missed, Used(10), Used(80), Used(90)], [71, 81, 90]),
-            ("read ahead meanwhile", &[Ahead, Used(80), Missed, Used(90), Arrived], [5, 6, 15]),
+            ("prefetched meanwhile", &[Ahead, Used(80), Missed, Used(90), Arrived], [5, 6, 15]),
             ("until it has arrived", &[Ahead, Used(5), Arrived, Used(80), Used(90)], [10, 20, 29]),
             ("by those who ask", &[Ahead, Used(80), Arrived, Other, Used(90)], [5, 10, 19]),
             ("it never arrives", &[Ahead, Used(5), Other, Used(80), Used(90)], [80, 90, 99]),

@@ -110,7 +110,7 @@ impl Seen {
         let ids: Vec<_> = pages.files.keys().copied().collect();
         let options = ResolveOptions {
             walk: walk.is_some(),
-            walked_in_vain: walk.unwrap_or_default(),
+            walked_without_result: walk.unwrap_or_default(),
             live: Some(&live),
             earlier: Some(earlier),
             deadline: Some(Instant::now() + limit),
@@ -198,8 +198,8 @@ fn metadata_of<'a>(fs: &FileSystem, packs: impl Iterator<Item = &'a Pack>) -> Sp
 }
 
 /// Whether a start brought in, of the metadata in its pack, at least half, and nothing
-/// was read ahead; all in bytes. Of metadata in memory the kernel reports only what is
-/// looked at again soon, so a start that had it read ahead says nothing of the rest.
+/// was prefetched; all in bytes. Of metadata in memory the kernel reports only what is
+/// looked at again soon, so a start that had it prefetched says nothing of the rest.
 fn was_cold(by_start: u64, in_pack: u64, by_replay: u64) -> bool {
     by_replay == 0 && in_pack > 0 && by_start.saturating_mul(2) >= in_pack
 }
@@ -250,8 +250,8 @@ mod tests {
             ("all by the start", 100, 100, 0, true),
             ("half by the start", 50, 100, 0, true),
             ("less than half", 49, 100, 0, false),
-            ("all read ahead", 0, 100, 100, false),
-            ("half read ahead", 50, 100, 50, false),
+            ("all prefetched", 0, 100, 100, false),
+            ("half prefetched", 50, 100, 50, false),
             ("nothing in the pack", 50, 0, 0, false),
             ("a hostile pack", u64::MAX, u64::MAX, 0, true),
         ] {

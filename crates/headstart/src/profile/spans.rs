@@ -76,11 +76,11 @@ impl Spans {
             let mut from = span.first;
             let before = other.0.range(..=from).next_back().map(|(_, s)| *s);
             let behind = other.0.range(from + 1..span.end).map(|(_, s)| *s);
-            for hole in before.into_iter().chain(behind) {
-                if hole.first > from {
-                    out.add(Span { first: from, end: hole.first, ..*span });
+            for cut in before.into_iter().chain(behind) {
+                if cut.first > from {
+                    out.add(Span { first: from, end: cut.first, ..*span });
                 }
-                from = from.max(hole.end);
+                from = from.max(cut.end);
             }
             if from < span.end {
                 out.add(Span { first: from, ..*span });
@@ -163,12 +163,12 @@ mod tests {
     #[test]
     fn what_is_left_of_a_set_keeps_its_times_whatever_their_order() {
         let late = 9 * COALESCE_NS;
-        for (touches, holes, expected) in [
+        for (touches, cuts, expected) in [
             (vec![(4, 4, 1), (0, 4, late)], vec![], vec![(0, 4, late), (4, 8, 1)]),
             (vec![(4, 4, 1), (0, 4, 5)], vec![], vec![(0, 8, 1)]),
             (vec![(4, 4, 1), (0, 4, late)], vec![(3, 2, 1)], vec![(0, 3, late), (5, 8, 1)]),
         ] {
-            assert_eq!(shape(&spans(&touches).without(&spans(&holes))), expected, "{touches:?}");
+            assert_eq!(shape(&spans(&touches).without(&spans(&cuts))), expected, "{touches:?}");
         }
     }
 

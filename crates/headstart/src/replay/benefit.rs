@@ -1,4 +1,4 @@
-//! Whether reading ahead is worth it: how long a cold start waits for a disk, and what
+//! Whether prefetching is worth it: how long a cold start waits for a disk, and what
 //! a replay takes instead. An estimate. Pure.
 
 use super::frequency::Choice;
@@ -8,7 +8,7 @@ use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 
 /// What the kernel reads at once of a file that is used here and there, or from its
-/// begin, in bytes: its usual read-ahead.
+/// begin, in bytes: its usual readahead.
 const WINDOW: u64 = 128 << 10;
 /// Of metadata it reads hardly more than what is asked for, in bytes.
 const METADATA_WINDOW: u64 = 8 << 10;
@@ -113,12 +113,12 @@ impl Expected {
         (part(least, self.least_wait_us), part(most, self.wait_us))
     }
 
-    /// Whether reading ahead costs less than what is usually gained.
+    /// Whether prefetching costs less than what is usually gained.
     pub fn has_benefit(&self) -> bool {
         self.usual_gain_us() > self.cost_us
     }
 
-    /// Whether reading ahead and learning from the start together cost less than that.
+    /// Whether prefetching and learning from the start together cost less than that.
     pub fn should_record(&self) -> bool {
         self.usual_gain_us() > self.cost_us.saturating_add(LEARNING_US)
     }
@@ -183,7 +183,7 @@ mod tests {
         Model { latency_us: 10, next_us: 10, bandwidth_mb_s: 5000, depth: 16, iops: 400_000 };
     const EMMC: Model =
         Model { latency_us: 330, next_us: 330, bandwidth_mb_s: 150, depth: 1, iops: 3000 };
-    const ARM: Model =
+    const ROTATIONAL: Model =
         Model { latency_us: 8340, next_us: 140, bandwidth_mb_s: 100, depth: 1, iops: 119 };
 
     /// As many ranges of a page, each of a file of its own, and one of metadata.
@@ -216,7 +216,7 @@ mod tests {
             ("few files from memory", 15, NVME, false),
             ("few files", 15, EMMC, true),
             ("many files from memory", 500, NVME, true),
-            ("two files and an arm", 2, ARM, true),
+            ("two files on a rotational disk", 2, ROTATIONAL, true),
             ("nothing", 0, NVME, false),
         ] {
             assert_eq!(expected(&pack(files, 1000), &model).has_benefit(), worth, "{name}");

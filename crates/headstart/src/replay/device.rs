@@ -1,7 +1,7 @@
-//! What one read-ahead request may ask of a device.
+//! What one readahead request may ask of a device.
 //!
 //! The kernel silently cuts a `readahead` call to the larger of the device's
-//! read-ahead size and its largest request (`mm/readahead.c`,
+//! readahead size and its largest request (`mm/readahead.c`,
 //! `force_page_cache_ra`), so longer ones are sent in portions of that size.
 
 use crate::host::contents;
@@ -15,7 +15,7 @@ pub const DEFAULT_PORTION: u64 = 128 << 10;
 pub struct Portion {
     /// Bytes that one call can ask for.
     pub bytes: u64,
-    /// Whether `readahead` does nothing there (a read-ahead size of 0), so
+    /// Whether `readahead` does nothing there (a readahead size of 0), so
     /// that plain reads must do it.
     pub by_reading: bool,
 }

@@ -1,20 +1,20 @@
-//! In which order a rotational disk reads steps: in a sweep over it, which begins where that
+//! In which order a rotational disk reads steps: in one pass over it, which begins where that
 //! suits the start best, or in several, each of what is touched later than all of the one
 //! before. Pure.
 //!
-//! A sweep brings what a start touches first only when the arm comes there, and the start
+//! A pass brings what a start touches first only when the disk's head comes there, and the start
 //! computes nothing meanwhile. To begin with that, and to go back for what lies below it,
-//! costs one move; another sweep costs the arm its way. Both are decided by computing by how much
+//! costs one seek; another pass costs a seek back. Both are decided by computing by how much
 //! the steps would come too late: for each step to begin with, or for all borders
-//! between a few parts of the touches. For several sweeps the times of touches must not contain
+//! between a few parts of the touches. For several passes the times of touches must not contain
 //! waits ([`crate::profile::pace`]); with one it made no difference.
 
 use super::step::Step;
 use serde::Serialize;
 
-/// What moving an arm costs.
+/// What a seek costs.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-pub struct Arm {
+pub struct SeekCost {
     /// A move to anywhere on the average, in µs.
     pub move_us: u32,
     /// What passes below it meanwhile, in MB/s.
@@ -24,11 +24,11 @@ pub struct Arm {
 /// Where a step lies: the number of its device, and the position there in bytes.
 pub type Place = (u64, u64);
 
-/// Steps are divided into so many parts by their touches, and sweeps consist of whole parts.
+/// Steps are divided into so many parts by their touches, and passes consist of whole parts.
 const PARTS: usize = 16;
 /// Steps that may be gone through for all trials: some 10 ms. With more there are fewer parts.
 const EFFORT: usize = 1_000_000;
-/// Times are not exact: a sweep that takes the arm so much longer has to bring what comes
+/// Times are not exact: a pass that takes so much longer has to bring what comes
 /// last a part of that earlier.
 const CARE: f64 = 0.25;
 
@@ -40,12 +40,12 @@ struct Spot {
 }
 
 /// Puts steps into the order in which they are read. `place` tells where each lies; those
-/// without one come last and keep their order. Without an arm it is one sweep from the
+/// without one come last and keep their order. Without seeks it is one pass from the
 /// lowest place on; with one it begins where that pays, or there are `several`.
 pub fn order(
     steps: &[Step],
     place: impl Fn(&Step) -> Option<Place>,
-    arm: Option<Arm>,
+    seek: Option<SeekCost>,
     several: bool,
 ) -> Vec<Step> {
     let (mut spots, mut rest) = (Vec::with_capacity(steps.len()), Vec::new());
@@ -56,16 +56,16 @@ pub fn order(
         }
     }
     spots.sort_by_key(|spot| spot.place);
-    match arm {
-        Some(arm) if several => {
-            let disk = Disk::new(spots, arm);
-            let ends = disk.sweeps();
+    match seek {
+        Some(seek) if several => {
+            let disk = Disk::new(spots, seek);
+            let ends = disk.passes();
             spots = disk.spots;
             // The order on the disk stays within each.
             spots.sort_by_key(|spot| ends.partition_point(|&end| end < spot.step.touched_us));
         }
-        Some(arm) => {
-            let disk = Disk::new(spots, arm);
+        Some(seek) => {
+            let disk = Disk::new(spots, seek);
             let begin = disk.begin();
             spots = disk.spots;
             spots.rotate_left(begin);
@@ -75,16 +75,16 @@ pub fn order(
     spots.into_iter().map(|spot| spot.step).chain(rest).collect()
 }
 
-/// What a sweep comes to, in µs.
+/// What a pass comes to, in µs.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     takes: f64,
-    /// By how much a step comes later than it is touched, at most, if the sweep begins with
+    /// By how much a step comes later than it is touched, at most, if the pass begins with
     /// the start.
     late: f64,
 }
 
-/// When a step comes in a sweep, in µs.
+/// When a step comes in elevator order, in µs.
 #[derive(Clone, Copy, Debug)]
 struct Coming {
     /// When all of it has come.
@@ -95,12 +95,12 @@ struct Coming {
     moved: f64,
 }
 
-/// Sweeps over the first parts.
+/// Passes over the first parts.
 #[derive(Clone, Debug)]
 struct Course {
     takes: f64,
     late: f64,
-    /// The parts at which sweeps end.
+    /// The parts at which passes end.
     ends: Vec<usize>,
 }
 
@@ -116,18 +116,18 @@ struct Disk {
 
 impl Disk {
     /// Of steps in the order of their places.
-    fn new(spots: Vec<Spot>, arm: Arm) -> Self {
+    fn new(spots: Vec<Spot>, seek: SeekCost) -> Self {
         let end = spots.iter().map(|spot| spot.end().1).max().unwrap_or(0);
         let begin = spots.iter().map(|spot| spot.place.1).min().unwrap_or(0);
         Self {
             spots,
-            move_us: f64::from(arm.move_us),
-            bytes_per_us: f64::from(arm.mb_s.max(1)),
+            move_us: f64::from(seek.move_us),
+            bytes_per_us: f64::from(seek.mb_s.max(1)),
             span: (end.saturating_sub(begin) as f64).max(1.0),
         }
     }
 
-    /// The step with which one sweep begins best: from there it goes up the disk, and on from
+    /// The step with which one pass begins best: from there it goes up the disk, and on from
     /// the lowest place.
     fn begin(&self) -> usize {
         let (Some(lowest), Some(highest)) = (self.spots.first(), self.spots.last()) else {
@@ -167,8 +167,8 @@ impl Disk {
         found
     }
 
-    /// The last touches of all sweeps but the last one.
-    fn sweeps(&self) -> Vec<u32> {
+    /// The last touches of all passes but the last one.
+    fn passes(&self) -> Vec<u32> {
         let borders = self.borders();
         let parts = borders.len() + 1;
         let number = |spot: &Spot| borders.partition_point(|&end| end < spot.step.touched_us);
@@ -179,7 +179,7 @@ impl Disk {
         for end in 1..=parts {
             let mut courses = Vec::new();
             for (begin, before) in best.iter().enumerate() {
-                let cost = self.sweep(&part_of, begin..end);
+                let cost = self.pass(&part_of, begin..end);
                 courses.extend(before.iter().map(|course| course.and(cost, end)));
             }
             courses.sort_by(|a, b| a.takes.total_cmp(&b.takes));
@@ -203,7 +203,7 @@ impl Disk {
         let mut touches: Vec<u32> = self.spots.iter().map(|spot| spot.step.touched_us).collect();
         touches.sort_unstable();
         let count = touches.len();
-        // With n parts there are n² / 2 sweeps to compute.
+        // With n parts there are n² / 2 passes to compute.
         let parts = PARTS.min((2 * EFFORT / count.max(1)).isqrt());
         let mut borders: Vec<u32> =
             (1..parts).filter_map(|part| touches.get(count * part / parts).copied()).collect();
@@ -212,8 +212,8 @@ impl Disk {
         borders
     }
 
-    /// A sweep over these parts.
-    fn sweep(&self, part_of: &[usize], parts: std::ops::Range<usize>) -> Cost {
+    /// A pass over these parts.
+    fn pass(&self, part_of: &[usize], parts: std::ops::Range<usize>) -> Cost {
         let (mut head, mut takes, mut late) = (None, 0.0, f64::NEG_INFINITY);
         let spots = self.spots.iter().zip(part_of).filter(|(_, part)| parts.contains(*part));
         for (spot, _) in spots {
@@ -224,7 +224,7 @@ impl Disk {
         Cost { takes, late }
     }
 
-    /// How long a step passes below the arm.
+    /// How long a step passes below the head.
     fn passing_us(&self, spot: &Spot) -> f64 {
         spot.step.length as f64 / self.bytes_per_us
     }
@@ -234,27 +234,27 @@ impl Disk {
     /// the average. A short way ahead is passed by reading.
     fn move_us(&self, from: Option<Place>, to: Place) -> f64 {
         let Some(from) = from.filter(|from| from.0 == to.0) else { return self.move_us };
-        let way = from.1.abs_diff(to.1) as f64;
-        let moved = self.move_us / 2.0 * (1.0 + (3.0 * way / self.span).sqrt());
+        let strategy = from.1.abs_diff(to.1) as f64;
+        let moved = self.move_us / 2.0 * (1.0 + (3.0 * strategy / self.span).sqrt());
         match to.1 >= from.1 {
-            true => moved.min(way / self.bytes_per_us),
+            true => moved.min(strategy / self.bytes_per_us),
             false => moved,
         }
     }
 }
 
 impl Default for Course {
-    /// No sweep: nothing comes, so nothing is late.
+    /// No pass: nothing comes, so nothing is late.
     fn default() -> Self {
         Self { takes: 0.0, late: f64::NEG_INFINITY, ends: Vec::new() }
     }
 }
 
 impl Course {
-    /// The same with one more sweep, up to this part.
-    fn and(&self, sweep: Cost, end: usize) -> Self {
-        let takes = self.takes + sweep.takes;
-        let late = self.late.max(self.takes + sweep.late);
+    /// The same with one more pass, up to this part.
+    fn and(&self, pass: Cost, end: usize) -> Self {
+        let takes = self.takes + pass.takes;
+        let late = self.late.max(self.takes + pass.late);
         Self { takes, late, ends: self.ends.iter().copied().chain([end]).collect() }
     }
 }
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ARM: Arm = Arm { move_us: 8000, mb_s: 100 };
+    const ROTATIONAL: SeekCost = SeekCost { move_us: 8000, mb_s: 100 };
     const MIB: u64 = 1 << 20;
 
     /// Steps of so many bytes, touched at these times, that lie at `place` MiB; the index of
@@ -284,15 +284,15 @@ mod tests {
         (list.iter().enumerate().map(step).collect(), list.iter().map(place).collect())
     }
 
-    const NO_ARM: (Option<Arm>, bool) = (None, false);
-    const ONE: (Option<Arm>, bool) = (Some(ARM), false);
-    const SEVERAL: (Option<Arm>, bool) = (Some(ARM), true);
+    const NO_ARM: (Option<SeekCost>, bool) = (None, false);
+    const ONE: (Option<SeekCost>, bool) = (Some(ROTATIONAL), false);
+    const SEVERAL: (Option<SeekCost>, bool) = (Some(ROTATIONAL), true);
 
     fn targets(
         (steps, places): (&[Step], &[Option<Place>]),
-        (arm, several): (Option<Arm>, bool),
+        (seek, several): (Option<SeekCost>, bool),
     ) -> Vec<u32> {
-        let ordered = order(steps, |step| places[step.target as usize], arm, several);
+        let ordered = order(steps, |step| places[step.target as usize], seek, several);
         ordered.iter().map(|step| step.target).collect()
     }
 
@@ -300,7 +300,7 @@ mod tests {
         let spot = |&step: &Step| Some(Spot { step, place: places[step.target as usize]? });
         let mut spots: Vec<Spot> = steps.iter().filter_map(spot).collect();
         spots.sort_by_key(|spot| spot.place);
-        Disk::new(spots, ARM)
+        Disk::new(spots, ROTATIONAL)
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_sweep_begins_where_what_is_touched_first_gains_more_than_the_arm_loses() {
+    fn a_new_pass_begins_where_what_is_touched_first_gains_more_than_the_seeks_cost() {
         for (name, list, expected) in [
             (
                 "a large late file before what is wanted at once",
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_begins_where_the_start_does_and_goes_back_for_the_rest() {
+    fn a_pass_begins_where_the_start_does_and_goes_back_for_the_rest() {
         for (name, list, expected) in [
             (
                 "what is wanted at once lies behind a large late file",
@@ -382,7 +382,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_step_is_read_once_and_sweeps_go_up_the_disk(
+        fn every_step_is_read_once_and_passes_go_up_the_disk(
             list in prop::collection::vec((0u64..2000, 0..4 * MIB, 0u32..2_000_000), 0..60),
             devices in prop::collection::vec(prop::option::of(0u64..2), 60),
         ) {
@@ -395,13 +395,13 @@ mod tests {
                 read.iter().copied().filter(|&t| places[t as usize].is_some()).collect();
             prop_assert_eq!(&read[..placed.len()], &placed);
             let disk = disk(&steps, &places);
-            let ends = disk.sweeps();
+            let ends = disk.passes();
             let of = |t: u32| ends.partition_point(|&end| end < steps[t as usize].touched_us);
             for pair in placed.windows(2) {
                 let key = |t: u32| (of(t), places[t as usize]);
                 prop_assert!(key(pair[0]) <= key(pair[1]));
             }
-            // One sweep begins somewhere, and goes on from the lowest place.
+            // One pass begins somewhere, and goes on from the lowest place.
             let one = targets((&steps, &places), ONE);
             let ups: Vec<_> = one.iter().filter_map(|&t| places[t as usize]).collect();
             let downs = ups.windows(2).filter(|pair| pair[1] < pair[0]).count();
@@ -413,7 +413,7 @@ mod tests {
         }
 
         #[test]
-        fn no_other_begin_of_one_sweep_is_better_as_far_as_computed(
+        fn no_other_begin_of_one_pass_is_better_as_far_as_computed(
             list in prop::collection::vec((0u64..2000, 1..4 * MIB, 0u32..2_000_000), 1..40),
             devices in prop::collection::vec(0u64..2, 40),
         ) {
@@ -425,7 +425,7 @@ mod tests {
             let cost = |begin: usize| {
                 let mut spots = disk.spots.clone();
                 spots.rotate_left(begin);
-                let cost = Disk { spots, ..disk }.sweep(&vec![0; list.len()], 0..1);
+                let cost = Disk { spots, ..disk }.pass(&vec![0; list.len()], 0..1);
                 cost.late + CARE * cost.takes
             };
             let found = cost(disk.begin());
@@ -435,18 +435,18 @@ mod tests {
         }
 
         #[test]
-        fn no_course_is_later_than_one_sweep_as_far_as_computed(
+        fn no_course_is_later_than_one_pass_as_far_as_computed(
             list in prop::collection::vec((0u64..2000, 1..4 * MIB, 0u32..2_000_000), 1..60),
         ) {
             let (steps, places) = steps(&list);
             let disk = disk(&steps, &places);
-            let ends = disk.sweeps();
+            let ends = disk.passes();
             let part_of: Vec<usize> = disk.spots.iter()
                 .map(|spot| ends.partition_point(|&end| end < spot.step.touched_us)).collect();
             let course = (0..=ends.len()).fold(Course::default(), |course, n| {
-                course.and(disk.sweep(&part_of, n..n + 1), n + 1)
+                course.and(disk.pass(&part_of, n..n + 1), n + 1)
             });
-            let one = Course::default().and(disk.sweep(&vec![0; part_of.len()], 0..1), 1);
+            let one = Course::default().and(disk.pass(&vec![0; part_of.len()], 0..1), 1);
             prop_assert!(course.late <= one.late + 1e-6 && course.takes >= 0.0);
         }
     }

@@ -1,6 +1,6 @@
 //! Which ranges of a pack are worth reading, by how many starts touched them. Pure.
 
-use crate::pack::changing::{Habit, habits};
+use crate::pack::changing::{ChangePattern, change_patterns};
 use crate::pack::history::{HISTORY_STARTS, count_in_last, expects, first_seen};
 use crate::pack::{MetadataRange, Pack, Range};
 
@@ -61,7 +61,7 @@ impl Frequency {
             starts: pack.origin.starts.min(HISTORY_STARTS),
             files: Vec::new(),
             file_systems: Vec::new(),
-            habits: habits(pack),
+            change_patterns: change_patterns(pack),
         };
         if self.since == Since::FileSeen {
             let data = pack.ranges.iter().map(|r| (r.file as usize, r.history));
@@ -83,21 +83,22 @@ pub struct Choice {
     files: Vec<u8>,
     file_systems: Vec<u8>,
     /// How each file is read; empty where all stay what they are.
-    habits: Vec<Habit>,
+    change_patterns: Vec<ChangePattern>,
 }
 
 impl Choice {
     /// Whether a range of a file is read.
     pub fn has(&self, range: &Range) -> bool {
         let file = range.file as usize;
-        let habit = self.habits.get(file).copied().unwrap_or_default();
+        let pattern = self.change_patterns.get(file).copied().unwrap_or_default();
         let expected =
             self.often == Frequency::EVER || expects(self.starts, range.how, range.history);
         expected
-            && habit.allows(range.how, range.history)
-            && self
-                .often
-                .reads(range.history, habit.known(self.known(self.files.get(file)), range.history))
+            && pattern.allows(range.how, range.history)
+            && self.often.reads(
+                range.history,
+                pattern.known(self.known(self.files.get(file)), range.history),
+            )
     }
 
     /// Whether a range of metadata is read.

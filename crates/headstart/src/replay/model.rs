@@ -1,7 +1,7 @@
 //! How a block device behaves, and which way of reading suits it. Pure; [`super::probe`]
 //! measures, [`super::models`] keeps what was measured.
 
-use super::elevator::Arm;
+use super::elevator::SeekCost;
 use super::strategy::{InFlight, Order, ReadStrategy};
 use crate::pack::{Pack, Range};
 use serde::{Deserialize, Serialize};
@@ -21,20 +21,20 @@ pub struct Model {
     pub iops: u32,
 }
 
-/// Latency that a change of place adds where there is an arm to move, in µs. The
+/// Latency that a seek adds on a rotational disk, in µs. The
 /// fastest disks need several times as much.
 const SEEK_US: u32 = 1000;
 /// And how many times that of a read right behind the last it is.
 const SEEK_TIMES: u32 = 3;
 
-/// The largest hole that is considered to be read, in bytes: what an arm passes over
+/// The largest gap that is considered to be read, in bytes: what a rotational disk passes over
 /// in the time that it takes to move.
 pub const LARGEST_GAP: u64 = 256 << 10;
-/// The same where no arm moves.
+/// The same where nothing seeks.
 const LARGEST_STILL_GAP: u64 = 64 << 10;
-/// Holes that are read are at most this part of what is wanted: memory is scarce, too.
+/// Gaps that are read are at most this part of what is wanted: there is memory pressure, too.
 const HOLES_PART: u64 = 4;
-/// A move within a sweep takes this part of one to anywhere: hardly any way, but half
+/// A move within a pass takes this part of one to anywhere: hardly any way, but half
 /// a revolution.
 const SHORT_MOVE_PART: u32 = 2;
 /// Where many reads are in flight, what is touched later than this is read later.
@@ -69,9 +69,9 @@ impl Model {
     }
 
     /// What moving costs, where it does.
-    fn arm(&self) -> Option<Arm> {
+    fn seek(&self) -> Option<SeekCost> {
         let move_us = self.seek_us();
-        (move_us > 0).then_some(Arm { move_us, mb_s: self.bandwidth_mb_s })
+        (move_us > 0).then_some(SeekCost { move_us, mb_s: self.bandwidth_mb_s })
     }
 
     /// The order in which it is read.
@@ -83,16 +83,16 @@ impl Model {
     pub fn read_strategy(&self, ranges: &Ranges) -> ReadStrategy {
         let together = self.together(ranges);
         if self.order() == Order::Disk {
-            // More threads would send the arm to and fro between their steps.
+            // More threads would make the disk seek between their steps.
             let (order, threads, gap_bytes) = (Order::Disk, 1, self.gap(ranges));
-            let (step_bytes, arm) = (1 << 20, self.arm());
+            let (step_bytes, seek) = (1 << 20, self.seek());
             return ReadStrategy {
                 order,
                 threads,
                 step_bytes,
                 gap_bytes,
                 together,
-                arm,
+                seek,
                 ..ReadStrategy::default()
             };
         }
@@ -113,7 +113,7 @@ impl Model {
             together,
             metadata_lead: Some(if one_by_one { ONE_BY_ONE_LEAD } else { LEAD }),
             in_flight: self.in_flight(),
-            arm: None,
+            seek: None,
             in_passes: false,
         }
     }
@@ -150,8 +150,8 @@ impl Model {
         bytes as f64 / f64::from(self.bandwidth_mb_s.max(1))
     }
 
-    /// The largest hole that is better read than left out.
-    fn gap(&self, Ranges { count, bytes, holes }: &Ranges) -> u64 {
+    /// The largest gap that is better read than left out.
+    fn gap(&self, Ranges { count, bytes, gaps }: &Ranges) -> u64 {
         let (largest, request_us) = match self.order() {
             Order::Disk => (LARGEST_GAP, f64::from(self.seek_us() / SHORT_MOVE_PART)),
             Order::Touch => {
@@ -163,14 +163,14 @@ impl Model {
         let time = |requests: u64, bytes: u64| {
             let (asking, moving) = (requests as f64 * request_us, self.moving_us(bytes));
             // One at a time, each takes its time and that of its bytes. Many at a
-            // time they are bounded by whichever is scarcer.
+            // time they are bounded by whichever runs out first.
             if one_by_one { asking + moving } else { asking.max(moving) }
         };
         let most_bytes = bytes.saturating_add(bytes / HOLES_PART);
         let (mut count, mut bytes) = (*count, *bytes);
         let (mut best, mut found) = (time(count, bytes), 0);
-        // All holes of a size are read, or none.
-        for same in holes.chunk_by(|a, b| a == b) {
+        // All gaps of a size are read, or none.
+        for same in gaps.chunk_by(|a, b| a == b) {
             count = count.saturating_sub(same.len() as u64);
             bytes = bytes.saturating_add(same.iter().sum());
             if same[0] > largest || bytes > most_bytes {
@@ -193,16 +193,16 @@ pub fn read_strategy(model: Option<Model>, pack: &Pack) -> ReadStrategy {
     model.map_or_else(unmeasured, |model| model.read_strategy(&ranges))
 }
 
-/// What a pack reads of files, as far as it decides about holes.
+/// What a pack reads of files, as far as it decides about gaps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ranges {
     /// How many ranges there are.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Holes between neighbours in a file up to [`LARGEST_GAP`], in bytes, the
+    /// Gaps between adjacent ranges in a file up to [`LARGEST_GAP`], in bytes, the
     /// smallest first.
-    pub holes: Vec<u64>,
+    pub gaps: Vec<u64>,
 }
 
 impl Ranges {
@@ -217,14 +217,14 @@ impl Ranges {
         let end = |r: &Range| r.first.saturating_add(u64::from(r.pages));
         let mut places: Vec<_> = pack.ranges.iter().map(|r| (r.file, r.first, end(r))).collect();
         places.sort_unstable();
-        let neighbours = places.windows(2).filter(|pair| pair[0].0 == pair[1].0);
-        let hole = |pair: &[(u32, u64, u64)]| {
+        let adjacent = places.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        let gap = |pair: &[(u32, u64, u64)]| {
             pair[1].1.checked_sub(pair[0].2)?.checked_mul(pack.page_size())
         };
-        let mut holes: Vec<u64> =
-            neighbours.filter_map(hole).filter(|hole| *hole <= LARGEST_GAP).collect();
-        holes.sort_unstable();
-        Self { count: pack.ranges.len() as u64, bytes: pack.data_bytes(), holes }
+        let mut gaps: Vec<u64> =
+            adjacent.filter_map(gap).filter(|gap| *gap <= LARGEST_GAP).collect();
+        gaps.sort_unstable();
+        Self { count: pack.ranges.len() as u64, bytes: pack.data_bytes(), gaps }
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_with_an_arm_is_swept_and_others_are_read_in_touch_order() {
+    fn a_rotational_disk_is_read_in_elevator_order_and_others_are_read_in_touch_order() {
         for (name, model, order, threads, step) in [
             ("hard disk", model(8340, 140, 100, 1, 119), Order::Disk, 1, 1024),
             ("eMMC", model(330, 330, 150, 1, 3000), Order::Touch, 2, 1024),
@@ -254,14 +254,15 @@ mod tests {
                 512,
             ),
         ] {
-            let way = model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, holes: Vec::new() });
+            let strategy =
+                model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, gaps: Vec::new() });
             assert_eq!(
-                (way.order, way.threads, way.step_bytes >> 10),
+                (strategy.order, strategy.threads, strategy.step_bytes >> 10),
                 (order, threads, step),
                 "{name}"
             );
-            assert_eq!(way.arm.is_some(), order == Order::Disk, "{name}");
-            assert_eq!(way.in_passes().in_passes, order == Order::Disk, "{name}");
+            assert_eq!(strategy.seek.is_some(), order == Order::Disk, "{name}");
+            assert_eq!(strategy.in_passes().in_passes, order == Order::Disk, "{name}");
         }
     }
 
@@ -284,16 +285,17 @@ mod tests {
             ),
             ("memory", model(10, 10, 5000, 16, 400_000), Some(1 << 20), None),
         ] {
-            let way = model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, holes: Vec::new() });
-            let in_flight = way.in_flight.map(|limit| (limit.bytes, limit.steps));
-            assert_eq!((way.metadata_lead, in_flight), (lead, expected), "{name}");
+            let strategy =
+                model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, gaps: Vec::new() });
+            let in_flight = strategy.in_flight.map(|limit| (limit.bytes, limit.steps));
+            assert_eq!((strategy.metadata_lead, in_flight), (lead, expected), "{name}");
         }
     }
 
     #[test]
     fn small_files_are_asked_for_together_where_requests_clearly_decide() {
-        let few_large = Ranges { count: 2800, bytes: 109 << 20, holes: Vec::new() };
-        let many_small = Ranges { count: 20_000, bytes: 81 << 20, holes: Vec::new() };
+        let few_large = Ranges { count: 2800, bytes: 109 << 20, gaps: Vec::new() };
+        let many_small = Ranges { count: 20_000, bytes: 81 << 20, gaps: Vec::new() };
         for (name, model, expected) in [
             ("hard disk", model(8340, 140, 100, 1, 119), (false, true)),
             ("eMMC", model(330, 330, 150, 1, 3000), (true, true)),
@@ -310,28 +312,28 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_read_where_requests_are_scarcer_than_bytes() {
+    fn gaps_are_read_where_requests_run_out_before_bytes() {
         const KIB: u64 = 1 << 10;
-        let holes = [4 * KIB, 8 * KIB, 32 * KIB, 60 * KIB, 200 * KIB];
+        let gaps = [4 * KIB, 8 * KIB, 32 * KIB, 60 * KIB, 200 * KIB];
         let (one, many) = (model(330, 330, 150, 1, 3000), model(1500, 1500, 125, 16, 3000));
-        let arm = model(8340, 140, 100, 1, 119);
+        let seek = model(8340, 140, 100, 1, 119);
         let memory = model(10, 10, 5000, 16, 400_000);
         for (name, model, count, bytes, expected) in [
             ("the processor does it, 49 KiB are as long as a request", memory, 100, 1 << 20, 32),
             ("each request is waited for, 49 KiB are as long as one", one, 100, 1 << 20, 32),
-            ("bytes are scarce", many, 100, 100 << 20, 0),
-            ("requests are scarce", many, 1000, 1 << 20, 60),
+            ("bytes are the limit", many, 100, 100 << 20, 0),
+            ("requests are the limit", many, 1000, 1 << 20, 60),
             ("in between", many, 100, 4_080_000, 8),
-            ("an arm passes over them", arm, 100, 2 << 20, 200),
-            ("a quarter of the bytes at most", arm, 100, 1 << 20, 60),
+            ("a rotational disk passes over them", seek, 100, 2 << 20, 200),
+            ("a quarter of the bytes at most", seek, 100, 1 << 20, 60),
         ] {
-            let found = model.gap(&Ranges { count, bytes, holes: holes.to_vec() });
+            let found = model.gap(&Ranges { count, bytes, gaps: gaps.to_vec() });
             assert_eq!(found / KIB, expected, "{name}");
         }
     }
 
     #[test]
-    fn holes_of_a_pack_are_those_between_neighbours_in_a_file() {
+    fn gaps_of_a_pack_are_those_between_adjacent_ranges_in_a_file() {
         use crate::host::usage::How;
         use crate::pack::Origin;
         let range = |&(file, first, pages): &(u32, u64, u32)| Range {
@@ -348,13 +350,13 @@ mod tests {
             ranges: list.iter().map(range).collect(),
             ..Pack::default()
         };
-        let expected = Ranges { count: 5, bytes: 6 << 12, holes: vec![0, 8 << 12] };
+        let expected = Ranges { count: 5, bytes: 6 << 12, gaps: vec![0, 8 << 12] };
         assert_eq!(Ranges::of(&pack), expected);
     }
 
     #[test]
-    fn of_many_holes_of_a_size_all_are_read_or_none() {
-        let ranges = Ranges { count: 2000, bytes: 82_000_000, holes: vec![4096; 1000] };
+    fn of_many_gaps_of_a_size_all_are_read_or_none() {
+        let ranges = Ranges { count: 2000, bytes: 82_000_000, gaps: vec![4096; 1000] };
         assert_eq!(model(1500, 1500, 125, 16, 3000).gap(&ranges), 0);
     }
 
@@ -364,15 +366,15 @@ mod tests {
             figures in proptest::array::uniform5(any::<u32>()),
             count in any::<u64>(),
             bytes in any::<u64>(),
-            mut holes in proptest::collection::vec(0..=LARGEST_GAP, 0..9)
+            mut gaps in proptest::collection::vec(0..=LARGEST_GAP, 0..9)
         ) {
             let [latency, next, bandwidth, depth, iops] = figures;
-            holes.sort_unstable();
-            let ranges = Ranges { count, bytes, holes };
-            let way = model(latency, next, bandwidth, depth, iops).read_strategy(&ranges);
-            prop_assert!(way.threads > 0 && way.step_bytes >= 1 << 19);
-            prop_assert!(way.gap_bytes <= LARGEST_GAP);
-            prop_assert!(way.in_flight.is_none_or(|i| i.bytes >= way.step_bytes && i.steps > 0));
+            gaps.sort_unstable();
+            let ranges = Ranges { count, bytes, gaps };
+            let strategy = model(latency, next, bandwidth, depth, iops).read_strategy(&ranges);
+            prop_assert!(strategy.threads > 0 && strategy.step_bytes >= 1 << 19);
+            prop_assert!(strategy.gap_bytes <= LARGEST_GAP);
+            prop_assert!(strategy.in_flight.is_none_or(|i| i.bytes >= strategy.step_bytes && i.steps > 0));
         }
     }
 }

@@ -21,8 +21,8 @@ pub struct Plan {
     /// Files and devices.
     pub targets: Vec<Target>,
     /// How they are read.
-    pub way: ReadStrategy,
-    /// Portions in the order in which they are read; in a sweep those of files
+    pub strategy: ReadStrategy,
+    /// Portions in the order in which they are read; in elevator order those of files
     /// are sorted when it is known where these lie.
     pub steps: Vec<Step>,
     /// Steps at the begin that read metadata, before the first that reads data.
@@ -49,19 +49,24 @@ pub struct Limits {
 
 impl Plan {
     /// The replay of packs: data with metadata ahead of it, in the order in which
-    /// starts touch them; in a sweep metadata in the order of the device.
-    pub fn of_packs(packs: &[Pack], limits: Limits, way: ReadStrategy) -> Self {
+    /// starts touch them; in elevator order metadata in the order of the device.
+    pub fn of_packs(packs: &[Pack], limits: Limits, strategy: ReadStrategy) -> Self {
         let choices: Vec<_> = packs.iter().map(|pack| limits.often.choice(pack)).collect();
-        Self::of_chosen(packs, &choices, limits, way)
+        Self::of_chosen(packs, &choices, limits, strategy)
     }
 
     /// The same of one pack, of which it is known what is read.
-    pub fn of_pack(pack: &Pack, choice: &Choice, limits: Limits, way: ReadStrategy) -> Self {
-        Self::of_chosen(slice::from_ref(pack), slice::from_ref(choice), limits, way)
+    pub fn of_pack(pack: &Pack, choice: &Choice, limits: Limits, strategy: ReadStrategy) -> Self {
+        Self::of_chosen(slice::from_ref(pack), slice::from_ref(choice), limits, strategy)
     }
 
-    fn of_chosen(packs: &[Pack], choices: &[Choice], limits: Limits, way: ReadStrategy) -> Self {
-        let mut plan = Self { way, ..Self::default() };
+    fn of_chosen(
+        packs: &[Pack],
+        choices: &[Choice],
+        limits: Limits,
+        strategy: ReadStrategy,
+    ) -> Self {
+        let mut plan = Self { strategy, ..Self::default() };
         let (mut metadata, mut data) = (Vec::new(), Vec::new());
         let mut names = PathInterner::default();
         for (pack, choice) in packs.iter().zip(choices) {
@@ -109,13 +114,13 @@ impl Plan {
             [one] => one.paths.clone(),
             _ => names.finish(),
         };
-        if way.order == Order::Disk {
+        if strategy.order == Order::Disk {
             metadata.iter_mut().for_each(|w| (w.order, w.latest) = (0, 0));
         }
-        let metadata = plan.cut(metadata, way.metadata_gap_bytes(), limits.budget);
+        let metadata = plan.cut(metadata, strategy.metadata_gap_bytes(), limits.budget);
         let left = limits.budget.saturating_sub(bytes(&metadata));
-        let data = plan.cut(data, way.gap_bytes, left);
-        let found = interleaved(&metadata, &data, way.metadata_lead());
+        let data = plan.cut(data, strategy.gap_bytes, left);
+        let found = interleaved(&metadata, &data, strategy.metadata_lead());
         Interleaved { steps: plan.steps, before_data: plan.metadata, head: plan.head } = found;
         plan
     }
@@ -126,9 +131,9 @@ impl Plan {
         entries: &[Entry],
         size: impl Fn(&PathBuf) -> Option<u64>,
         limits: Limits,
-        way: ReadStrategy,
+        strategy: ReadStrategy,
     ) -> Self {
-        let mut plan = Self { way, ..Self::default() };
+        let mut plan = Self { strategy, ..Self::default() };
         let mut names = PathInterner::default();
         let mut wanted = Vec::new();
         for entry in entries {
@@ -149,9 +154,9 @@ impl Plan {
         }
         plan.paths = names.finish();
         let bytes = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.end - w.offset));
-        let ranges = Ranges { count: wanted.len() as u64, bytes, holes: Vec::new() };
-        plan.way.together |= ranges.are_small();
-        plan.steps = plan.cut(wanted, way.gap_bytes, limits.budget);
+        let ranges = Ranges { count: wanted.len() as u64, bytes, gaps: Vec::new() };
+        plan.strategy.together |= ranges.are_small();
+        plan.steps = plan.cut(wanted, strategy.gap_bytes, limits.budget);
         // The first file.
         plan.head = plan.steps.partition_point(|step| step.touched_us == 0);
         plan
@@ -166,8 +171,8 @@ impl Plan {
     /// not cut: a range of a hostile pack may hold half a billion portions.
     fn cut(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64) -> Vec<Step> {
         let (mut steps, mut left) = (Vec::new(), budget);
-        let step = self.way.step_bytes.max(1);
-        for range in joined(wanted, gap, step, self.way.near_us) {
+        let step = self.strategy.step_bytes.max(1);
+        for range in joined(wanted, gap, step, self.strategy.near_us) {
             let Wanted { target, offset, end, order, .. } = range;
             let mut from = offset;
             while from < end && left > 0 {
@@ -218,9 +223,11 @@ mod tests {
     }
 
     fn steps(wanted: Vec<Wanted>, near_us: u32) -> Vec<Step> {
-        let mut plan =
-            Plan { way: ReadStrategy { near_us, ..ReadStrategy::default() }, ..Plan::default() };
-        plan.cut(wanted, plan.way.gap_bytes, u64::MAX)
+        let mut plan = Plan {
+            strategy: ReadStrategy { near_us, ..ReadStrategy::default() },
+            ..Plan::default()
+        };
+        plan.cut(wanted, plan.strategy.gap_bytes, u64::MAX)
     }
 
     fn shape(list: &[(u32, u64, u64, u32)]) -> Vec<(u32, u64, u64)> {
@@ -231,11 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn portions_follow_touch_order_and_small_holes_are_filled() {
+    fn portions_follow_touch_order_and_small_gaps_are_filled() {
         for (name, ranges, expected) in [
             ("order", vec![(0, 0, 4, 9), (1, 0, 4, 3)], vec![(1, 0, 4), (0, 0, 4)]),
-            ("small hole", vec![(0, 0, 4, 1), (0, 32, 4, 2)], vec![(0, 0, 36)]),
-            ("large hole", vec![(0, 0, 4, 1), (0, 40, 4, 2)], vec![(0, 0, 4), (0, 40, 4)]),
+            ("small gap", vec![(0, 0, 4, 1), (0, 32, 4, 2)], vec![(0, 0, 36)]),
+            ("large gap", vec![(0, 0, 4, 1), (0, 40, 4, 2)], vec![(0, 0, 4), (0, 40, 4)]),
             (
                 "earliest counts",
                 vec![(0, 8, 4, 1), (0, 0, 4, 9), (1, 0, 4, 5)],
@@ -277,7 +284,7 @@ mod tests {
                 vec![(0, 0, 24), (1, 0, 4), (0, 24, 20)],
             ),
             (
-                "its hole counts too",
+                "its gap counts too",
                 &vec![(0, 0, 40, 10), (0, 64, 12, 900), (1, 0, 4, 500)],
                 100,
                 vec![(0, 0, 40), (1, 0, 4), (0, 64, 12)],
@@ -328,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_sweep_metadata_goes_up_the_device_and_larger_holes_are_read() {
+    fn in_a_pass_metadata_goes_up_the_device_and_larger_gaps_are_read() {
         let range =
             |first, at_us| MetadataRange { file_system: 0, first, pages: 1, at_us, history: 1 };
         let pack = pack(12, 0, Vec::new(), vec![range(900, 1), range(4, 2), range(40, 3)]);
@@ -337,8 +344,8 @@ mod tests {
             (Order::Touch, vec![(900, 1), (4, 1), (40, 1)]),
             (Order::Disk, vec![(4, 37), (900, 1)]),
         ] {
-            let way = ReadStrategy { order, ..ReadStrategy::default() };
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, way);
+            let strategy = ReadStrategy { order, ..ReadStrategy::default() };
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, strategy);
             let pages = plan.steps.iter().map(|s| (s.offset >> 12, s.length >> 12));
             assert_eq!(pages.collect::<Vec<_>>(), expected);
             assert_eq!((plan.metadata, plan.head), (plan.steps.len(), plan.steps.len()));
@@ -354,8 +361,8 @@ mod tests {
         let pack = pack(12, 1, vec![data], later);
         let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::EVER };
         for (metadata_lead, expected) in [(Some(0), 1), (Some(64 << 10), 2), (None, 3)] {
-            let way = ReadStrategy { metadata_lead, ..ReadStrategy::default() };
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, way);
+            let strategy = ReadStrategy { metadata_lead, ..ReadStrategy::default() };
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, strategy);
             assert_eq!((plan.metadata, plan.head), (expected, expected + 1));
             let is_device =
                 |step: &Step| matches!(plan.targets[step.target as usize], Target::Device(_));
@@ -407,7 +414,9 @@ mod tests {
         };
         let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
         let together = |length| {
-            Plan::of_list(&list(length), |_| Some(0), limits, ReadStrategy::default()).way.together
+            Plan::of_list(&list(length), |_| Some(0), limits, ReadStrategy::default())
+                .strategy
+                .together
         };
         assert!(together(4 * KIB) && !together(64 * KIB));
     }
@@ -431,7 +440,7 @@ mod tests {
                 .flat_map(|&(t, o, l, _)| (o..o + l).map(move |kib| (t, kib)))
                 .collect();
             prop_assert!(needed.is_subset(&read));
-            // What is read beyond the need lies in holes of at most the gap.
+            // What is read beyond the need lies in gaps of at most the gap.
             for (target, kib) in read.difference(&needed) {
                 let near = |range: std::ops::Range<u64>| {
                     let mut range = range;

@@ -20,7 +20,7 @@ impl Wanted {
 
     /// The touches of what is read when `next`, which begins no earlier, is read with it:
     /// if it lies near enough and is touched at about the same time, or they overlap, or
-    /// the one that is touched later is, hole included, no larger than a hole that is read
+    /// the one that is touched later is, gap included, no larger than a gap that is read
     /// too, with all others that come along there: only the other one counts then.
     fn with(&self, next: &Self, gap: u64, near: u32) -> Option<Self> {
         let (order, latest) = (self.order.min(next.order), self.latest.max(next.latest));
@@ -40,7 +40,7 @@ impl Wanted {
     }
 }
 
-/// Joins ranges across small holes and short times, as far as a portion reaches,
+/// Joins ranges across small gaps and short times, as far as a portion reaches,
 /// and sorts what comes out by the earliest touch in each. What is longer than a
 /// portion is a row of full ones of the same order.
 pub(super) fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) -> Vec<Wanted> {
@@ -52,7 +52,7 @@ pub(super) fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) ->
             && let Some(both) = last.with(&range, gap, near)
         {
             let limit = last.end.max(last.offset.saturating_add(step));
-            // A portion that is full takes neither the hole nor the range.
+            // A portion that is full takes neither the gap nor the range.
             if range.offset < limit {
                 *last = Wanted { end: both.end.min(limit), ..both };
             }

@@ -65,7 +65,7 @@ impl Device {
         let (latency, next) = (median(&mut far), median(&mut next));
         let large = self.time(&mut buffer, LARGE, self.place())?;
         let large = large.min(self.time(&mut buffer, LARGE, self.place())?);
-        // The arm, if any, moved before the transfer.
+        // The seek, if any, came before the transfer.
         let transfer = large.saturating_sub(latency).max(Duration::from_micros(20));
         let (mut depth, mut iops) = (1, 1.0 / latency.as_secs_f64());
         for tried in DEPTHS {

@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// Portions that the kernel was asked to read ahead.
+    /// Portions that the kernel was asked to prefetch.
     pub requests: u64,
     /// Bytes asked for that were not in memory.
     pub bytes: u64,
@@ -17,7 +17,7 @@ pub struct Report {
     /// Bytes of the plan that were in memory already.
     pub resident_bytes: u64,
     /// Bytes of the plan that were not looked at, because a sample was in memory.
-    pub presumed_bytes: u64,
+    pub assumed_bytes: u64,
     /// Files that were opened.
     pub files: u64,
     /// Files that are no longer what was learned.
@@ -63,10 +63,10 @@ pub struct Report {
 const LEFT_OUT_PERCENT: u64 = 1;
 
 impl Report {
-    /// Whether nearly all of the pack was read ahead or in memory, so that what the program
+    /// Whether nearly all of the pack was prefetched or in memory, so that what the program
     /// brings in it does by itself.
     pub fn is_whole(&self) -> bool {
-        let dealt_with = self.bytes + self.resident_bytes + self.presumed_bytes;
+        let dealt_with = self.bytes + self.resident_bytes + self.assumed_bytes;
         let left_out = self.dropped_bytes.saturating_mul(100);
         self.complete
             && self.over_budget_bytes == 0
@@ -78,7 +78,7 @@ impl Report {
     pub fn read_share(&self) -> f64 {
         let others = [
             self.resident_bytes,
-            self.presumed_bytes,
+            self.assumed_bytes,
             self.dropped_bytes,
             self.over_budget_bytes,
             self.stopped_bytes,
@@ -94,7 +94,7 @@ impl Report {
             (&mut self.bytes, other.bytes),
             (&mut self.metadata_bytes, other.metadata_bytes),
             (&mut self.resident_bytes, other.resident_bytes),
-            (&mut self.presumed_bytes, other.presumed_bytes),
+            (&mut self.assumed_bytes, other.assumed_bytes),
             (&mut self.files, other.files),
             (&mut self.stale_files, other.stale_files),
             (&mut self.changing_files, other.changing_files),
@@ -128,8 +128,8 @@ impl Report {
         let of_requests = shares(self.requests, &data);
         let both: Vec<u64> =
             metadata.iter().zip(&data).map(|(m, d)| m.saturating_add(*d)).collect();
-        let others = [self.resident_bytes, self.presumed_bytes, self.dropped_bytes];
-        let [resident, presumed, dropped] = others.map(|bytes| shares(bytes, &both));
+        let others = [self.resident_bytes, self.assumed_bytes, self.dropped_bytes];
+        let [resident, assumed, dropped] = others.map(|bytes| shares(bytes, &both));
         let of_pack = |number: usize| {
             let complete = self.complete && self.over_budget_bytes == 0;
             let rest = Self { complete, ..Self::default() };
@@ -138,7 +138,7 @@ impl Report {
                 metadata_bytes: of_metadata[number],
                 requests: of_requests[number],
                 resident_bytes: resident[number],
-                presumed_bytes: presumed[number],
+                assumed_bytes: assumed[number],
                 dropped_bytes: dropped[number],
                 ..if number == 0 { *self } else { rest }
             }
@@ -159,7 +159,7 @@ fn shares(all: u64, weights: &[u64]) -> Vec<u64> {
     out
 }
 
-/// Why a replay was stopped: memory had become scarce.
+/// Why a replay was stopped: memory pressure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stopped {

@@ -13,7 +13,7 @@ use crate::pack::{Pack, Range};
 use std::ffi::OsStr;
 
 /// So many ranges are looked at, at most one more. A start of which a tenth is missing
-/// passes for one from memory once in twelve times, and is read ahead all the same.
+/// passes for one from memory once in twelve times, and is prefetched all the same.
 const SAMPLE: u64 = 24;
 /// What a range weighs beside its pages: a few bytes are a request as well.
 const RANGE: u64 = 8;

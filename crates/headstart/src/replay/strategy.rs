@@ -1,7 +1,7 @@
 //! How a plan is read: in which order, by how many threads, in what portions.
 //! Pure.
 
-use super::elevator::Arm;
+use super::elevator::SeekCost;
 use serde::Serialize;
 use std::fmt;
 
@@ -11,7 +11,7 @@ use std::fmt;
 pub enum Order {
     /// As starts touch them, with metadata ahead.
     Touch,
-    /// As they lie on the device, in sweeps, after all metadata.
+    /// As they lie on the device, in passes, after all metadata.
     Disk,
 }
 
@@ -25,7 +25,7 @@ pub struct ReadStrategy {
     /// The largest step, in bytes. The engine cuts it further where the device
     /// takes less.
     pub step_bytes: u64,
-    /// The largest hole that is read with its neighbours, in bytes, because a
+    /// The largest gap that is read with what is around it, in bytes, because a
     /// request costs more.
     pub gap_bytes: u64,
     /// The longest time between the touches of what is read in one step, in µs.
@@ -33,15 +33,15 @@ pub struct ReadStrategy {
     /// Whether small steps are asked for together, so that those that lie side by
     /// side become one request.
     pub together: bool,
-    /// So many bytes of metadata are read ahead of the data that is touched with them;
-    /// without a number all metadata comes first, as in sweeps.
+    /// So many bytes of metadata are prefetched of the data that is touched with them;
+    /// without a number all metadata comes first, as in passes.
     pub metadata_lead: Option<u64>,
     /// What may be on its way at most, where that is bounded.
     pub in_flight: Option<InFlight>,
-    /// What moving costs where there is an arm: it decides at which place one sweep begins, or
+    /// What moving costs where there is an seek: it decides at which place one pass begins, or
     /// from when on each of several.
-    pub arm: Option<Arm>,
-    /// Whether there may be several sweeps, in batches; without an arm it is one.
+    pub seek: Option<SeekCost>,
+    /// Whether there may be several passes, in batches; without seeks it is one.
     pub in_passes: bool,
 }
 
@@ -54,13 +54,13 @@ pub struct InFlight {
     pub steps: usize,
 }
 
-/// What is touched so much later is not read in one step where sweeps are apart.
+/// What is touched so much later is not read in one step where passes are apart.
 const APART_US: u32 = 200_000;
 
-/// Metadata lies scattered in groups: holes up to this size are always read.
+/// Metadata lies scattered in groups: gaps up to this size are always read.
 const METADATA_GAP: u64 = 32 << 10;
-/// Where the arm of a disk passes over them anyway, they may be this large.
-const SWEPT_METADATA_GAP: u64 = 256 << 10;
+/// Where a rotational disk passes over them anyway, they may be this large.
+const ELEVATOR_METADATA_GAP: u64 = 256 << 10;
 
 impl Default for ReadStrategy {
     /// What does no harm on any device: a request costs more than 32 KiB on
@@ -75,14 +75,14 @@ impl Default for ReadStrategy {
             together: false,
             metadata_lead: None,
             in_flight: None,
-            arm: None,
+            seek: None,
             in_passes: false,
         }
     }
 }
 
 impl ReadStrategy {
-    /// The same in several sweeps, where they pay, if this is one.
+    /// The same in several passes, where they pay, if this is one.
     #[must_use]
     pub fn in_passes(self) -> Self {
         match self.order {
@@ -91,16 +91,16 @@ impl ReadStrategy {
         }
     }
 
-    /// How many bytes of metadata go ahead of the data: in a sweep all.
+    /// How many bytes of metadata go ahead of the data: in elevator order all.
     pub(super) fn metadata_lead(&self) -> u64 {
         self.metadata_lead.filter(|_| self.order == Order::Touch).unwrap_or(u64::MAX)
     }
 
-    /// The largest hole between two ranges of metadata that is read too.
+    /// The largest gap between two ranges of metadata that is read too.
     pub fn metadata_gap_bytes(&self) -> u64 {
         match self.order {
             Order::Touch => self.gap_bytes.max(METADATA_GAP),
-            Order::Disk => self.gap_bytes.max(SWEPT_METADATA_GAP),
+            Order::Disk => self.gap_bytes.max(ELEVATOR_METADATA_GAP),
         }
     }
 }
@@ -119,7 +119,7 @@ impl fmt::Display for ReadStrategy {
             self.step_bytes >> 10
         )?;
         if self.gap_bytes > 0 {
-            write!(f, ", holes up to {} KiB read too", self.gap_bytes >> 10)?;
+            write!(f, ", gaps up to {} KiB read too", self.gap_bytes >> 10)?;
         }
         if self.together {
             f.write_str(", small ones together")?;

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The unit that reads ahead and learns, one for each service.
+/// The unit that prefetches and learns, one for each service.
 pub const TEMPLATE: &str = "headstart-unit@.service";
 /// Its text, with the program where packages install it.
 pub const TEMPLATE_TEXT: &str = include_str!("units/headstart-unit@.service");
@@ -32,7 +32,7 @@ After=headstart-unit@%N.service
 const DROP_IN_NAME: &str = "headstart.conf";
 const SUFFIX: &str = ".service";
 
-/// Why a service can't be learned and read ahead.
+/// Why a service can't be learned and prefetched.
 #[derive(Debug, Error)]
 pub enum ServiceError {
     /// It is no service.
@@ -50,8 +50,8 @@ pub enum ServiceError {
     /// It never starts.
     #[error("{0} is masked, so it never starts; `systemctl unmask {0}` changes that")]
     Masked(String),
-    /// It starts before there is anything to read ahead from.
-    #[error("{0} is a part of the early boot, which `headstart boot enable` reads ahead")]
+    /// It starts before there is anything to prefetch from.
+    #[error("{0} is a part of the early boot, which `headstart boot enable` prefetches")]
     Early(String),
     /// A file can't be changed.
     #[error(transparent)]
@@ -85,7 +85,7 @@ pub fn drop_in(service: &str) -> PathBuf {
     Path::new(LOCAL_UNITS).join(format!("{service}.d")).join(DROP_IN_NAME)
 }
 
-/// Lets a service, by its full name, be learned and read ahead by `program`. Tells what
+/// Lets a service, by its full name, be learned and prefetched by `program`. Tells what
 /// was done.
 ///
 /// # Errors
@@ -140,7 +140,7 @@ pub fn take_away(machine: &Machine, service: &str) -> Result<Vec<String>, Servic
     Ok(done)
 }
 
-/// The services that are learned and read ahead, by their full names.
+/// The services that are learned and prefetched, by their full names.
 pub fn added(machine: &Machine) -> Vec<String> {
     let entries = fs::read_dir(machine.place(LOCAL_UNITS)).into_iter().flatten().flatten();
     let service = |entry: fs::DirEntry| {

@@ -1,4 +1,4 @@
-//! Services of systemd as starts: read ahead and learned by a unit beside them, with the
+//! Services of systemd as starts: prefetched and learned by a unit beside them, with the
 //! service left as it is.
 //!
 //! ```text

@@ -1,5 +1,5 @@
 //! How much of a trace tells that programs are still being started: pages that come in, and
-//! those that come into use for the first time, since what was read ahead never comes in
+//! those that come into use for the first time, since what was prefetched never comes in
 //! when it is needed. Pure.
 
 use super::{Event, Kind};
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 /// Pages of a file that come into use together.
 const STRETCH: u64 = 256;
 
-/// A stretch of a file, and whether it is read or mapped: what reads ahead may read it, but
+/// A stretch of a file, and whether it is read or mapped: what prefetches may read it, but
 /// maps nothing.
 type Use = (InodeId, u64, bool);
 
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_comes_in_or_into_use_is_new_and_what_is_used_again_is_not() {
-        let mut stir = ActivityDetector::default();
+        let mut detector = ActivityDetector::default();
         for (kind, ino, first, pages, expected) in [
             (Kind::Insert, 1, 0, 32, 32),
             (Kind::Insert, 1, 0, 32, 32),
@@ -62,7 +62,7 @@ mod tests {
         ] {
             let id = InodeId { dev: Dev::new(8, 1), ino };
             let event = Event { time: 0, tid: 1, kind, id, first, pages };
-            assert_eq!(stir.of(&event), expected, "{event:?}");
+            assert_eq!(detector.of(&event), expected, "{event:?}");
         }
     }
 }

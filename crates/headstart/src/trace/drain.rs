@@ -303,7 +303,7 @@ impl Drain {
 
     /// Notes the time when the pages since `seen` hold more than a trickle of what is new.
     fn note_activity(&mut self, seen: usize, seen_bytes: usize) {
-        let Some((decoder, activity, stir)) = &mut self.watch else { return };
+        let Some((decoder, activity, detector)) = &mut self.watch else { return };
         activity.full.store(self.out.bytes.len() >= self.most, Ordering::Relaxed);
         if !activity.wanted.load(Ordering::Relaxed) {
             return;
@@ -313,7 +313,7 @@ impl Drain {
         for &(_, length) in &self.out.pages[seen..] {
             let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
             decoder.page(page, &mut Tally::default(), |event| {
-                new = new.saturating_add(stir.of(&event));
+                new = new.saturating_add(detector.of(&event));
             });
             rest = after;
         }

@@ -6,3 +6,4 @@ mod fixtures;
 mod layers;
 mod pack_format;
 mod pack_memory;
+mod words;

@@ -35,9 +35,9 @@ fn inner_replay() {
     }
     let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
     let in_flight = Some(InFlight { bytes: 2 * SIZE, steps: 2 });
-    let way = ReadStrategy { in_flight, ..ReadStrategy::default() };
-    let mut plan = Plan::of_list(&entries, |_| Some(SIZE), limits, way);
-    plan.way.together = true;
+    let strategy = ReadStrategy { in_flight, ..ReadStrategy::default() };
+    let mut plan = Plan::of_list(&entries, |_| Some(SIZE), limits, strategy);
+    plan.strategy.together = true;
     let file = fs::File::open(&entries[0].path).unwrap();
     let used = fs::read_to_string("/proc/self/statm").unwrap();
     let used = used.split(' ').next().unwrap().parse::<u64>().unwrap() * page_size();

@@ -44,8 +44,8 @@ fn what_a_disk_can_not_read_is_not_waited_for_for_ever() {
     // After each step the one before is waited for.
     let in_flight = Some(InFlight { bytes: SIZE, steps: 1 });
     for (order, in_passes) in [(Order::Touch, false), (Order::Disk, true)] {
-        let way = ReadStrategy { order, in_passes, in_flight, ..ReadStrategy::default() };
-        let plan = Plan::of_list(&entries, |_| Some(SIZE), limits, way);
+        let strategy = ReadStrategy { order, in_passes, in_flight, ..ReadStrategy::default() };
+        let plan = Plan::of_list(&entries, |_| Some(SIZE), limits, strategy);
         let replay =
             Replay::start(plan, Options::default(), Default::default(), Instant::now()).unwrap();
         wait_until("the end of the replay", || replay.is_finished().then_some(()));

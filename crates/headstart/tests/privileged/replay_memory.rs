@@ -1,5 +1,5 @@
 //! A replay in a control group with little memory: it stays within its budget, and it
-//! stops where memory becomes scarce.
+//! stops under memory pressure.
 
 use headstart::host::memory;
 use headstart::replay::engine::{Options, Replay};
@@ -59,8 +59,8 @@ fn inner_replay() {
     let whole = Entry { path: file.into(), ranges: Vec::new() };
     // One step at a time: while another program has the processor, nothing is read.
     let in_flight = Some(InFlight { bytes: 4 * MIB, steps: 1 });
-    let way = ReadStrategy { threads: 1, in_flight, ..ReadStrategy::default() };
-    let plan = Plan::of_list(&[whole], |_| Some(SIZE), limits, way);
+    let strategy = ReadStrategy { threads: 1, in_flight, ..ReadStrategy::default() };
+    let plan = Plan::of_list(&[whole], |_| Some(SIZE), limits, strategy);
     let options = Options { exact: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     let report = replay.finish();

@@ -82,9 +82,9 @@ fn add_metadata(pack: &mut Pack, fs: &LoopFs, pages: u32) -> PathBuf {
 
 fn among_the_data(pack: &Pack, in_flight: Option<InFlight>) -> Plan {
     let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::HALF };
-    let way =
+    let strategy =
         ReadStrategy { metadata_lead: Some(0), gap_bytes: 0, in_flight, ..ReadStrategy::default() };
-    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, way);
+    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, strategy);
     assert!(plan.metadata < FILES, "the others are among the data");
     plan
 }
@@ -106,7 +106,7 @@ fn metadata_in_memory_among_the_data_does_not_make_a_start_look_at_each_file() {
     let options = Options { sampled: true, ..Options::default() };
     let report = finished(among_the_data(&pack, None), options);
     assert_eq!((report.bytes, report.complete), (0, true));
-    assert!(report.presumed_bytes > 0);
+    assert!(report.assumed_bytes > 0);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn paths(resolution: &Resolution) -> HashMap<InodeId, PathBuf> {
 
 /// The three ways that a file system's names can be had. The cold one unmounts
 /// and mounts again, so it comes last.
-fn by_each_way(fs: &LoopFs, ids: &[InodeId], test: impl Fn(&str, Resolution)) {
+fn by_each_method(fs: &LoopFs, ids: &[InodeId], test: impl Fn(&str, Resolution)) {
     test("hot", resolved(ids, |_| {}));
     test("walk alone", resolved(ids, |options| options.calls = false));
     fs.remount();
@@ -80,8 +80,8 @@ fn names_with_any_bytes_come_back_by_every_way() {
             .map(|path| (file(fs, &path), path))
             .collect();
         let ids: Vec<InodeId> = files.keys().copied().collect();
-        by_each_way(fs, &ids, |way, resolution| {
-            assert_eq!(paths(&resolution), files, "{} {way}", fs.kind());
+        by_each_method(fs, &ids, |method, resolution| {
+            assert_eq!(paths(&resolution), files, "{} {method:?}", fs.kind());
             assert!(resolution.unnamed.is_empty());
         });
     });
@@ -92,13 +92,13 @@ fn hot_names_need_no_walk_and_cold_ones_do_except_on_btrfs() {
     each_fs(|fs| {
         let path = fs.path().join("a/b/c");
         let ids = [file(fs, &path)];
-        by_each_way(fs, &ids, |way, resolution| {
-            let method = match (way, fs.kind()) {
+        by_each_method(fs, &ids, |method, resolution| {
+            let method = match (method, fs.kind()) {
                 ("hot", _) => Method::Handle,
                 ("cold", "btrfs") => Method::InodeLookup,
                 _ => Method::Walk,
             };
-            assert_eq!(resolution.how.get(&method), Some(&1), "{} {way}", fs.kind());
+            assert_eq!(resolution.how.get(&method), Some(&1), "{} {method:?}", fs.kind());
             assert_eq!(resolution.walked_entries > 0, method == Method::Walk);
             assert_eq!(paths(&resolution)[&ids[0]], path);
         });
@@ -143,8 +143,8 @@ fn a_path_of_four_thousand_characters_comes_back() {
         path.push("f".repeat(4000 - 1 - path.as_os_str().len()));
         assert_eq!(path.as_os_str().len(), 4000);
         let ids = [file(fs, &path)];
-        by_each_way(fs, &ids, |way, resolution| {
-            assert_eq!(paths(&resolution)[&ids[0]], path, "{} {way}", fs.kind());
+        by_each_method(fs, &ids, |method, resolution| {
+            assert_eq!(paths(&resolution)[&ids[0]], path, "{} {method:?}", fs.kind());
         });
     });
 }
@@ -176,9 +176,9 @@ fn a_hard_link_gives_one_of_its_names_also_after_the_other_is_removed() {
         let ids = [file(fs, &first)];
         fs::create_dir(fs.path().join("two")).unwrap();
         fs::hard_link(&first, &second).unwrap();
-        by_each_way(fs, &ids, |way, resolution| {
+        by_each_method(fs, &ids, |method, resolution| {
             let path = &paths(&resolution)[&ids[0]];
-            assert!(*path == first || *path == second, "{} {way} {path:?}", fs.kind());
+            assert!(*path == first || *path == second, "{} {method} {path:?}", fs.kind());
         });
         // Kept open, so that the removed name is still cached.
         let open = fs::File::open(&first).unwrap();
@@ -198,8 +198,8 @@ fn size_times_kind_and_mode_are_those_of_lstat() {
         std::os::unix::fs::symlink("/nowhere", &link).unwrap();
         run("mkfifo", &[fs.path().join("fifo").to_str().unwrap()]).unwrap();
         ids.extend(["link", "fifo", ""].map(|name| id(fs, &fs.path().join(name))));
-        by_each_way(fs, &ids, |way, resolution| {
-            assert_eq!(resolution.files.len(), 4, "{} {way} {resolution:?}", fs.kind());
+        by_each_method(fs, &ids, |method, resolution| {
+            assert_eq!(resolution.files.len(), 4, "{} {method} {resolution:?}", fs.kind());
             for (_, file) in &resolution.files {
                 let stat = fs::symlink_metadata(&file.path).unwrap();
                 let time = |seconds, rest| seconds * 1_000_000_000 + rest;

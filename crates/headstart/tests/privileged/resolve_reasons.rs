@@ -53,26 +53,26 @@ fn without_calls_a_removed_file_is_not_found_unless_a_process_told() {
 }
 
 #[test]
-fn a_file_system_that_was_walked_in_vain_is_not_walked_again() {
+fn a_file_system_that_was_walked_without_result_is_not_walked_again() {
     each_fs(|fs| {
         let there = file(fs, &fs.path().join("there"));
         let id = InodeId { ino: u64::from(u32::MAX), ..there };
-        let of = |ids: &[InodeId], in_vain: &[Dev]| {
+        let of = |ids: &[InodeId], without_result: &[Dev]| {
             let found = resolved(ids, |options| {
                 options.calls = false;
-                options.walked_in_vain = in_vain;
+                options.walked_without_result = without_result;
             });
             (
                 found.walked_entries > 0,
                 found.unnamed.first().map(|(_, why)| *why),
-                found.walked_in_vain,
+                found.walked_without_result,
             )
         };
         let first = of(&[id], &[]);
         assert_eq!(first, (true, Some(Unnamed::NotFound), vec![id.dev]), "{}", fs.kind());
         let second = of(&[id], &first.2);
         assert_eq!(second, (false, Some(Unnamed::WalkSkipped), vec![id.dev]), "{}", fs.kind());
-        // One that found something was not in vain.
+        // One that found something was not without result.
         assert_eq!(of(&[there, id], &[]).2, [], "{}", fs.kind());
     });
 }

@@ -63,9 +63,9 @@ pub fn measure(
     limit: Duration,
 ) -> anyhow::Result<Measured> {
     let interrupt = Interrupt::catch().context("Can't watch for signals")?;
-    let arm = |way: &ReadStrategy| Arm {
-        name: way.name.clone(),
-        command: way.shown.clone(),
+    let arm = |strategy: &ReadStrategy| Arm {
+        name: strategy.name.clone(),
+        command: strategy.shown.clone(),
         boots: Vec::new(),
     };
     let mut measured =
@@ -73,16 +73,16 @@ pub fn measure(
     for (at, order) in Order::new(seed, ways.len()).take(rounds).enumerate() {
         let mut boots = Vec::new();
         for (place, index) in order.into_iter().enumerate() {
-            let way = &ways[index];
-            progress(&format!("round {} of {rounds}: {}", at + 1, way.name));
-            let told = boot(way, limit, &interrupt)?;
+            let strategy = &ways[index];
+            progress(&format!("round {} of {rounds}: {}", at + 1, strategy.name));
+            let told = boot(strategy, limit, &interrupt)?;
             if interrupt.came() {
                 measured.interrupted = true;
                 break;
             }
             let (figures, failure) = match told {
                 Ok(figures) => (figures, None),
-                Err(why) if at == 0 => bail!("The first boot failed ({}): {why}", way.name),
+                Err(why) if at == 0 => bail!("The first boot failed ({}): {why}", strategy.name),
                 Err(why) => (Figures::new(), Some(why)),
             };
             boots.push((index, Boot { round: at + 1, place: place + 1, figures, failure }));
@@ -102,13 +102,13 @@ pub fn measure(
 
 /// Boots once: the figures, or why there are none.
 fn boot(
-    way: &ReadStrategy,
+    strategy: &ReadStrategy,
     limit: Duration,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Result<Figures, String>> {
-    let program = &way.words[0];
+    let program = &strategy.words[0];
     let mut child = Command::new(program)
-        .args(&way.words[1..])
+        .args(&strategy.words[1..])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // What it leaves behind can be ended with it.

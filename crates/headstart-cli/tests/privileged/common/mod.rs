@@ -1,5 +1,6 @@
 //! What the tests of the command share: programs, packs, boots, terminals.
 
+pub mod invocations;
 pub mod managers;
 pub mod packs;
 pub mod process;
@@ -7,7 +8,6 @@ pub mod python;
 pub mod scripted_boot;
 pub mod small_root;
 pub mod terminal;
-pub mod ways;
 
 /// The names of the trace instances that there are.
 pub fn instances() -> Vec<String> {

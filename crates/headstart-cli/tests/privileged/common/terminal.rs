@@ -1,6 +1,6 @@
 //! A terminal with a job in it, as a shell with job control runs one.
 
-use super::ways::{DEADLINE, Ways};
+use super::invocations::{DEADLINE, Invocations};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::ffi::{OsStr, OsString};
@@ -68,7 +68,7 @@ pub struct Terminal {
 impl Terminal {
     /// Runs a job in the `foreground`, in the `background`, or as the `leader`
     /// of its session, without a shell.
-    pub fn new(ways: &Ways, how: &str, job: &[OsString]) -> Self {
+    pub fn new(invocations: &Invocations, how: &str, job: &[OsString]) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).unwrap();
         grantpt(&master).unwrap();
@@ -77,7 +77,7 @@ impl Terminal {
         let other_end = File::options().read(true).write(true).open(&name).unwrap();
         let line = ["python3", "-c", SHELL, &name, how].map(OsStr::new);
         let line = line.into_iter().chain(job.iter().map(OsString::as_os_str));
-        let mut command = ways.command(&line.collect::<Vec<_>>());
+        let mut command = invocations.command(&line.collect::<Vec<_>>());
         Self {
             master: Some(File::from(master)),
             other_end,

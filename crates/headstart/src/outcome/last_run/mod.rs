@@ -2,7 +2,7 @@
 //! learned, page by page and over time: a small document beside its pack.
 //!
 //! [`timeline`] makes it, [`mod@file`] keeps it. It is for people who study a start;
-//! nothing that is read ahead depends on it. Pure but for [`mod@file`].
+//! nothing that is prefetched depends on it. Pure but for [`mod@file`].
 
 pub mod file;
 pub mod timeline;
@@ -24,7 +24,7 @@ pub const MAX_FILES: usize = 500;
 /// Ranges that are kept of all files together.
 pub const MAX_RANGES: usize = 8000;
 
-/// File systems that are remembered as searched in vain.
+/// File systems that are remembered as searched without result.
 const MAX_WALKS: usize = 32;
 
 /// One start.
@@ -42,17 +42,17 @@ pub struct LastRun {
     pub page_size: u64,
     /// How long it took, in µs.
     pub duration_us: u64,
-    /// Whether anything was read ahead in it.
+    /// Whether anything was prefetched in it.
     pub replayed: bool,
     /// Events that were lost: pages may be missing from all figures.
     pub lost_events: u64,
     /// Whether the program went on reading after the recording.
     #[serde(default)]
     pub cut_off: bool,
-    /// File systems, by number and kind, that were searched for names in vain, so that they
+    /// File systems, by number and kind, that were searched for names without result, so that they
     /// are not searched again.
     #[serde(default)]
-    pub walked_in_vain: Vec<(u32, String)>,
+    pub walked_without_result: Vec<(u32, String)>,
     /// Pages in all.
     pub totals: Totals,
     /// Pages over time.
@@ -76,13 +76,13 @@ pub struct Totals {
     pub late: u64,
     /// Of those, not in the pack, and brought in by the program.
     pub missing: u64,
-    /// Pages of files that were read ahead.
+    /// Pages of files that were prefetched.
     pub asked: u64,
     /// Of those, not touched.
     pub wasted: u64,
-    /// Of those again, not in the pack either: holes that were read because
+    /// Of those again, not in the pack either: gaps that were read because
     /// that is quicker than leaving them out.
-    pub holes: u64,
+    pub gaps: u64,
     /// Pages that the program brought in and did not touch.
     pub untouched: u64,
     /// Pages of metadata that the program brought in.
@@ -147,7 +147,7 @@ pub struct FileRun {
     pub late_by_us: Option<u64>,
     /// Pages that were missing.
     pub missing: u64,
-    /// Pages that were read ahead and not touched.
+    /// Pages that were prefetched and not touched.
     pub wasted: u64,
     /// Its ranges.
     pub ranges: Vec<RangeRun>,
@@ -161,7 +161,7 @@ pub enum PageClass {
     Late,
     /// It was not in the pack.
     Missing,
-    /// It was read ahead and not touched.
+    /// It was prefetched and not touched.
     Wasted,
 }
 
@@ -169,7 +169,7 @@ pub enum PageClass {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RangeRun {
     /// What became of it.
-    pub fate: PageClass,
+    pub class: PageClass,
     /// First page.
     pub first: u64,
     /// Number of pages.
@@ -202,19 +202,19 @@ impl LastRun {
         self.lost_events = lost_events;
     }
 
-    /// Notes which file systems were searched for names in vain.
+    /// Notes which file systems were searched for names without result.
     pub fn note_walks(&mut self, devices: &[Dev], mounts: &MountTable) {
         let kind = |dev: Dev| Some(mounts.visible_of(dev).first()?.fstype.to_string_lossy());
         let known = devices.iter().filter_map(|dev| Some((dev.0, kind(*dev)?.into_owned())));
-        self.walked_in_vain = known.take(MAX_WALKS).collect();
+        self.walked_without_result = known.take(MAX_WALKS).collect();
     }
 
     /// Those of them that are still there. After a boot a number may be that of another.
-    pub fn walked_in_vain(&self, mounts: &MountTable) -> Vec<Dev> {
+    pub fn walked_without_result(&self, mounts: &MountTable) -> Vec<Dev> {
         let is_it = |dev: Dev, kind: &str| {
             mounts.visible_of(dev).iter().any(|mount| mount.fstype.to_string_lossy() == kind)
         };
-        let devices = self.walked_in_vain.iter().map(|(dev, kind)| (Dev(*dev), kind));
+        let devices = self.walked_without_result.iter().map(|(dev, kind)| (Dev(*dev), kind));
         devices.filter(|(dev, kind)| is_it(*dev, kind)).map(|(dev, _)| dev).collect()
     }
 

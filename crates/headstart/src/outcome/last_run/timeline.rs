@@ -6,7 +6,7 @@ use crate::profile::spans::{Span, Spans};
 use std::cmp::Reverse;
 use std::path::Path;
 
-/// Pages that were read ahead, none twice.
+/// Pages that were prefetched, none twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AskedSpan {
     /// First page.
@@ -55,16 +55,16 @@ impl Timeline {
     pub fn add(&mut self, path: Option<&Path>, classes: &Classification, asked: &[AskedSpan]) {
         let mut file = path.map(FileRun::named).unwrap_or_default();
         let asked = Asked::new(asked);
-        for (spans, fate) in [(&classes.ready, None), (&classes.late, Some(PageClass::Late))] {
+        for (spans, class) in [(&classes.ready, None), (&classes.late, Some(PageClass::Late))] {
             for span in spans.iter() {
                 let bin = self.bin(span.at);
                 asked.within(span, |at, pages| {
                     let lead = span.at.cast_signed().saturating_sub(at) / 1000;
                     // What was ready and asked for afterwards was in memory.
-                    if fate.is_some() || lead >= 0 {
+                    if class.is_some() || lead >= 0 {
                         self.leads[bin].push((lead, pages));
                     }
-                    if fate.is_some() {
+                    if class.is_some() {
                         let by = u64::try_from(lead.saturating_neg()).unwrap_or(0);
                         file.late_by_us = Some(file.late_by_us.unwrap_or(0).max(by));
                     }
@@ -89,16 +89,16 @@ impl Timeline {
         self.totals.missing += file.missing;
         self.totals.asked += self.count(&asked.spans(), |o| &mut o.asked);
         self.totals.wasted += file.wasted;
-        self.totals.holes += unplanned.pages();
+        self.totals.gaps += unplanned.pages();
         self.totals.untouched += self.count(&classes.inserted_untouched, |o| &mut o.untouched);
         if path.is_some() && file.pages() > 0 {
-            for (fate, spans) in [
+            for (class, spans) in [
                 (PageClass::Late, &classes.late),
                 (PageClass::Missing, &classes.missing),
                 (PageClass::Wasted, &wasted),
             ] {
                 file.ranges.extend(spans.iter().map(|s| RangeRun {
-                    fate,
+                    class,
                     first: s.first,
                     pages: s.end - s.first,
                     at_us: s.at / 1000,
@@ -236,7 +236,7 @@ mod tests {
     fn each_page_is_drawn_where_it_was_touched_or_read_ahead() {
         let mut timeline = Timeline::new(240 * MS);
         // 1 ready, 3 late and asked for 20 ms after it was touched, 5 missing,
-        // 7 planned, read and not touched, 8 a hole that was read.
+        // 7 planned, read and not touched, 8 a gap that was read.
         let touched = set(&[(1, 50 * MS), (3, 100 * MS), (5, 200 * MS)]);
         let inserted = set(&[(3, 100 * MS), (5, 200 * MS), (40, 9 * MS)]);
         let planned = set(&[(1, 0), (3, 0), (7, 0)]);
@@ -261,7 +261,7 @@ mod tests {
             missing: 1,
             asked: 4,
             wasted: 2,
-            holes: 1,
+            gaps: 1,
             untouched: 1,
             metadata: 1,
         };
@@ -269,7 +269,8 @@ mod tests {
         let file = &run.files[0];
         assert_eq!((file.late, file.missing, file.wasted), (1, 1, 2));
         assert_eq!(file.late_by_us, Some(20_000));
-        let range = |fate, first, pages, ms: u64| RangeRun { fate, first, pages, at_us: ms * 1000 };
+        let range =
+            |class, first, pages, ms: u64| RangeRun { class, first, pages, at_us: ms * 1000 };
         let expected = [
             range(PageClass::Late, 3, 1, 100),
             range(PageClass::Missing, 5, 1, 200),
@@ -317,7 +318,7 @@ mod tests {
             prop_assert_eq!(sum(&o.ready) + sum(&o.late) + sum(&o.missing), t.touched);
             prop_assert_eq!(sum(&o.asked), t.asked);
             prop_assert_eq!(sum(&o.wasted), t.wasted);
-            prop_assert!(t.holes <= t.wasted && t.wasted <= t.asked);
+            prop_assert!(t.gaps <= t.wasted && t.wasted <= t.asked);
             let bytes = serde_json::to_vec(&run).unwrap();
             prop_assert_eq!(LastRun::parse(&bytes).unwrap(), run);
         }

@@ -49,7 +49,7 @@ impl Apart {
         let live = options.live.map(|live| live.of(ids)).unwrap_or_default();
         let earlier = earlier_of(ids, options);
         let (calls, walk) = (options.calls, options.walk);
-        let in_vain = options.walked_in_vain.to_vec();
+        let without_result = options.walked_without_result.to_vec();
         let (send, found) = channel();
         let theirs = ids.to_vec();
         let work = move || {
@@ -58,7 +58,7 @@ impl Apart {
                 earlier: Some(&earlier),
                 calls,
                 walk,
-                walked_in_vain: &in_vain,
+                walked_without_result: &without_result,
                 deadline: Some(until),
                 ..ResolveOptions::new(&mounts)
             };
@@ -74,7 +74,7 @@ impl Apart {
         let left = self.until.saturating_duration_since(Instant::now());
         let found = self.found.and_then(|found| found.recv_timeout(left).ok());
         found.unwrap_or_else(|| Resolution {
-            walked_in_vain: self.ids.first().map(|id| id.dev).into_iter().collect(),
+            walked_without_result: self.ids.first().map(|id| id.dev).into_iter().collect(),
             unnamed: self.ids.into_iter().map(|id| (id, Unnamed::NoAnswer)).collect(),
             ..Resolution::default()
         })

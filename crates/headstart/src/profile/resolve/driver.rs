@@ -49,13 +49,13 @@ impl<'a> Run<'a> {
             left = self.by_calls(dev, left);
         }
         left.retain(|id| !self.by_earlier_name(*id));
-        let left = self.by_neighbours(dev, left);
+        let left = self.by_place(dev, left);
         if left.is_empty() {
             return;
         }
-        let in_vain = self.options.walked_in_vain.contains(&dev);
-        self.out.walked_in_vain.extend(in_vain.then_some(dev));
-        if !self.options.walk || in_vain {
+        let without_result = self.options.walked_without_result.contains(&dev);
+        self.out.walked_without_result.extend(without_result.then_some(dev));
+        if !self.options.walk || without_result {
             self.give_up(&left, Unnamed::WalkSkipped);
             return;
         }
@@ -110,13 +110,13 @@ impl<'a> Run<'a> {
     }
 
     /// Returns those that do not lie beside files that were found.
-    fn by_neighbours(&mut self, dev: Dev, mut left: Vec<InodeId>) -> Vec<InodeId> {
+    fn by_place(&mut self, dev: Dev, mut left: Vec<InodeId>) -> Vec<InodeId> {
         let of_device = self.out.files.iter().filter(|(id, _)| id.dev == dev);
         let paths = of_device.map(|(_, file)| file.path.as_path());
         let mut found = near::beside(self.options, dev, &left, paths);
         left.retain(|id| !found.contains_key(id));
         for (id, file) in found.drain() {
-            self.found(id, file, Method::Neighbour);
+            self.found(id, file, Method::Beside);
         }
         left
     }
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         let reason = self.after_walk(walker);
         let found_none = search.found.is_empty() && search.wanted.values().all(Option::is_none);
         if found_none && walked {
-            self.out.walked_in_vain.push(dev);
+            self.out.walked_without_result.push(dev);
         }
         for (ino, spare) in search.wanted {
             let id = InodeId { dev, ino };

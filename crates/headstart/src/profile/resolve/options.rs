@@ -23,7 +23,7 @@ pub struct ResolveOptions<'a> {
     /// Walk a file system for what is left over (default yes).
     pub walk: bool,
     /// File systems of which a walk found nothing before: it is not tried again.
-    pub walked_in_vain: &'a [Dev],
+    pub walked_without_result: &'a [Dev],
     /// When resolving ends.
     pub deadline: Option<Instant>,
 }
@@ -37,7 +37,7 @@ impl<'a> ResolveOptions<'a> {
             earlier: None,
             calls: true,
             walk: true,
-            walked_in_vain: &[],
+            walked_without_result: &[],
             deadline: None,
         }
     }

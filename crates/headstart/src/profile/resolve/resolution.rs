@@ -65,7 +65,7 @@ pub enum Method {
     /// A name that it had at an earlier start, and still has.
     EarlierName,
     /// It lies beside a file that was found, or in a directory there.
-    Neighbour,
+    Beside,
     /// A walk over the directories of the file system.
     Walk,
     /// A match among the files of an overlay whose layers are not visible.
@@ -174,7 +174,7 @@ pub struct Resolution {
     /// Directory entries that walks looked at.
     pub walked_entries: u64,
     /// File systems of which a walk found nothing, now or before.
-    pub walked_in_vain: Vec<Dev>,
+    pub walked_without_result: Vec<Dev>,
     /// What did not work.
     pub problems: Vec<Problem>,
     /// How long it took.
@@ -190,7 +190,7 @@ impl Resolution {
         self.problems.extend(other.problems);
         self.ambiguous += other.ambiguous;
         self.walked_entries += other.walked_entries;
-        self.walked_in_vain.extend(other.walked_in_vain);
+        self.walked_without_result.extend(other.walked_without_result);
         for (method, count) in other.how {
             *self.how.entry(method).or_default() += count;
         }

@@ -51,13 +51,13 @@ impl Engine {
         let progress = Arc::new(Progress::new(began, plan.head, options.timeout));
         // A step is used for the request, and again for the wait.
         let uses = 1 + u32::from(options.wait);
-        let presumes_from = if options.exact { usize::MAX } else { plan.head };
+        let assumes_from = if options.exact { usize::MAX } else { plan.head };
         let shared = || progress.clone();
         Self {
             wait: options.wait,
             targets: Targets::new(plan.clone(), uses, options.follow, mounts, shared()),
-            residency: Residency::new(presumes_from, options.sampled, shared()),
-            submission: Submission::new(plan.way, options.log, shared()),
+            residency: Residency::new(assumes_from, options.sampled, shared()),
+            submission: Submission::new(plan.strategy, options.log, shared()),
             workers: Workers::new(options.tids, shared()),
             progress,
             plan,
@@ -68,14 +68,14 @@ impl Engine {
     pub(super) fn run(&self) {
         let (metadata, data) = self.plan.steps.split_at(self.plan.metadata);
         let mut data = Cow::Borrowed(data);
-        let complete = match self.plan.way.order {
+        let complete = match self.plan.strategy.order {
             Order::Touch => self.request_all(&self.plan.steps),
             Order::Disk => {
                 let has_metadata = self.request_all(metadata);
                 self.progress.release_head();
                 data = self.in_elevator_order(&data).into();
                 has_metadata
-                    && match self.plan.way.in_passes {
+                    && match self.plan.strategy.in_passes {
                         true => self.request_in_batches(&data),
                         false => self.request_all(&data),
                     }
@@ -87,7 +87,7 @@ impl Engine {
             // Only now: a read that waits for one page before the others were
             // requested would bring it in alone.
             for steps in [metadata, &data] {
-                self.each(self.plan.way.threads, steps.len(), |i| self.wait_for(&steps[i]));
+                self.each(self.plan.strategy.threads, steps.len(), |i| self.wait_for(&steps[i]));
             }
         }
         self.progress.note_end();
@@ -95,13 +95,14 @@ impl Engine {
 
     /// Requests steps in order; tells whether it came to the end.
     fn request_all(&self, steps: &[Step]) -> bool {
-        let complete = self.each(self.plan.way.threads, steps.len(), |i| self.visit(&steps[i], i));
+        let complete =
+            self.each(self.plan.strategy.threads, steps.len(), |i| self.visit(&steps[i], i));
         if complete {
             self.submission.submit_gathered(true);
         }
-        // What is still presumed at the end was right, as far as anyone knows.
-        for (step, _) in self.residency.take_presumed() {
-            self.progress.count(|report| report.presumed_bytes += step.length);
+        // What is still assumed at the end was right, as far as anyone knows.
+        for (step, _) in self.residency.take_assumed() {
+            self.progress.count(|report| report.assumed_bytes += step.length);
             self.targets.note_use(&step);
         }
         complete
@@ -151,28 +152,28 @@ impl Engine {
             let place = places[step.target as usize].get()?.as_ref()?.find(step.offset);
             place.filter(|_| !is_resident(step))
         };
-        let way = &self.plan.way;
+        let strategy = &self.plan.strategy;
         // Who waits for all of it gains nothing by what comes first.
-        let arm = way.arm.filter(|_| !self.wait);
-        elevator::order(steps, place, arm, way.in_passes)
+        let seek = strategy.seek.filter(|_| !self.wait);
+        elevator::order(steps, place, seek, strategy.in_passes)
     }
 
-    /// Requests a step, leaves it to be requested with others, or presumes that it is resident.
+    /// Requests a step, leaves it to be requested with others, or assumes that it is resident.
     /// `number` is its place among those that are gone through in order. Metadata is always
     /// looked up: that is quick, and data says little of it.
     fn visit(&self, step: &Step, number: usize) {
         let is_data = self.plan.targets[step.target as usize].node().is_some();
-        if !(is_data && self.residency.presume(step, number)) {
+        if !(is_data && self.residency.assume(step, number)) {
             self.look_at(step, number);
         } else if !self.residency.is_row_long() {
-            self.look_at_presumed();
+            self.look_at_assumed();
         }
     }
 
-    /// Looks at all that was presumed after all: of a start from several file systems
+    /// Looks at all that was assumed after all: of a start from several file systems
     /// one may be in memory, as that of a container's launcher, and the others not.
-    fn look_at_presumed(&self) {
-        for (step, number) in self.residency.take_presumed() {
+    fn look_at_assumed(&self) {
+        for (step, number) in self.residency.take_assumed() {
             self.look_at(&step, number);
         }
     }
@@ -207,7 +208,7 @@ impl Engine {
         self.targets.note_use(step);
         self.submission.submit_gathered(has_waited || number + 1 == self.plan.head);
         if missing > 0 {
-            self.look_at_presumed();
+            self.look_at_assumed();
         }
         self.submission.look_for_pressure(|| self.plan.bytes());
     }
@@ -224,8 +225,8 @@ impl Engine {
         report.over_budget_bytes = self.plan.over_budget;
         report.seldom_bytes = self.plan.seldom;
         if report.stopped.is_some() {
-            let Report { bytes, resident_bytes, presumed_bytes, dropped_bytes, .. } = report;
-            let dealt_with = bytes + resident_bytes + presumed_bytes + dropped_bytes;
+            let Report { bytes, resident_bytes, assumed_bytes, dropped_bytes, .. } = report;
+            let dealt_with = bytes + resident_bytes + assumed_bytes + dropped_bytes;
             report.stopped_bytes = self.plan.bytes().saturating_sub(dealt_with);
         }
         report

@@ -68,7 +68,7 @@ impl Wanted {
 }
 
 /// Puts steps that lie side by side one after the other, where the first of them
-/// comes in the order of the plan. In a sweep that is the order of the plan.
+/// comes in the order of the plan. In elevator order that is the order of the plan.
 pub(super) fn in_rows(mut wanted: Vec<Wanted>, order: Order) -> Vec<Wanted> {
     wanted.sort_by_key(|wanted| wanted.number);
     if order == Order::Disk {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_side_by_side_follows_its_neighbour_and_the_rest_keeps_its_order() {
+    fn what_lies_side_by_side_follows_what_it_is_adjacent_to_and_the_rest_keeps_its_order() {
         for (name, stretches, expected) in [
             ("apart", vec![stretch(1, 90, 95), stretch(1, 10, 15)], vec![0, 1]),
             (
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_stretch_is_asked_for_once_and_side_by_side_with_its_neighbour(
+        fn each_stretch_is_asked_for_once_and_next_to_what_it_is_adjacent_to(
             places in proptest::collection::vec(proptest::option::of((0u64..2, 0u64..20)), 0..40)
         ) {
             let stretches: Vec<_> =

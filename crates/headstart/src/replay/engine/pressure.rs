@@ -1,4 +1,4 @@
-//! Whether memory becomes scarce while a replay goes on: then it only takes from the
+//! Whether there is memory pressure while a replay goes on: then it only takes from the
 //! program what that needs.
 //!
 //! Two signs are looked for now and then: pages that were asked for are gone again,
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Steps that are looked at again. Their files stay open.
 const SAMPLES: usize = 16;
-/// So many of them must have lost most of their pages. Where memory is scarce the oldest
+/// So many of them must have lost most of their pages. Under memory pressure the oldest
 /// go, all of them; a kernel that takes pages it believes idle (DAMON's proactive
 /// reclaim) takes some here and there, also new ones.
 const LOST: usize = SAMPLES / 4;
@@ -45,7 +45,7 @@ impl MemoryPressure {
         }
     }
 
-    /// Why to stop, if it is time to look and memory is scarce. Tasks also wait for memory
+    /// Why to stop, if it is time to look and there is memory pressure. Tasks also wait for memory
     /// when there is plenty, as for a short while in each boot: then it is not our doing.
     pub(super) fn look(&self, is_plenty: impl Fn() -> bool) -> Option<Stopped> {
         let mut state = self.0.try_lock().ok()?;

@@ -1,4 +1,4 @@
-//! What of a plan is resident already: looked up, or presumed after many steps in a row that
+//! What of a plan is resident already: looked up, or assumed after many steps in a row that
 //! were, since a hot start should not pay for what it needs not.
 
 use super::progress::Progress;
@@ -9,33 +9,33 @@ use crate::replay::step::Step;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// From so many resident steps in a row on, the rest is presumed to be.
+/// From so many resident steps in a row on, the rest is assumed to be.
 const SURELY: usize = 64;
 /// Of which one of so many is looked up.
 const SAMPLE: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Residency {
-    /// From which number on steps may be presumed to be resident: the program waits for those
+    /// From which number on steps may be assumed to be resident: the program waits for those
     /// before it.
-    presumes_from: usize,
+    assumes_from: usize,
     /// Steps of files that were found resident, in a row.
     in_a_row: AtomicUsize,
     /// Whether a sample of the plan was resident, and nothing contradicts it yet.
     sample_holds: AtomicBool,
-    /// Steps that were presumed to be resident, with their numbers.
-    presumed: Mutex<Vec<(Step, usize)>>,
+    /// Steps that were assumed to be resident, with their numbers.
+    assumed: Mutex<Vec<(Step, usize)>>,
     progress: Arc<Progress>,
 }
 
 impl Residency {
     /// `sampled` if a sample of the plan was resident.
-    pub(super) fn new(presumes_from: usize, sampled: bool, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(assumes_from: usize, sampled: bool, progress: Arc<Progress>) -> Self {
         Self {
-            presumes_from,
+            assumes_from,
             in_a_row: AtomicUsize::new(0),
             sample_holds: AtomicBool::new(sampled),
-            presumed: Mutex::default(),
+            assumed: Mutex::default(),
             progress,
         }
     }
@@ -63,26 +63,26 @@ impl Residency {
         self.sample_holds.load(Relaxed)
     }
 
-    /// Presumes that a step of data is resident if those before it were; tells whether it does.
-    pub(super) fn presume(&self, step: &Step, number: usize) -> bool {
-        let may_be = number >= self.presumes_from && !number.is_multiple_of(SAMPLE);
-        let presumes = may_be && self.is_row_long();
-        if presumes {
-            let mut presumed = self.presumed.lock().unwrap_or_else(PoisonError::into_inner);
-            presumed.push((*step, number));
+    /// Assumes that a step of data is resident if those before it were; tells whether it does.
+    pub(super) fn assume(&self, step: &Step, number: usize) -> bool {
+        let may_be = number >= self.assumes_from && !number.is_multiple_of(SAMPLE);
+        let assumes = may_be && self.is_row_long();
+        if assumes {
+            let mut assumed = self.assumed.lock().unwrap_or_else(PoisonError::into_inner);
+            assumed.push((*step, number));
         }
-        presumes
+        assumes
     }
 
-    /// Whether what was presumed still may be: another thread may have found a step that is
+    /// Whether what was assumed still may be: another thread may have found a step that is
     /// missing meanwhile.
     pub(super) fn is_row_long(&self) -> bool {
         self.in_a_row.load(Relaxed) >= SURELY
     }
 
-    /// Takes back all that was presumed.
-    pub(super) fn take_presumed(&self) -> Vec<(Step, usize)> {
-        std::mem::take(&mut *self.presumed.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes back all that was assumed.
+    pub(super) fn take_assumed(&self) -> Vec<(Step, usize)> {
+        std::mem::take(&mut *self.assumed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -104,9 +104,9 @@ mod tests {
     }
 
     /// After so many steps that are resident.
-    fn after_resident(count: usize, kind: Kind, presumes_from: usize) -> Residency {
+    fn after_resident(count: usize, kind: Kind, assumes_from: usize) -> Residency {
         let progress = Arc::new(Progress::new(Instant::now(), 0, None));
-        let residency = Residency::new(presumes_from, true, progress);
+        let residency = Residency::new(assumes_from, true, progress);
         let (_dir, target) = opened(4096, kind);
         for _ in 0..count {
             assert_eq!(residency.missing(&target, &step(4096)), 0);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn data_behind_the_head_is_presumed_after_a_row_and_a_sample_is_looked_up() {
+    fn data_behind_the_head_is_assumed_after_a_row_and_a_sample_is_looked_up() {
         for (name, row, number, expected) in [
             ("after a row", SURELY, 101, true),
             ("after a short row", SURELY - 1, 101, false),
@@ -124,9 +124,9 @@ mod tests {
             ("a sample", SURELY, 7 * SAMPLE, false),
         ] {
             let residency = after_resident(row, Kind::File, 100);
-            assert_eq!(residency.presume(&step(4096), number), expected, "{name}");
-            let presumed = if expected { vec![(step(4096), number)] } else { vec![] };
-            assert_eq!(residency.take_presumed(), presumed, "{name}");
+            assert_eq!(residency.assume(&step(4096), number), expected, "{name}");
+            let assumed = if expected { vec![(step(4096), number)] } else { vec![] };
+            assert_eq!(residency.take_assumed(), assumed, "{name}");
         }
     }
 

@@ -30,7 +30,7 @@ const SMALL: u64 = 128 << 10;
 /// What is requested, together and in flight.
 #[derive(Debug)]
 pub(super) struct Submission {
-    way: ReadStrategy,
+    strategy: ReadStrategy,
     gathering: Gathering,
     in_flight: StepsInFlight<(Arc<Opened>, Step)>,
     pressure: MemoryPressure,
@@ -41,11 +41,11 @@ pub(super) struct Submission {
 
 impl Submission {
     /// `log`: whether it is kept what was requested.
-    pub(super) fn new(way: ReadStrategy, log: bool, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(strategy: ReadStrategy, log: bool, progress: Arc<Progress>) -> Self {
         Self {
-            way,
+            strategy,
             gathering: Gathering::default(),
-            in_flight: StepsInFlight::new(way.in_flight),
+            in_flight: StepsInFlight::new(strategy.in_flight),
             pressure: MemoryPressure::default(),
             log: log.then(Mutex::default),
             progress,
@@ -54,7 +54,7 @@ impl Submission {
 
     /// Whether a step may be requested with others: by a mapping, which begins with a page.
     pub(super) fn may_gather(&self, Wanted { step, target, .. }: &Wanted) -> bool {
-        self.way.together
+        self.strategy.together
             && target.kind == Kind::Unnoticed
             && !target.portion.by_reading
             && step.length <= SMALL.min(target.portion.bytes)
@@ -72,7 +72,7 @@ impl Submission {
         if gathered.is_empty() {
             return;
         }
-        let wanted = in_rows(gathered, self.way.order);
+        let wanted = in_rows(gathered, self.strategy.order);
         self.progress.note_request();
         let pieces: Vec<_> = wanted.iter().map(Wanted::piece).collect();
         // The address space may be limited.
@@ -91,7 +91,7 @@ impl Submission {
     /// Requests a step when there is room.
     pub(super) fn submit(&self, wanted: &Wanted) {
         // A rotational disk would have to seek back for what was gathered.
-        self.submit_gathered(self.way.order == Order::Disk);
+        self.submit_gathered(self.strategy.order == Order::Disk);
         self.submit_now(wanted);
     }
 
@@ -193,8 +193,8 @@ mod tests {
 
     const KIB: u64 = 1 << 10;
 
-    fn submission(way: ReadStrategy) -> Submission {
-        Submission::new(way, true, Arc::new(Progress::new(Instant::now(), 0, None)))
+    fn submission(strategy: ReadStrategy) -> Submission {
+        Submission::new(strategy, true, Arc::new(Progress::new(Instant::now(), 0, None)))
     }
 
     fn wanted(target: &Arc<Opened>, offset: u64, length: u64) -> Wanted {
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn small_steps_that_begin_with_a_page_may_be_gathered() {
         let together = ReadStrategy { together: true, ..ReadStrategy::default() };
-        for (name, way, kind, offset, length, expected) in [
+        for (name, strategy, kind, offset, length, expected) in [
             ("small", together, Kind::Unnoticed, 4096, SMALL, true),
             ("large", together, Kind::Unnoticed, 4096, SMALL + 1, false),
             ("in a page", together, Kind::Unnoticed, 4097, 4096, false),
@@ -237,7 +237,7 @@ mod tests {
         ] {
             let (_dir, target) = opened(4096, kind);
             let wanted = wanted(&target, offset, length);
-            assert_eq!(submission(way).may_gather(&wanted), expected, "{name}");
+            assert_eq!(submission(strategy).may_gather(&wanted), expected, "{name}");
         }
     }
 
@@ -245,8 +245,8 @@ mod tests {
     fn what_was_gathered_is_requested_when_it_must_be() {
         let (_dir, target) = opened(4 * 4096, Kind::Unnoticed);
         let progress = Arc::new(Progress::new(Instant::now(), 1, None));
-        let way = ReadStrategy { together: true, ..ReadStrategy::default() };
-        let submission = Submission::new(way, false, progress.clone());
+        let strategy = ReadStrategy { together: true, ..ReadStrategy::default() };
+        let submission = Submission::new(strategy, false, progress.clone());
         submission.gather(wanted(&target, 0, 4096));
         submission.gather(Wanted { number: 1, ..wanted(&target, 8192, 4096) });
         assert_eq!(report(&submission), Report::default());

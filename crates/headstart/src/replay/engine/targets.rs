@@ -91,7 +91,7 @@ impl Targets {
             slots: plan.targets.iter().map(|_| Mutex::default()).collect(),
             uses_left: uses_left.into_iter().map(AtomicU32::new).collect(),
             open: Arc::default(),
-            descriptors: Descriptors::here(plan.way.threads),
+            descriptors: Descriptors::here(plan.strategy.threads),
             portions: Mutex::default(),
             progress,
             plan,

@@ -2,7 +2,7 @@
 //! at a time, so that later starts map each by one entry of a page table instead of
 //! hundreds.
 //!
-//! Reading ahead fills the page cache page by page, and nothing makes larger folios of
+//! Prefetching fills the page cache page by page, and nothing makes larger folios of
 //! that later. [`dense`] says which parts are worth it (pure), [`refill`] does it. It
 //! drops pages and reads them again, so it is for a time when nobody waits, not for a
 //! start.

@@ -1,6 +1,6 @@
 //! Makes each page that a program touches through a mapping show by itself.
 //!
-//! A fault maps up to 15 neighbours of its page that are in memory, and the kernel reports
+//! A fault maps up to 15 pages around its page that are in memory, and the kernel reports
 //! them all alike: a third of what a start seems to touch it never looks at. In mappings
 //! that are registered with userfaultfd(2) a fault maps its page alone. So the program and
 //! all that it starts are followed from system call to system call, and each mapping of a
@@ -9,7 +9,7 @@
 //! [`crate::profile::fault_around`].
 //!
 //! Not registered are shared mappings of files that are not open for writing, and programs
-//! that had already limited their system calls by seccomp(2): there, neighbours show as ever.
+//! that had already limited their system calls by seccomp(2): there, fault-around pages show as ever.
 
 mod vdso;
 
@@ -166,7 +166,7 @@ impl Followed {
                         if let Some((file, address, bytes)) = mapping
                             && is_learned(&name_of(process, file))
                         {
-                            // What can't be registered shows its neighbours.
+                            // What can't be registered is mapped with the pages around it.
                             let _ = faults.page_by_page(address, bytes);
                         }
                     }

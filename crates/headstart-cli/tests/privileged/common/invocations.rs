@@ -1,4 +1,4 @@
-//! One program started in several ways that must not differ: bare, and
+//! One program started in several invocations that must not differ: bare, and
 //! through headstart, which learns, reads ahead, or may do neither.
 
 use headstart_testing::{is_root, must};
@@ -18,11 +18,11 @@ pub const DEADLINE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 const NOBODY: &str = "65534";
 
 /// A copy of headstart that every user may execute, and packs of its own.
-pub struct Ways {
+pub struct Invocations {
     dir: tempfile::TempDir,
 }
 
-/// A way through headstart: its name, and the words before the program.
+/// An invocation through headstart: its name, and the words before the program.
 pub type ReadStrategy = (&'static str, Vec<OsString>);
 
 /// What came out of a program.
@@ -36,7 +36,7 @@ pub struct Came {
     pub stderr: Vec<u8>,
 }
 
-impl Ways {
+impl Invocations {
     /// A new copy, without packs.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ impl Ways {
     }
 
     /// For each user that can be had the words before the bare command, and
-    /// the ways through headstart with the words between.
+    /// the invocations through headstart with the words between.
     pub fn users(&self) -> Vec<(Vec<OsString>, Vec<ReadStrategy>)> {
         let words = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
         let through = |list: &[&str]| [vec![self.headstart().into()], words(list)].concat();
@@ -88,7 +88,7 @@ impl Ways {
         vec![(Vec::new(), here), (nobody, vec![("run without root", run)])]
     }
 
-    /// Starts `prefix` and then `program` bare and in every other way, and
+    /// Starts `prefix` and then `program` bare and in every other invocation, and
     /// compares what `view` makes of what came.
     pub fn compare<T: PartialEq + std::fmt::Debug>(
         &self,
@@ -98,15 +98,15 @@ impl Ways {
         stdin: &[u8],
         view: impl Fn(Came) -> T,
     ) {
-        for (user, ways) in self.users() {
+        for (user, invocations) in self.users() {
             let start = |through: &[OsString]| {
                 let words = user.iter().map(OsString::as_os_str).chain(prefix.iter().copied());
                 let words = words.chain(through.iter().map(OsString::as_os_str));
                 view(self.start(&words.chain(program.iter().copied()).collect::<Vec<_>>(), stdin))
             };
             let bare = start(&[]);
-            for (way, through) in ways {
-                assert_eq!(start(&through), bare, "{name}, {way}, user {user:?}");
+            for (invocation, through) in invocations {
+                assert_eq!(start(&through), bare, "{name}, {invocation}, user {user:?}");
             }
         }
     }

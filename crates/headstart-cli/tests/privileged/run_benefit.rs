@@ -86,7 +86,7 @@ fn a_well_known_program_is_traced_from_the_disk_and_not_from_memory() {
     let packs = disk_dir();
     let command = ["cat", file.to_str().unwrap()];
     let start =
-        |options: &[&str]| run(packs.path(), &[&["--hold", "1s"], options].concat(), &command);
+        |options: &[&str]| run(packs.path(), &[&["--max-delay", "1s"], options].concat(), &command);
     let starts = |figures: &Value| figures["learned"]["starts"].as_u64();
     for number in 1..=3 {
         fs.remount();

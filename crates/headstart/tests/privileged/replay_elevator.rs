@@ -1,4 +1,4 @@
-//! One sweep of a rotational disk: it begins with what the start needs first, unless
+//! One pass of a rotational disk: it begins with what the start needs first, unless
 //! somebody waits for all of it, and what is in memory has no say.
 
 use headstart::cache::residency::page_size;
@@ -6,7 +6,7 @@ use headstart::host::identity::identity_of;
 use headstart::host::usage::How;
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, Pack, Range};
-use headstart::replay::elevator::Arm;
+use headstart::replay::elevator::SeekCost;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::frequency::Frequency;
 use headstart::replay::places::Place;
@@ -58,9 +58,9 @@ fn learned(files: &[PathBuf]) -> Pack {
 /// In which order files were asked for.
 fn asked(pack: &Pack, wait: bool) -> Vec<PathBuf> {
     let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::HALF };
-    let arm = Some(Arm { move_us: 8000, mb_s: 100 });
-    let way = ReadStrategy { order: Order::Disk, threads: 1, arm, ..ReadStrategy::default() };
-    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, way);
+    let seek = Some(SeekCost { move_us: 8000, mb_s: 100 });
+    let strategy = ReadStrategy { order: Order::Disk, threads: 1, seek, ..ReadStrategy::default() };
+    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, strategy);
     let options = Options { wait, log: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     wait_until("the end of the replay", || replay.is_finished().then_some(()));
@@ -76,7 +76,7 @@ fn read(path: &Path) {
 }
 
 #[test]
-fn a_sweep_begins_with_what_is_touched_first_and_is_not_in_memory() {
+fn a_pass_begins_with_what_is_touched_first_and_is_not_in_memory() {
     let Some(fs) = LoopFs::sized("ext4", 64 << 20) else { return };
     let [low, high] = files(&fs);
     let pack = learned(&[low.clone(), high.clone()]);
