@@ -8,7 +8,9 @@ cache:
   learning  headstart run --no-replay
   full      headstart run
 
-Usage: bench/overhead.py [--rounds N] [--headstart FILE] [--out FILE] [-- CMD…]
+With --other, the same through another build, in the same rounds.
+
+Usage: bench/overhead.py [--rounds N] [--headstart FILE] [--other FILE] [--out FILE] [-- CMD…]
 """
 import argparse
 import json
@@ -33,6 +35,7 @@ def arguments():
     add = parser.add_argument
     add("--rounds", type=int, default=40, help="starts of each [default: 40]")
     add("--headstart", default=BUILT / "headstart")
+    add("--other", help="another build of headstart")
     add("--out", default=RESULTS / "overhead.json")
     add("command", nargs="*", default=PROGRAM, metavar="CMD", help="the program")
     return parser.parse_args()
@@ -44,12 +47,15 @@ def overhead():
     result = about("headstart/overhead/1", headstart)
     command = options.command
 
-    def through(words):
-        return [headstart, "run", *words, "--", *command]
+    def through(words, build=headstart):
+        return [build, "run", *words, "--", *command]
     with tempfile.TemporaryDirectory() as packs:
         os.environ["HEADSTART_PACKS"] = packs
         # Bare as well: bench starts a quoted command by a shell, so all are.
         commands = {"bare": command} | {name: through(words) for name, words in ARMS.items()}
+        if options.other:
+            other = tool(options.other, "--other FILE")
+            commands |= {f"{name}-other": through(words, other) for name, words in ARMS.items()}
         against = [word for name, words in commands.items()
                    for word in ("--against", f"{name}:={shlex.join(words)}")]
         document = json.loads(run(headstart, "bench", "--json", "--states", "hot", "--runs",
@@ -61,13 +67,13 @@ def overhead():
              for arm in document["arms"]}
     bare = times["bare"]
     result |= {"command": shlex.join(command), "rounds": len(bare), "arms": {}}
-    print(f"{'arm':9} {'median ms':>12} {'more than bare ms':>18}")
+    print(f"{'arm':14} {'median ms':>12} {'more than bare ms':>18}")
     for name in commands:
         values = times[name]
         ms = round(1000 * statistics.median(values), 2)
         more = round(1000 * statistics.median(v - b for v, b in zip(values, bare)), 2)
         result["arms"][name] = {"median_ms": ms, "more_ms": more}
-        print(f"{name:9} {ms:12.2f} {more:18.2f}")
+        print(f"{name:14} {ms:12.2f} {more:18.2f}")
     result["figures"] = {"exec_after_us": learned["exec_after_us"]} | {
         name: learned["learned"][name] for name in FIGURES if name in learned["learned"]}
     print(result["figures"])
