@@ -45,6 +45,8 @@ struct Renewed<'a> {
     #[serde(flatten)]
     files: headstart::pack::renew::Renewal,
     not_looked_at: u64,
+    packs_not_looked_at: u64,
+    without_uuid: u64,
     problems: &'a [String],
 }
 
@@ -59,6 +61,8 @@ pub fn run(args: &RenewArgs) -> anyhow::Result<ExitStatus> {
             packs: outcome.packs,
             files: outcome.renewal,
             not_looked_at: outcome.not_looked_at,
+            packs_not_looked_at: outcome.packs_not_looked_at,
+            without_uuid: outcome.without_uuid,
             problems: &outcome.problems,
         })?;
     } else if !args.quiet {
@@ -85,7 +89,8 @@ fn packs_in(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn summary(outcome: &Outcome) -> String {
-    let Outcome { renewal, packs, not_looked_at, problems } = outcome;
+    let Outcome { renewal, packs, not_looked_at, packs_not_looked_at, without_uuid, problems } =
+        outcome;
     let mut parts = vec![match packs {
         0 => "no pack had to be renewed".to_owned(),
         _ => format!("renewed {}", counted(*packs, "pack")),
@@ -95,9 +100,13 @@ fn summary(outcome: &Outcome) -> String {
         (renewal.stale, "replaced by something else"),
         (renewal.gone, "gone"),
         (*not_looked_at, "not looked at, for the time was up"),
+        (*without_uuid, "not looked at, because the file system has no UUID"),
     ] {
         parts.extend((count > 0).then(|| format!("{} {what}", counted(count, "file"))));
     }
+    parts.extend((*packs_not_looked_at > 0).then(|| {
+        format!("{} not looked at, for the time was up", counted(*packs_not_looked_at, "pack"))
+    }));
     parts.extend(problems.iter().cloned());
     parts.join("; ")
 }

@@ -99,7 +99,7 @@ pub fn open_by_handle(tried: io::Result<()>) -> Check {
 pub fn fs_uuid(tried: io::Result<()>) -> Check {
     const ID: &str = "fs_uuid";
     match tried {
-        Ok(()) => Check::ok(ID, "File systems tell their UUIDs, by which packs know them"),
+        Ok(()) => Check::ok(ID, "The root file system tells its UUID, by which packs know it"),
         Err(e) => Check::degraded(
             ID,
             format!("The root file system does not tell its UUID in the usual way: {e}"),

@@ -11,7 +11,7 @@ use crate::host::mounts::{MountTable, MountsError};
 use crate::host::open::stat_learned;
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,11 @@ pub struct Outcome {
     pub packs: u64,
     /// Files that were not looked at because the time was up.
     pub not_looked_at: u64,
+    /// Packs that were not looked at for the same reason.
+    pub packs_not_looked_at: u64,
+    /// Files that were not looked at because their file system has no UUID: nothing tells
+    /// whether it is the same.
+    pub without_uuid: u64,
     /// Packs that could not be used or written.
     pub problems: Vec<String>,
 }
@@ -44,6 +49,7 @@ struct Files {
     found: HashMap<PathBuf, Found>,
     until: Instant,
     not_looked_at: u64,
+    without_uuid: HashSet<PathBuf>,
 }
 
 /// Takes these packs of the user `uid` over to the files that are there now. What is not
@@ -62,9 +68,14 @@ pub fn follow(packs: Vec<PathBuf>, uid: u32, limit: Duration) -> Result<Outcome,
         found: HashMap::new(),
         until: Instant::now() + limit,
         not_looked_at: 0,
+        without_uuid: HashSet::new(),
     };
     let mut out = Outcome::default();
-    for path in packs {
+    for (number, path) in packs.into_iter().enumerate() {
+        if number > 0 && files.is_over() {
+            out.packs_not_looked_at += 1;
+            continue;
+        }
         match follow_one(&path, uid, &mut files) {
             Ok(renewal) => {
                 out.renewal.followed += renewal.followed;
@@ -77,6 +88,7 @@ pub fn follow(packs: Vec<PathBuf>, uid: u32, limit: Duration) -> Result<Outcome,
         }
     }
     out.not_looked_at = files.not_looked_at;
+    out.without_uuid = files.without_uuid.len() as u64;
     Ok(out)
 }
 
@@ -97,12 +109,16 @@ impl Files {
     fn now(&mut self, path: &Path, on: &FileSystem, was: &Identity) -> Now {
         // Below a mount that is missing or another one now there are other files; and a
         // look at one of a server that is away, or that mounts something, takes its time.
+        if on.uuid.is_none() {
+            self.without_uuid.insert(path.to_owned());
+            return Now::Same;
+        }
         if !self.is_on(path, on) {
             return Now::Same;
         }
+        let is_over = self.is_over();
         let not_looked_at = &mut self.not_looked_at;
-        let is_over = || Instant::now() >= self.until;
-        let found = *self.found.entry(path.to_owned()).or_insert_with(|| match is_over() {
+        let found = *self.found.entry(path.to_owned()).or_insert_with(|| match is_over {
             true => {
                 *not_looked_at += 1;
                 Found::Else
@@ -116,11 +132,12 @@ impl Files {
         }
     }
 
-    /// Whether a path is on this file system, which has to have a UUID.
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Whether a path is on this file system, which has a UUID.
     fn is_on(&mut self, path: &Path, on: &FileSystem) -> bool {
-        if on.uuid.is_none() {
-            return false;
-        }
         let Some(mount) = self.mounts.at(path) else { return false };
         let uuid = self.uuids.entry(mount.id);
         let uuid = uuid.or_insert_with(|| fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0));
@@ -135,5 +152,40 @@ fn look(path: &Path) -> Found {
         }
         Err(Errno::NOENT | Errno::NOTDIR) => Found::Nothing,
         Ok(_) | Err(_) => Found::Else,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::paths::{NodeId, PathTable};
+    use crate::pack::{File, Origin, Pack};
+
+    /// A pack of one file, on a file system with this UUID.
+    fn pack(dir: &Path, uuid: Option<[u8; 16]>) -> PathBuf {
+        let mut paths = PathTable::default();
+        let node = paths.push(NodeId::ROOT, b"file").unwrap();
+        let origin = Origin { page_shift: 12, ..Origin::default() };
+        let pack = Pack {
+            origin,
+            paths,
+            file_systems: vec![FileSystem { uuid, ..FileSystem::default() }],
+            files: vec![File { file_system: 0, node, identity: Identity::default(), changes: 0 }],
+            ..Pack::default()
+        };
+        let path = dir.join(format!("{}.pack", uuid.is_some()));
+        store::lock(&path).unwrap().write(&pack).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_is_not_looked_at_is_counted_with_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        let packs = [Some([7; 16]), None].map(|uuid| pack(dir.path(), uuid)).to_vec();
+        let out = follow(packs.clone(), uid, Duration::from_secs(60)).unwrap();
+        assert_eq!((out.without_uuid, out.packs_not_looked_at), (1, 0), "{:?}", out.problems);
+        let out = follow(packs, uid, Duration::ZERO).unwrap();
+        assert_eq!((out.without_uuid, out.packs_not_looked_at), (0, 1), "{:?}", out.problems);
     }
 }
