@@ -21,7 +21,7 @@ PHASE` elsewhere.
 
 headstart=off on the kernel's command line keeps headstart out of a boot. A file \
 /run/headstart/noreplay keeps boots from being prefetched, and /run/headstart/cancel \
-ends what is under strategy.")]
+ends what is under way.")]
 pub enum BootVerb {
     /// Let each boot from now on be learned and prefetched
     Enable(enable::EnableArgs),

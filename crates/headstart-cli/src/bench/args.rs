@@ -18,7 +18,7 @@ use crate::args;
 States: cold, everything dropped; selective, only what the program uses is; \
 readahead, cold and prefetched as headstart run does; hot, as an earlier start \
 left it. Each round runs all of them once in random order. The floor reads the \
-same pages in the fastest strategy found, with nothing else going on.
+same pages by the fastest strategy found, with nothing else going on.
 
 Nothing is learned in measured rounds. A program without a pack is learned first, \
 with two cold starts and two that are prefetched, in a pack that is only kept \

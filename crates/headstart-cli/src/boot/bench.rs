@@ -9,7 +9,7 @@ use crate::{args, output};
 use anyhow::{Context, bail};
 use headstart::boot::machine::Machine;
 use headstart_bench::boots::{Arm, Metric, bootperf, metrics, of_history};
-use rounds::{Measured, ReadStrategy, measure};
+use rounds::{BootCommand, Measured, measure};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitStatus> {
                 // Short enough to be typed.
                 now.as_nanos() as u64 % 1_000_000
             });
-            (Some(seed), measure(&ways(args)?, args.runs as usize, seed, args.timeout)?)
+            (Some(seed), measure(&arms(args)?, args.runs as usize, seed, args.timeout)?)
         }
     };
     let mut metrics = metrics(&measured.arms, args.min_difference);
@@ -137,22 +137,22 @@ fn recorded(args: &BenchArgs) -> anyhow::Result<Measured> {
 }
 
 /// The commands, that at the end of the line first.
-fn ways(args: &BenchArgs) -> anyhow::Result<Vec<ReadStrategy>> {
-    let base = (!args.command.is_empty()).then(|| ReadStrategy::words(BASE, &args.command));
-    let arms = args.arm.iter().map(|(name, command)| ReadStrategy::shell(name, command));
-    let ways: Vec<ReadStrategy> = base.into_iter().chain(arms).collect();
-    if ways.is_empty() {
+fn arms(args: &BenchArgs) -> anyhow::Result<Vec<BootCommand>> {
+    let base = (!args.command.is_empty()).then(|| BootCommand::words(BASE, &args.command));
+    let arms = args.arm.iter().map(|(name, command)| BootCommand::shell(name, command));
+    let arms: Vec<BootCommand> = base.into_iter().chain(arms).collect();
+    if arms.is_empty() {
         bail!(
             "Give a command that boots a machine and prints how many seconds that took, or \
              --history for the recorded boots of this one"
         );
     }
-    for (i, strategy) in ways.iter().enumerate() {
-        if ways[..i].iter().any(|other| other.name == strategy.name) {
-            bail!("Two commands are called {:?}; name each otherwise", strategy.name);
+    for (i, arm) in arms.iter().enumerate() {
+        if arms[..i].iter().any(|other| other.name == arm.name) {
+            bail!("Two commands are called {:?}; name each otherwise", arm.name);
         }
     }
-    Ok(ways)
+    Ok(arms)
 }
 
 /// Parses `NAME=CMD`.

@@ -147,7 +147,7 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
         parts.push(format!("{} over the budget", output::size(over)));
     }
     if stopped > 0 {
-        parts.push(format!("{} left out, for of memory pressure", output::size(stopped)));
+        parts.push(format!("{} left out because of memory pressure", output::size(stopped)));
     }
     if !outcome.over.is_empty() {
         parts.push(format!("left out what was over: {}", outcome.over.join(", ")));

@@ -140,7 +140,7 @@ mod tests {
         let known = merge(&old, &old, NEXT);
         let mut before = known.clone();
         before.files[0].identity.ino = 2;
-        before.ranges[0].how |= How::PRESUMED;
+        before.ranges[0].how |= How::ASSUMED;
         let new = boot(2, &[(2, 6)]);
         let mut merged = merge(&before, &new, NEXT);
         settle(&mut merged, Some(&before), &new);
@@ -150,7 +150,7 @@ mod tests {
         let mut merged = merge(&before, &other, NEXT);
         settle(&mut merged, Some(&before), &other);
         assert_eq!(histories(&merged), [(0, 0b110)]);
-        assert!(merged.ranges[0].how.has(How::PRESUMED));
+        assert!(merged.ranges[0].how.has(How::ASSUMED));
     }
 
     #[test]

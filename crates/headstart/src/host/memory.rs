@@ -1,4 +1,5 @@
-//! How much memory a replay may fill, whether there is memory pressure, and how large a huge page is.
+//! How much memory a replay may fill, whether there is memory pressure, and how large a huge
+//! page is.
 //! The driver: it reads what the kernel tells.
 
 use super::cgroup::{self, Group, Version};

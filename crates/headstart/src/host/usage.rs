@@ -19,7 +19,7 @@ impl How {
     /// kernel without access events.
     pub const INSERTED: Self = Self(8);
     /// By an earlier file at the same path: of this one nothing is known yet.
-    pub const PRESUMED: Self = Self(16);
+    pub const ASSUMED: Self = Self(16);
     /// By the start that wrote it, and no more: nothing to read, but the file is known.
     pub const WRITTEN: Self = Self(32);
     /// Through a mapping, and known to be needed for itself: from a start in which no fault
@@ -30,7 +30,7 @@ impl How {
         (Self::MAPPED, "mapped"),
         (Self::EXECUTED, "executed"),
         (Self::INSERTED, "inserted"),
-        (Self::PRESUMED, "assumed"),
+        (Self::ASSUMED, "assumed"),
         (Self::WRITTEN, "written"),
         (Self::EXACT, "exact"),
     ];

@@ -1,4 +1,4 @@
-//! Recording a start: recording in time, or not at all, and removed from the kernel afterwards.
+//! Recording a start: begun in time, or not at all, and removed from the kernel afterwards.
 //!
 //! Holds no state of the process: several may be under way. What is recorded becomes a pack
 //! in [`super::learn`].

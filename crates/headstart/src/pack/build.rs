@@ -40,7 +40,7 @@ pub struct FilePart {
 impl FilePart {
     /// Whether all that is known of it was learned of an earlier file at its path.
     pub fn is_assumed(&self) -> bool {
-        self.pieces.iter().any(|piece| piece.how.has(How::PRESUMED))
+        self.pieces.iter().any(|piece| piece.how.has(How::ASSUMED))
     }
 }
 

@@ -102,7 +102,7 @@ fn in_a_union_what_is_assumed_adds_nothing_to_what_is_known() {
     let known = start(&[("/a", 1, (0, 4))], &[]);
     let mut assumed = start(&[("/a", 1, (0, 8))], &[]);
     for range in &mut assumed.ranges {
-        range.how |= How::PRESUMED;
+        range.how |= How::ASSUMED;
     }
     assert_eq!(merge(&assumed, &known, Rule::Union), known);
     assert_eq!(merge(&known, &assumed, Rule::Union), known);
@@ -316,9 +316,9 @@ fn empty_files_and_file_systems_are_dropped_and_the_rest_is_renumbered() {
 #[test]
 fn what_was_known_of_a_file_is_kept_as_long_as_it_is_the_same() {
     let known = |ino| file(ino, 0b10, vec![with(How::READ, 0b11)]);
-    let assumed = |ino| file(ino, 0, vec![with(How::READ | How::PRESUMED, 0b100)]);
+    let assumed = |ino| file(ino, 0, vec![with(How::READ | How::ASSUMED, 0b100)]);
     let is = |ino| file(ino, 0, vec![with(How::READ, 1)]);
-    let (read, both) = (How::READ, How::READ | How::PRESUMED);
+    let (read, both) = (How::READ, How::READ | How::ASSUMED);
     for (name, rule, was, is, history, changes) in [
         ("the same", NEXT, Some(file(1, 0, vec![with(read, 0b11)])), is(1), (read, 0b111), 0),
         ("new", NEXT, None, is(1), (read, 1), 0),

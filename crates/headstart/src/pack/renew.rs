@@ -96,7 +96,7 @@ fn follow(file: &mut FilePart, is: Identity, page: u64) {
         .fold(0u64, |sum, piece| sum.saturating_add(piece.end.saturating_sub(piece.first)));
     file.identity = is;
     for piece in &mut file.pieces {
-        piece.how |= How::PRESUMED;
+        piece.how |= How::ASSUMED;
         // What was read to its end is read to its end.
         if read >= was_pages && piece.end == was_pages {
             piece.end = pages;
@@ -156,7 +156,7 @@ mod tests {
             assert_eq!((what.followed, what.stale), renewal, "{name}");
             let is_new = renewed.files[0].identity == new;
             assert_eq!(is_new, what.changes(), "{name}");
-            assert!(renewed.ranges.iter().all(|r| r.how.has(How::PRESUMED) == is_new), "{name}");
+            assert!(renewed.ranges.iter().all(|r| r.how.has(How::ASSUMED) == is_new), "{name}");
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let next = start(new, &[(2, 8)]);
         let merged = merge(&renewed, &next, Rule::NextStart { keep: 8, metadata_seen: true });
         assert_eq!(ranges(&merged), [(2, 8)]);
-        assert!(!merged.ranges[0].how.has(How::PRESUMED));
+        assert!(!merged.ranges[0].how.has(How::ASSUMED));
     }
 
     proptest! {

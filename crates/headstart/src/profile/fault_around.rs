@@ -95,7 +95,7 @@ impl<'a> Known<'a> {
             spans.touch(range.first, u64::from(range.pages), 0, range.how);
         }
         // Of a file that took the place of another nothing is known yet.
-        for range in pack.ranges.iter().filter(|r| r.how.has(How::PRESUMED)) {
+        for range in pack.ranges.iter().filter(|r| r.how.has(How::ASSUMED)) {
             needed.remove(&range.file);
         }
         (!needed.is_empty()).then(|| Self { pack, names: NamedFiles::of(pack), needed })
@@ -213,7 +213,7 @@ mod tests {
             ("known exactly", pack(42, exact, &[(0, 2), (8, 9)]), vec![(0, 2), (5, 6), (8, 9)]),
             ("not known exactly", pack(42, How::MAPPED, &[(0, 2)]), vec![(0, 16)]),
             ("another file", pack(43, exact, &[(0, 2)]), vec![(0, 16)]),
-            ("assumed", pack(42, exact | How::PRESUMED, &[(0, 2)]), vec![(0, 16)]),
+            ("assumed", pack(42, exact | How::ASSUMED, &[(0, 2)]), vec![(0, 16)]),
         ] {
             let mut seen = start(&[(0, 16)], &[(5, 6)]);
             let found = drop_fault_around(&mut seen, &names(), Some(&pack), false);

@@ -21,7 +21,7 @@ pub(super) struct Interleaved {
 pub(super) fn interleaved(metadata: &[Step], data: &[Step], lead: u64) -> Interleaved {
     let mut steps = Vec::with_capacity(metadata.len() + data.len());
     let (mut before_data, mut head) = (None, 0);
-    // Of metadata, what is prefetched of the step at `next`, and where that begins.
+    // Of metadata, what is read before the step at `next`, and where that begins.
     let (mut next, mut behind, mut ahead) = (0, 0, 0u64);
     let mut data = data.iter().copied().peekable();
     loop {

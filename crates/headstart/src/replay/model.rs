@@ -32,7 +32,7 @@ const SEEK_TIMES: u32 = 3;
 pub const LARGEST_GAP: u64 = 256 << 10;
 /// The same where nothing seeks.
 const LARGEST_STILL_GAP: u64 = 64 << 10;
-/// Gaps that are read are at most this part of what is wanted: there is memory pressure, too.
+/// Gaps that are read are at most this part of what is wanted: memory is limited, too.
 const HOLES_PART: u64 = 4;
 /// A move within a pass takes this part of one to anywhere: hardly any way, but half
 /// a revolution.

@@ -33,12 +33,12 @@ pub struct ReadStrategy {
     /// Whether small steps are asked for together, so that those that lie side by
     /// side become one request.
     pub together: bool,
-    /// So many bytes of metadata are prefetched of the data that is touched with them;
-    /// without a number all metadata comes first, as in passes.
+    /// So many bytes of metadata are read before the data that is touched with them;
+    /// without a number all metadata comes first, as in elevator order.
     pub metadata_lead: Option<u64>,
     /// What may be on its way at most, where that is bounded.
     pub in_flight: Option<InFlight>,
-    /// What moving costs where there is an seek: it decides at which place one pass begins, or
+    /// What a seek costs on a rotational disk: it decides at which place one pass begins, or
     /// from when on each of several.
     pub seek: Option<SeekCost>,
     /// Whether there may be several passes, in batches; without seeks it is one.

@@ -22,14 +22,14 @@ const KEPT: usize = 1 << 20;
 
 /// A command that boots a machine.
 #[derive(Clone, Debug)]
-pub struct ReadStrategy {
+pub struct BootCommand {
     /// What the results call it.
     pub name: String,
     words: Vec<OsString>,
     shown: String,
 }
 
-impl ReadStrategy {
+impl BootCommand {
     /// Words, started as they are.
     pub fn words(name: &str, words: &[OsString]) -> Self {
         let shown: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
@@ -57,32 +57,32 @@ pub struct Measured {
 /// Measures. A command that fails in the first round ends it with an error; later on, a
 /// failed boot is one without figures.
 pub fn measure(
-    ways: &[ReadStrategy],
+    arms: &[BootCommand],
     rounds: usize,
     seed: u64,
     limit: Duration,
 ) -> anyhow::Result<Measured> {
     let interrupt = Interrupt::catch().context("Can't watch for signals")?;
-    let arm = |strategy: &ReadStrategy| Arm {
-        name: strategy.name.clone(),
-        command: strategy.shown.clone(),
+    let arm = |arm: &BootCommand| Arm {
+        name: arm.name.clone(),
+        command: arm.shown.clone(),
         boots: Vec::new(),
     };
     let mut measured =
-        Measured { arms: ways.iter().map(arm).collect(), rounds: 0, interrupted: false };
-    for (at, order) in Order::new(seed, ways.len()).take(rounds).enumerate() {
+        Measured { arms: arms.iter().map(arm).collect(), rounds: 0, interrupted: false };
+    for (at, order) in Order::new(seed, arms.len()).take(rounds).enumerate() {
         let mut boots = Vec::new();
         for (place, index) in order.into_iter().enumerate() {
-            let strategy = &ways[index];
-            progress(&format!("round {} of {rounds}: {}", at + 1, strategy.name));
-            let told = boot(strategy, limit, &interrupt)?;
+            let arm = &arms[index];
+            progress(&format!("round {} of {rounds}: {}", at + 1, arm.name));
+            let told = boot(arm, limit, &interrupt)?;
             if interrupt.came() {
                 measured.interrupted = true;
                 break;
             }
             let (figures, failure) = match told {
                 Ok(figures) => (figures, None),
-                Err(why) if at == 0 => bail!("The first boot failed ({}): {why}", strategy.name),
+                Err(why) if at == 0 => bail!("The first boot failed ({}): {why}", arm.name),
                 Err(why) => (Figures::new(), Some(why)),
             };
             boots.push((index, Boot { round: at + 1, place: place + 1, figures, failure }));
@@ -102,13 +102,13 @@ pub fn measure(
 
 /// Boots once: the figures, or why there are none.
 fn boot(
-    strategy: &ReadStrategy,
+    arm: &BootCommand,
     limit: Duration,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Result<Figures, String>> {
-    let program = &strategy.words[0];
+    let program = &arm.words[0];
     let mut child = Command::new(program)
-        .args(&strategy.words[1..])
+        .args(&arm.words[1..])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // What it leaves behind can be ended with it.
