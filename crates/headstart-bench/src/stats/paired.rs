@@ -77,6 +77,12 @@ pub fn location(differences: &[f64]) -> Option<Location> {
 
 /// The ratio b/a over the rounds, from the logarithms of each round's ratio:
 /// swapping the arms gives the reciprocal. `None` without a usable pair.
+///
+/// ```
+/// let (cold, prefetched) = ([2.0, 2.2, 1.8, 2.1, 2.0, 1.9], [1.0, 1.1, 0.9, 1.0, 1.1, 1.0]);
+/// let ratio = headstart_bench::stats::paired::ratio(&cold, &prefetched).expect("six pairs");
+/// assert!(ratio.ratio < 0.6, "about half the time");
+/// ```
 pub fn ratio(a: &[f64], b: &[f64]) -> Option<PairedRatio> {
     let logs: Vec<f64> = a
         .iter()

@@ -44,6 +44,11 @@ impl Summary {
 }
 
 /// Summarises the finite values; `None` when there are none.
+///
+/// ```
+/// let summary = headstart_bench::stats::summary::summarise(&[1.0, 2.0, 9.0]).expect("three values");
+/// assert_eq!(summary.median, 2.0);
+/// ```
 pub fn summarise(values: &[f64]) -> Option<Summary> {
     let sorted = sorted(values.iter().copied());
     let median = median_of_sorted(&sorted)?;

@@ -40,6 +40,13 @@ pub fn line(name: &[u8], parts: &[Range<u64>]) -> Vec<u8> {
 /// # Errors
 ///
 /// [`LineError`], when the line is not one of such a list.
+///
+/// ```
+/// use headstart::cache::list::{line, parse};
+/// let text = line(b"/tmp/a\nb", &[0..4096, 8192..12288]);
+/// assert_eq!(text, b"/tmp/a\\012b 0:4096,8192:4096");
+/// assert_eq!(parse(&text), Ok((b"/tmp/a\nb".to_vec(), vec![0..4096, 8192..12288])));
+/// ```
 pub fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<Range<u64>>), LineError> {
     let space = line.iter().rposition(|&byte| byte == b' ').ok_or(LineError::NoParts)?;
     let (name, parts) = (&line[..space], &line[space + 1..]);

@@ -24,6 +24,12 @@ pub struct DiskReads {
 pub type DiskStats = BTreeMap<String, DiskReads>;
 
 /// Parses /proc/diskstats; lines of another form are passed over.
+///
+/// ```
+/// let stats = headstart::host::diskstats::parse(" 8 0 sda 10 0 80 5 0 0 0 0 0 5 5\n");
+/// assert_eq!(stats["sda"].requests, 10);
+/// assert_eq!(stats["sda"].bytes, 80 * 512);
+/// ```
 pub fn parse(text: &str) -> DiskStats {
     text.lines()
         .filter_map(|line| {

@@ -26,6 +26,12 @@ pub struct FsUuid(pub [u8; 16]);
 impl FsUuid {
     /// From 32 hexadecimal digits with hyphens in any place. Shorter ids, like
     /// the serial number of a FAT, are none.
+    ///
+    /// ```
+    /// use headstart::host::fsid::FsUuid;
+    /// assert!(FsUuid::parse("0123abcd-4567-89ef-0123-456789abcdef").is_some());
+    /// assert!(FsUuid::parse("1234-ABCD").is_none(), "the serial number of a FAT");
+    /// ```
     pub fn parse(text: &str) -> Option<Self> {
         let mut digits = text.chars().filter(|c| *c != '-').map(|c| c.to_digit(16));
         let mut uuid = [0; 16];

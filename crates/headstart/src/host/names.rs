@@ -12,6 +12,10 @@ use std::path::Path;
 
 /// A name as text, of which [`unescape`] makes the name again: a backslash that three octal
 /// digits could follow is escaped too.
+///
+/// ```
+/// assert_eq!(headstart::host::names::name(b"a\x1b[31m"), "a\\033[31m");
+/// ```
 pub fn name(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -57,6 +57,13 @@ pub enum PackError {
 }
 
 /// The file form of a pack.
+///
+/// ```
+/// use headstart::pack::{Origin, Pack, codec};
+/// let origin = Origin { name: "app".into(), page_shift: 12, ..Origin::default() };
+/// let pack = Pack { origin, ..Pack::default() };
+/// assert_eq!(codec::decode(&codec::encode(&pack)).expect("what was encoded"), pack);
+/// ```
 pub fn encode(pack: &Pack) -> Vec<u8> {
     let mut body = Vec::with_capacity(pack.files.len() * 24 + pack.ranges.len() * 8);
     put_origin(&mut body, &pack.origin);

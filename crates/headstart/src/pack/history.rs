@@ -43,6 +43,12 @@ pub fn first_seen(history: u8) -> u32 {
 }
 
 /// The history after one more start.
+///
+/// ```
+/// use headstart::pack::history::{after_start, is_in_last};
+/// let history = after_start(0b1, false);
+/// assert!(!is_in_last(history) && is_in_last(after_start(history, true)));
+/// ```
 pub fn after_start(history: u8, is_in_it: bool) -> u8 {
     (history << 1) + u8::from(is_in_it)
 }

@@ -116,6 +116,15 @@ impl PathTable {
     }
 
     /// Which nodes are one of these absolute paths or below one, by number.
+    ///
+    /// ```
+    /// use headstart::pack::paths::{NodeId, PathTable};
+    /// let mut paths = PathTable::default();
+    /// let usr = paths.push(NodeId::ROOT, b"usr").expect("a name");
+    /// let lib = paths.push(usr, b"lib").expect("a name");
+    /// assert_eq!(paths.path(lib).to_str(), Some("/usr/lib"));
+    /// assert_eq!(paths.below(&["/usr/lib".as_ref()]), [false, false, true]);
+    /// ```
     pub fn below(&self, points: &[&Path]) -> Vec<bool> {
         // The points as a tree of their own, of which the root is 0.
         let (mut children, mut ends) = (HashMap::new(), vec![false]);

@@ -28,6 +28,13 @@ pub struct ListError {
 
 /// Parses a list as [`crate::cache::list`] writes it. A line with a name only
 /// is a whole file; empty lines and those that begin with `#` are passed over.
+///
+/// ```
+/// let list = b"# what a start needs\n/bin/sh 0:4096\n/etc/passwd\n";
+/// let entries = headstart::replay::list::parse_list(list).expect("a list");
+/// assert_eq!(entries[0].ranges, [0..4096]);
+/// assert!(entries[1].ranges.is_empty(), "the whole file");
+/// ```
 pub fn parse_list(text: &[u8]) -> Result<Vec<Entry>, ListError> {
     text.split(|b| *b == b'\n')
         .enumerate()

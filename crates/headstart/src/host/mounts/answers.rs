@@ -79,6 +79,14 @@ impl MountTable {
     }
 
     /// Whether the file at an absolute path is reached without a server.
+    ///
+    /// ```
+    /// use headstart::host::mounts::{MountTable, parse};
+    /// let text = b"1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 0:9 / /net rw - nfs4 server:/ rw\n";
+    /// let table = MountTable::new(parse(text).expect("two mounts"), None);
+    /// assert!(table.path_answers("/home/file".as_ref()));
+    /// assert!(!table.path_answers("/net/file".as_ref()));
+    /// ```
     pub fn path_answers(&self, path: &Path) -> bool {
         self.at(path).is_none_or(|mount| self.mount_answers(mount))
     }

@@ -35,6 +35,13 @@ pub struct Mount {
 ///
 /// # Errors
 /// The number (from 1) of the first line that is none.
+///
+/// ```
+/// let mounts = headstart::host::mounts::parse(b"36 1 8:2 / /home rw - ext4 /dev/sda2 rw\n");
+/// let mounts = mounts.expect("a line of /proc/self/mountinfo");
+/// assert_eq!(mounts[0].mount_point.to_str(), Some("/home"));
+/// assert_eq!(headstart::host::mounts::parse(b"nonsense\n"), Err(1));
+/// ```
 pub fn parse(mountinfo: &[u8]) -> Result<Vec<Mount>, usize> {
     let lines = mountinfo.split(|byte| *byte == b'\n');
     lines
