@@ -28,7 +28,6 @@ fn about(us: u64) -> String {
     let ms = us as f64 / 1000.0;
     match ms {
         ms if ms < 95.0 => format!("{ms:.0} ms"),
-        ms if ms < 950.0 => format!("{:.1} s", ms / 1000.0),
         ms if ms < 9_500.0 => format!("{:.1} s", ms / 1000.0),
         ms => format!("{:.0} s", ms / 1000.0),
     }

@@ -64,12 +64,15 @@ fn python_starts_from_memory_on(kind: &'static str) {
     let faults = |figures: &Value| figures["major_faults"].as_u64().unwrap();
     let before = faults(&bare);
     assert!(before >= 20, "{kind}: the bare start was not cold: {before} major faults");
-    cold();
-    let third = run(packs.path(), &command);
+    // An attempt that is measured again is learned, too.
+    let third = undisturbed(&[fs.path()], || {
+        cold();
+        run(packs.path(), &command)
+    });
     let (ready, after) = (third["ready_share"].as_f64().unwrap(), faults(&third));
     assert!(ready >= 0.98, "{kind}: only {ready} of the pages were ready: {third:#}");
     assert!(after * 20 <= before, "{kind}: major faults fell only from {before} to {after}");
-    assert_eq!(third["learned"]["starts"], 3);
+    assert!(third["learned"]["starts"].as_u64().unwrap() >= 3, "{third:#}");
     assert_eq!(third["learned"]["lost_events"], 0);
 }
 
@@ -140,7 +143,9 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
     let command = ["sh", "-c", &script];
     run(packs.path(), &command);
     let bytes = |figures: &Value, of: &str| figures["read_ahead"][of].as_u64().unwrap();
-    let hot = undisturbed(&[fs.path()], || {
+    // The shell and its libraries are of the start, too.
+    let places = [fs.path(), Path::new("/")];
+    let hot = undisturbed(&places, || {
         run(packs.path(), &["sh", "-c", &script]);
         run(packs.path(), &command)
     });
