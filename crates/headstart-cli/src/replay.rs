@@ -151,32 +151,39 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let source = Source::read(&args.files)?;
     let mounts = Mounts::default();
+    let bounds = Bounds { budget: args.budget, threads: args.threads };
+    if !args.dry_run {
+        priority::apply(args.nice, args.ioprio)?;
+    }
     if args.background {
         headstart_sys::process::detach().context("Can't go on in the background")?;
     } else if mounts.table().is_some_and(|table| source.needs_server(table)) {
-        return apart(|| replay(&args, source, &mounts, began));
+        return apart(|| {
+            let (source, plan) = plan_in_time(source, bounds, &mounts)?;
+            replay(&args, &source, &plan, &mounts, began)
+        });
     }
-    replay(&args, source, &mounts, began)
+    let plan = source.plan(bounds, &mounts);
+    replay(&args, &source, &plan, &mounts, began)
 }
 
 fn replay(
     args: &ReplayArgs,
-    source: Source,
+    source: &Source,
+    plan: &Plan,
     mounts: &Mounts,
     began: Instant,
 ) -> anyhow::Result<ExitStatus> {
     let bounds = Bounds { budget: args.budget, threads: args.threads };
-    let (source, plan) = plan_in_time(source, bounds, mounts)?;
     if args.dry_run {
-        print_plan(&plan, mounts, args.json)?;
+        print_plan(plan, mounts, args.json)?;
         return Ok(ExitStatus::Done);
     }
-    priority::apply(args.nice, args.ioprio)?;
     let wait = args.wait || args.diskstats || args.verify;
     let options = Options { wait, timeout: args.timeout, exact: true, ..Options::default() };
     let before = args.diskstats.then(disk_stats).transpose()?;
     let large_folios =
-        args.large_folios.then(|| refill_all(&source, bounds.limits())).transpose()?;
+        args.large_folios.then(|| refill_all(source, bounds.limits())).transpose()?;
     let report = Replay::start(plan.clone(), options, mounts.clone(), began)
         .context("Can't start to prefetch")?
         .finish();
@@ -184,7 +191,7 @@ fn replay(
         Some(before) => Some(diskstats::between(&before, &disk_stats()?)),
         None => None,
     };
-    let verified = (args.verify && !report.stuck).then(|| verify(&plan, mounts));
+    let verified = (args.verify && !report.stuck).then(|| verify(plan, mounts));
     if args.json {
         let figures = Figures {
             schema: "headstart/replay/1",
@@ -270,12 +277,8 @@ impl Source {
     }
 }
 
-/// The plan. Lists need the sizes of files, and their server may not answer.
+/// The plan of files that need a server: lists need their sizes, and it may not answer.
 fn plan_in_time(source: Source, bounds: Bounds, mounts: &Mounts) -> anyhow::Result<(Source, Plan)> {
-    if matches!(source, Source::Packs(_)) {
-        let plan = source.plan(bounds, mounts);
-        return Ok((source, plan));
-    }
     let (send, planned) = channel();
     let mounts = mounts.clone();
     let work = move || {

@@ -82,6 +82,12 @@ fn check(output: &Output, args: &[&OsStr]) {
     }
 }
 
+/// Runs the command with these packs.
+fn with_packs(args: &[&OsStr], packs: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.args(args).env("HEADSTART_PACKS", packs).output().unwrap()
+}
+
 #[test]
 fn no_text_view_prints_a_name_that_is_not_visible() {
     let Place { dir, file, pack, other, list } = &place();
@@ -114,11 +120,7 @@ fn no_text_view_prints_a_name_that_is_not_visible() {
         (words(&["show", "--list"], &[pack, hostile]), false),
         (words(&["record", "--name"], &[hostile]), false),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
-            .args(&args)
-            .env("HEADSTART_PACKS", dir.path())
-            .output()
-            .unwrap();
+        let output = with_packs(&args, dir.path());
         check(&output, &args);
         let told = if prints { &output.stdout } else { &output.stderr };
         assert!(!told.is_empty(), "{args:?} says nothing: {output:?}");
@@ -156,11 +158,7 @@ fn every_json_is_one_and_has_the_exact_paths() {
         (words(&["evict", "--json"], &[file]), "/files/0", file),
         (words(&["doctor", "--json"], &[]), "/packs/0", pack),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
-            .args(&args)
-            .env("HEADSTART_PACKS", dir.path())
-            .output()
-            .unwrap();
+        let output = with_packs(&args, dir.path());
         check(&output, &args);
         let document: serde_json::Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{args:?}: {error}: {output:?}"));

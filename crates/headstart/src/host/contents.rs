@@ -9,7 +9,7 @@ use std::path::Path;
 /// No file that headstart reads as a whole is larger.
 pub const MOST_BYTES: u64 = 256 << 20;
 /// Room for what tells no size, such as files of /proc. With a smaller one the first read is
-/// small, and of `events/header_page` in tracefs, which answers each read with the begin of its
+/// small, and of `events/header_page` in tracefs, which answers each read with the beginning of its
 /// text and a second one with nothing, the rest would be lost.
 const ROOM: usize = 16 << 10;
 

@@ -190,7 +190,7 @@ pub fn learn(
     Ok((learned, outcome))
 }
 
-/// What was recorded, but for our own doings, with the names of its files.
+/// What was recorded without our own accesses, with the names of its files.
 fn name(
     mut capture: Capture,
     settings: &Settings,

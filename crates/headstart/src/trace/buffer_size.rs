@@ -60,7 +60,7 @@ impl Bounds {
 /// What may become of the buffers of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
-    /// Whether they may have another size than at the begin.
+    /// Whether they may be resized during the recording.
     pub may_change: bool,
     /// What bounds them; looked up when the recording is under way where it is not known yet.
     pub bounds: Option<Bounds>,

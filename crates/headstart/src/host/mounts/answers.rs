@@ -70,11 +70,7 @@ impl MountTable {
 
     /// Where the files begin that are not reached without a server.
     pub fn served(&self) -> Vec<&Path> {
-        let visible = self
-            .mounts()
-            .iter()
-            .filter(|mount| self.at(&mount.mount_point).is_some_and(|at| at.id == mount.id));
-        let served = visible.filter(|mount| !self.mount_answers(mount));
+        let served = self.visible().filter(|mount| !self.mount_answers(mount));
         served.map(|mount| mount.mount_point.as_path()).collect()
     }
 

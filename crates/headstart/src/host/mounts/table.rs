@@ -84,15 +84,15 @@ impl MountTable {
     /// those shadowed by a later mount on the same place or over a parent.
     /// Mounts of the whole file system come first, then wider parts of it.
     pub fn visible_of(&self, dev: Dev) -> Vec<&Mount> {
-        let mut found: Vec<&Mount> = self
-            .mounts
-            .iter()
-            .zip(&self.visible)
-            .filter(|(mount, visible)| **visible && mount.dev == dev)
-            .map(|(mount, _)| mount)
-            .collect();
+        let mut found: Vec<&Mount> = self.visible().filter(|mount| mount.dev == dev).collect();
         found.sort_by_key(|mount| (!mount.is_whole(), mount.root.as_os_str().len()));
         found
+    }
+
+    /// The mounts whose mount point leads to them.
+    pub(super) fn visible(&self) -> impl Iterator<Item = &Mount> {
+        let all = self.mounts.iter().zip(&self.visible);
+        all.filter(|(_, visible)| **visible).map(|(mount, _)| mount)
     }
 
     /// The mount that an absolute path without `..` and symbolic links is on.
