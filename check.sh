@@ -66,6 +66,9 @@ tools=(cc:gcc g++:g++ mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-pro
 if grep -qw f2fs /proc/filesystems || modprobe --quiet --dry-run f2fs 2>/dev/null; then
     tools+=(mkfs.f2fs:f2fs-tools)
 fi
+if grep -qw erofs /proc/filesystems || modprobe --quiet --dry-run erofs 2>/dev/null; then
+    tools+=(mkfs.erofs:erofs-utils)
+fi
 packages=()
 for tool in "${tools[@]}"; do
     has "${tool%:*}" || packages+=("${tool#*:}")

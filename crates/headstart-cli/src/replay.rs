@@ -17,7 +17,7 @@ use headstart::pack::{Pack, store};
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::folios::refill::{Refilled, refill};
 use headstart::replay::list::{Entry, parse_list};
-use headstart::replay::metadata;
+use headstart::replay::metadata::{self, Devices};
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::report::Report;
 use headstart::replay::step::Target;
@@ -311,14 +311,10 @@ fn disk_stats() -> anyhow::Result<DiskStats> {
 }
 
 /// The path that a target is read from.
-fn target_path(
-    plan: &Plan,
-    target: &Target,
-    devices: &HashMap<[u8; 16], PathBuf>,
-) -> Option<PathBuf> {
+fn target_path(plan: &Plan, target: &Target, devices: &Devices) -> Option<PathBuf> {
     match target {
         Target::File { node, .. } => Some(plan.paths.path(*node)),
-        Target::Device(fs) => devices.get(&fs.uuid?).cloned(),
+        Target::Device(fs) => devices.get(&fs.uuid?).map(PathBuf::from),
     }
 }
 

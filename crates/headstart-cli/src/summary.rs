@@ -235,6 +235,9 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
     if report.closed_devices > 0 {
         parts.push("metadata left out: its block device can't be opened".into());
     }
+    if report.absent_devices > 0 {
+        parts.push("metadata left out: its file system is not mounted".into());
+    }
     if report.assumed_bytes > 0 {
         parts.push(format!(
             "{} left alone, as a sample was in memory",

@@ -41,14 +41,19 @@ impl LoopFs {
         Self::inside(disk_dir(), kind, bytes, mkfs)
     }
 
+    /// A read-only EROFS with the files that are made in the directory that is handed over.
+    pub fn erofs(make: impl FnOnce(&Path)) -> Option<Self> {
+        let fs = Self::unmade(disk_dir(), "erofs")?;
+        let tree = fs.beside("tree");
+        fs::create_dir(&tree).unwrap();
+        make(&tree);
+        let (image, tree) = (fs.image(), tree.to_str().unwrap().to_owned());
+        fs.made_by(&["--quiet", image.to_str().unwrap(), &tree])
+    }
+
     /// Like [`LoopFs::with`], with the image in a given directory.
     pub fn inside(directory: TempDir, kind: &str, bytes: u64, mkfs: &[&str]) -> Option<Self> {
-        if !root_or_skip() || !kernel_has(kind) {
-            return None;
-        }
-        let mount = directory.path().join("mount");
-        fs::create_dir(&mount).unwrap();
-        let fs = Self { directory, mount, kind: kind.to_owned() };
+        let fs = Self::unmade(directory, kind)?;
         let image = fs.image();
         File::create(&image).unwrap().set_len(bytes).unwrap();
         // On a small image mkfs.ext4 takes blocks of 1 KiB, and leaves a part of its work to
@@ -58,10 +63,22 @@ impl LoopFs {
             _ if kind.starts_with("ext") => &["-F"],
             _ => &["-f"],
         };
-        let arguments = [own, mkfs, &["-q", image.to_str().unwrap()]].concat();
-        let made = run(&format!("mkfs.{kind}"), &arguments).and_then(|_| fs.try_mount());
+        fs.made_by(&[own, mkfs, &["-q", image.to_str().unwrap()]].concat())
+    }
+
+    fn unmade(directory: TempDir, kind: &str) -> Option<Self> {
+        if !root_or_skip() || !kernel_has(kind) {
+            return None;
+        }
+        let mount = directory.path().join("mount");
+        fs::create_dir(&mount).unwrap();
+        Some(Self { directory, mount, kind: kind.to_owned() })
+    }
+
+    fn made_by(self, mkfs: &[&str]) -> Option<Self> {
+        let made = run(&format!("mkfs.{}", self.kind), mkfs).and_then(|_| self.try_mount());
         match made {
-            Ok(()) => Some(fs),
+            Ok(()) => Some(self),
             Err(error) => {
                 skip(&error);
                 None

@@ -71,6 +71,7 @@ impl Replayed {
         sum.forbidden_files += report.forbidden_files;
         sum.failed += report.failed;
         sum.closed_devices += report.closed_devices;
+        sum.absent_devices += report.absent_devices;
         sum.dropped_bytes += report.dropped_bytes;
         sum.over_budget_bytes += report.over_budget_bytes;
         sum.stopped = sum.stopped.or(report.stopped);

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 
 use crate::host::id::Dev;
 use crate::host::mounts::Mount;
+use crate::host::superblock::is_in_device_cache;
 use crate::replay::model::Model;
 
 /// How inodes of a file system become paths, from fast to slow.
@@ -98,7 +99,7 @@ impl FileSystem {
 /// How inodes of this type of file system become paths.
 pub fn path_resolution(kind: &str) -> PathResolution {
     match kind {
-        "ext2" | "ext3" | "ext4" | "f2fs" => PathResolution::ByHandle,
+        "ext2" | "ext3" | "ext4" | "f2fs" | "erofs" => PathResolution::ByHandle,
         "xfs" => PathResolution::ByBulkstat,
         "btrfs" => PathResolution::ByLookup,
         _ => PathResolution::ByWalk,
@@ -107,9 +108,10 @@ pub fn path_resolution(kind: &str) -> PathResolution {
 
 /// How the metadata of this type of file system is brought in.
 pub fn metadata_ahead(kind: &str) -> MetadataAhead {
-    match kind {
-        "ext2" | "ext3" | "ext4" => MetadataAhead::ByDevice,
-        _ => MetadataAhead::ByOpening,
+    if is_in_device_cache(kind.as_ref()) {
+        MetadataAhead::ByDevice
+    } else {
+        MetadataAhead::ByOpening
     }
 }
 
@@ -288,6 +290,7 @@ mod tests {
         for (kind, paths, metadata) in [
             ("ext4", PathResolution::ByHandle, MetadataAhead::ByDevice),
             ("f2fs", PathResolution::ByHandle, MetadataAhead::ByOpening),
+            ("erofs", PathResolution::ByHandle, MetadataAhead::ByDevice),
             ("xfs", PathResolution::ByBulkstat, MetadataAhead::ByOpening),
             ("btrfs", PathResolution::ByLookup, MetadataAhead::ByOpening),
             ("nfs4", PathResolution::ByWalk, MetadataAhead::ByOpening),

@@ -5,6 +5,7 @@ use super::fold::Observation;
 use super::resolve::{FileKind, Resolution, ResolvedFile, Unnamed};
 use super::spans::Spans;
 use crate::host::id::{Dev, InodeId};
+use crate::host::superblock::is_in_device_cache;
 use crate::host::usage::How;
 use crate::pack::build::{FilePart, Parts};
 use crate::pack::paths::PathInterner;
@@ -124,8 +125,11 @@ pub fn pack_of_start(
         parts.files.insert(node, FilePart { pieces: vec![ONLY_WRITTEN], ..part });
     }
     for (device, pages) in &seen.metadata {
-        // Without a UUID the device would not be found again.
-        let known = file_systems.get(device).filter(|fs| fs.uuid.is_some());
+        // Without a UUID the device would not be found again. Of file systems that have their
+        // metadata elsewhere this is what somebody else read, such as blkid(8).
+        let is_metadata =
+            |fs: &&FileSystem| fs.uuid.is_some() && is_in_device_cache(fs.kind.as_ref());
+        let known = file_systems.get(device).filter(is_metadata);
         let Some(fs) = known else { continue };
         let Some(file_system) = parts.file_system(fs) else { continue };
         let mut spans = pages.inserted.clone();
@@ -231,6 +235,30 @@ mod tests {
             let pack = pack_of_start(&seen, &names, start, |_| Vec::new());
             let found = pack.ranges.first().map(|range| (range.how, pack.files[0].changes));
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_block_devices_only_what_a_replay_can_read_is_learned() {
+        for (kind, uuid, expected) in [
+            ("ext4", Some([7; 16]), 1),
+            ("erofs", Some([7; 16]), 1),
+            ("ext4", None, 0),
+            ("xfs", Some([7; 16]), 0),
+            ("btrfs", Some([7; 16]), 0),
+        ] {
+            let mut pages = Pages::default();
+            pages.inserted.touch(0, 4, 0, How::INSERTED);
+            let seen = Observation { metadata: [(DISK, pages)].into(), ..Observation::default() };
+            let fs = FileSystem { uuid, kind: kind.into(), ..FileSystem::default() };
+            let start = Start {
+                origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
+                file_systems: [(DISK, fs)].into(),
+                during: 100..=200,
+                keep_untouched: false,
+            };
+            let pack = pack_of_start(&seen, &Resolution::default(), start, |_| Vec::new());
+            assert_eq!(pack.metadata.len(), expected, "{kind} {uuid:?}");
         }
     }
 }

@@ -37,6 +37,8 @@ pub struct Report {
     /// Block devices that could not be opened, so that their metadata is left
     /// to the program.
     pub closed_devices: u64,
+    /// File systems whose metadata is left to the program because they are not mounted.
+    pub absent_devices: u64,
     /// Bytes of the plan that belong to the files and devices above.
     pub dropped_bytes: u64,
     /// Bytes that were not asked for because the budget was used up.
@@ -103,6 +105,7 @@ impl Report {
             (&mut self.forbidden_files, other.forbidden_files),
             (&mut self.failed, other.failed),
             (&mut self.closed_devices, other.closed_devices),
+            (&mut self.absent_devices, other.absent_devices),
             (&mut self.dropped_bytes, other.dropped_bytes),
             (&mut self.over_budget_bytes, other.over_budget_bytes),
             (&mut self.seldom_bytes, other.seldom_bytes),

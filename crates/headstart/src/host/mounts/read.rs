@@ -93,6 +93,7 @@ fn root_of_chroot(id: u32, dev: Dev) -> Result<Mount, MountsError> {
         0x9123_683E => "btrfs",
         0xF2F5_2010 => "f2fs",
         0x794C_7630 => "overlay",
+        0xE0F5_E1E2 => "erofs",
         _ => "",
     };
     Ok(Mount {

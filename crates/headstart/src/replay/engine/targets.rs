@@ -10,13 +10,13 @@ use crate::host::open::{Kind, NotRead, is_regular, open_if};
 use crate::pack::renew::is_alike;
 use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};
-use crate::replay::metadata;
+use crate::replay::metadata::{self, Devices};
 use crate::replay::plan::Plan;
 use crate::replay::step::{Step, Target};
 use rustix::fs::{Mode, OFlags, Stat};
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -32,7 +32,7 @@ pub(super) struct Targets {
     uid: u32,
     /// The block device of each file system by UUID; looked for once, by the first
     /// step that needs it, so that no other step waits.
-    devices: OnceLock<HashMap<[u8; 16], PathBuf>>,
+    devices: OnceLock<Devices>,
     slots: Vec<Mutex<Slot>>,
     /// Uses left of each target, so that it is closed after its last.
     uses_left: Vec<AtomicU32>,
@@ -137,7 +137,12 @@ impl Targets {
             }
             Target::Device(fs) => {
                 let opened = self.open_device(fs);
-                self.progress.count(|report| report.closed_devices += u64::from(opened.is_none()));
+                let is_closed = self.devices().may_be_closed(&fs.kind);
+                self.progress.count(|report| match (&opened, is_closed) {
+                    (Some(_), _) => {}
+                    (None, true) => report.closed_devices += 1,
+                    (None, false) => report.absent_devices += 1,
+                });
                 opened
             }
         }
@@ -169,9 +174,12 @@ impl Targets {
         Ok(self.new_opened(file, dev, kind))
     }
 
+    fn devices(&self) -> &Devices {
+        self.devices.get_or_init(|| metadata::devices(&self.plan, &self.mounts))
+    }
+
     fn open_device(&self, fs: &FileSystem) -> Option<Opened> {
-        let devices = self.devices.get_or_init(|| metadata::devices(&self.plan, &self.mounts));
-        let path = devices.get(&fs.uuid?)?;
+        let path = self.devices().get(&fs.uuid?)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
         let dev = rustix::fs::fstat(&file).ok()?.st_rdev;
@@ -301,12 +309,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_mounted_is_left_to_the_program() {
+    fn metadata_of_what_is_not_mounted_is_left_to_the_program_for_that_reason() {
         let fs = FileSystem { uuid: Some([7; 16]), ..FileSystem::default() };
         let plan = Plan { targets: vec![Target::Device(fs)], steps: vec![STEP], ..Plan::default() };
         let targets = targets(Arc::new(plan), 1, false);
         assert!(targets.opened(0).is_none());
-        assert_eq!(targets.progress.report(), Report { closed_devices: 1, ..Report::default() });
+        assert_eq!(targets.progress.report(), Report { absent_devices: 1, ..Report::default() });
     }
 
     #[test]
