@@ -14,7 +14,7 @@ use crate::until::{IDLE, Until};
 use headstart::doctor::rights;
 use headstart::host::proc;
 use headstart::launch::LaunchError;
-use headstart::launch::learn::{Known, Settings, know_device, locate};
+use headstart::launch::learn::{Known, Settings, Target, know_device, locate};
 use headstart::launch::learner::Learner;
 use headstart::launch::prepare::{Preparation, Prepared, WELL_KNOWN, Wanted};
 use headstart::launch::record::{self, Recorded, Recording, buffer_of, give_up};
@@ -98,7 +98,7 @@ impl Start {
         self.leave_directory();
         let wanted = Wanted {
             explicit: self.session.pack.clone(),
-            file_name: key.file_name.clone(),
+            file_names: key.file_names(),
             replay: self.session.replay,
         };
         let hold_from = Instant::now();
@@ -169,7 +169,7 @@ impl Start {
             whole,
             cut_off,
         };
-        let settings = self.settings(key, path.clone());
+        let settings = self.settings(&key, path.clone());
         let uid = rustix::process::geteuid().as_raw();
         let lesson = recorded.and_then(|recorded| {
             let learned = || {
@@ -213,11 +213,12 @@ impl Start {
         let _ = rustix::process::chdir("/");
     }
 
-    fn settings(&self, key: Key, pack: PathBuf) -> Settings {
+    fn settings(&self, key: &Key, path: PathBuf) -> Settings {
+        let file_name = path.file_name().unwrap_or_default();
+        let narrower = key.narrower(file_name).filter(|_| self.session.pack.is_none());
         Settings {
-            name: key.name,
-            command: key.words,
-            pack,
+            narrower: narrower.map(|key| Target::of(&key, path.with_file_name(&key.file_name))),
+            target: Target::of(key, path),
             keep: self.session.keep,
             walk: self.session.walk,
             share: self.session.share,

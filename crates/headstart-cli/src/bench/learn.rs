@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, locate};
+use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, Target, locate};
 use headstart::launch::learner::Learner;
 use headstart::launch::record::{Recorded, buffer_of, start_recording_now};
 use headstart::pack::Pack;
@@ -43,10 +43,9 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
     let report = replay.map(Replay::finish);
     let key = Key::of_command(&bench.words, locate);
     let settings = Settings {
-        name: key.name,
-        command: key.words,
+        target: Target::of(&key, path.to_owned()),
+        narrower: None,
         share: false,
-        pack: path.to_owned(),
         keep: DEFAULT_KEEP,
         walk: true,
         trace_out: None,

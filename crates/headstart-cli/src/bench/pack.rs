@@ -136,7 +136,7 @@ fn known(bench: &Bench, named: Option<&Path>) -> anyhow::Result<Option<Pack>> {
         let key = Key::of_command(&bench.words, locate);
         let uid = rustix::process::geteuid().as_raw();
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-        let (_, pack) = store::find(&key.file_name, uid, variable).map_err(|found| found.1)?;
+        let (_, pack) = store::find(&key.file_names(), uid, variable).map_err(|found| found.1)?;
         return Ok(pack);
     };
     match read(path) {

@@ -15,7 +15,7 @@ use headstart::boot::replayed::monotonic_us;
 use headstart::boot::systemd::{self, bus};
 use headstart::host::memory;
 use headstart::host::proc;
-use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, know_device};
+use headstart::launch::learn::{DEFAULT_KEEP, Known, Settings, Target, know_device};
 use headstart::launch::learner::Learner;
 use headstart::launch::policy::Bounds;
 use headstart::launch::prepare::{Ahead, Preparation, Prepared, WELL_KNOWN, Wanted};
@@ -152,8 +152,8 @@ impl Start<'_> {
             began: self.began,
             max_delay: MAX_DELAY,
         };
-        let file_name = pack_name(self.service);
-        Wanted { explicit: None, file_name, replay: replay.then_some(ahead) }
+        let file_names = vec![pack_name(self.service)];
+        Wanted { explicit: None, file_names, replay: replay.then_some(ahead) }
     }
 
     /// Waits for the start, until it is over or nobody wants to wait, and looks who is
@@ -200,9 +200,8 @@ impl Start<'_> {
             bail!("{} did not start", self.service);
         }
         let settings = Settings {
-            name: self.service.into(),
-            command: Vec::new(),
-            pack: pack.clone(),
+            target: Target { name: self.service.into(), command: Vec::new(), pack: pack.clone() },
+            narrower: None,
             keep: DEFAULT_KEEP,
             walk: false,
             share: false,

@@ -27,6 +27,7 @@ mod replay_reads;
 mod run_benefit;
 mod run_learns;
 mod stuck;
+mod subcommands;
 mod tracefs_unmounted;
 mod transparent_signals;
 mod transparent_state;

@@ -1,11 +1,9 @@
 //! A program that waits for the disk for less than a replay costs is left alone.
 
-use crate::common::instances;
+use crate::common::run_json as run;
 use headstart_testing::{LoopFs, disk_dir, must, noise, undisturbed, write_synced};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// A device that answers at once.
 const QUICK: &str =
@@ -14,26 +12,6 @@ const QUICK: &str =
 /// One that takes long.
 const SLOW: &str =
     r#"{"latency_us":20000,"next_us":20000,"bandwidth_mb_s":10,"depth":1,"iops":50}"#;
-
-/// Not while the kernel removes the trace of another start: a well known program does not
-/// wait for that.
-fn run(packs: &Path, options: &[&str], command: &[&str]) -> Value {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while instances().iter().any(|name| name.starts_with("headstart-")) {
-        assert!(Instant::now() < deadline, "{:?}", instances());
-    }
-    let figures = packs.join("figures.json");
-    let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
-        .env("HEADSTART_PACKS", packs)
-        .args(["run", "--json", figures.to_str().unwrap()])
-        .args(options)
-        .arg("--")
-        .args(command)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&std::fs::read(&figures).unwrap()).unwrap()
-}
 
 /// Replaces what was measured of devices; returns of how many.
 fn take_devices_for(model: &str, packs: &Path) -> usize {

@@ -13,6 +13,7 @@ use crate::host::proc;
 use crate::outcome::counts::Outcome;
 use crate::outcome::last_run::{LastRun, file as last_run};
 use crate::pack::join::{Joined, join};
+use crate::pack::key::Key;
 use crate::pack::share::{self, keep_shared};
 use crate::pack::store;
 use crate::pack::{Dropped, Pack};
@@ -45,15 +46,32 @@ const CUT_OFF: &str = "pages are learned with fault-around pages: the program we
 const END_NOT_SEEN: &str = "its end is not learned: the program read files for longer, or more \
     of them, than is recorded; see --for";
 
-/// What a learner is told.
+/// A pack that starts are joined into.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct Target {
     /// The program's name, for people.
     pub name: String,
     /// Its command line.
     pub command: Vec<OsString>,
     /// Where its pack is or will be.
     pub pack: PathBuf,
+}
+
+impl Target {
+    /// Of a program with this key.
+    pub fn of(key: &Key, pack: PathBuf) -> Self {
+        Self { name: key.name.clone(), command: key.words.clone(), pack }
+    }
+}
+
+/// What a learner is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The pack that is known, or will be.
+    pub target: Target,
+    /// The pack of this job alone, for a start that turns out to be another job than those that
+    /// the known pack is of.
+    pub narrower: Option<Target>,
     /// Starts after whose absence a range is dropped.
     pub keep: u32,
     /// Whether file systems may be walked for names.
@@ -150,7 +168,7 @@ pub fn learn(
     let Recorded { capture, followed } = recorded;
     let pack = known.pack.as_ref();
     // Nothing is known of the start before where its record can't be read.
-    let before = pack.and_then(|pack| last_run::read(&settings.pack, pack, uid).ok());
+    let before = pack.and_then(|pack| last_run::read(&settings.target.pack, pack, uid).ok());
     // What was not seen of a file must not look like what the program does not need.
     let exact = known.whole && followed.is_some_and(|processes| processes.registered > 0);
     let policy = Learning::of_start(settings.keep);
@@ -164,13 +182,15 @@ pub fn learn(
     let (outcome, mut last_run) = lesson.classify(&seen.pages, &ahead);
     last_run.cut_off = known.cut_off;
     last_run.note_walks(&seen.names.walked_without_result, &lesson.mounts);
-    let words: Vec<&[u8]> = settings.command.iter().map(|word| word.as_bytes()).collect();
+    let own = settings.narrower.as_ref().filter(|_| known.whole && ahead.is_another_job(&outcome));
+    let target = own.unwrap_or(&settings.target);
+    let words: Vec<&[u8]> = target.command.iter().map(|word| word.as_bytes()).collect();
     let was_complete = ahead.was_complete(&outcome);
-    let new = lesson.pack(&settings.name, words.join(&0), &seen.pages, was_complete);
+    let new = lesson.pack(&target.name, words.join(&0), &seen.pages, was_complete);
     let rule = lesson.rule(&seen.pages, &ahead);
 
     let mut learned = Learned {
-        pack: settings.pack.as_path().into(),
+        pack: target.pack.as_path().into(),
         events: seen.tally.events,
         lost_events: seen.tally.lost,
         unseen_pages,
@@ -184,8 +204,9 @@ pub fn learn(
     };
     learned.problems.extend(why_not_exact(followed, known.whole, fault_around.exact_files));
     learned.problems.extend(known.cut_off.then(|| END_NOT_SEEN.into()));
-    let joined = join(&settings.pack, uid, new, pack, rule, |_, _| ())?;
-    learned.note_joined(&joined, settings, last_run);
+    let origin = pack.filter(|_| own.is_none());
+    let joined = join(&target.pack, uid, new, origin, rule, |_, _| ())?;
+    learned.note_joined(&joined, &target.pack, settings.share, last_run);
     learned.learn_us = micros(from.elapsed());
     Ok((learned, outcome))
 }
@@ -246,7 +267,7 @@ impl Known {
 
 impl Learned {
     /// Notes what was joined, and writes what stands beside the pack.
-    fn note_joined(&mut self, joined: &Joined, settings: &Settings, mut last_run: LastRun) {
+    fn note_joined(&mut self, joined: &Joined, path: &Path, share: bool, mut last_run: LastRun) {
         let Joined { pack, written, replaced, locked } = joined;
         if let Some(error) = replaced {
             self.problems.push(format!("{}; it is replaced", causes(error)));
@@ -262,8 +283,8 @@ impl Learned {
             self.problems.push("events were lost, so the clean pack stays as it is".into());
             return;
         }
-        if let Err(error) = keep_shared(&settings.pack, pack, settings.share) {
-            let copy = share::path_of(&settings.pack);
+        if let Err(error) = keep_shared(path, pack, share) {
+            let copy = share::path_of(path);
             self.problems.push(format!("can't write {}: {error}", names::path(&copy)));
         }
         last_run.describe(pack, self.lost_events);

@@ -9,6 +9,7 @@ use crate::outcome::classify::{Replayed, classify};
 use crate::outcome::counts::Outcome;
 use crate::outcome::last_run::LastRun;
 use crate::pack::merge::Rule;
+use crate::pack::subcommand;
 use crate::pack::{FileSystem, Pack};
 use crate::profile::code::code_of;
 use crate::profile::fold::Observation;
@@ -55,6 +56,16 @@ pub struct Ahead<'a> {
 }
 
 impl Ahead<'_> {
+    /// Whether the start used so little of what was prefetched that it did another job than
+    /// those that the packs are of. What was replaced since is not used by any job.
+    pub fn is_another_job(&self, outcome: &Outcome) -> bool {
+        let is_current = self.reports.iter().all(Report::is_current);
+        self.read.as_ref().filter(|_| is_current).is_some_and(|read| {
+            let wasted = outcome.wasted_pages.saturating_mul(read.page_size());
+            subcommand::is_another_job(wasted, read.data_bytes())
+        })
+    }
+
     /// Whether all of the packs was prefetched and nearly all that was touched was found.
     pub fn was_complete(&self, outcome: &Outcome) -> bool {
         !self.reports.is_empty()
@@ -117,6 +128,8 @@ impl Lesson {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::usage::How;
+    use crate::pack::{Origin, Range};
 
     #[test]
     fn a_replay_was_complete_when_each_pack_was_whole_and_nearly_all_was_ready() {
@@ -132,6 +145,26 @@ mod tests {
             let outcome = Outcome { touched_pages: 100, ready_pages, ..Outcome::default() };
             let ahead = Ahead { reports, ..Ahead::default() };
             assert_eq!(ahead.was_complete(&outcome), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_start_that_uses_little_of_packs_that_are_still_current_did_another_job() {
+        let how = How::READ;
+        let range = Range { file: 0, first: 0, pages: 1000, at_us: 0, how, history: 1 };
+        let origin = Origin { page_shift: 12, ..Origin::default() };
+        let read = Pack { origin, ranges: vec![range], ..Pack::default() };
+        let report = Report { bytes: 4 << 20, ..Report::default() };
+        let replaced = Report { dropped_bytes: 1 << 20, ..report };
+        for (name, read, report, wasted_pages, expected) in [
+            ("nothing was prefetched", None, report, 900, false),
+            ("it used half", Some(&read), report, 500, false),
+            ("it used less", Some(&read), report, 501, true),
+            ("its files were replaced", Some(&read), replaced, 900, false),
+        ] {
+            let ahead = Ahead { read: read.cloned(), reports: vec![report], ..Ahead::default() };
+            let outcome = Outcome { wasted_pages, ..Outcome::default() };
+            assert_eq!(ahead.is_another_job(&outcome), expected, "{name}");
         }
     }
 }

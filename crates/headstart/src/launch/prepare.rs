@@ -38,8 +38,8 @@ const HOT: &str = "in memory and well known, so not traced";
 pub struct Wanted {
     /// The pack, if it is not the program's own.
     pub explicit: Option<PathBuf>,
-    /// The name of the program's own.
-    pub file_name: String,
+    /// The names that the program's own may have, as [`store::find`] takes them.
+    pub file_names: Vec<String>,
     /// How it is prefetched, if it is.
     pub replay: Option<Ahead>,
 }
@@ -48,7 +48,7 @@ impl Wanted {
     /// Whether the pack is so large that it takes a while to be ready.
     fn is_large(&self) -> bool {
         let dirs = || store::search_path(is_root(), variable).into_iter().flatten();
-        let own = dirs().map(|dir| dir.join(&self.file_name));
+        let own = self.file_names.iter().flat_map(|name| dirs().map(move |dir| dir.join(name)));
         let mut paths = self.explicit.clone().into_iter().chain(own);
         paths.find_map(|path| path.metadata().ok()).is_some_and(|meta| meta.len() > SMALL)
     }
@@ -149,7 +149,7 @@ impl Prepared {
     fn of(wanted: &Wanted) -> Self {
         let from = Instant::now();
         let mut prepared = Self::default();
-        let found = known_pack(wanted.explicit.as_deref(), &wanted.file_name);
+        let found = known_pack(wanted.explicit.as_deref(), &wanted.file_names);
         (prepared.path, prepared.pack) = found.unwrap_or_else(|failure| {
             let (path, error) = *failure;
             // There is no place for what would be learned.
@@ -273,7 +273,7 @@ pub fn read_ahead(pack: &Pack, ahead: &Ahead) -> io::Result<Replay> {
 type Found = Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>>;
 
 /// The pack `explicit`, or the program's own.
-fn known_pack(explicit: Option<&Path>, file_name: &str) -> Found {
+fn known_pack(explicit: Option<&Path>, file_names: &[String]) -> Found {
     if let Some(path) = explicit {
         return match store::read(path, uid()) {
             Ok(pack) => Ok((path.into(), Some(pack))),
@@ -281,7 +281,7 @@ fn known_pack(explicit: Option<&Path>, file_name: &str) -> Found {
             Err(error) => Err(Box::new((path.into(), error))),
         };
     }
-    store::find(file_name, uid(), variable)
+    store::find(file_names, uid(), variable)
 }
 
 fn uid() -> u32 {

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::launcher;
+use super::{launcher, subcommand};
 
 /// How a program that loads others is told which.
 struct Loader {
@@ -141,6 +141,8 @@ pub struct Key {
     /// The words of the command that the key is made from, for people; a hash in the place
     /// of inline code and of what wrappers and launchers of containers are told. Others may hold passwords, and are not kept.
     pub words: Vec<OsString>,
+    /// Words behind them that may name one of the jobs of the program.
+    pub subcommand: Vec<String>,
 }
 
 /// What of a command names the program.
@@ -150,6 +152,8 @@ struct Parts {
     identity: Vec<u8>,
     /// The same as a command for people.
     words: Vec<OsString>,
+    /// Words behind it that may name a job.
+    subcommand: Vec<String>,
 }
 
 impl Parts {
@@ -170,6 +174,11 @@ impl Parts {
         if !words.is_empty() {
             self.words.push(hash_of(&words.join(OsStr::new(" "))));
         }
+    }
+
+    /// What follows does not say which program it is.
+    fn end(&mut self, rest: &[OsString]) {
+        self.subcommand = subcommand::words(rest, |word| Path::new(word).exists());
     }
 
     /// Inline code counts, and is not shown.
@@ -195,7 +204,8 @@ impl Key {
     ) -> Self {
         let mut parts = Parts::default();
         let name = identify(argv, locate, &mut parts).unwrap_or_else(|| "program".into());
-        Self { words: parts.words, ..Self::new(&name, &parts.identity) }
+        let Parts { identity, words, subcommand } = parts;
+        Self { words, subcommand, ..Self::new(&name, &identity) }
     }
 
     /// The key for a name that the user gave.
@@ -212,15 +222,36 @@ impl Key {
         // A leading dot would hide the pack.
         let safe = safe.trim_start_matches('.');
         let file_name = format!("{safe}-{:016x}.pack", fnv1a(identity));
-        Self { name: name.to_owned(), file_name, words: Vec::new() }
+        Self { name: name.to_owned(), file_name, words: Vec::new(), subcommand: Vec::new() }
+    }
+
+    /// The file names that its pack may have: of the job first, of the program last.
+    pub fn file_names(&self) -> Vec<String> {
+        let jobs = (1..=self.subcommand.len()).rev();
+        let of_job = |n| subcommand::file_name(&self.file_name, &self.subcommand[..n]);
+        jobs.map(of_job).chain([self.file_name.clone()]).collect()
+    }
+
+    /// The key of the job that has one more word than the one whose pack has this file name;
+    /// nothing, if the command has no more.
+    pub fn narrower(&self, than: &OsStr) -> Option<Self> {
+        let names = self.file_names();
+        let at = names.iter().position(|name| *than == **name)?.checked_sub(1)?;
+        let file_name = names.into_iter().nth(at)?;
+        let (first, more) = self.subcommand[..self.subcommand.len() - at].split_first()?;
+        let mut words = self.words.clone();
+        words.push(first.into());
+        // Further from the program's name anything may stand.
+        words.extend(more.iter().map(|word| hash_of(word.as_ref())));
+        let name = format!("{} {first}", self.name);
+        Some(Self { name, file_name, words, subcommand: Vec::new() })
     }
 }
 
 /// The name of the program in the file name of a pack, as far as that has it.
 pub fn program_of(file_name: &str) -> Option<&str> {
     let (name, digits) = file_name.strip_suffix(".pack")?.rsplit_once('-')?;
-    let is_key = digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    is_key.then_some(name)
+    digits.split('+').all(subcommand::is_hash).then_some(name)
 }
 
 /// Appends what identifies the program and returns its name.
@@ -251,6 +282,7 @@ fn identify(
         .iter()
         .find(|l| [&called, &base_name(&path)].iter().any(|n| l.names.contains(&stem(n))))
     else {
+        parts.end(arguments);
         return Some(called);
     };
     let mut words = arguments.iter().enumerate();
@@ -258,9 +290,10 @@ fn identify(
         let text = word.to_string_lossy();
         if loader.carries_program(&text) {
             parts.add(text.as_ref().as_ref());
-            if let Some((_, value)) = words.next() {
+            if let Some((at, value)) = words.next() {
                 if NAMED.contains(&&*text) {
                     parts.add(value);
+                    parts.end(&arguments[at + 1..]);
                     return Some(format!("{called}-{}", label(value)));
                 }
                 parts.add_code(value);
@@ -281,6 +314,7 @@ fn identify(
                 Then::Script => {
                     let script = std::fs::canonicalize(word).unwrap_or_else(|_| word.into());
                     parts.add(script.as_os_str());
+                    parts.end(&arguments[i + 1..]);
                     return Some(format!("{called}-{}", base_name(&script)));
                 }
                 Then::Subcommand => {
@@ -406,6 +440,42 @@ mod tests {
             }
         }
         assert_eq!(seen.len(), groups.len());
+    }
+
+    #[test]
+    fn a_job_has_a_pack_of_its_own_with_one_more_word_than_the_one_that_was_found() {
+        let cargo = key(&["cargo", "build", "docs"]);
+        let [two, one, program] = &cargo.file_names()[..] else { panic!("three") };
+        assert_eq!(*program, key(&["cargo"]).file_name);
+        assert_eq!(*one, key(&["cargo", "-q", "x", "build", "--release"]).file_names()[0]);
+        for name in [two, one, program] {
+            assert_eq!(program_of(name), Some("cargo"));
+        }
+        let narrower = |than: &str| {
+            let key = cargo.narrower(than.as_ref())?;
+            let words: Vec<_> = key.words.iter().map(|word| word.to_string_lossy()).collect();
+            Some((key.file_name, key.name, words.join(" ")))
+        };
+        let is = |file: &str, words: &str| Some((file.into(), "cargo build".into(), words.into()));
+        assert_eq!(narrower(program), is(one, "cargo build"));
+        assert_eq!(narrower(one), is(two, "cargo build #dc47fd6761f51d72"));
+        assert_eq!((narrower(two), narrower("other.pack")), (None, None));
+    }
+
+    #[test]
+    fn jobs_are_those_of_the_program_and_not_of_what_loads_it() {
+        for (command, expected) in [
+            (&["git", "status"][..], "status"),
+            (&["python3", "/srv/manage.py", "migrate"], "migrate"),
+            (&["python3", "-m", "pip", "install", "x"], "install x"),
+            (&["env", "git", "log"], "log"),
+            (&["python3", "-c", "import json", "word"], ""),
+            (&["sudo", "git", "log"], ""),
+            (&["docker", "run", "nginx:1", "serve"], ""),
+            (&["flatpak", "run", "org.x.Y", "word"], ""),
+        ] {
+            assert_eq!(key(command).subcommand.join(" "), expected, "{command:?}");
+        }
     }
 
     #[test]

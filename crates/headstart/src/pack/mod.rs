@@ -27,6 +27,7 @@ pub mod pieces;
 pub mod renew;
 pub mod share;
 pub mod store;
+pub mod subcommand;
 mod varint;
 
 pub use crate::host::identity::Identity;

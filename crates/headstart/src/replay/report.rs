@@ -68,11 +68,14 @@ impl Report {
     /// Whether nearly all of the pack was prefetched or in memory, so that what the program
     /// brings in it does by itself.
     pub fn is_whole(&self) -> bool {
+        self.complete && self.over_budget_bytes == 0 && self.is_current()
+    }
+
+    /// Whether nearly all that was looked at so far is still what was learned.
+    pub fn is_current(&self) -> bool {
         let dealt_with = self.bytes + self.resident_bytes + self.assumed_bytes;
         let left_out = self.dropped_bytes.saturating_mul(100);
-        self.complete
-            && self.over_budget_bytes == 0
-            && left_out <= dealt_with.saturating_mul(LEFT_OUT_PERCENT)
+        left_out <= dealt_with.saturating_mul(LEFT_OUT_PERCENT)
     }
 
     /// Share of the plan that was read from the disk, 0 to 1; 0 where nothing was planned. The

@@ -9,8 +9,33 @@ pub mod scripted_boot;
 pub mod small_root;
 pub mod terminal;
 
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
 /// The names of the trace instances that there are.
 pub fn instances() -> Vec<String> {
     let entries = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// The figures of `headstart run` with these packs. Not while the kernel removes the trace of another start: a well known program does not
+/// wait for that.
+pub fn run_json(packs: &Path, options: &[&str], command: &[&str]) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while instances().iter().any(|name| name.starts_with("headstart-")) {
+        assert!(Instant::now() < deadline, "{:?}", instances());
+    }
+    let figures = packs.join("figures.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .env("HEADSTART_PACKS", packs)
+        .args(["run", "--json", figures.to_str().unwrap()])
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&std::fs::read(&figures).unwrap()).unwrap()
 }

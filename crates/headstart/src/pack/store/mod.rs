@@ -128,25 +128,29 @@ pub fn search_path(
     })
 }
 
-/// Looks a pack up by its file name. Returns it with the path where it is
-/// learned, which is in the first directory, wherever it was found. A pack
-/// that can't be used ends the search: a worse one further on would hide that.
+/// Looks a pack up by its file name, or the first that there is of several. Returns it with the
+/// path where it is learned, which is in the first directory, wherever it was found; that is the
+/// last name where there is none. A pack that can't be used ends the search: a worse one further
+/// on would hide that.
 ///
 /// # Errors
 /// The path where it is learned, and what is wrong with the pack found.
 #[allow(clippy::type_complexity)] // A path in either case.
 pub fn find(
-    file_name: &str,
+    file_names: &[String],
     uid: u32,
     var: impl Fn(&str) -> Option<PathBuf>,
 ) -> Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>> {
     let dirs = search_path(uid == 0, var).map_err(|error| Box::new((PathBuf::new(), error)))?;
-    let home = dirs.first().map(|dir| dir.join(file_name)).unwrap_or_default();
-    for dir in dirs {
-        match find_in(&dir, file_name, uid) {
-            Ok(pack) => return Ok((home, Some(pack))),
-            Err(StoreError::Missing(_)) => {}
-            Err(error) => return Err(Box::new((home, error))),
+    let mut home = PathBuf::new();
+    for file_name in file_names {
+        home = dirs.first().map(|dir| dir.join(file_name)).unwrap_or_default();
+        for dir in &dirs {
+            match find_in(dir, file_name, uid) {
+                Ok(pack) => return Ok((home, Some(pack))),
+                Err(StoreError::Missing(_)) => {}
+                Err(error) => return Err(Box::new((home, error))),
+            }
         }
     }
     Ok((home, None))
