@@ -31,6 +31,12 @@ _headstart() {
             headstart,evict)
                 cmd="headstart__subcmd__evict"
                 ;;
+            headstart,forget)
+                cmd="headstart__subcmd__forget"
+                ;;
+            headstart,list)
+                cmd="headstart__subcmd__list"
+                ;;
             headstart,pack)
                 cmd="headstart__subcmd__pack"
                 ;;
@@ -92,7 +98,7 @@ _headstart() {
 
     case "${cmd}" in
         headstart)
-            opts="-h -V --help --version run record replay boot unit show pack doctor bench compare evict pages"
+            opts="-h -V --help --version run record replay boot unit list forget show pack doctor bench compare evict pages"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -405,6 +411,38 @@ _headstart() {
             ;;
         headstart__subcmd__evict)
             opts="-q -h --metadata --sync --dry-run --strict --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        headstart__subcmd__forget)
+            opts="-h --unused-for --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --unused-for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        headstart__subcmd__list)
+            opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

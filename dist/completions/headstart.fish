@@ -31,6 +31,8 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "record" -d 'Lea
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Read ahead what packs or lists name'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "boot" -d 'Learn the boots of this machine and prefetch what they touch'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "unit" -d 'Let a service of systemd be prefetched and learned each time it starts'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "list" -d 'List the programs that are learned'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "forget" -d 'Forget what was learned of programs'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show what a pack holds'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify or compare packs, or take them over an upgrade'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Say what this machine can do for headstart, and how to fix what it cannot'
@@ -132,6 +134,10 @@ complete -c headstart -n "__fish_headstart_using_subcommand unit" -l list -d 'Li
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l follow -d 'Read the service\'s pack ahead and learn its start, now; run by a unit'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand list" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand list" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand forget" -l unused-for -d 'All own packs that were neither learned nor read for this time, as 30d' -r
+complete -c headstart -n "__fish_headstart_using_subcommand forget" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l svg -d 'Write that as a picture to this file' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l dump -d 'Draw a map of each file: @ begins a range, # goes on with it, . is not in the pack'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l list -d 'Print a list that `headstart replay` reads'

@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::ExitStatus;
 use crate::{
-    bench, boot, compare, doctor, evict, output, pack, pages, record, replay, run, show, unit,
+    bench, boot, compare, doctor, evict, forget, list, output, pack, pages, record, replay, run,
+    show, unit,
 };
 
 /// Programs start as if their files were already in memory.
@@ -13,8 +14,8 @@ use crate::{
 #[command(after_help = "\
 The main job is `headstart run` in front of a command. The others do parts of it \
 alone, or show what there is: record learns, replay prefetches, boot does both for \
-the start of the machine and unit for a service, show and pack look at packs, pages \
-and evict look at the page cache and clear it of files, and doctor says what this \
+the start of the machine and unit for a service, list, show, pack and forget deal with \
+packs, pages and evict look at the page cache and clear it of files, and doctor says what this \
 machine can do.
 
 Data is printed on standard output, messages on standard error. With --json, a \
@@ -39,6 +40,10 @@ pub enum Verb {
     Boot(boot::BootVerb),
     /// Let a service of systemd be prefetched and learned each time it starts
     Unit(unit::UnitArgs),
+    /// List the programs that are learned
+    List(list::ListArgs),
+    /// Forget what was learned of programs
+    Forget(forget::ForgetArgs),
     /// Show what a pack holds
     Show(show::ShowArgs),
     /// Merge, verify or compare packs, or take them over an upgrade
@@ -65,6 +70,8 @@ impl Verb {
             Self::Replay(args) => replay::run(args),
             Self::Boot(verb) => boot::run(verb),
             Self::Unit(args) => unit::run(&args),
+            Self::List(args) => list::run(&args),
+            Self::Forget(args) => forget::run(&args),
             Self::Show(args) => show::run(args),
             Self::Pack(verb) => pack::run(verb),
             Self::Doctor(args) => doctor::run(args),

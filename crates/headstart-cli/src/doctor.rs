@@ -202,7 +202,7 @@ fn write_packs(out: &mut dyn Write, packs: &[LearnedPack], devices: &[Device]) -
             |e| [e.waits.to_string(), format!("{:.0} ms", e.wait_us as f64 / 1e3)],
         );
         table.row([
-            harmless(&pack.name),
+            harmless(pack.title()),
             pack.starts.to_string(),
             harmless(device),
             waits,
@@ -276,8 +276,13 @@ mod tests {
         };
         let pack = |dev: &str, gain, worth_it| LearnedPack {
             name: "a".into(),
+            command: String::new(),
             path: std::path::Path::new("/a").into(),
+            pack_bytes: 1,
             starts: 1,
+            files: 1,
+            data_bytes: 1,
+            used_at: 0,
             device: Some(dev.into()),
             expected: None,
             gain: Some(gain),

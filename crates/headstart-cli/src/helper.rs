@@ -222,6 +222,7 @@ impl Start {
             keep: self.session.keep,
             walk: self.session.walk,
             share: self.session.share,
+            bounded: self.session.pack.is_none(),
             trace_out: self.session.trace_out.clone(),
             ignored_tids: Vec::new(),
         }

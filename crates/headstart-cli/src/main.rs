@@ -15,11 +15,13 @@ mod documented;
 mod evict;
 mod exact;
 mod exit;
+mod forget;
 #[cfg(test)]
 mod generated;
 mod helper;
 mod in_place;
 mod installed;
+mod list;
 mod map;
 mod output;
 mod pack;

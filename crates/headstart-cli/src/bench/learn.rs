@@ -46,6 +46,7 @@ pub fn lesson(bench: &Bench, path: &Path, ahead: bool) -> anyhow::Result<Option<
         target: Target::of(&key, path.to_owned()),
         narrower: None,
         share: false,
+        bounded: false,
         keep: DEFAULT_KEEP,
         walk: true,
         trace_out: None,

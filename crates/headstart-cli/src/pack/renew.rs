@@ -6,11 +6,11 @@ use crate::exit::ExitStatus;
 use crate::output::{self, counted};
 use crate::packs::search_path;
 use headstart::boot::machine::Machine;
+use headstart::launch::learned_packs::pack_files;
 use headstart::pack::follow::{Outcome, follow};
 use headstart::pack::store::StoreError;
 use serde::Serialize;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The arguments of `headstart pack renew`.
@@ -78,14 +78,9 @@ fn learned(uid: u32) -> Result<Vec<PathBuf>, StoreError> {
     let of_programs = search_path()?;
     let of_boots = (uid == 0).then(|| Machine::at("/").state());
     let dirs = of_boots.into_iter().chain(of_programs.into_iter().take(1));
-    let mut packs: Vec<PathBuf> = dirs.flat_map(|dir| packs_in(&dir)).collect();
+    let mut packs: Vec<PathBuf> = dirs.flat_map(|dir| pack_files(&dir)).collect();
     packs.sort();
     Ok(packs)
-}
-
-fn packs_in(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|path| path.extension().is_some_and(|ending| ending == "pack")).collect()
 }
 
 fn summary(outcome: &Outcome) -> String {

@@ -205,6 +205,7 @@ impl Start<'_> {
             keep: DEFAULT_KEEP,
             walk: false,
             share: false,
+            bounded: true,
             trace_out: None,
             ignored_tids: watched.members.others(),
         };

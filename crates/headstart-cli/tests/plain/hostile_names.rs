@@ -111,6 +111,9 @@ fn no_text_view_prints_a_name_that_is_not_visible() {
         (words(&["evict"], &[&missing]), false),
         (words(&["compare"], &[file, list]), false),
         (words(&["doctor"], &[]), true),
+        (words(&["list"], &[]), true),
+        (words(&["forget"], &[&missing]), false),
+        (words(&["forget"], &[list]), false),
         (words(&["unit", "--root"], &[dir.path(), hostile]), false),
         (words(&["boot", "analyze", "--root"], &[&missing]), false),
         (words(&["boot", "analyze", "--svg"], &[svg, Path::new("--root"), &missing]), false),
@@ -157,6 +160,7 @@ fn every_json_is_one_and_has_the_exact_paths() {
         (words(&["pages", "--json"], &[file]), "/files/0", file),
         (words(&["evict", "--json"], &[file]), "/files/0", file),
         (words(&["doctor", "--json"], &[]), "/packs/0", pack),
+        (words(&["list", "--json"], &[]), "/packs/0", pack),
     ] {
         let output = with_packs(&args, dir.path());
         check(&output, &args);

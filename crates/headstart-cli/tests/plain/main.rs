@@ -9,4 +9,5 @@ mod boot_install;
 mod command;
 mod endless_files;
 mod hostile_names;
+mod list_and_forget;
 mod lists_and_names;

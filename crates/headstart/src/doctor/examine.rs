@@ -17,12 +17,12 @@ use super::storage::{Device, FileSystem, May, devices, file_systems};
 use crate::host::mounts::MountTable;
 
 use super::check::Check;
-use super::expect::LearnedPack;
-use super::{expect, kernel, memory, packs, rights, tracing};
+use super::{kernel, memory, packs, rights, tracing};
 use crate::cache::residency::page_size;
 use crate::host;
 use crate::host::fsid::BlockDevice;
 use crate::host::id::Dev;
+use crate::launch::learned_packs::{LearnedPack, learned_packs};
 use crate::pack::store;
 use crate::replay::models::Models;
 use crate::trace::instance::Instance;
@@ -93,7 +93,7 @@ pub fn examine() -> Examination {
         fs.for_user(May { by_inode, read_device })
     });
     let file_systems = file_systems.collect();
-    let packs = expect::learned_packs(&pack_dirs, &models, uid.as_raw());
+    let packs = learned_packs(&pack_dirs, &models, uid.as_raw());
     Examination { checks, file_systems, devices, packs }
 }
 

@@ -2,7 +2,7 @@
 //! file systems, each lack with the command that fixes it.
 //!
 //! ```text
-//! examine ──▶ kernel, rights, memory, tracing, storage, packs, expect ──▶ checks
+//! examine ──▶ kernel, rights, memory, tracing, storage, packs ──▶ checks
 //! looks       small functions from what was read to what it means
 //! ```
 //!
@@ -12,7 +12,6 @@
 
 mod check;
 mod examine;
-mod expect;
 mod kernel;
 mod memory;
 mod packs;
@@ -20,7 +19,7 @@ pub mod rights;
 mod storage;
 mod tracing;
 
+pub use crate::launch::learned_packs::LearnedPack;
 pub use check::{Check, Lack, State, verdict};
 pub use examine::{Examination, examine, reprobe};
-pub use expect::LearnedPack;
 pub use storage::{Device, FileSystem, MetadataAhead, PathResolution};

@@ -5,6 +5,7 @@ use super::LaunchError;
 use super::lesson::{Ahead, Lesson};
 use super::policy::{FREQUENT, Learning};
 use super::record::Recorded;
+use super::retention;
 use crate::host::error::causes;
 use crate::host::json_path::JsonPath;
 use crate::host::mounts::MountTable;
@@ -80,6 +81,8 @@ pub struct Settings {
     pub trace_out: Option<PathBuf>,
     /// Whether other users get a copy of its pack.
     pub share: bool,
+    /// Whether its directory is the store, which holds so many packs at most.
+    pub bounded: bool,
     /// Threads that are recorded and whose doings are not the program's.
     pub ignored_tids: Vec<i32>,
 }
@@ -122,6 +125,8 @@ pub struct Learned {
     /// Whether the end of the start before was not learned, so that what is missing may be of
     /// that.
     pub after_cut_off: bool,
+    /// Other packs that were forgotten because the store was full.
+    pub forgotten_packs: usize,
     /// Things that did not work and were worked around.
     pub problems: Vec<String>,
 }
@@ -207,6 +212,13 @@ pub fn learn(
     let origin = pack.filter(|_| own.is_none());
     let joined = join(&target.pack, uid, new, origin, rule, |_, _| ())?;
     learned.note_joined(&joined, &target.pack, settings.share, last_run);
+    drop(joined);
+    if settings.bounded && learned.starts == 1 {
+        match retention::bound(&target.pack, uid) {
+            Ok(forgotten) => learned.forgotten_packs = forgotten,
+            Err(error) => learned.problems.push(causes(&error)),
+        }
+    }
     learned.learn_us = micros(from.elapsed());
     Ok((learned, outcome))
 }

@@ -14,11 +14,13 @@
 //! and reports is the caller.
 
 pub mod learn;
+pub mod learned_packs;
 pub mod learner;
 pub mod lesson;
 pub mod policy;
 pub mod prepare;
 pub mod record;
+pub mod retention;
 
 use crate::host::mounts::MountsError;
 use crate::host::names;

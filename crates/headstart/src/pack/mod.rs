@@ -21,6 +21,7 @@ pub mod history;
 pub mod join;
 pub mod key;
 mod launcher;
+mod loader;
 pub mod merge;
 pub mod paths;
 pub mod pieces;

@@ -7,7 +7,7 @@
 use super::directory::{Directory, of_others};
 use super::{Pack, StoreError, codec, temporary};
 use crate::host::contents::MOST_BYTES;
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -78,6 +78,18 @@ pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
     Ok(Locked { dir, path: path.into(), _lock: lock })
 }
 
+/// The same as [`lock`], but makes no directory.
+///
+/// # Errors
+/// As [`lock`], or the file is missing.
+pub fn lock_existing(path: &Path) -> Result<Locked, StoreError> {
+    match path.symlink_metadata() {
+        Ok(_) => lock(path),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing(path.into())),
+        Err(source) => Err(StoreError::Read { path: path.into(), source }),
+    }
+}
+
 /// Opens a lock in a directory, which is made if it is missing.
 pub(super) fn open_lock(dir: &Directory, name: &OsStr, uid: u32) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -112,16 +124,16 @@ impl Locked {
             let why = "it would be too large to be read again; record less at a time";
             return Err(failed(io::Error::other(why)));
         }
-        if !self.may_become_a_pack().map_err(failed)? {
+        if !self.may_become_a_pack(&self.path).map_err(failed)? {
             return Err(StoreError::NotAPack(self.path.clone()));
         }
         self.write_bytes(&bytes).map_err(failed)?;
         Ok(bytes.len() as u64)
     }
 
-    /// Whether nothing but an empty file or a pack is there now.
-    fn may_become_a_pack(&self) -> io::Result<bool> {
-        let name = name_of(&self.path)?;
+    /// Whether nothing but an empty file or a pack is at a path in the directory now.
+    fn may_become_a_pack(&self, path: &Path) -> io::Result<bool> {
+        let name = name_of(path)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.dir, name, flags, Mode::empty()) {
             Ok(fd) => File::from(fd),
@@ -136,6 +148,26 @@ impl Locked {
         }
         let mut begin = [0; codec::MAGIC.len()];
         Ok(stat.st_size == 0 || file.read_exact_at(&mut begin, 0).is_ok() && begin == *codec::MAGIC)
+    }
+
+    /// Removes a pack of the directory.
+    ///
+    /// # Errors
+    /// Something else is there, or it can't be removed.
+    pub(crate) fn remove_pack(&self, path: &Path) -> Result<(), StoreError> {
+        let failed = |source| StoreError::Write { path: path.into(), source };
+        if !self.may_become_a_pack(path).map_err(failed)? {
+            return Err(StoreError::NotAPack(path.into()));
+        }
+        self.remove_beside(path).map_err(failed)
+    }
+
+    /// Removes a file of the directory, if it is there.
+    pub(crate) fn remove_beside(&self, path: &Path) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.dir, name_of(path)?, AtFlags::empty()) {
+            Err(Errno::NOENT) | Ok(()) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// The file that it was locked for.

@@ -11,12 +11,12 @@ pub mod replace;
 mod temporary;
 
 use super::codec::{PackError, decode};
-use super::{Pack, codec, key};
+use super::{Pack, codec, key, subcommand};
 use crate::host::contents::{self, MOST_BYTES};
 use crate::host::names;
 pub use directory::replaceable;
 use directory::{Directory, of_others, shared};
-pub use locked::{Locked, lock, lock_until};
+pub use locked::{Locked, lock, lock_existing, lock_until};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -67,8 +67,8 @@ pub enum StoreError {
         /// What is wrong, and the fix.
         why: String,
     },
-    /// Something else is in the place where a pack is to be written.
-    #[error("{} is not a pack, so it is not replaced; name another file, or remove it", names::path(.0))]
+    /// Something else is in the place of a pack that is to be replaced or removed.
+    #[error("{} is not a pack, so it stays as it is; name another file", names::path(.0))]
     NotAPack(PathBuf),
     /// Its content is no good.
     #[error("The pack {path} is not used", path = names::path(.path))]
@@ -169,12 +169,12 @@ fn find_in(dir: &Path, file_name: &str, uid: u32) -> Result<Pack, StoreError> {
     if let Some(why) = opened.untrusted() {
         return Err(StoreError::UntrustedDirectory { path: dir.into(), why: why.into() });
     }
-    decoded(read_at(&opened, OsStr::new(file_name), &path, uid)?, &path)
+    decoded(read_at(&opened, OsStr::new(file_name), &path, uid, OFlags::empty())?, &path)
 }
 
-/// The path of a pack that a user named: that of a file, or the name of a program
-/// that has one in the first of the directories that knows it. What is neither
-/// stays as it is.
+/// The path of a pack that a user named: that of a file, or the name of a program, or of a job of
+/// one as "git status", that has one in the first of the directories that knows it. What is
+/// neither stays as it is.
 ///
 /// # Errors
 /// [`StoreError::Several`].
@@ -188,11 +188,25 @@ pub fn by_name(wanted: &Path, dirs: Vec<PathBuf>) -> Result<PathBuf, StoreError>
             let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
             file == name || key::program_of(file) == Some(name)
         };
-        let mut found: Vec<_> = entries.map(|entry| entry.path()).filter(is_it).collect();
+        let is_of_job = |path: &PathBuf| {
+            let pack = read(path, rustix::process::geteuid().as_raw());
+            pack.is_ok_and(|pack| pack.origin.name == name)
+        };
+        let entries = entries.map(|entry| entry.path());
+        let mut found: Vec<_> = match name.contains(' ') {
+            true => entries.filter(is_of_job).collect(),
+            false => entries.filter(is_it).collect(),
+        };
         found.sort();
+        let is_of_program = |path: &&PathBuf| {
+            let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            subcommand::of_program(file) == file
+        };
+        let of_programs: Vec<_> = found.iter().filter(is_of_program).collect();
         match &found[..] {
             [] => {}
             [one] => return Ok(one.clone()),
+            _ if of_programs.len() == 1 => return Ok(of_programs[0].clone()),
             several => {
                 let paths: Vec<_> = several.iter().map(|p| names::path(p).to_string()).collect();
                 return Err(StoreError::Several { name: name.into(), paths: paths.join(", ") });
@@ -203,7 +217,7 @@ pub fn by_name(wanted: &Path, dirs: Vec<PathBuf>) -> Result<PathBuf, StoreError>
 }
 
 /// Reads a pack that was named by its path, if the user `uid` can trust it: its directory may
-/// be anybody's.
+/// be anybody's. That is no use of it, so its time of access stays.
 ///
 /// # Errors
 /// It is missing, can't be read, or is not trusted.
@@ -226,16 +240,30 @@ pub fn is_pack(path: &Path) -> bool {
 
 /// Reads a file if the user `uid` can trust it.
 pub(crate) fn read_bytes(path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
-    read_at(CWD, path.as_os_str(), path, uid)
+    match read_at(CWD, path.as_os_str(), path, uid, OFlags::NOATIME) {
+        // Only its owner may have it so (open(2)).
+        Err(StoreError::Read { source, .. })
+            if source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            read_at(CWD, path.as_os_str(), path, uid, OFlags::empty())
+        }
+        read => read,
+    }
 }
 
 /// The same, of a file in a directory; `path` is for messages.
-fn read_at(dir: impl AsFd, name: &OsStr, path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
+fn read_at(
+    dir: impl AsFd,
+    name: &OsStr,
+    path: &Path,
+    uid: u32,
+    more: OFlags,
+) -> Result<Vec<u8>, StoreError> {
     let failed = |source| StoreError::Read { path: path.into(), source };
     let untrusted = |why: String| StoreError::Untrusted { path: path.into(), why };
     // Not blocking: a fifo in its place must not hang a start.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+    let file = match rustix::fs::openat(dir, name, flags | more, Mode::empty()) {
         Ok(fd) => File::from(fd),
         Err(Errno::NOENT | Errno::NOTDIR) => return Err(StoreError::Missing(path.into())),
         Err(Errno::LOOP) => {
@@ -353,6 +381,10 @@ mod tests {
             pack(&far, &format!("cat-000000000000000{digit}.pack"));
         }
         pack(&far, "odd-0123.pack");
+        let git = pack(&near, "git-0123456789abcdef.pack");
+        let job = near.path().join("git-0123456789abcdef+0123456789abcdef.pack");
+        let origin = Origin { page_shift: 12, name: "git status".into(), ..Origin::default() };
+        lock(&job).unwrap().write(&Pack { origin, ..Pack::default() }).unwrap();
         let find = |name: &str| {
             by_name(Path::new(name), vec![near.path().into(), "/none".into(), far.path().into()])
         };
@@ -360,6 +392,9 @@ mod tests {
             ("sh", sh.as_path()),
             ("python3-app.py", &python),
             ("sh-0123456789abcdef.pack", &sh),
+            ("git", &git),
+            ("git status", &job),
+            ("git log", Path::new("git log")),
             ("odd", Path::new("odd")),
             ("absent", Path::new("absent")),
             ("./sh", Path::new("./sh")),
