@@ -3,7 +3,7 @@
 
 use super::renew::{Now, Renewal, renew};
 use super::store::{self, StoreError};
-use super::{FileSystem, Identity};
+use super::{FileSystem, Identity, Pack};
 use crate::host::error::causes;
 use crate::host::fsid;
 use crate::host::identity::identity_of;
@@ -33,6 +33,9 @@ pub struct Outcome {
     pub problems: Vec<String>,
 }
 
+/// Packs that are written together: a learner waits so long for the lock.
+const TOGETHER: usize = 64;
+
 /// What is at a path.
 #[derive(Clone, Copy, Debug)]
 enum Found {
@@ -44,6 +47,8 @@ enum Found {
 
 /// Looks at files, at each of them once.
 struct Files {
+    /// Whether the first pack was looked at, which is done in any case.
+    looked: bool,
     mounts: MountTable,
     uuids: HashMap<u32, Option<[u8; 16]>>,
     found: HashMap<PathBuf, Found>,
@@ -63,6 +68,7 @@ pub fn follow(packs: Vec<PathBuf>, uid: u32, limit: Duration) -> Result<Outcome,
         return Ok(Outcome::default());
     }
     let mut files = Files {
+        looked: false,
         mounts: MountTable::read()?,
         uuids: HashMap::new(),
         found: HashMap::new(),
@@ -71,20 +77,15 @@ pub fn follow(packs: Vec<PathBuf>, uid: u32, limit: Duration) -> Result<Outcome,
         without_uuid: HashSet::new(),
     };
     let mut out = Outcome::default();
-    for (number, path) in packs.into_iter().enumerate() {
-        if number > 0 && files.is_over() {
-            out.packs_not_looked_at += 1;
-            continue;
-        }
-        match follow_one(&path, uid, &mut files) {
-            Ok(renewal) => {
-                out.renewal.followed += renewal.followed;
-                out.renewal.stale += renewal.stale;
-                out.renewal.gone += renewal.gone;
-                out.packs += u64::from(renewal.changes());
-            }
-            Err(StoreError::Missing(_)) => {}
-            Err(error) => out.problems.push(causes(&error)),
+    let of_one_directory = |a: &PathBuf, b: &PathBuf| a.parent() == b.parent();
+    for packs in packs.chunk_by(of_one_directory).flat_map(|packs| packs.chunks(TOGETHER)) {
+        // Without the lock, for it may take a while, and learners wait for that.
+        let changed: Vec<_> =
+            packs.iter().filter(|path| files.change(path, uid, &mut out)).collect();
+        if let Some(first) = changed.first()
+            && let Err(error) = write(first, &changed, uid, &mut files, &mut out)
+        {
+            out.problems.push(causes(&error));
         }
     }
     out.not_looked_at = files.not_looked_at;
@@ -92,20 +93,61 @@ pub fn follow(packs: Vec<PathBuf>, uid: u32, limit: Duration) -> Result<Outcome,
     Ok(out)
 }
 
-fn follow_one(path: &Path, uid: u32, files: &mut Files) -> Result<Renewal, StoreError> {
-    // Without the lock, for it may take a while, and learners wait for that.
-    let (_, renewal) = renew(&store::read(path, uid)?, |path, on, was| files.now(path, on, was));
-    if !renewal.changes() {
-        return Ok(renewal);
+/// Renews packs of one directory, of which `first` is one.
+fn write(
+    first: &Path,
+    packs: &[&PathBuf],
+    uid: u32,
+    files: &mut Files,
+    out: &mut Outcome,
+) -> Result<(), StoreError> {
+    let locked = store::lock_until(first, files.until)?;
+    let mut renewed = Vec::new();
+    let mut all = Renewal::default();
+    for path in packs {
+        match files.renewed(path, uid) {
+            Ok((pack, renewal)) => {
+                all.add(renewal);
+                renewed.push((path.as_path(), pack));
+            }
+            Err(StoreError::Missing(_)) => {}
+            Err(error) => out.problems.push(causes(&error)),
+        }
     }
-    let locked = store::lock_until(path, files.until)?;
-    let (renewed, renewal) =
-        renew(&store::read(path, uid)?, |path, on, was| files.now(path, on, was));
-    locked.write(&renewed)?;
-    Ok(renewal)
+    locked.write_all(&renewed)?;
+    out.renewal.add(all);
+    out.packs += renewed.len() as u64;
+    Ok(())
 }
 
 impl Files {
+    /// Whether there is something to renew in a pack.
+    fn change(&mut self, path: &Path, uid: u32, out: &mut Outcome) -> bool {
+        if self.looked && self.is_over() {
+            out.packs_not_looked_at += 1;
+            return false;
+        }
+        self.looked = true;
+        match self.renewed(path, uid) {
+            Ok((_, renewal)) => {
+                if !renewal.changes() {
+                    out.renewal.add(renewal);
+                }
+                renewal.changes()
+            }
+            Err(StoreError::Missing(_)) => false,
+            Err(error) => {
+                out.problems.push(causes(&error));
+                false
+            }
+        }
+    }
+
+    /// A pack as it is now, renewed.
+    fn renewed(&mut self, path: &Path, uid: u32) -> Result<(Pack, Renewal), StoreError> {
+        Ok(renew(&store::read(path, uid)?, |path, on, was| self.now(path, on, was)))
+    }
+
     fn now(&mut self, path: &Path, on: &FileSystem, was: &Identity) -> Now {
         // Below a mount that is missing or another one now there are other files; and a
         // look at one of a server that is away, or that mounts something, takes its time.

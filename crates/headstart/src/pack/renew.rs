@@ -45,6 +45,13 @@ impl Renewal {
     pub fn changes(&self) -> bool {
         self.followed + self.gone > 0
     }
+
+    /// Adds what became of the files of other packs.
+    pub fn add(&mut self, other: Self) {
+        self.followed += other.followed;
+        self.stale += other.stale;
+        self.gone += other.gone;
+    }
 }
 
 /// The pack with what is `now` at the paths of its files.

@@ -119,16 +119,37 @@ impl Locked {
     /// Something else than a pack is there, the pack is too large, or it can't be written.
     pub fn write(&self, pack: &Pack) -> Result<u64, StoreError> {
         let failed = |source| StoreError::Write { path: self.path.clone(), source };
+        let bytes = self.encoded(&self.path, pack)?;
+        self.write_bytes(&bytes).map_err(failed)?;
+        Ok(bytes.len() as u64)
+    }
+
+    /// The same of several packs of the directory, which the disk has together.
+    ///
+    /// # Errors
+    /// As [`Self::write`]; each of them is old or new.
+    pub fn write_all(&self, packs: &[(&Path, Pack)]) -> Result<(), StoreError> {
+        let mut files = Vec::new();
+        for (path, pack) in packs {
+            let failed = |source| StoreError::Write { path: path.to_path_buf(), source };
+            files.push((name_of(path).map_err(failed)?, self.encoded(path, pack)?));
+        }
+        let failed = |source| StoreError::Write { path: self.path.clone(), source };
+        temporary::replace_all(&self.dir, &files).map_err(failed)
+    }
+
+    /// What a pack's file is to hold.
+    fn encoded(&self, path: &Path, pack: &Pack) -> Result<Vec<u8>, StoreError> {
+        let failed = |source| StoreError::Write { path: path.into(), source };
         let bytes = codec::encode(pack);
         if bytes.len() as u64 > MOST_BYTES {
             let why = "it would be too large to be read again; record less at a time";
             return Err(failed(io::Error::other(why)));
         }
-        if !self.may_become_a_pack(&self.path).map_err(failed)? {
-            return Err(StoreError::NotAPack(self.path.clone()));
+        if !self.may_become_a_pack(path).map_err(failed)? {
+            return Err(StoreError::NotAPack(path.into()));
         }
-        self.write_bytes(&bytes).map_err(failed)?;
-        Ok(bytes.len() as u64)
+        Ok(bytes)
     }
 
     /// Whether nothing but an empty file or a pack is at a path in the directory now.

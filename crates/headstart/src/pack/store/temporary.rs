@@ -7,7 +7,7 @@ use crate::host::proc::start_time;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 
 const SUFFIX: &str = ".headstart-tmp";
 
@@ -20,22 +20,66 @@ pub(super) fn replace(
     durable: bool,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let temporary = name_for(name);
-    let write = || {
+    let mut written = Written::new(dir, name, fill)?;
+    if durable {
+        written.file.sync_all()?;
+    }
+    written.publish()?;
+    if durable { dir.sync() } else { Ok(()) }
+}
+
+/// Replaces files of a directory by these bytes, each in one step, when the disk has them all:
+/// that is one commit of the file system's journal instead of one for each.
+pub(super) fn replace_all(dir: &Directory, files: &[(&OsStr, Vec<u8>)]) -> io::Result<()> {
+    let mut written = Vec::new();
+    for (name, bytes) in files {
+        written.push(Written::new(dir, name, |file| file.write_all(bytes))?);
+    }
+    rustix::fs::syncfs(dir)?;
+    written.iter_mut().try_for_each(Written::publish)?;
+    dir.sync()
+}
+
+/// A file that has been written, and goes unless it is published.
+struct Written<'a> {
+    dir: &'a Directory,
+    file: File,
+    temporary: Option<OsString>,
+    name: &'a OsStr,
+}
+
+impl<'a> Written<'a> {
+    fn new(
+        dir: &'a Directory,
+        name: &'a OsStr,
+        fill: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let temporary = name_for(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        let mut file = File::from(rustix::fs::openat(dir, &temporary, flags, mode)?);
-        fill(&mut file)?;
-        if durable {
-            file.sync_all()?;
+        let file = File::from(rustix::fs::openat(dir, &temporary, flags, mode)?);
+        let mut written = Self { dir, file, temporary: Some(temporary), name };
+        fill(&mut written.file)?;
+        Ok(written)
+    }
+
+    /// Gives the file its name.
+    fn publish(&mut self) -> io::Result<()> {
+        if let Some(temporary) = &self.temporary {
+            rustix::fs::renameat(self.dir, temporary, self.dir, self.name)?;
         }
-        rustix::fs::renameat(dir, &temporary, dir, name)?;
-        if durable { dir.sync() } else { Ok(()) }
-    };
-    write().inspect_err(|_| {
-        // The error at hand says more than one of the removal.
-        let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
-    })
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // The error at hand says more than one of the removal.
+            let _ = rustix::fs::unlinkat(self.dir, temporary, AtFlags::empty());
+        }
+    }
 }
 
 /// `.NAME.PID-STARTTIME.headstart-tmp`
