@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::summary::{Facts, Findings, Lesson};
 use crate::until::{IDLE, Until};
 use headstart::doctor::rights;
-use headstart::host::proc;
+use headstart::host::{memory, proc};
 use headstart::launch::LaunchError;
 use headstart::launch::learn::{Known, Settings, Target, know_device, locate};
 use headstart::launch::learner::Learner;
@@ -54,9 +54,18 @@ pub fn help(helper: Helper, session: Session, told: Option<OwnedFd>) -> ! {
         // /proc they stay open until we end.
         let _ = descriptors::let_go_of_inherited();
     }
+    // Where memory runs out the kernel is to end this process, not the program. Where it can't be
+    // told, it chooses the largest.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let interrupt = Interrupt::catch().ok();
-    let start =
-        Start { helper: Arc::new(helper), interrupt, session, notes: Vec::new(), late: None };
+    let start = Start {
+        helper: Arc::new(helper),
+        interrupt,
+        session,
+        is_told: told.is_some(),
+        notes: Vec::new(),
+        late: None,
+    };
     let findings = start.go();
     if let Some(told) = told {
         let line = serde_json::to_vec(&findings).unwrap_or_default();
@@ -73,6 +82,8 @@ struct Start {
     /// Tells when this process is to end; nothing does where it can't be caught.
     interrupt: Option<Interrupt>,
     session: Session,
+    /// Whether somebody waits for what became of the start.
+    is_told: bool,
     notes: Vec<String>,
     /// What came too late to record, until it has been cleared away.
     late: Option<JoinHandle<()>>,
@@ -137,7 +148,7 @@ impl Start {
         };
         preparation.begin_late();
         remove_orphans();
-        let over = self.wait(recorder.as_ref());
+        let over = self.wait(recorder.as_ref(), &mut preparation);
         let Prepared { pack, path, notes, replay, device_known, expected, .. } =
             preparation.finish();
         if over != Over::Early {
@@ -324,8 +335,8 @@ impl Start {
         }
     }
 
-    /// Returns at the end of the start.
-    fn wait(&self, recorder: Option<&Recorder>) -> Over {
+    /// Returns at the end of the start, or when there is nothing left to do in it.
+    fn wait(&self, recorder: Option<&Recorder>, preparation: &mut Preparation) -> Over {
         let (begin, span) = (Instant::now(), self.session.span);
         let idle_for = || recorder.map_or(Duration::ZERO, Recorder::idle_for);
         let mut started = false;
@@ -336,6 +347,15 @@ impl Start {
                 return over;
             }
             let mut nap = span.nap(elapsed, IDLE_CHECK);
+            if self.may_leave(recorder) {
+                // Its memory may be what the program lacks.
+                if started && preparation.is_finished() {
+                    return over;
+                }
+                nap = nap.min(REPLAY_CHECK);
+            } else if memory::group_room_for_cache().is_some() {
+                nap = nap.min(IDLE_CHECK);
+            }
             if over == Over::Ended {
                 // It stays readable.
                 nap = nap.min(IDLE_CHECK);
@@ -360,6 +380,12 @@ impl Start {
                 over = Over::Ended;
             }
         }
+    }
+
+    /// Whether nothing is learned of the start any more and nobody waits for what became of it.
+    fn may_leave(&self, recorder: Option<&Recorder>) -> bool {
+        let records = recorder.is_some_and(|recorder| !recorder.has_failed());
+        !records && !self.is_told && !self.session.large_folios
     }
 
     /// Sleeps until the program was executed, has ended, or we are to end.

@@ -4,10 +4,12 @@
 #![allow(clippy::disallowed_methods)] // Its files end.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
+mod control_group;
 pub mod fuse;
 mod loop_fs;
 mod reclaim;
 
+pub use control_group::ControlGroup;
 pub use loop_fs::{LoopFs, bind};
 pub use reclaim::undisturbed;
 

@@ -3,6 +3,7 @@
 
 use crate::command::headstart;
 use crate::common::instances;
+use crate::common::process::helpers;
 use headstart_sys::signals::kill;
 use headstart_testing::{LoopFs, disk_dir, is_root, noise, skip, write_synced};
 use std::os::unix::fs::MetadataExt;
@@ -27,21 +28,6 @@ fn instances_of(pids: &[u32]) -> Vec<String> {
 fn temporary_files(dir: &Path) -> usize {
     let names = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name());
     names.filter(|name| name.to_string_lossy().ends_with(".headstart-tmp")).count()
-}
-
-/// The helpers of starts whose command line has this word: of headstart's processes those that
-/// are not `program`.
-fn helpers(word: &str, program: u32) -> Vec<u32> {
-    let headstart = Path::new(env!("CARGO_BIN_EXE_headstart"));
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| *pid != program)
-        .filter(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-            exe == headstart && line.split(|byte| *byte == 0).any(|w| w == word.as_bytes())
-        })
-        .collect()
 }
 
 #[test]

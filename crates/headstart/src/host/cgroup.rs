@@ -68,17 +68,27 @@ impl Group {
     /// that nobody used twice. `None` without a limit. `read` gives the text of one of
     /// the group's files.
     pub fn headroom(&self, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+        self.left(&["inactive_file"], read)
+    }
+
+    /// Bytes that all cached pages may take: what is left below the limit beside memory that
+    /// can't be had back by dropping pages. `None` without a limit; `read` as above.
+    pub fn room_for_cache(&self, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+        self.left(&["inactive_file", "active_file"], read)
+    }
+
+    /// What is left below the limit where all of these can be dropped.
+    fn left(&self, dropped: &[&str], read: impl Fn(&str) -> Option<String>) -> Option<u64> {
         let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
-        let (limits, used, cached): (&[_], _, _) = match self.version {
-            Version::One => {
-                (&["memory.limit_in_bytes"], "memory.usage_in_bytes", "total_inactive_file")
-            }
-            Version::Two => (&["memory.max", "memory.high"], "memory.current", "inactive_file"),
+        let (limits, used, prefix): (&[_], _, _) = match self.version {
+            Version::One => (&["memory.limit_in_bytes"], "memory.usage_in_bytes", "total_"),
+            Version::Two => (&["memory.max", "memory.high"], "memory.current", ""),
         };
         let limits = limits.iter().filter_map(|file| number(file));
         let limit = limits.filter(|limit| *limit < NO_LIMIT).min()?;
-        let cached = read("memory.stat").and_then(|stat| value(&stat, cached)).unwrap_or(0);
-        let used = number(used).unwrap_or(0).saturating_sub(cached);
+        let stat = read("memory.stat").unwrap_or_default();
+        let dropped = dropped.iter().filter_map(|name| value(&stat, &format!("{prefix}{name}")));
+        let used = number(used).unwrap_or(0).saturating_sub(dropped.sum());
         Some(limit.saturating_sub(used))
     }
 }
@@ -154,7 +164,8 @@ mod tests {
     #[test]
     fn what_a_group_leaves_counts_pages_that_nobody_used_twice() {
         let stat = "anon 5\nworkingset_refault_file 7\ninactive_file 20971520\n\
-                    total_inactive_file 10485760\n";
+                    active_file 5242880\ntotal_inactive_file 10485760\n\
+                    total_active_file 10485760\n";
         for (name, version, files, expected) in [
             (
                 "the lower limit",
@@ -193,6 +204,9 @@ mod tests {
             };
             let group = Group { dir: PathBuf::new(), version };
             assert_eq!(group.headroom(read), expected, "{name}");
+            let active = if version == Version::One { 10 * MIB } else { 5 * MIB };
+            let with_active = expected.map(|left| if left == 0 { 0 } else { left + active });
+            assert_eq!(group.room_for_cache(read), with_active, "{name}");
         }
     }
 

@@ -52,6 +52,15 @@ pub fn group_headroom() -> Option<u64> {
     our_groups().iter().filter_map(read).min()
 }
 
+/// Bytes that cached pages of our control group may take, or of the one above it that leaves
+/// least; `None` where no limit is set. For whoever asks often: the groups are looked up once.
+pub fn group_room_for_cache() -> Option<u64> {
+    static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
+    let read =
+        |group: &Group| group.room_for_cache(|file| contents::text(group.dir.join(file)).ok());
+    GROUPS.get_or_init(our_groups).iter().filter_map(read).min()
+}
+
 /// How long some task had to wait for memory, in µs: one of our control group where
 /// that is known, else one of the machine. `None` where the kernel does not measure it.
 pub fn stalled_us() -> Option<u64> {

@@ -4,6 +4,7 @@
 
 use super::policy::{Bounds, FREQUENT, read_strategy};
 use crate::host::error::causes;
+use crate::host::memory;
 use crate::host::mounts::Mounts;
 use crate::pack::Pack;
 use crate::pack::store::{self, StoreError};
@@ -32,6 +33,8 @@ const SMALL: u64 = 256 << 10;
 
 /// Said of a start from memory that is not learned.
 const HOT: &str = "in memory and well known, so not traced";
+/// Said of a start that is prefetched in part and not learned.
+const CROWDED: &str = "its files need more memory than the control group leaves, so not traced";
 
 /// What is to be got ready.
 #[derive(Clone, Debug, Default)]
@@ -138,6 +141,14 @@ impl Preparation {
         }
     }
 
+    /// Whether there is nothing more to do for it.
+    pub fn is_finished(&mut self) -> bool {
+        let has_ended = |prepared: &mut Prepared| {
+            prepared.later.is_none() && prepared.replay.as_ref().is_none_or(Replay::is_finished)
+        };
+        self.within(Duration::ZERO).is_some_and(has_ended)
+    }
+
     /// What is ready at last; nothing, if that failed.
     pub fn finish(self) -> Prepared {
         let come = || self.coming.and_then(|coming| coming.recv().ok());
@@ -207,6 +218,10 @@ impl Prepared {
             Ok(replay) => {
                 let may_spare = ahead.learn && !ahead.always && is_known_lately(pack);
                 let left = ahead.max_delay.saturating_sub(from.elapsed());
+                if ahead.learn && !ahead.always && is_learned_lately(pack) && is_crowded(&replay) {
+                    self.skip_recording = true;
+                    self.notes.push(CROWDED.into());
+                }
                 // Tracing would only cost then. The program would wait for the same later.
                 if may_spare && replay.finds_all_in_memory(left) {
                     self.skip_recording = true;
@@ -302,12 +317,23 @@ fn may_begin_late(pack: &Pack, ahead: &Ahead) -> bool {
     !ahead.always && (!ahead.learn || is_known_lately(pack))
 }
 
+/// Whether the files of a start take more memory than a replay may fill of what a control group
+/// leaves: the start reads again what the kernel dropped, and the more so the more we take.
+fn is_crowded(replay: &Replay) -> bool {
+    memory::group_headroom().is_some_and(|left| replay.wanted_bytes() > memory::budget_within(left))
+}
+
 /// Whether enough starts of a program were learned, and the last not long ago.
 fn is_known_lately(pack: &Pack) -> bool {
+    pack.origin.starts >= WELL_KNOWN && is_learned_lately(pack)
+}
+
+/// Whether a start of a program was learned not long ago.
+fn is_learned_lately(pack: &Pack) -> bool {
     let now = u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0);
     // Of one that was learned in the future the clock says nothing.
     let age = now.checked_sub(pack.origin.learned_at).map(Duration::from_secs);
-    pack.origin.starts >= WELL_KNOWN && age.is_some_and(|age| age < LEARN_AGAIN)
+    age.is_some_and(|age| age < LEARN_AGAIN)
 }
 
 #[cfg(test)]

@@ -18,6 +18,16 @@ pub(super) const MAX_BYTES: usize = 512 << 20;
 /// One of so many bytes that may be filled may be buffers of the kernel, and one raw pages.
 const SHARE: u64 = 4;
 
+/// Raw pages are at most one of so many bytes that a control group leaves to cached pages: beyond
+/// that the program would read again what they pushed out.
+const SHARE_OF_ROOM: u64 = 64;
+
+/// Whether so many bytes of raw pages are too much where a control group leaves so many bytes to
+/// cached pages, if one has a limit.
+pub(super) fn crowds_out(kept: usize, room: Option<u64>) -> bool {
+    room.is_some_and(|room| kept as u64 > room / SHARE_OF_ROOM)
+}
+
 /// How large the buffer of each CPU is, in KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BufferSize {
@@ -89,6 +99,19 @@ mod tests {
             ("nothing is known of it", 0, 0, 1408, 0),
         ] {
             assert_eq!(Bounds::within(memory, cpus), Bounds { largest_kb, most }, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_recording_leaves_a_control_group_nearly_all_of_its_cache() {
+        for (kept, room, expected) in [
+            (usize::MAX, None, false),
+            (1 << 20, Some(64 << 20), false),
+            ((1 << 20) + 1, Some(64 << 20), true),
+            (1, Some(0), true),
+            (0, Some(0), false),
+        ] {
+            assert_eq!(crowds_out(kept, room), expected, "{kept} {room:?}");
         }
     }
 

@@ -148,6 +148,11 @@ impl Recorder {
         self.activity.is_full()
     }
 
+    /// Whether it has ended by itself; [`Recorder::finish`] tells why.
+    pub fn has_failed(&self) -> bool {
+        self.reader.is_finished()
+    }
+
     /// Ends recording and empties the buffers. The instance comes back so
     /// that the caller decides when to pay for its removal.
     pub fn finish(self) -> Result<(Capture, Instance), CaptureError> {

@@ -5,12 +5,13 @@
 //! looking at it; decoding comes after the start. A buffer that fills too fast is doubled.
 
 use super::activity::ActivityDetector;
-use super::buffer_size::{Bounds, DEFAULT_BUFFER_KB, MAX_BYTES, Sizes, needed_kb};
+use super::buffer_size::{Bounds, DEFAULT_BUFFER_KB, MAX_BYTES, Sizes, crowds_out, needed_kb};
 use super::decode::{Decoder, Tally};
 use super::format::{FormatError, PageHeader, parse_page_header};
 use super::instance::Instance;
 use super::page::used;
 use super::tracefs::{TraceError, Tracefs};
+use crate::host::memory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::File;
@@ -42,6 +43,9 @@ pub enum CaptureError {
     /// The kernel refused to hand out a buffer.
     #[error("Reading the trace buffers failed")]
     Read(#[source] io::Error),
+    /// The program needs the memory of the control group.
+    #[error("The control group leaves too little memory. Raise its limit, or learn outside of it")]
+    NoRoom,
 }
 
 /// Raw pages that were recorded elsewhere before a recording began.
@@ -242,6 +246,10 @@ impl Drain {
             let seen_bytes = self.out.bytes.len();
             let fullest = self.empty(&mut page).map_err(CaptureError::Read)?;
             most_filled = most_filled.max(fullest);
+            if crowds_out(self.out.bytes.len(), memory::group_room_for_cache()) {
+                // Its memory goes, and the instance.
+                return Err(CaptureError::NoRoom);
+            }
             if stopped {
                 break;
             }

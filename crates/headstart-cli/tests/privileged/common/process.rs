@@ -36,6 +36,21 @@ pub fn is_an_argument(word: &str) -> bool {
     all.any(|words| words.split(|byte| *byte == 0).any(|found| found == word.as_bytes()))
 }
 
+/// The helpers of starts whose command line has this word: of headstart's processes those that
+/// are not `program`.
+pub fn helpers(word: &str, program: u32) -> Vec<u32> {
+    let headstart = Path::new(env!("CARGO_BIN_EXE_headstart"));
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != program)
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            exe == headstart && line.split(|byte| *byte == 0).any(|w| w == word.as_bytes())
+        })
+        .collect()
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended by itself.

@@ -132,6 +132,12 @@ impl Replay {
         })
     }
 
+    /// How many bytes are to be in memory after it, and would be with a larger budget.
+    pub fn wanted_bytes(&self) -> u64 {
+        let wanted = |plan: &Plan| plan.bytes().saturating_add(plan.over_budget);
+        self.all().map(|running| wanted(&running.engine.plan)).fold(0, u64::saturating_add)
+    }
+
     /// Makes the threads stop after the step at hand.
     pub fn stop(&self) {
         self.all().for_each(|running| running.engine.progress.stop());
