@@ -7,6 +7,9 @@ Measures each workload on each modelled disk in pairs, a start without and one t
     plain        no condition; on nvme the possible gain is small
     half-memory  a control group with what the program itself needs and memory for
                  half of the pack
+    tight-memory the same with memory for an eighth of the pack: the program reads again
+                 and again what the kernel dropped
+    tight-first  the same without a pack, so that each start is recorded
     stale        half of the pack's files changed since they were learned
     busy         another process reads from the disk at its full queue depth
     hot          all that the start reads is resident
@@ -47,7 +50,9 @@ SCHEMA = "headstart-bench/harm/1"
 # The disks, and how many readers keep each of them busy: the depth from which on it
 # serves no more reads a second.
 MODELS = {"nvme": 16, "emmc": 1, "cloud-lazy": 16, "hdd": 1}
-CONDITIONS = ("plain", "half-memory", "stale", "busy", "hot")
+CONDITIONS = ("plain", "half-memory", "tight-memory", "tight-first", "stale", "busy", "hot")
+# The part of the pack that a control group has memory for.
+PARTS = {"half-memory": 2, "tight-memory": 8, "tight-first": 8}
 # The ratio that is allowed; on nvme less.
 ALLOWED, ALLOWED_NVME = 1.02, 1.01
 LEARNED_STARTS = 4
@@ -192,13 +197,15 @@ class Starts:
         wait_for_helpers(self.headstart)
         run(*self.disk.cold().split())
 
-    def timed(self, workload, helped, cold=True, group=None):
+    def timed(self, workload, helped, cold=True, group=None, known=True):
         """The seconds of one start."""
         command = self.disk.command(workload.start)
         if helped:
             # Each start finds the same pack, whatever the last one learned.
             pack = self.folder / "start.pack"
-            shutil.copy(self.pack(workload), pack)
+            pack.unlink(missing_ok=True)
+            if known:
+                shutil.copy(self.pack(workload), pack)
             command = [*self.through(pack), *command]
         if cold:
             self.cool()
@@ -265,15 +272,15 @@ class Group:
 @contextlib.contextmanager
 def condition_of(name, starts, workload):
     """What is set up for all pairs of a cell; gives the options of each start."""
-    if name == "half-memory":
+    if name in PARTS:
         with Group() as group:
             # What is in memory already is charged to others: the peak of a hot start is
             # what the program needs beside its files.
             starts.timed(workload, helped=False)
             starts.timed(workload, helped=False, cold=False, group=group)
             need = group.peak()
-            group.limit(need + pack_bytes(starts, workload) // 2)
-            yield {"group": group}
+            group.limit(need + pack_bytes(starts, workload) // PARTS[name])
+            yield {"group": group, "known": name != "tight-first"}
     elif name == "stale":
         for path in sorted(files_of(starts, workload))[::2]:
             # A change that the program does not notice, unlike that of its contents.
