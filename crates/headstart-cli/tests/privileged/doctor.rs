@@ -5,7 +5,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::command::{headstart, json};
-use headstart_testing::{LoopFs, as_nobody, has, is_root, public_dir, skip};
+use headstart_testing::fuse::Fuse;
+use headstart_testing::{LoopFs, as_nobody, disk_dir, has, is_root, public_dir, skip};
 use serde_json::Value;
 
 fn check<'a>(document: &'a Value, id: &str) -> Option<&'a Value> {
@@ -110,6 +111,28 @@ fn a_file_system_is_listed_with_what_can_be_done_on_it() {
         let device = devices.iter().find(|device| device["dev"] == found["device"]).unwrap();
         assert_eq!(format!("/dev/{}", device["name"].as_str().unwrap()), fs.device());
     }
+}
+
+#[test]
+fn a_file_system_that_needs_a_server_has_a_line_also_when_that_does_not_answer() {
+    if !is_root() {
+        return skip("needs root");
+    }
+    let dir = disk_dir();
+    let Some(fuse) = Fuse::at(dir.path(), vec![7; 4096]) else {
+        return skip("there is no /dev/fuse");
+    };
+    fuse.go_silent();
+    let document = json(&["doctor", "--json"]);
+    let mount_point = dir.path().to_str().unwrap();
+    let all = document["file_systems"].as_array().unwrap();
+    let found = all.iter().find(|found| found["mount_point"]["path"] == mount_point).unwrap();
+    assert_eq!((&found["needs_server"], &found["keeps_data"]), (&true.into(), &true.into()));
+    assert_eq!(found["paths"], "by_walk", "{found}");
+    let checks = document["checks"].as_array().unwrap();
+    let line = checks.iter().find(|check| check["meaning"].to_string().contains(mount_point));
+    let line = line.unwrap();
+    assert_eq!((&line["id"], &line["state"]), (&"file_server".into(), &"degraded".into()));
 }
 
 #[test]

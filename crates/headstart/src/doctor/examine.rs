@@ -17,7 +17,7 @@ use super::storage::{Device, FileSystem, May, devices, file_systems};
 use crate::host::mounts::MountTable;
 
 use super::check::Check;
-use super::{kernel, memory, packs, rights, tracing};
+use super::{kernel, memory, packs, rights, storage, tracing};
 use crate::cache::residency::page_size;
 use crate::host;
 use crate::host::fsid::BlockDevice;
@@ -82,7 +82,7 @@ pub fn examine() -> Examination {
         checks.push(Check::degraded("mounts", format!("File systems cannot be listed: {e}")));
         MountTable::default()
     });
-    let file_systems = file_systems(mounts.mounts(), &types, read, block_device, btrfs_directory);
+    let file_systems = file_systems(&mounts, &types, read, block_device, btrfs_directory);
     let models = Models::here();
     let readable = |name: &str| fs::File::open(Path::new("/dev").join(name)).is_ok();
     let devices = devices(&file_systems, read, |dev| models.of_device(dev), readable);
@@ -92,7 +92,8 @@ pub fn examine() -> Examination {
         let read_device = devices.iter().find(is_its).is_some_and(|device| device.readable);
         fs.for_user(May { by_inode, read_device })
     });
-    let file_systems = file_systems.collect();
+    let file_systems: Vec<FileSystem> = file_systems.collect();
+    checks.extend(file_systems.iter().filter_map(storage::server));
     let packs = learned_packs(&pack_dirs, &models, uid.as_raw());
     Examination { checks, file_systems, devices, packs }
 }

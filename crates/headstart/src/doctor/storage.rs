@@ -5,9 +5,11 @@
 use crate::host::json_path::JsonPath;
 use serde::Serialize;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
+use super::check::Check;
 use crate::host::id::Dev;
-use crate::host::mounts::Mount;
+use crate::host::mounts::MountTable;
 use crate::host::superblock::is_in_device_cache;
 use crate::replay::model::Model;
 
@@ -56,6 +58,11 @@ pub struct FileSystem {
     pub paths: PathResolution,
     /// How metadata is brought in.
     pub metadata: MetadataAhead,
+    /// Whether its files are reached through a server, which may not answer.
+    pub needs_server: bool,
+    /// Whether the kernel keeps its data in memory, as far as its options tell: what it does not
+    /// keep is neither learned nor prefetched.
+    pub keeps_data: bool,
 }
 
 /// A block device with a file system in use.
@@ -118,17 +125,45 @@ pub fn metadata_ahead(kind: &str) -> MetadataAhead {
 /// Whether files of this type of file system come from somewhere slower than
 /// memory; `nodev`: the types that `/proc/filesystems` says need no device.
 fn is_backed(kind: &str, nodev: &[&str]) -> bool {
-    const ALSO: [&str; 11] = [
-        "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "overlay", "btrfs", "zfs", "ubifs",
+    const ALSO: [&str; 17] = [
+        "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "overlay", "btrfs", "zfs",
+        "ubifs", "fuse", "afs", "beegfs", "gpfs", "lustre", "vboxsf",
     ];
     !nodev.contains(&kind) || ALSO.contains(&kind) || kind.starts_with("fuse.")
+}
+
+/// Whether the kernel keeps data of this type of file system in memory with these options.
+fn keeps_data(kind: &str, options: &OsStr) -> bool {
+    let mut options = options.as_bytes().split(|byte| *byte == b',');
+    match kind {
+        // Documentation/filesystems/9p.rst; fs/9p/v9fs.c shows the mode as a number.
+        "9p" => options.any(|o| o.starts_with(b"cache=") && o != b"cache=none" && o != b"cache=0"),
+        "cifs" | "smb3" => !options.any(|option| option == b"cache=none"),
+        "virtiofs" => !options.any(|option| option == b"dax" || option == b"dax=always"),
+        _ => true,
+    }
+}
+
+/// What can be done with files of a file system that needs a server.
+pub(super) fn server(fs: &FileSystem) -> Option<Check> {
+    const ID: &str = "file_server";
+    let (at, kind) = (fs.mount_point.shown(), &fs.kind);
+    let can = if fs.keeps_data {
+        "their data is prefetched by threads of their own, which are left behind when it does not \
+         answer; names are looked for 2 s at most; metadata is not learned, and is kept as long as \
+         the server lets the kernel"
+    } else {
+        "the kernel keeps none of their data in memory, so nothing is learned or prefetched"
+    };
+    fs.needs_server
+        .then(|| Check::degraded(ID, format!("Files on {at} ({kind}) need a server: {can}")))
 }
 
 /// The file systems among `mounts`, each once; `filesystems` is the text of
 /// `/proc/filesystems`, `read` reads a small file, `node` gives the number of a
 /// block device node, and `btrfs` the directory in sysfs of the btrfs on a device.
 pub fn file_systems(
-    mounts: &[Mount],
+    mounts: &MountTable,
     filesystems: &str,
     read: impl Fn(&str) -> Option<String>,
     node: impl Fn(&str) -> Option<Dev>,
@@ -136,7 +171,7 @@ pub fn file_systems(
 ) -> Vec<FileSystem> {
     let nodev: Vec<_> = filesystems.lines().filter_map(|l| l.strip_prefix("nodev\t")).collect();
     let mut found: Vec<FileSystem> = Vec::new();
-    for mount in mounts {
+    for mount in mounts.mounts() {
         let dev = mount.dev.to_string();
         let text = |name: &OsStr| name.to_string_lossy().into_owned();
         let (kind, source) = (text(&mount.fstype), text(&mount.source));
@@ -162,6 +197,8 @@ pub fn file_systems(
             read_ahead_source,
             paths: path_resolution(&kind),
             metadata: metadata_ahead(&kind),
+            needs_server: !mounts.answers(mount.dev),
+            keeps_data: keeps_data(&kind, &mount.super_options),
             kind,
             source,
         });
@@ -210,9 +247,16 @@ fn number(read: &impl Fn(&str) -> Option<String>, path: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn mount(dev: Dev, mount_point: &str, kind: &str, source: &str) -> Mount {
-        let line = format!("27 1 {dev} / {mount_point} rw - {kind} {source} rw");
-        crate::host::mounts::parse(line.as_bytes()).unwrap().remove(0)
+    /// A table of device, mount point, type and source, and the options of the type.
+    fn table(mounts: &[(Dev, &str, &str, &str, &str)]) -> MountTable {
+        let line = |(number, (dev, at, kind, source, options)): (
+            usize,
+            &(Dev, &str, &str, &str, &str),
+        )| {
+            format!("{} 1 {dev} / {at} rw - {kind} {source} {options}\n", number + 1)
+        };
+        let lines: String = mounts.iter().enumerate().map(line).collect();
+        MountTable::new(crate::host::mounts::parse(lines.as_bytes()).unwrap(), None)
     }
 
     const FILESYSTEMS: &str =
@@ -234,15 +278,15 @@ mod tests {
 
     #[test]
     fn file_systems_are_listed_once_with_the_setting_that_counts() {
-        let mounts = [
-            mount(Dev::new(0, 20), "/proc", "proc", "proc"),
-            mount(Dev::new(254, 1), "/", "ext4", "/dev/vda1"),
-            mount(Dev::new(254, 1), "/bind", "ext4", "/dev/vda1"),
-            mount(Dev::new(0, 40), "/data", "btrfs", "/dev/sda"),
-            mount(Dev::new(0, 50), "/net", "nfs4", "server:/export"),
-            mount(Dev::new(0, 60), "/tmp", "tmpfs", "tmpfs"),
-            mount(Dev::new(0, 61), "/ovl", "overlay", "overlay"),
-        ];
+        let mounts = table(&[
+            (Dev::new(254, 1), "/", "ext4", "/dev/vda1", "rw"),
+            (Dev::new(0, 20), "/proc", "proc", "proc", "rw"),
+            (Dev::new(254, 1), "/bind", "ext4", "/dev/vda1", "rw"),
+            (Dev::new(0, 40), "/data", "btrfs", "/dev/sda", "rw"),
+            (Dev::new(0, 50), "/net", "nfs4", "server:/export", "rw"),
+            (Dev::new(0, 60), "/tmp", "tmpfs", "tmpfs", "rw"),
+            (Dev::new(0, 61), "/ovl", "overlay", "overlay", "rw"),
+        ]);
         let node = |path: &str| (path == "/dev/sda").then(|| Dev::new(8, 0));
         let btrfs = |dev| (dev == Dev::new(8, 0)).then(|| "/sys/fs/btrfs/aa-bb".to_owned());
         let found = file_systems(&mounts, FILESYSTEMS, sysfs, node, btrfs);
@@ -296,6 +340,39 @@ mod tests {
             ("nfs4", PathResolution::ByWalk, MetadataAhead::ByOpening),
         ] {
             assert_eq!((path_resolution(kind), metadata_ahead(kind)), (paths, metadata), "{kind}");
+        }
+    }
+
+    #[test]
+    fn file_systems_that_need_a_server_say_what_is_done_with_their_files() {
+        let mounts = table(&[
+            (Dev::new(254, 1), "/", "ext4", "/dev/vda1", "rw"),
+            (Dev::new(0, 50), "/ssh", "fuse.sshfs", "host:", "rw,user_id=0"),
+            (Dev::new(0, 51), "/own", "fuse", "own", "rw"),
+            (Dev::new(0, 52), "/net", "nfs4", "server:/", "rw"),
+            (Dev::new(0, 53), "/win", "cifs", "//host/x", "rw,cache=strict"),
+            (Dev::new(0, 54), "/raw", "cifs", "//host/x", "rw,cache=none"),
+            (Dev::new(0, 55), "/host", "9p", "tag", "rw,trans=virtio"),
+            (Dev::new(0, 56), "/kept", "9p", "tag", "rw,cache=f,trans=virtio"),
+            (Dev::new(0, 57), "/over", "overlay", "overlay", "rw,lowerdir=/net/a:/b"),
+            (Dev::new(0, 58), "/local", "overlay", "overlay", "rw,lowerdir=/a:/b"),
+        ]);
+        let found = file_systems(&mounts, "nodev\tfuse\n", |_| None, |_| None, |_| None);
+        let lines: Vec<_> = found.iter().filter_map(server).collect();
+        let expected = [
+            ("/ssh (fuse.sshfs)", true),
+            ("/own (fuse)", true),
+            ("/net (nfs4)", true),
+            ("/win (cifs)", true),
+            ("/raw (cifs)", false),
+            ("/host (9p)", false),
+            ("/kept (9p)", true),
+            ("/over (overlay)", true),
+        ];
+        assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+        for (line, (name, is_prefetched)) in lines.iter().zip(expected) {
+            assert_eq!(line.meaning.contains("is prefetched"), is_prefetched, "{line:?}");
+            assert!(line.meaning.contains(name), "{line:?}");
         }
     }
 }
