@@ -1,6 +1,7 @@
 //! Writes the seeds of the fuzz targets that come from real traces and packs:
 //! `cargo run --example make_seeds`. Those of text formats are written by hand.
 
+use headstart::boot::{self, timeline::Timeline};
 use headstart::host::id::Dev;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::merge::{Rule, merge};
@@ -42,14 +43,35 @@ fn main() {
     seed("pack_decode", "two-starts", grown);
     seed("pack_decode", "file", &codec::encode(&pack));
     seed("plan", "one-start", &[&[0xc2], body].concat());
+    // A rotational disk, and one with a queue.
+    for (name, numbers) in
+        [("hdd", [12_000u32, 200, 150, 1, 90]), ("nvme", [80, 20, 2000, 64, 400_000])]
+    {
+        let model: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        seed("device_model", name, &[&model[..], body].concat());
+    }
+    let own = std::env::current_exe().and_then(fs::read).expect("this program can be read");
+    seed("code_pages", "program", &own[..1024]);
+    let timeline = Timeline { schema: boot::timeline::SCHEMA.into(), ..Timeline::default() };
+    let timeline = serde_json::to_vec(&timeline).expect("a timeline is JSON");
+    let record = fs::read(seeds("boot_history").join("record")).expect("a seed");
+    // JSON may have blanks where the split falls.
+    let gap = [b' '; 32];
+    let all = timeline.len() + gap.len() + record.len();
+    let share = (timeline.len() + gap.len() / 2) * 256 / all;
+    seed("documents", "boot", &[&[share as u8], &timeline[..], &gap, &record].concat());
     for (name, rule) in [("next", 0x14), ("union", 0)] {
         seed("pack_merge", name, &[&[rule, 128], body, body].concat());
     }
     seed("pack_renew", "alike", &[&[128, 0, 1, 120, 140, 255, 2, 100], body].concat());
 }
 
+fn seeds(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target)
+}
+
 fn seed(target: &str, name: &str, bytes: &[u8]) {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+    let dir = seeds(target);
     fs::create_dir_all(&dir).expect("a directory for seeds");
     fs::write(dir.join(name), bytes).expect("a seed");
 }
@@ -89,7 +111,9 @@ fn small_pack() -> Pack {
         let path: PathBuf =
             format!("/usr/lib/python3.11/dir-{}/file-{}", id.ino % 3, id.ino).into();
         let node = names.intern(&path).expect("a path");
-        parts.files.insert(node, FilePart { file_system, identity, changes: (id.ino % 4) as u8, pieces });
+        parts
+            .files
+            .insert(node, FilePart { file_system, identity, changes: (id.ino % 4) as u8, pieces });
     }
     let metadata = &seen.metadata[&Dev::new(7, 4)];
     parts.metadata.insert(file_system, pieces_of_start(&metadata.inserted));

@@ -197,8 +197,9 @@ impl Ticks {
         // utime, stime, cutime and cstime are fields 14 to 17.
         let own: Vec<u64> =
             own.split_ascii_whitespace().skip(11).map_while(|n| n.parse().ok()).take(4).collect();
-        let busy = user + nice + system + irq + softirq;
-        (own.len() == 4).then(|| Self { busy, stolen, own: own.iter().sum() })
+        let sum = |ticks: &[u64]| ticks.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+        let busy = sum(&[user, nice, system, irq, softirq]);
+        (own.len() == 4).then(|| Self { busy, stolen, own: sum(&own) })
     }
 
     /// What others took since `before`, `seconds` ago.
@@ -284,5 +285,7 @@ mod tests {
         {
             assert_eq!(Ticks::parse(stat, own.as_bytes()), None);
         }
+        let most = at(u64::MAX, u64::MAX, u64::MAX);
+        assert_eq!(most.others_since(most, 1.0, 100), Others { busy: 0.0, stolen: 0.0 });
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::units::{grouped, millis};
 use headstart::boot::analysis::Analysis;
+use headstart::host::names;
 
 /// One line about it.
 pub fn title(boot: &Analysis) -> String {
-    let kernel = boot.boot.kernel.split(' ').next().unwrap_or_default();
+    let kernel = names::text(boot.boot.kernel.split(' ').next().unwrap_or_default());
     let kernel = if kernel.is_empty() { String::new() } else { format!(", Linux {kernel}") };
     let target = boot
         .boot

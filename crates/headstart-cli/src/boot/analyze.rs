@@ -95,7 +95,7 @@ fn look(machine: &Machine, number: Option<u64>) -> anyhow::Result<Analysis> {
 }
 
 fn text(out: &mut dyn Write, boot: &Analysis, width: usize) -> io::Result<()> {
-    writeln!(out, "{}", output::harmless(title(boot)))?;
+    writeln!(out, "{}", title(boot))?;
     writeln!(out, "{}\n", summary(boot))?;
     phases(out, boot)?;
     if boot.timeline.is_some() {

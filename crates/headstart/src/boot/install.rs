@@ -282,7 +282,7 @@ fn remove_kernel_words(machine: &Machine) -> Result<Vec<String>, InstallError> {
 }
 
 /// A command line without our words, of whichever kernel they are.
-fn without_ours(text: &str) -> String {
+pub fn without_ours(text: &str) -> String {
     let mut out = text.to_owned();
     for words in [kernel_words("6.4"), kernel_words("6.1")] {
         out = out.replace(&format!(" {words}"), "").replace(&words, "");

@@ -15,4 +15,5 @@ pub mod list;
 pub mod metadata;
 pub mod open;
 pub mod residency;
+pub mod smaps;
 pub mod walk;

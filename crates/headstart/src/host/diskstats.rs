@@ -38,7 +38,10 @@ pub fn parse(text: &str) -> DiskStats {
             let n: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
             let &[requests, merged, sectors, ..] = &n[..] else { return None };
             let busy_ms = *n.get(9)?;
-            Some((name, DiskReads { requests, merged, bytes: sectors * SECTOR, busy_ms }))
+            Some((
+                name,
+                DiskReads { requests, merged, bytes: sectors.saturating_mul(SECTOR), busy_ms },
+            ))
         })
         .collect()
 }
@@ -84,6 +87,9 @@ mod tests {
         let expected = DiskReads { requests: 20, merged: 1, bytes: 320 * 512, busy_ms: 2 };
         assert_eq!(change, [("loop0".to_owned(), expected)].into());
         assert!(parse("nonsense\n7 0 x 1\n").is_empty());
+        let most = u64::MAX;
+        let text = format!("7 0 loop0 1 0 {most} 5 0 0 0 0 0 7 5\n");
+        assert_eq!(parse(&text)["loop0"].bytes, most);
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub fn start_time(pid: i32) -> Option<u64> {
 
 /// Field 22 of /proc/PID/stat, unless field 3 says that the process has ended;
 /// the name before them may hold any byte.
-fn parse_start_time(stat: &[u8]) -> Option<u64> {
+pub fn parse_start_time(stat: &[u8]) -> Option<u64> {
     let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
     let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
@@ -62,7 +62,7 @@ pub fn status(pid: i32, name: &str) -> Option<u64> {
 }
 
 /// Field 4 of /proc/PID/stat.
-fn parse_parent(stat: &[u8]) -> Option<i32> {
+pub fn parse_parent(stat: &[u8]) -> Option<i32> {
     let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
     let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
     rest.split_ascii_whitespace().nth(1)?.parse().ok()

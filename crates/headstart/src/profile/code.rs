@@ -22,9 +22,13 @@ pub fn code_of(path: &Path) -> Vec<Range<u64>> {
     let file = open_again(path).map(File::from);
     let read = file.ok().and_then(|file| file.read_at(&mut head, 0).ok()).unwrap_or(0);
     head.truncate(read);
-    let page = rustix::param::page_size() as u64;
-    segments::<FileHeader64<Endianness>>(&head, page)
-        .or_else(|| segments::<FileHeader32<Endianness>>(&head, page))
+    code_in(&head, rustix::param::page_size() as u64)
+}
+
+/// The same of the begin of a file, in pages of this many bytes. Pure.
+pub fn code_in(head: &[u8], page: u64) -> Vec<Range<u64>> {
+    segments::<FileHeader64<Endianness>>(head, page)
+        .or_else(|| segments::<FileHeader32<Endianness>>(head, page))
         .unwrap_or_default()
 }
 

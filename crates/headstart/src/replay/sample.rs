@@ -22,19 +22,25 @@ const RANGE: u64 = 8;
 /// memory, and so are the names of their files; `uid` is who asks. Not where that can't be
 /// found out without waiting, as before Linux 5.12.
 pub fn is_in_memory(pack: &Pack, choice: &Choice, uid: u32) -> bool {
+    let sample = sample(pack, choice);
+    !sample.is_empty() && sample.into_iter().all(|range| is_range_in_memory(pack, range, uid))
+}
+
+/// The ranges that are looked at of those that are read. Pure.
+pub fn sample<'a>(pack: &'a Pack, choice: &Choice) -> Vec<&'a Range> {
     let chosen: Vec<&Range> = pack.ranges.iter().filter(|range| choice.has(range)).collect();
     let weight = |range: &Range| u64::from(range.pages) + RANGE;
     let step = chosen.iter().map(|range| weight(range)).sum::<u64>().div_ceil(SAMPLE).max(1);
     let (mut at, mut next) = (0u64, 0);
-    let mut sample = chosen.iter().filter(|range| {
+    let is_in_sample = |range: &&Range| {
         at += weight(range);
         let is_in_it = at > next;
         if is_in_it {
             next = at.next_multiple_of(step);
         }
         is_in_it
-    });
-    !chosen.is_empty() && sample.all(|range| is_range_in_memory(pack, range, uid))
+    };
+    chosen.into_iter().filter(is_in_sample).collect()
 }
 
 fn is_range_in_memory(pack: &Pack, range: &Range, uid: u32) -> bool {

@@ -24,6 +24,7 @@ pub mod format;
 pub mod instance;
 pub mod kernel_tids;
 pub mod page;
+pub mod texts;
 pub mod tracefs;
 
 use crate::host::id::InodeId;

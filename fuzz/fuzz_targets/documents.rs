@@ -1,0 +1,40 @@
+//! JSON documents that headstart reads back: results of benchmarks, its own and hyperfine's, the
+//! timeline of a boot, and what a boot has prefetched. Each gets a picture or a comparison, in
+//! which nothing is invisible.
+#![no_main]
+
+use headstart::boot::analysis::Analysis;
+use headstart::boot::history;
+use headstart::boot::replayed::Replayed;
+use headstart::boot::timeline::Timeline;
+use headstart::host::names::is_visible;
+use headstart_bench::compare::compare;
+use headstart_bench::{document, hyperfine};
+use headstart_fuzz::split;
+use headstart_view::{html_boot, svg_boot, text_boot};
+use libfuzzer_sys::fuzz_target;
+
+fn check(text: &str) {
+    assert!(text.chars().all(|c| is_visible(c) || c == '\n'), "{text}");
+}
+
+fuzz_target!(|data: &[u8]| {
+    let (a, b) = split(data);
+    let _ = hyperfine::parse(data);
+    if let (Ok(first), Ok(second)) = (document::read(a), document::read(b)) {
+        let found = compare(&first.counters, &second.counters);
+        let all = first.counters.len() + second.counters.len();
+        assert!(found.rows.len() + found.skipped.len() <= all);
+    }
+    if let Ok(replayed) = serde_json::from_slice::<Replayed>(data) {
+        let again = serde_json::to_vec(&replayed).expect("it was JSON");
+        assert!(serde_json::from_slice::<Replayed>(&again).is_ok());
+    }
+    let Some(record) = history::parse(b) else { return };
+    let boot = Analysis::of(1, record, Timeline::parse(a).ok());
+    check(&svg_boot::svg(&boot));
+    check(&html_boot::html(&boot));
+    check(&text_boot::title(&boot));
+    check(&text_boot::summary(&boot));
+    let _ = (boot.idle_us(), boot.slowest().len());
+});
