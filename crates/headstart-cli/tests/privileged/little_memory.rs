@@ -53,6 +53,29 @@ fn a_recording_is_given_up_before_it_takes_the_memory_that_the_program_needs() {
     assert!(notes.contains("The control group leaves too little memory"), "{notes}");
 }
 
+#[test]
+fn in_a_group_with_hardly_any_memory_no_recording_begins() {
+    if !root_or_skip() {
+        return;
+    }
+    let Some(group) = ControlGroup::with_memory(20 * MIB as u64) else {
+        return skip("no control group with a limit of memory can be made");
+    };
+    let dir = disk_dir();
+    let [figures, pack] = ["figures", "a.pack"].map(|name| dir.path().join(name));
+    let output = group
+        .command(env!("CARGO_BIN_EXE_headstart"))
+        .args(["run", "--always", "--json", figures.to_str().unwrap()])
+        .args(["--pack", pack.to_str().unwrap(), "--", "true"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let figures: Value = serde_json::from_slice(&fs::read(&figures).unwrap()).unwrap();
+    let notes = figures["notes"].to_string();
+    assert!(notes.contains("The control group leaves too little memory"), "{notes}");
+    assert!(figures["learned"].is_null() && !pack.exists(), "{figures:#}");
+}
+
 /// `cat`, which goes on until its input ends, through `headstart run`.
 fn cat(pack: &Path, options: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_headstart"))

@@ -28,6 +28,12 @@ pub(super) fn crowds_out(kept: usize, room: Option<u64>) -> bool {
     room.is_some_and(|room| kept as u64 > room / SHARE_OF_ROOM)
 }
 
+/// Whether a control group leaves so little to cached pages that what a buffer of the kernel's own
+/// size holds when it is emptied first would be too much.
+pub(super) fn is_pointless(room: Option<u64>) -> bool {
+    crowds_out(DEFAULT_BUFFER_KB as usize * 1024 / 4, room)
+}
+
 /// How large the buffer of each CPU is, in KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BufferSize {
@@ -112,6 +118,9 @@ mod tests {
             (0, Some(0), false),
         ] {
             assert_eq!(crowds_out(kept, room), expected, "{kept} {room:?}");
+        }
+        for (room, expected) in [(None, false), (Some(22 << 20), false), (Some(21 << 20), true)] {
+            assert_eq!(is_pointless(room), expected, "{room:?}");
         }
     }
 

@@ -1,11 +1,13 @@
 //! Records whose events while a program starts: an instance is armed, its buffers are emptied
 //! by a thread (`drain`), and what they held comes back at the end.
 
+use super::buffer_size::is_pointless;
 use super::drain::{Activity, Drain, Drained};
 use super::file::{Capture, Description};
 use super::format::parse_page_header;
 use super::instance::Instance;
 use super::tracefs::Tracefs;
+use crate::host::memory;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::io;
@@ -65,6 +67,9 @@ impl Recorder {
         buffer: BufferSize,
         watch: bool,
     ) -> Result<Self, CaptureError> {
+        if is_pointless(memory::group_room_for_cache()) {
+            return Err(CaptureError::NoRoom);
+        }
         let instance = Instance::create(tracefs, None)?;
         let bounds = match buffer {
             // The program waits for this.
