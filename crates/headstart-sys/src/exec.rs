@@ -17,7 +17,9 @@ extern "C" fn note_inherited() {
     let mut closed = 0;
     for fd in 0..3 {
         // SAFETY: F_GETFD only looks, at any number.
-        if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
+        let found = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+        // Any other error says nothing of it.
+        if found == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
             closed |= 1 << fd;
         }
     }

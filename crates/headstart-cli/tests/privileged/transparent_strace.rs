@@ -5,6 +5,7 @@ use crate::common::invocations::{Invocations, words};
 use headstart_testing::{has, skip};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::process::Command;
 
 /// The lines of `strace -f -o` of a program, from its execve on, and of its
 /// descendants, one list for each process, without what is never twice the
@@ -139,4 +140,19 @@ fn strace_sees_the_same_with_and_without_headstart() {
             }
         }
     }
+}
+
+#[test]
+fn a_descriptor_that_could_not_be_looked_at_stays_open() {
+    if !has("strace") {
+        return skip("strace is missing");
+    }
+    // The second look before main is at standard output.
+    let output = Command::new("strace")
+        .args(["-qq", "-o", "/dev/null", "--inject=fcntl:error=EIO:when=2"])
+        .args([env!("CARGO_BIN_EXE_headstart"), "run", "--no-learn", "--no-replay", "--"])
+        .args(["echo", "said"])
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"said\n", "{output:?}");
 }

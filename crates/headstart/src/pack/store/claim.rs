@@ -2,7 +2,6 @@
 //! does, and the others leave it to that.
 
 use super::directory::Directory;
-use super::locked::open_lock;
 use rustix::fs::{AtFlags, FlockOperation};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -17,6 +16,20 @@ pub struct Claim {
     name: OsString,
     /// Unlocked when it is closed.
     _lock: File,
+}
+
+/// How the names of claims end.
+const ENDING: &str = ".learning";
+
+/// Removes the claims of processes that were killed.
+pub(super) fn remove_orphans(dir: &Directory, names: &[OsString], uid: u32) {
+    for name in names.iter().filter(|name| name.as_encoded_bytes().ends_with(ENDING.as_bytes())) {
+        let is_free =
+            |lock: File| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if dir.open_lock(name, uid).is_ok_and(is_free) {
+            let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+        }
+    }
 }
 
 /// Claims to learn the pack of that path.
@@ -34,8 +47,8 @@ pub fn claim(pack: &Path) -> io::Result<Claim> {
     }
     let mut name = OsString::from(".");
     name.push(pack.file_name().unwrap_or_default());
-    name.push(".learning");
-    let lock = open_lock(&dir, &name, uid)?;
+    name.push(ENDING);
+    let lock = dir.open_lock(&name, uid)?;
     match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(io::ErrorKind::WouldBlock.into()),
         // A file system without locks: both learn, and the pack is merged twice.
@@ -65,5 +78,17 @@ mod tests {
         drop(first);
         assert!(claim(&path).is_ok());
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn claims_of_killed_processes_go_and_those_of_live_ones_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pack");
+        let live = claim(&path).unwrap();
+        let dead = dir.path().join(format!(".b.pack{ENDING}"));
+        std::fs::write(&dead, "").unwrap();
+        remove_orphans(&live.dir, &live.dir.names().unwrap(), rustix::process::geteuid().as_raw());
+        assert!(!dead.exists());
+        assert!(dir.path().join(&live.name).exists());
     }
 }

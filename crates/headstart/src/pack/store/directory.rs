@@ -117,6 +117,24 @@ impl Directory {
         Ok(names)
     }
 
+    /// Opens a lock in it, which is made if it is missing.
+    ///
+    /// # Errors
+    /// It can't be made, or is not a file of this user.
+    pub(super) fn open_lock(&self, name: &OsStr, uid: u32) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?;
+        let stat = rustix::fs::fstat(&lock)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        match of_others(&stat, uid) {
+            None if is_file => Ok(File::from(lock)),
+            _ => {
+                let name = name.to_string_lossy();
+                Err(io::Error::other(format!("{name} beside it is not ours; remove that")))
+            }
+        }
+    }
+
     /// Writes what was renamed in it to the disk.
     ///
     /// # Errors

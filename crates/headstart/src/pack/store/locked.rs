@@ -4,8 +4,8 @@
 //! The lock is a file of its own, which nobody else can open. A directory that others may
 //! change is written without a lock: whoever could take one could keep it for ever.
 
-use super::directory::{Directory, of_others};
-use super::{Pack, StoreError, codec, temporary};
+use super::directory::Directory;
+use super::{Pack, StoreError, claim, codec, temporary};
 use crate::host::contents::MOST_BYTES;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -60,7 +60,7 @@ pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
     }
     let lock = match dir.untrusted() {
         Some(_) => None,
-        None => Some(open_lock(&dir, OsStr::new(LOCK), uid).map_err(failed)?),
+        None => Some(dir.open_lock(OsStr::new(LOCK), uid).map_err(failed)?),
     };
     // File systems without locks (some network ones) lose a merge at worst.
     let is_locked = |lock: &File| {
@@ -74,7 +74,10 @@ pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
         }
         thread::sleep(AGAIN_AFTER);
     }
-    temporary::remove_orphans(&dir);
+    // What killed processes left.
+    let names = dir.names().unwrap_or_default();
+    temporary::remove_orphans(&dir, &names);
+    claim::remove_orphans(&dir, &names, uid);
     Ok(Locked { dir, path: path.into(), _lock: lock })
 }
 
@@ -87,21 +90,6 @@ pub fn lock_existing(path: &Path) -> Result<Locked, StoreError> {
         Ok(_) => lock(path),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing(path.into())),
         Err(source) => Err(StoreError::Read { path: path.into(), source }),
-    }
-}
-
-/// Opens a lock in a directory, which is made if it is missing.
-pub(super) fn open_lock(dir: &Directory, name: &OsStr, uid: u32) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let lock = rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?;
-    let stat = rustix::fs::fstat(&lock)?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    match of_others(&stat, uid) {
-        None if is_file => Ok(File::from(lock)),
-        _ => {
-            let name = name.to_string_lossy();
-            Err(io::Error::other(format!("{name} beside it is not ours; remove that")))
-        }
     }
 }
 

@@ -98,8 +98,8 @@ fn writer(name: &str) -> Option<(i32, u64)> {
 }
 
 /// Removes files whose writers are gone. Called under the lock of the directory.
-pub(super) fn remove_orphans(dir: &Directory) {
-    for name in dir.names().unwrap_or_default() {
+pub(super) fn remove_orphans(dir: &Directory, names: &[OsString]) {
+    for name in names {
         let owner = writer(&name.to_string_lossy());
         if owner.is_some_and(|(pid, start)| start_time(pid) != Some(start)) {
             // The next writer tries again.
@@ -123,7 +123,8 @@ mod tests {
             fs::write(file, "x").unwrap();
         }
         let uid = rustix::process::geteuid().as_raw();
-        remove_orphans(&Directory::open(top.path(), uid).unwrap());
+        let dir = Directory::open(top.path(), uid).unwrap();
+        remove_orphans(&dir, &dir.names().unwrap());
         assert!(live.exists() && other.exists());
         assert!(!dead.exists());
     }
