@@ -34,10 +34,17 @@ pub fn program(machine: &Machine, is_here: bool) -> anyhow::Result<PathBuf> {
     Ok(found.into())
 }
 
-/// Lets a running systemd see its new units. Where none runs there is nothing to do.
-pub fn reload(is_here: bool) {
-    if is_here && Path::new("/run/systemd/system").is_dir() {
+/// Said where units are written for a machine that does not use them now.
+const NOT_RUNNING: &str = "systemd does not run here: the units have an effect where it does";
+
+/// Lets the systemd that runs this machine see its new units; returns what to say where none
+/// does. An image is for another machine.
+pub fn reload(is_here: bool) -> Option<String> {
+    // sd_booted(3)
+    let runs = Path::new("/run/systemd/system").is_dir();
+    if is_here && runs {
         // The next boot reads them anyway.
         let _ = Systemctl::here().call(&["daemon-reload"], &mut Vec::new());
     }
+    (is_here && !runs).then(|| NOT_RUNNING.into())
 }

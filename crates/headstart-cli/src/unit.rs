@@ -99,7 +99,7 @@ pub fn run(args: &UnitArgs) -> anyhow::Result<ExitStatus> {
                 }
             });
         }
-        installed::reload(is_here);
+        done.extend(installed::reload(is_here));
     }
     if args.json {
         let services = install::added(&machine).into_iter().map(|s| known(&machine, s));

@@ -62,7 +62,7 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<ExitStatus> {
         Ok(())
     };
     done.push("the next boot is the first that is learned, the one after it is prefetched".into());
-    installed::reload(is_here);
+    done.extend(installed::reload(is_here));
     let status = installed::print(&done)?;
     // All else was done.
     words_added?;
@@ -86,7 +86,7 @@ pub fn disable(args: &DisableArgs) -> anyhow::Result<ExitStatus> {
             output::shown(&state)
         ));
     }
-    installed::reload(installed::is_here(&args.root));
+    done.extend(installed::reload(installed::is_here(&args.root)));
     installed::print(&done)
 }
 

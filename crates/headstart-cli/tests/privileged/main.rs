@@ -34,3 +34,4 @@ mod transparent_signals;
 mod transparent_state;
 mod transparent_strace;
 mod transparent_terminal;
+mod without_systemd;
