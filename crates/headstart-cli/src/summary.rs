@@ -345,4 +345,24 @@ mod tests {
             assert!(said.starts_with(expected), "{said}");
         }
     }
+
+    #[test]
+    fn a_learned_start_says_what_became_of_its_pages_if_they_were_prefetched() {
+        let outcome = Outcome {
+            touched_pages: 4000,
+            ready_pages: 3990,
+            late_pages: 3,
+            missing_pages: 7,
+            wasted_pages: 12,
+            ..Outcome::default()
+        };
+        let learned = Learned { written: true, starts: 2, files: 1, ..Learned::default() };
+        let classes = "99.8 % of 4000 pages touched were ready, 3 late, 7 missing, 12 wasted";
+        for (replayed, expected) in [(true, Some(classes)), (false, None)] {
+            let mut parts = Vec::new();
+            add_lesson(&mut parts, &Lesson { learned: learned.clone(), outcome }, replayed);
+            assert_eq!(parts.pop().as_deref(), Some("learned start 2 (1 file, 0 B)"));
+            assert_eq!(parts.pop().as_deref(), expected);
+        }
+    }
 }
