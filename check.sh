@@ -90,6 +90,12 @@ if ((${#packages[@]})); then
         skip tools "install ${packages[*]}, or start this as root"
     fi
 fi
+# Where rustup can't install the pinned release, another name of the same one does.
+pinned=$(sed -n 's/^channel = "\(.*\)"$/\1/p' rust-toolchain.toml)
+if has rustup && ! cargo --version &>/dev/null &&
+    [[ $(RUSTUP_TOOLCHAIN=stable rustc --version) == "rustc $pinned "* ]]; then
+    export RUSTUP_TOOLCHAIN=stable
+fi
 has cargo || { echo "FAILED  tools: install Rust, see https://rustup.rs" && exit 1; }
 for tool in rustfmt clippy; do
     cargo "${tool/rustfmt/fmt}" --version &>/dev/null || check "install $tool" rustup component add "$tool"
@@ -172,6 +178,7 @@ smoke() {
     release >"$work/release" 2>&1 &
     building=$!
     if [[ -e fuzz/smoke.sh ]]; then check "fuzzing, 2 s for each target" fuzz/smoke.sh 2; fi
+    unnamed() { ! grep -aoE "($PWD|${CARGO_HOME:-$HOME/.cargo})/[[:print:]]*" target/release/headstart; }
     built() { wait "$building" || { cat "$work/release" && false; }; }
     check "release build" built
     if ((EUID != 0)); then
@@ -179,6 +186,10 @@ smoke() {
         skip benchmark "it needs root"
         return
     fi
+    check "the release build names no directory of this machine" unnamed
+    check "programs through headstart run" bench/storm/programs.py --smoke
+    check "killed commands" bench/storm/kills.py --smoke
+    check "failing system calls" bench/storm/errors.py --smoke
     check "demo" ./demo.sh --quick
     tail -n 2 "$log" | sed 's/^/        /'
     if [[ -e /dev/fuse ]] && losetup --find >/dev/null 2>&1; then
