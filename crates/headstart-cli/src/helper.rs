@@ -229,7 +229,7 @@ impl Start {
         let narrower = key.narrower(file_name).filter(|_| self.session.pack.is_none());
         Settings {
             narrower: narrower.map(|key| Target::of(&key, path.with_file_name(&key.file_name))),
-            target: Target::of(key, path),
+            target: Target::of(&key.of_pack(path.file_name().unwrap_or_default()), path),
             keep: self.session.keep,
             walk: self.session.walk,
             share: self.session.share,

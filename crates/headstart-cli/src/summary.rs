@@ -285,6 +285,10 @@ pub fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson,
             output::size(learned.data_bytes)
         ));
     }
+    if learned.forgotten_packs > 0 {
+        let forgotten = output::counted(learned.forgotten_packs as u64, "pack");
+        parts.push(format!("forgot {forgotten} of least benefit, since the store was full"));
+    }
 }
 
 /// What could not be learned, in words.
@@ -364,5 +368,9 @@ mod tests {
             assert_eq!(parts.pop().as_deref(), Some("learned start 2 (1 file, 0 B)"));
             assert_eq!(parts.pop().as_deref(), expected);
         }
+        let mut parts = Vec::new();
+        let learned = Learned { forgotten_packs: 2, ..Learned::default() };
+        add_lesson(&mut parts, &Lesson { learned, outcome }, false);
+        assert_eq!(parts, ["forgot 2 packs of least benefit, since the store was full"]);
     }
 }

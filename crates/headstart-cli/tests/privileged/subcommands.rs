@@ -6,12 +6,24 @@ use headstart_testing::{LoopFs, disk_dir, noise, undisturbed, write_synced};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 /// What `headstart` prefetched and wasted of a start, in bytes, and the pack it was learned into.
 fn figures(figures: &Value) -> (u64, u64, String) {
     let pack = figures["learned"]["pack"]["path"].as_str().unwrap_or_default().to_owned();
     let wasted = figures["touched"]["wasted_pages"].as_u64().unwrap_or(0);
     (figures["read_ahead"]["bytes"].as_u64().unwrap_or(0), wasted << 12, pack)
+}
+
+/// The commands of the packs, in order.
+fn headstart_list(packs: &Path) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    let output = command.args(["list", "--json"]).env("HEADSTART_PACKS", packs).output().unwrap();
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packs = listed["packs"].as_array().unwrap().iter();
+    let mut all: Vec<_> = packs.map(|p| p["command"].as_str().unwrap().to_owned()).collect();
+    all.sort_by_key(|command| std::cmp::Reverse(command.len()));
+    all
 }
 
 #[test]
@@ -44,6 +56,9 @@ fn a_start_that_wastes_most_of_its_programs_pack_gets_one_of_its_own() {
         assert!(wasted < 1 << 20, "{job}: {wasted}");
         assert_eq!(learned, *pack, "{job}");
     }
+    let listed = headstart_list(packs.path());
+    let tool = tool.to_str().unwrap();
+    assert_eq!(listed, [format!("{tool} --version"), tool.to_owned()]);
     // A third job has the program's pack until it is known.
     assert_eq!(start(&["--no-learn"], "help").0 >> 20, 8);
 }

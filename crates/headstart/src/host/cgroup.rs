@@ -88,7 +88,7 @@ impl Group {
         let limit = limits.filter(|limit| *limit < NO_LIMIT).min()?;
         let stat = read("memory.stat").unwrap_or_default();
         let dropped = dropped.iter().filter_map(|name| value(&stat, &format!("{prefix}{name}")));
-        let used = number(used).unwrap_or(0).saturating_sub(dropped.sum());
+        let used = number(used).unwrap_or(0).saturating_sub(dropped.fold(0, u64::saturating_add));
         Some(limit.saturating_sub(used))
     }
 }

@@ -110,19 +110,34 @@ impl Key {
         jobs.map(of_job).chain([self.file_name.clone()]).collect()
     }
 
+    /// The key of the program or job whose pack has this file name; of the program, if none has.
+    pub fn of_pack(&self, file_name: &OsStr) -> Self {
+        self.with_words(self.words_of(file_name).unwrap_or(0))
+    }
+
     /// The key of the job that has one more word than the one whose pack has this file name;
     /// nothing, if the command has no more.
     pub fn narrower(&self, than: &OsStr) -> Option<Self> {
-        let names = self.file_names();
-        let at = names.iter().position(|name| *than == **name)?.checked_sub(1)?;
-        let file_name = names.into_iter().nth(at)?;
-        let (first, more) = self.subcommand[..self.subcommand.len() - at].split_first()?;
+        let words = self.words_of(than)? + 1;
+        (words <= self.subcommand.len()).then(|| self.with_words(words))
+    }
+
+    /// How many words more than the program has the one whose pack has this file name.
+    fn words_of(&self, file_name: &OsStr) -> Option<usize> {
+        self.file_names().iter().rev().position(|name| *file_name == **name)
+    }
+
+    fn with_words(&self, count: usize) -> Self {
+        let Some((first, more)) = self.subcommand[..count].split_first() else {
+            return Self { subcommand: Vec::new(), ..self.clone() };
+        };
         let mut words = self.words.clone();
         words.push(first.into());
         // Further from the program's name anything may stand.
         words.extend(more.iter().map(|word| hash_of(word.as_ref())));
         let name = format!("{} {first}", self.name);
-        Some(Self { name, file_name, words, subcommand: Vec::new() })
+        let file_name = subcommand::file_name(&self.file_name, &self.subcommand[..count]);
+        Self { name, file_name, words, subcommand: Vec::new() }
     }
 }
 
@@ -310,6 +325,11 @@ mod tests {
         assert_eq!(narrower(program), is(one, "cargo build"));
         assert_eq!(narrower(one), is(two, "cargo build #dc47fd6761f51d72"));
         assert_eq!((narrower(two), narrower("other.pack")), (None, None));
+        for (file, name) in [(program, "cargo"), (one, "cargo build"), (two, "cargo build")] {
+            let key = cargo.of_pack(file.as_ref());
+            assert_eq!((&*key.file_name, &*key.name), (&**file, name));
+        }
+        assert_eq!(cargo.of_pack("other.pack".as_ref()).file_name, *program);
     }
 
     #[test]
