@@ -1,4 +1,4 @@
-//! The begin of an ELF file: of code only what has a begin and an end is told.
+//! The first bytes of an ELF file: each range of code pages has an end that is not before its start.
 #![no_main]
 
 use headstart::profile::code::code_in;

@@ -25,7 +25,7 @@ pub fn code_of(path: &Path) -> Vec<Range<u64>> {
     code_in(&head, rustix::param::page_size() as u64)
 }
 
-/// The same of the begin of a file, in pages of this many bytes. Pure.
+/// The same for the first bytes of a file; `page` is the page size in bytes. Pure.
 pub fn code_in(head: &[u8], page: u64) -> Vec<Range<u64>> {
     segments::<FileHeader64<Endianness>>(head, page)
         .or_else(|| segments::<FileHeader32<Endianness>>(head, page))
