@@ -6,18 +6,17 @@ use crate::common::instances;
 use crate::common::process::helpers;
 use headstart_sys::signals::kill;
 use headstart_testing::{LoopFs, disk_dir, is_root, noise, skip, write_synced};
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Moments at which each verb is killed.
-const KILLS: usize = 50;
-/// Within this time a start of ours begins and ends.
-const SPAN: Duration = Duration::from_millis(60);
+/// Helpers that are killed, each at a moment of its own.
+const KILLS: usize = 25;
 
 /// Trace instances that belong to one of these processes.
-fn instances_of(pids: &[u32]) -> Vec<String> {
+fn instances_of(pids: &BTreeSet<u32>) -> Vec<String> {
     let is_ours = |name: &str| {
         let pid = name.strip_prefix("headstart-").and_then(|rest| rest.split('-').next());
         pid.and_then(|pid| pid.parse().ok()).is_some_and(|pid: u32| pids.contains(&pid))
@@ -46,29 +45,37 @@ fn a_helper_that_is_killed_leaves_the_program_alone_the_pack_whole_and_the_next_
     let learned = [&["run", "-v"], &arguments[1..]].concat();
     assert_eq!(headstart(&learned).status.code(), Some(7));
 
-    let mut pids = Vec::new();
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+        command.args(arguments).stdout(Stdio::null()).spawn().unwrap()
+    };
+
+    let mut pids = BTreeSet::new();
+    // Moments are drawn from this time after the helper is seen. A helper that has ended by then
+    // shortens it, one that is hit makes it longer: it follows how long helpers live here.
+    let mut span = Duration::from_millis(50);
     // Seeded, so that a failure can be met again.
-    for delay in noise(KILLS) {
-        let moment = SPAN * u32::from(delay) / u32::from(u8::MAX);
-        let begin = Instant::now();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_headstart"))
-            .args(arguments)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+    let mut moments = noise(40 * KILLS).into_iter();
+    while pids.len() < KILLS {
+        let part = moments.next().expect("enough helpers live to be killed");
+        let moment = span * u32::from(part) / u32::from(u8::MAX);
+        let mut child = start();
+        while helpers(pack, child.id()).is_empty() && child.try_wait().unwrap().is_none() {}
+        let seen = Instant::now();
         // A busy wait hits the moment.
-        while begin.elapsed() < moment {}
-        for pid in helpers(pack, child.id()) {
+        while seen.elapsed() < moment {}
+        let found = helpers(pack, child.id());
+        span = if found.is_empty() { moment } else { span * 5 / 4 };
+        for pid in found {
             // It may have ended.
             let _ = kill(pid.cast_signed(), 9);
-            pids.push(pid);
+            pids.insert(pid);
         }
         assert_eq!(child.wait().unwrap().code(), Some(7), "after {moment:?}");
         let shown = headstart(&["show", "--list", pack]);
         assert!(shown.status.success(), "after {moment:?}: {shown:?}");
         assert!(String::from_utf8_lossy(&shown.stdout).contains("/mount/file 0:"), "{shown:?}");
     }
-    assert!(pids.len() > KILLS / 4, "{pids:?}");
 
     // The next start removes what they left, the instances in the background, even if the
     // program is found in memory and not traced.
@@ -167,7 +174,7 @@ fn the_instance_of_a_live_recording_is_never_touched() {
         .spawn()
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let recorders = || helpers(&pack("live.pack"), live.id());
+    let recorders = || BTreeSet::from_iter(helpers(&pack("live.pack"), live.id()));
     while instances_of(&recorders()).is_empty() {
         if Instant::now() >= deadline {
             std::fs::write(&end, "").unwrap();
