@@ -4,8 +4,12 @@
 
 use headstart::pack::diff::diff;
 use headstart::pack::merge::{Rule, merge};
-use headstart_fuzz::{check_encoding, pack, split};
+use headstart_fuzz::{bounded, check_encoding, pack, split};
+use headstart_sys::counting::Counting;
 use libfuzzer_sys::fuzz_target;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&rule, data)) = data.split_first() else { return };
@@ -15,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
         0 => Rule::Union,
         keep => Rule::NextStart { keep: keep.into(), metadata_seen: rule & 0x10 != 0 },
     };
-    let merged = merge(&old, &new, rule);
+    let merged = bounded(data.len(), 0, || merge(&old, &new, rule));
     check_encoding(&merged);
     // What was built lies in order: joining it with itself changes nothing.
     let again = merge(&merged, &merged, Rule::Union);

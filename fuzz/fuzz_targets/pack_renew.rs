@@ -2,23 +2,29 @@
 //! back as it was.
 #![no_main]
 
-use headstart::pack::Identity;
 use headstart::pack::renew::{Now, renew};
-use headstart_fuzz::{check_encoding, pack};
+use headstart::pack::{FileSystem, Identity};
+use headstart_fuzz::{bounded, check_encoding, pack};
+use headstart_sys::counting::Counting;
 use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fuzz_target!(|data: &[u8]| {
     let Some((sizes, data)) = data.split_first_chunk::<8>() else { return };
     let Some(old) = pack(data) else { return };
     let mut sizes = sizes.iter().cycle();
-    let (new, renewal) = renew(&old, |_, _, was| match sizes.next() {
+    let now = |_: &Path, _: &FileSystem, was: &Identity| match sizes.next() {
         Some(0) => Now::Gone,
         Some(1) | None => Now::Same,
         Some(part) => {
             let size = was.size / 128 * u64::from(*part);
             Now::Other(Identity { ino: was.ino ^ 1, size, ..*was })
         }
-    });
+    };
+    let (new, renewal) = bounded(data.len(), 0, || renew(&old, now));
     check_encoding(&new);
     assert!(renewal.changes() || new.files.len() <= old.files.len());
 });

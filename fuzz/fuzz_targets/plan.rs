@@ -8,8 +8,12 @@ use headstart::replay::frequency::Frequency;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::step::{Step, Target};
 use headstart::replay::strategy::{Order, ReadStrategy};
-use headstart_fuzz::pack;
+use headstart_fuzz::{bounded, pack};
+use headstart_sys::counting::Counting;
 use libfuzzer_sys::fuzz_target;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&budget, body)) = data.split_first() else { return };
@@ -25,7 +29,11 @@ fuzz_target!(|data: &[u8]| {
     for (order, metadata_lead) in ways {
         let strategy = ReadStrategy { order, metadata_lead, ..ReadStrategy::default() };
         for packs in [&pair[..1], &pair] {
-            check(&Plan::of_packs(packs, limits, strategy), limits, &pack);
+            // Two lists of steps at one time, one of them with room for twice as many.
+            let steps = (limits.budget / strategy.step_bytes) as usize * 4 * size_of::<Step>();
+            let plan = || Plan::of_packs(packs, limits, strategy);
+            let plan = bounded(packs.len() * data.len(), steps, plan);
+            check(&plan, limits, &pack);
         }
     }
 });
@@ -44,7 +52,9 @@ fn check(plan: &Plan, limits: Limits, pack: &Pack) {
     }
     let is_file = |step: &Step| matches!(plan.targets[step.target as usize], Target::File { .. });
     assert_eq!(plan.steps.iter().take_while(|step| !is_file(step)).count(), plan.metadata);
-    assert!(plan.strategy.metadata_lead.is_some() || plan.steps[plan.metadata..].iter().all(is_file));
+    assert!(
+        plan.strategy.metadata_lead.is_some() || plan.steps[plan.metadata..].iter().all(is_file)
+    );
     assert!(plan.head <= plan.steps.len());
     let choice = limits.often.choice(pack);
     let data = pack.ranges.iter().filter(|r| choice.has(r)).count();

@@ -3,6 +3,7 @@
 use headstart::pack::{Pack, codec};
 use headstart::trace::Event;
 use headstart::trace::file::Capture;
+use headstart_sys::counting::peak_of;
 
 /// Real traces: Linux 6.18 on x86-64.
 pub const TRACES: [&[u8]; 4] = [
@@ -40,4 +41,12 @@ pub fn pack(body: &[u8]) -> Option<Pack> {
 pub fn check_encoding(pack: &Pack) {
     let bytes = codec::encode(pack);
     assert_eq!(codec::decode(&bytes).as_ref(), Ok(pack));
+}
+
+/// What `work` on packs returns, which may hold 32 times the `bytes` of their files, `more`, and
+/// what tables of a few entries take. The target has to count allocations.
+pub fn bounded<T>(bytes: usize, more: usize, work: impl FnOnce() -> T) -> T {
+    let (result, peak) = peak_of(work);
+    assert!(peak <= 32 * bytes + more + 8192, "{peak} bytes for {bytes} of packs");
+    result
 }

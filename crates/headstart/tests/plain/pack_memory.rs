@@ -1,13 +1,19 @@
-//! Decoding a pack takes at most 16 times the memory of its file, whatever is
-//! in it; and every pack that comes out can be walked, written and joined.
+//! Decoding a pack takes at most 16 times the memory of its file, and what is done with it
+//! at most 32 times, whatever is in it; and every pack that comes out can be walked, written
+//! and joined.
 
 use headstart::host::usage::How;
 use headstart::pack::codec::{HEADER_BYTES, PackError, decode, decode_body, encode};
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::paths::PathInterner;
+use headstart::pack::renew::{Now, renew};
 use headstart::pack::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
+use headstart::replay::benefit::Expected;
 use headstart::replay::frequency::Frequency;
+use headstart::replay::model::Model;
 use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::sample::sample;
+use headstart::replay::step::Step;
 use headstart::replay::strategy::ReadStrategy;
 use headstart_sys::counting::{Counting, peak_of};
 use std::path::Path;
@@ -16,7 +22,12 @@ use std::path::Path;
 static ALLOCATOR: Counting = Counting;
 
 const FACTOR: usize = 16;
+/// Of merging, renewing and planning, by the files of all packs that take part.
+const WORK_FACTOR: usize = 32;
 const MIB: usize = 1 << 20;
+
+const MODEL: Model =
+    Model { latency_us: 100, next_us: 10, bandwidth_mb_s: 100, depth: 4, iops: 1000 };
 
 /// LEB128, as packs have it.
 fn number(mut value: u64) -> Vec<u8> {
@@ -65,7 +76,14 @@ const FS: [u8; 19] = [0; 19];
 const FILE: [u8; 7] = [0; 7];
 /// The first file, page 0, 1 page.
 const RANGE: [u8; 6] = [0, 0, 1, 0, 0, 0];
+/// The same, each 40 pages behind the one before, so that no two of them are read as one.
+const RANGE_APART: [u8; 6] = [0, 80, 1, 0, 0, 0];
 const METADATA: [u8; 5] = [0, 0, 1, 0, 0];
+
+/// A range of the first file with as many pages as one can have.
+fn longest() -> Vec<u8> {
+    [&[0, 0][..], &number(u32::MAX.into()), &[0, 0, 1]].concat()
+}
 
 #[test]
 fn claimed_counts_that_the_file_can_not_hold_allocate_nothing() {
@@ -84,11 +102,12 @@ fn claimed_counts_that_the_file_can_not_hold_allocate_nothing() {
     }
 }
 
-#[test]
-fn a_section_full_of_the_smallest_items_stays_within_the_bound() {
+/// Bodies full of the smallest items: their names, themselves, and whether they decode.
+fn dense() -> Vec<(&'static str, Vec<u8>, bool)> {
     let (nodes, flat) = many(&[1, 1, b'x']);
     let (files, list) = many(&FILE);
     let (ranges, of_files) = many(&RANGE);
+    let (_, apart) = many(&RANGE_APART);
     let (blocks, of_devices) = many(&METADATA);
     let one = (1, &FS[..]);
     let none = (0, &[][..]);
@@ -96,7 +115,7 @@ fn a_section_full_of_the_smallest_items_stays_within_the_bound() {
     let chain = [&[0, 1, b'x'][..], &flat[3..]].concat();
     let flat_names: Vec<u8> =
         (0..100_000u64).flat_map(|i| [&number(i)[..], &[1, b'x']].concat()).collect();
-    for (name, sections, decodes) in [
+    [
         ("file systems", vec![(4096, &FS.repeat(4096)[..]), none, none, none, none], true),
         (
             "too many file systems",
@@ -108,6 +127,7 @@ fn a_section_full_of_the_smallest_items_stays_within_the_bound() {
         ("deep", vec![one, (2047, &chain[..2047 * 3]), none, none, none], true),
         ("files", vec![one, none, (files, &list), none, none], true),
         ("ranges", vec![one, none, (1, &FILE), (ranges, &of_files), none], true),
+        ("ranges apart", vec![one, none, (1, &FILE), (ranges, &apart), none], true),
         ("metadata", vec![one, none, none, none, (blocks, &of_devices)], true),
         (
             "all",
@@ -120,9 +140,76 @@ fn a_section_full_of_the_smallest_items_stays_within_the_bound() {
             ],
             true,
         ),
+        (
+            "a range of each file",
+            vec![
+                one,
+                (100_000, &flat_names),
+                (100_000, &[0, 2, 0, 0, 0, 0, 0].repeat(100_000)),
+                (99_999, &[2, 0, 1, 0, 0, 0].repeat(99_999)),
+                none,
+            ],
+            true,
+        ),
         ("cut off", vec![one, none, (files, &list), (ranges, &of_files[1..])], false),
-    ] {
-        assert_eq!(check(name, &body(&sections)).is_ok(), decodes, "{name}");
+    ]
+    .into_iter()
+    .map(|(name, sections, decodes)| (name, body(&sections), decodes))
+    .collect()
+}
+
+#[test]
+fn a_section_full_of_the_smallest_items_stays_within_the_bound() {
+    for (name, body, decodes) in dense() {
+        assert_eq!(check(name, &body).is_ok(), decodes, "{name}");
+    }
+}
+
+#[test]
+fn work_on_dense_packs_stays_within_its_bound() {
+    for (name, body, _) in dense() {
+        let Ok(pack) = decode_body(&body) else { continue };
+        let bounded = |work: &str, packs: usize, run: &dyn Fn()| {
+            let ((), peak) = peak_of(run);
+            let most = WORK_FACTOR * packs * body.len();
+            assert!(peak <= most, "{name}: {work}: {peak} bytes for {packs} × {}", body.len());
+        };
+        for rule in [Rule::Union, Rule::NextStart { keep: 8, metadata_seen: true }] {
+            bounded("merge", 2, &|| drop(merge(&pack, &pack, rule)));
+            bounded("merge into nothing", 1, &|| drop(merge(&Pack::default(), &pack, rule)));
+        }
+        for now in [Now::Same, Now::Other(Identity { ino: 1, ..Identity::default() })] {
+            bounded("renew", 1, &|| drop(renew(&pack, |_, _, _| now)));
+        }
+        for often in [Frequency::EVER, Frequency::HALF] {
+            let choice = often.choice(&pack);
+            // Whatever the budget: the ranges are shorter than a step.
+            let limits = Limits { budget: u64::MAX, metadata: true, often };
+            let strategy = ReadStrategy::default();
+            let pair = [pack.clone(), pack.clone()];
+            bounded("choose", 1, &|| drop(often.choice(&pack)));
+            bounded("plan", 1, &|| drop(Plan::of_pack(&pack, &choice, limits, strategy)));
+            bounded("plan of two", 2, &|| drop(Plan::of_packs(&pair, limits, strategy)));
+            bounded("sample", 1, &|| drop(sample(&pack, &choice)));
+            bounded("estimate", 1, &|| _ = Expected::of(&pack, &choice, &MODEL));
+        }
+    }
+}
+
+#[test]
+fn a_plan_grows_with_its_budget_and_not_with_what_a_range_claims() {
+    let body = body(&[(1, &FS), (0, &[]), (1, &FILE), (1, &longest()), (0, &[])]);
+    let pack = decode_body(&body).unwrap();
+    let strategy = ReadStrategy::default();
+    for steps in [1, 1 << 10, 1 << 16] {
+        let budget = steps as u64 * strategy.step_bytes;
+        let limits = Limits { budget, metadata: true, often: Frequency::EVER };
+        let pack = std::slice::from_ref(&pack);
+        let (plan, peak) = peak_of(|| Plan::of_packs(pack, limits, strategy));
+        assert_eq!(plan.steps.len(), steps);
+        // Two lists of steps at one time, one of them with room for twice as many.
+        let most = WORK_FACTOR * body.len() + 4 * steps * size_of::<Step>();
+        assert!(peak <= most, "{steps} steps: {peak} bytes");
     }
 }
 
