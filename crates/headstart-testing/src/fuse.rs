@@ -155,7 +155,9 @@ impl Filesystem for Server {
         mut reply: ReplyDirectory,
     ) {
         if offset == 0 {
-            let _ = reply.add(FILE_NODE, 1, FileType::RegularFile, FILE);
+            // libfuse gives this number unless a server has numbers of its own.
+            let unknown = INodeNo(0xffff_ffff);
+            let _ = reply.add(unknown, 1, FileType::RegularFile, FILE);
         }
         self.answer(reply, ReplyDirectory::ok);
     }

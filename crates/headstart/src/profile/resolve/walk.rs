@@ -21,6 +21,10 @@ use crate::host::mounts::{Mount, join};
 /// Entries and directories between two looks at the clock.
 const TICK: u64 = 64;
 
+/// What servers on libfuse give in directories, unless they have inode numbers of their own, as
+/// sshfs (`FUSE_UNKNOWN_INO`, lib/fuse.c of libfuse).
+const UNKNOWN_INO: u64 = 0xffff_ffff;
+
 /// What a walk looks for.
 pub(super) trait Wanted {
     /// How many inodes it still looks for; at 0 the walk ends.
@@ -152,14 +156,14 @@ impl<'a> Walker<'a> {
                         continue;
                     }
                     self.entries += 1;
-                    if wanted.wants(entry.ino()) {
-                        wanted.offer(entry.ino(), path.join(name));
-                    }
-                    let is_dir = match entry.file_type() {
-                        FileType::Unknown => is_directory(dir, name),
-                        kind => kind == FileType::Directory,
+                    let (ino, kind) = match (entry.ino(), entry.file_type()) {
+                        (UNKNOWN_INO, _) | (_, FileType::Unknown) => look(dir, name),
+                        known => known,
                     };
-                    if is_dir {
+                    if wanted.wants(ino) {
+                        wanted.offer(ino, path.join(name));
+                    }
+                    if kind == FileType::Directory {
                         queue.push(relative.join(name));
                     }
                     if wanted.left() == 0 || self.is_late() {
@@ -199,9 +203,12 @@ fn open_dir(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(at, path, flags, Mode::empty())
 }
 
-/// For file systems that tell no type with the name.
-fn is_directory(dir: impl AsFd, name: &OsStr) -> bool {
+/// The inode number and the type of an entry, for file systems that do not give both with the
+/// name; what can't be looked at is nothing that anybody wants.
+fn look(dir: impl AsFd, name: &OsStr) -> (u64, FileType) {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    rustix::fs::statx(dir, name, flags, StatxFlags::TYPE)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory)
+    let found = rustix::fs::statx(dir, name, flags, StatxFlags::TYPE | StatxFlags::INO);
+    found.map_or((UNKNOWN_INO, FileType::Unknown), |stat| {
+        (stat.stx_ino, FileType::from_raw_mode(stat.stx_mode.into()))
+    })
 }
