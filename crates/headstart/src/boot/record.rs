@@ -15,15 +15,13 @@ use super::systemd::{Told, bus, finished, is_booted, unit_times, units_of};
 use crate::boot::history::BootRecord;
 use crate::host::contents;
 use crate::host::memory;
-use crate::host::mounts::MountsError;
 use crate::host::names;
 use crate::host::proc::in_first_pid_namespace;
-use crate::pack::store::StoreError;
-use crate::profile::seen::SeenError;
+use crate::launch::LaunchError;
 use crate::trace::capture::{Bounds, CaptureError, Earlier, Recorder, Sizes};
 use crate::trace::file::Capture;
 use crate::trace::instance::Instance;
-use crate::trace::tracefs::{TraceError, Tracefs};
+use crate::trace::tracefs::Tracefs;
 use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::io;
@@ -53,21 +51,12 @@ pub enum RecordError {
     /// The recorder came too late.
     #[error("This boot is over; `headstart boot enable` lets each further boot be recorded early")]
     Over,
-    /// Tracing is not to be had, or not to be read.
+    /// As of any start: it can't be traced, read or kept.
     #[error(transparent)]
-    Capture(#[from] CaptureError),
-    /// There is nothing in the trace.
-    #[error(transparent)]
-    Seen(#[from] SeenError),
-    /// The mounts can't be read.
-    #[error(transparent)]
-    Mounts(#[from] MountsError),
+    Launch(LaunchError),
     /// A file of ours.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// A pack.
-    #[error(transparent)]
-    Store(#[from] StoreError),
     /// What is learned has no place.
     #[error("{} is not mounted, so this boot is not learned", names::path(.0))]
     NoState(std::path::PathBuf),
@@ -76,9 +65,9 @@ pub enum RecordError {
     Systemd(#[source] io::Error),
 }
 
-impl From<TraceError> for RecordError {
-    fn from(error: TraceError) -> Self {
-        Self::Capture(error.into())
+impl<E: Into<LaunchError>> From<E> for RecordError {
+    fn from(error: E) -> Self {
+        Self::Launch(error.into())
     }
 }
 
