@@ -6,6 +6,6 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     for range in code_in(data, 4096) {
-        assert!(range.start <= range.end);
+        assert!(range.first <= range.end);
     }
 });

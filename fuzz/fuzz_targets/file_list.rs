@@ -21,8 +21,8 @@ fuzz_target!(|data: &[u8]| {
     let plan = Plan::of_list(&entries, |_| Some(u64::MAX), limits, ReadStrategy::default());
     assert!(plan.bytes() <= limits.budget);
     for step in &plan.steps {
-        assert!(step.length > 0 && step.length <= plan.strategy.step_bytes);
-        assert!(step.offset.checked_add(step.length).is_some());
+        assert!(step.bytes.length() > 0 && step.bytes.length() <= plan.strategy.step_bytes);
+        assert!(step.bytes.offset.checked_add(step.bytes.length()).is_some());
         assert!((step.target as usize) < plan.targets.len());
     }
 });

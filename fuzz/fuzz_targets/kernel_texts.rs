@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
         }
         1 => {
             let file = InodeId { dev: Dev::new(0xfe, 1), ino: 1234 };
-            let wanted = HashMap::from([(file, vec![0..4, 9..u64::MAX])]);
+            let wanted = HashMap::from([(file, vec![(0..4).into(), (9..u64::MAX).into()])]);
             let found = parse_smaps(data, &wanted);
             assert!(found.iter().all(|(id, (pages, _))| *id == file && *pages > 0));
         }

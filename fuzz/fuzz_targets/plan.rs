@@ -45,8 +45,8 @@ fn check(plan: &Plan, limits: Limits, pack: &Pack) {
         assert_eq!(bytes, limits.budget, "the budget is used up before anything is left out");
     }
     for step in &plan.steps {
-        assert!(step.length > 0 && step.length <= plan.strategy.step_bytes);
-        let end = step.offset.checked_add(step.length).expect("a step ends somewhere");
+        assert!(step.bytes.length() > 0 && step.bytes.length() <= plan.strategy.step_bytes);
+        let end = step.bytes.offset.checked_add(step.bytes.length()).expect("a step ends somewhere");
         assert!(i64::try_from(end).is_ok());
         assert!((step.target as usize) < plan.targets.len());
     }

@@ -20,8 +20,7 @@ pub fn capture(number: usize) -> Capture {
 
 /// What every event promises.
 pub fn check_event(event: &Event) {
-    assert!(event.pages > 0);
-    assert!(event.first.checked_add(event.pages).is_some());
+    assert!(!event.pages.is_empty());
 }
 
 /// Two inputs out of one: the first byte, times the rest over 256, is where the

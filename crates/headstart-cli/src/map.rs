@@ -1,6 +1,6 @@
 //! A file's cached pages as characters: `#` cached, `.` not, `+` in part.
 
-use std::ops::Range;
+use headstart::host::range::PageRange;
 
 /// A map of `pages` pages in which each character stands for `scale` pages, the
 /// last one perhaps for fewer.
@@ -14,7 +14,7 @@ pub struct Map {
 
 /// Draws the sorted, separate `runs` of a file of `pages` pages with at most
 /// `width` characters.
-pub fn draw(runs: &[Range<u64>], pages: u64, width: u64) -> Map {
+pub fn draw(runs: &[PageRange], pages: u64, width: u64) -> Map {
     let scale = pages.div_ceil(width.max(1));
     let mut characters = String::new();
     let mut runs = runs.iter().peekable();
@@ -22,8 +22,8 @@ pub fn draw(runs: &[Range<u64>], pages: u64, width: u64) -> Map {
     while start < pages {
         let end = pages.min(start.saturating_add(scale));
         let mut cached = 0;
-        while let Some(run) = runs.peek().filter(|run| run.start < end) {
-            cached += run.end.min(end).saturating_sub(run.start.max(start));
+        while let Some(run) = runs.peek().filter(|run| run.first < end) {
+            cached += run.within(PageRange { first: start, end }).count();
             if run.end > end {
                 break;
             }
@@ -43,6 +43,7 @@ pub fn draw(runs: &[Range<u64>], pages: u64, width: u64) -> Map {
 #[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
+    use std::ops::Range;
 
     #[test]
     fn each_character_says_whether_its_pages_are_cached() {
@@ -62,7 +63,8 @@ mod tests {
         ];
         for (runs, pages, width, scale, characters) in cases {
             let expected = Map { scale: *scale, characters: (*characters).to_owned() };
-            assert_eq!(draw(runs, *pages, *width), expected, "{runs:?} of {pages}");
+            let runs: Vec<_> = runs.iter().cloned().map(PageRange::from).collect();
+            assert_eq!(draw(&runs, *pages, *width), expected, "{runs:?} of {pages}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `headstart pages`: which pages of files are in the page cache.
 
+use headstart::host::range::{ByteRange, PageRange};
 use std::io::{self, Write};
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -81,7 +81,7 @@ impl View {
         self.len.div_ceil(page_size())
     }
 
-    fn runs(&self) -> &[Range<u64>] {
+    fn runs(&self) -> &[PageRange] {
         match &self.residency {
             Residency::Known(runs) => runs,
             Residency::Untrusted => &[],
@@ -139,8 +139,8 @@ fn write_list_line(out: &mut dyn Write, view: &View) -> io::Result<()> {
 }
 
 /// Runs of pages as ranges of bytes, whole pages also at the file's end.
-fn in_bytes(runs: &[Range<u64>]) -> Vec<Range<u64>> {
-    runs.iter().map(|run| run.start * page_size()..run.end * page_size()).collect()
+fn in_bytes(runs: &[PageRange]) -> Vec<ByteRange> {
+    runs.iter().map(|run| run.bytes(page_size())).collect()
 }
 
 fn write_table(out: &mut dyn Write, views: &[View], args: &PagesArgs) -> io::Result<()> {
@@ -283,7 +283,7 @@ impl Document {
     fn new(views: &[View], found: &Found, errors: &[Error]) -> Self {
         let file = |view: &View| {
             let known = matches!(view.residency, Residency::Known(_));
-            let range = |range: &Range<u64>| [range.start, range.end - range.start];
+            let range = |range: &ByteRange| [range.offset, range.length()];
             DocumentFile {
                 path: view.path.as_path().into(),
                 size: view.len,

@@ -338,7 +338,7 @@ fn verify(plan: &Plan, mounts: &Mounts) -> Verified {
             target_path(plan, target, &devices).and_then(|path| open_target(target, &path))
         });
         let pages = step.pages();
-        out.planned_pages += pages.end - pages.start;
+        out.planned_pages += pages.count();
         let count = |file: &File| resident_count(file, pages).unwrap_or(0);
         out.resident_pages += file.as_ref().map_or(0, count);
     }
@@ -356,8 +356,8 @@ fn print_plan(plan: &Plan, mounts: &Mounts, json: bool) -> anyhow::Result<()> {
         let steps = steps.map(|(path, metadata, step)| PlannedStep {
             path: path.as_path().into(),
             metadata,
-            offset: step.offset,
-            length: step.length,
+            offset: step.bytes.offset,
+            length: step.bytes.length(),
         });
         return output::print_json(&DryRun {
             schema: "headstart/replay-plan/1",
@@ -369,7 +369,7 @@ fn print_plan(plan: &Plan, mounts: &Mounts, json: bool) -> anyhow::Result<()> {
     }
     output::print(|out| {
         for (path, _, step) in steps {
-            let range = step.offset..step.offset + step.length;
+            let range = step.bytes;
             let line = headstart::cache::list::line(path.as_os_str().as_encoded_bytes(), &[range]);
             out.write_all(&line)?;
             out.write_all(b"\n")?;

@@ -84,10 +84,7 @@ pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
 fn print_list(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let page = view.pack.page_size();
     for file in 0..view.pack.files.len() {
-        let parts: Vec<_> = view
-            .ranges_of(file)
-            .map(|r| r.first * page..(r.first + u64::from(r.pages)) * page)
-            .collect();
+        let parts: Vec<_> = view.ranges_of(file).map(|r| r.page_range().bytes(page)).collect();
         let path = view.path(file);
         out.write_all(&list::line(path.as_os_str().as_encoded_bytes(), &parts))?;
         out.write_all(b"\n")?;

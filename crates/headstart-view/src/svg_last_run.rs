@@ -265,6 +265,7 @@ fn tail(path: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headstart::host::range::PageRange;
     use headstart::host::usage::How;
     use headstart::outcome::counts::Classification;
     use headstart::outcome::last_run::timeline::{AskedSpan, Timeline};
@@ -275,7 +276,7 @@ mod tests {
     fn set(pages: &[(u64, u64)]) -> Spans {
         let mut spans = Spans::default();
         for &(page, ms) in pages {
-            spans.touch(page, 1, ms * 1_000_000, How::READ);
+            spans.touch(PageRange::of(page, 1), ms * 1_000_000, How::READ);
         }
         spans
     }
@@ -288,7 +289,7 @@ mod tests {
             missing: set(&[(5, 90)]),
             ..Classification::default()
         };
-        let asked = [AskedSpan { first: 1, end: 3, at: 12_000_000 }];
+        let asked = [AskedSpan { pages: PageRange::of(1, 2), at: 12_000_000 }];
         timeline.add(Some(Path::new("/<lib>.so")), &classes, &asked);
         let run = LastRun { page_size: 4096, name: "app".into(), ..timeline.finish() };
         let svg = svg(&run);

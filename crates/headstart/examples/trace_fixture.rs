@@ -79,7 +79,14 @@ fn show(file: &Path) -> Outcome {
     let mut events = capture.events()?;
     for e in &mut events {
         let (time, tid, kind, id) = (e.time, e.tid, e.kind, e.id);
-        writeln!(out, "{time} {tid} {kind:?} {} {} {}+{}", id.dev, id.ino, e.first, e.pages)?;
+        writeln!(
+            out,
+            "{time} {tid} {kind:?} {} {} {}+{}",
+            id.dev,
+            id.ino,
+            e.pages.first,
+            e.pages.count()
+        )?;
     }
     let (pages, bytes, tally) = (capture.pages.len(), capture.bytes.len(), events.tally());
     Ok(writeln!(out, "{}: {pages} pages of {bytes} bytes, {tally:?}", file.display())?)

@@ -3,6 +3,7 @@
 
 use super::by_file::View;
 use crate::output;
+use headstart::host::range::PageRange;
 use std::io::{self, Write};
 
 /// What stands around a line of the map.
@@ -23,15 +24,13 @@ pub fn print(view: &View<'_>, width: usize, out: &mut dyn Write) -> io::Result<(
             output::counted(view.ranges[i].len() as u64, "block"),
             view.bytes_of(i) / 1024
         )?;
-        let ranges: Vec<(u64, u64)> =
-            view.ranges_of(i).map(|r| (r.first, r.first + u64::from(r.pages))).collect();
+        let ranges: Vec<_> = view.ranges_of(i).map(|r| r.page_range()).collect();
         let pages = file.identity.size.div_ceil(page);
         map(&ranges, pages, width.saturating_sub(FRAME).max(1), out)?;
         writeln!(out)?;
         for r in view.ranges_of(i) {
-            let (offset, length) = (r.first * page, u64::from(r.pages) * page);
-            let at = f64::from(r.at_us) / 1000.0;
-            writeln!(out, "\t{offset}, {length} bytes (at {at:.3} ms)")?;
+            let (bytes, at) = (r.page_range().bytes(page), f64::from(r.at_us) / 1000.0);
+            writeln!(out, "\t{}, {} bytes (at {at:.3} ms)", bytes.offset, bytes.length())?;
         }
         writeln!(out)?;
     }
@@ -39,13 +38,13 @@ pub fn print(view: &View<'_>, width: usize, out: &mut dyn Write) -> io::Result<(
 }
 
 /// Draws the sorted ranges of a file of `pages` pages.
-fn map(ranges: &[(u64, u64)], pages: u64, width: usize, out: &mut dyn Write) -> io::Result<()> {
+fn map(ranges: &[PageRange], pages: u64, width: usize, out: &mut dyn Write) -> io::Result<()> {
     let columns = width as u64;
     let mut ranges = ranges.iter().peekable();
     let mut start = 0;
     while start < pages {
-        while ranges.next_if(|(_, end)| *end <= start).is_some() {}
-        let next = ranges.peek().map_or(pages, |(first, _)| (*first).clamp(start, pages));
+        while ranges.next_if(|range| range.end <= start).is_some() {}
+        let next = ranges.peek().map_or(pages, |range| range.first.clamp(start, pages));
         let empty = (next - start) / columns;
         if empty > DRAWN {
             writeln!(out, "  … {} without a block", output::counted(empty, "line"))?;
@@ -55,10 +54,10 @@ fn map(ranges: &[(u64, u64)], pages: u64, width: usize, out: &mut dyn Write) -> 
         let end = pages.min(start.saturating_add(columns));
         let mut line = String::with_capacity(width);
         for page in start..end {
-            while ranges.next_if(|(_, end)| *end <= page).is_some() {}
+            while ranges.next_if(|range| range.end <= page).is_some() {}
             line.push(match ranges.peek() {
-                Some((first, _)) if *first == page => '@',
-                Some((first, _)) if *first < page => '#',
+                Some(range) if range.first == page => '@',
+                Some(range) if range.first < page => '#',
                 _ => '.',
             });
         }
@@ -88,7 +87,8 @@ mod tests {
             ),
         ] {
             let mut out = Vec::new();
-            map(ranges, pages, 4, &mut out).unwrap();
+            let drawn: Vec<_> = ranges.iter().map(|&(a, b)| PageRange::from(a..b)).collect();
+            map(&drawn, pages, 4, &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{ranges:?}");
         }
     }

@@ -2,6 +2,7 @@
 
 use super::by_file::{View, history};
 use crate::output::{self, JsonPath};
+use headstart::host::range::PageRange;
 use headstart::host::usage::How;
 use headstart::pack::changing::changes_often;
 use headstart::pack::{FileSystem, Identity, Origin};
@@ -50,9 +51,9 @@ pub fn print(path: &Path, view: &View<'_>) -> anyhow::Result<()> {
     let pack = view.pack;
     let page = pack.page_size();
     let starts = pack.origin.starts;
-    let range = |first: u64, pages: u32, at_us: u32, bits: u8| JsonRange {
-        offset: first * page,
-        length: u64::from(pages) * page,
+    let range = |pages: PageRange, at_us: u32, bits: u8| JsonRange {
+        offset: pages.bytes(page).offset,
+        length: pages.bytes(page).length(),
         first_touch_ms: f64::from(at_us) / 1000.0,
         how: None,
         history: history(bits, starts),
@@ -66,12 +67,12 @@ pub fn print(path: &Path, view: &View<'_>) -> anyhow::Result<()> {
         changing: changes_often(pack.files[i].changes),
         ranges: view
             .ranges_of(i)
-            .map(|r| JsonRange { how: Some(r.how), ..range(r.first, r.pages, r.at_us, r.history) })
+            .map(|r| JsonRange { how: Some(r.how), ..range(r.page_range(), r.at_us, r.history) })
             .collect(),
     };
     let metadata = pack.metadata.iter().map(|r| JsonRange {
         file_system: Some(r.file_system),
-        ..range(r.first, r.pages, r.at_us, r.history)
+        ..range(r.page_range(), r.at_us, r.history)
     });
     output::print_json(&Document {
         schema: "headstart/show/1",

@@ -56,7 +56,7 @@ fn pack_of(file: &Path, pages: u64) -> Pack {
     // One that is what was learned, and one that is gone.
     for name in [file.to_owned(), file.join("gone")] {
         let identity = identity_of(&rustix::fs::stat(file).unwrap());
-        let piece = Piece { first: 0, end: pages, at_us: 0, how: How::READ, history: 1 };
+        let piece = Piece { pages: (0..pages).into(), at_us: 0, how: How::READ, history: 1 };
         let part = FilePart { file_system, identity, changes: 0, pieces: vec![piece] };
         parts.files.insert(names.intern(&name).unwrap(), part);
     }

@@ -145,7 +145,7 @@ fn put_pack(fs: &LoopFs, dir: &str, of: Of, pages: u64) {
     let file_system = parts.file_system(&on).unwrap();
     let mut identity = identity_of(&rustix::fs::stat(&data).unwrap());
     identity.ino += u64::from(of == Of::Earlier);
-    let piece = Piece { first: 0, end: pages, at_us: 0, how: How::READ, history: 1 };
+    let piece = Piece { pages: (0..pages).into(), at_us: 0, how: How::READ, history: 1 };
     let mut names = PathInterner::default();
     let node = names.intern(Path::new("/data")).unwrap();
     parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces: vec![piece] });

@@ -84,6 +84,7 @@ pub fn settle(merged: &mut Pack, before: Option<&Pack>, whole: &Pack) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::range::PageRange;
     use crate::host::usage::How;
     use crate::pack::merge::{Rule, merge};
     use crate::pack::{FileSystem, Identity, Origin};
@@ -99,8 +100,12 @@ mod tests {
         let mut parts = Parts { origin, ..Parts::default() };
         let fs = FileSystem { uuid: Some([7; 16]), ..FileSystem::default() };
         let file_system = parts.file_system(&fs).unwrap();
-        let piece =
-            |&(first, end): &(u64, u64)| Piece { first, end, at_us: 0, how: How::READ, history: 1 };
+        let piece = |&(first, end): &(u64, u64)| Piece {
+            pages: PageRange { first, end },
+            at_us: 0,
+            how: How::READ,
+            history: 1,
+        };
         let pieces: Vec<Piece> = ranges.iter().map(piece).collect();
         parts.metadata.insert(file_system, pieces.clone());
         let identity = Identity { ino, ..Identity::default() };

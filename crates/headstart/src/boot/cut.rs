@@ -33,7 +33,7 @@ fn part(seen: &Observation, window: &Range<u64>) -> Observation {
         let untouched = pages.inserted.without(&pages.touched);
         let mut inserted = touched.without(&touched.without(&pages.inserted));
         for span in within(&untouched, seen.began, window).iter() {
-            inserted.touch(span.first, span.end - span.first, span.at, span.how);
+            inserted.touch(span.pages, span.at, span.how);
         }
         let none = touched.is_empty() && inserted.is_empty();
         (!none).then_some(Pages { touched, certain, inserted })
@@ -51,10 +51,10 @@ fn within(spans: &Spans, began: u64, window: &Range<u64>) -> Spans {
     };
     let mut found: Vec<Span> = spans.iter().filter_map(moved).collect();
     // Touches come in the order of their times.
-    found.sort_by_key(|span| (span.at, span.first));
+    found.sort_by_key(|span| (span.at, span.pages.first));
     let mut out = Spans::default();
     for span in found {
-        out.touch(span.first, span.end - span.first, span.at, span.how);
+        out.touch(span.pages, span.at, span.how);
     }
     out
 }
@@ -63,6 +63,7 @@ fn within(spans: &Spans, began: u64, window: &Range<u64>) -> Spans {
 mod tests {
     use super::*;
     use crate::host::id::{Dev, InodeId};
+    use crate::host::range::PageRange;
     use crate::host::usage::How;
     use crate::profile::pace::Pacing;
     use proptest::prelude::*;
@@ -75,14 +76,18 @@ mod tests {
     fn seen(began: u64, touches: &[(u64, u64, u64)]) -> Observation {
         let mut pages = Pages::default();
         for &(first, count, at) in touches {
-            pages.touched.touch(first, count, at, How::READ);
+            pages.touched.touch(PageRange::of(first, count), at, How::READ);
         }
         Observation { began, files: [(FILE, pages)].into(), ..Observation::default() }
     }
 
     fn shape(part: &Observation) -> Vec<(u64, u64, u64)> {
         let spans = part.files.get(&FILE).map(|pages| &pages.touched);
-        spans.into_iter().flat_map(Spans::iter).map(|s| (s.first, s.end, s.at / MS)).collect()
+        spans
+            .into_iter()
+            .flat_map(Spans::iter)
+            .map(|s| (s.pages.first, s.pages.end, s.at / MS))
+            .collect()
     }
 
     #[test]
@@ -112,11 +117,13 @@ mod tests {
     fn what_came_in_early_belongs_to_the_phase_that_touches_it() {
         let mut seen = seen(0, &[(0, 4, 50 * MS)]);
         let pages = seen.files.get_mut(&FILE).unwrap();
-        pages.inserted.touch(2, 4, 10 * MS, How::INSERTED);
+        pages.inserted.touch(PageRange::of(2, 4), 10 * MS, How::INSERTED);
         let parts = cut(&seen, &[0..20 * MS, 20 * MS..90 * MS]);
         let inserted: Vec<Vec<(u64, u64)>> = parts
             .iter()
-            .map(|part| part.files[&FILE].inserted.iter().map(|s| (s.first, s.end)).collect())
+            .map(|part| {
+                part.files[&FILE].inserted.iter().map(|s| (s.pages.first, s.pages.end)).collect()
+            })
             .collect();
         assert_eq!(inserted, [[(4, 6)], [(2, 4)]]);
     }
@@ -149,7 +156,7 @@ mod tests {
             let mut found = BTreeMap::new();
             for (part, window) in parts.iter().zip(&windows) {
                 for span in part.files.get(&FILE).iter().flat_map(|pages| pages.touched.iter()) {
-                    for page in span.first..span.end {
+                    for page in span.pages.first..span.pages.end {
                         let at = (span.at + window.start - began) / step;
                         prop_assert_eq!(found.insert(page, at), None);
                         prop_assert!(window.contains(&(span.at + window.start)));

@@ -49,6 +49,7 @@ impl Match {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::range::PageRange;
     use crate::host::usage::How;
     use crate::pack::build::{FilePart, Parts};
     use crate::pack::paths::PathInterner;
@@ -66,7 +67,8 @@ mod tests {
         let mut parts = Parts { origin, ..Parts::default() };
         let (one, other) = (parts.file_system(&fs(1)).unwrap(), parts.file_system(&fs(2)).unwrap());
         for ino in 0..=files {
-            let pieces = vec![Piece { first: 0, end: 1, at_us: 0, how: How::READ, history: 1 }];
+            let pieces =
+                vec![Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::READ, history: 1 }];
             let identity = Identity { ino, ..Identity::default() };
             let file_system = if ino == files { other } else { one };
             let name = format!("/{ino}");

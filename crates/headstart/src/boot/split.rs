@@ -69,6 +69,7 @@ pub fn is_empty(pack: &Pack) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::range::PageRange;
     use crate::host::usage::How;
     use crate::pack::merge::{Rule, merge};
     use crate::pack::pieces::Piece;
@@ -82,7 +83,7 @@ mod tests {
     }
 
     fn piece(first: u64, end: u64) -> Piece {
-        Piece { first, end, at_us: 7, how: How::READ, history: 1 }
+        Piece { pages: PageRange { first, end }, at_us: 7, how: How::READ, history: 1 }
     }
 
     /// A boot that touched files (file system, pages), and metadata of these file systems.

@@ -3,6 +3,7 @@
 use super::machine::Machine;
 use crate::host::identity::Identity;
 use crate::host::mounts::MountTable;
+use crate::host::range::PageRange;
 use crate::host::usage::How;
 use crate::pack::build::{FilePart, Parts};
 use crate::pack::paths::PathInterner;
@@ -17,7 +18,7 @@ pub(super) fn pack_of_a_file_on(fs: &FileSystem) -> Pack {
     let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
     let mut parts = Parts { origin, ..Parts::default() };
     let file_system = parts.file_system(fs).unwrap();
-    let pieces = vec![Piece { first: 0, end: 1, at_us: 0, how: How::READ, history: 1 }];
+    let pieces = vec![Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::READ, history: 1 }];
     let part = FilePart { file_system, identity: Identity::default(), changes: 0, pieces };
     parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
     parts.build(names.table())

@@ -131,7 +131,7 @@ impl Timeline {
     fn count(&mut self, row: Row, spans: &Spans, began: u64, sight: &Sight<'_>) {
         for span in spans.iter() {
             let at = sight.clock.us(began.saturating_add(span.at));
-            self.bins.add(row, at, (span.end - span.first).saturating_mul(sight.page_size));
+            self.bins.add(row, at, (span.pages.count()).saturating_mul(sight.page_size));
         }
     }
 
@@ -170,6 +170,7 @@ impl Timeline {
 mod tests {
     use super::*;
     use crate::boot::bins::FINEST_US;
+    use crate::host::range::PageRange;
     use crate::profile::fold::{Rules, fold};
     use crate::profile::resolve::{FileKind, ResolvedFile};
     use crate::trace::{Event, Kind};
@@ -185,7 +186,7 @@ mod tests {
     }
 
     fn event(ms: u64, tid: i32, kind: Kind, id: InodeId, first: u64, pages: u64) -> Event {
-        Event { time: ms * MS, tid, kind, id, first, pages }
+        Event { time: ms * MS, tid, kind, id, pages: PageRange::of(first, pages) }
     }
 
     fn named(id: InodeId, mtime_ns: i64) -> (InodeId, ResolvedFile) {

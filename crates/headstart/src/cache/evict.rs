@@ -3,8 +3,8 @@
 //! posix_fadvise(2) drops what is clean and unused and says nothing about the
 //! rest; this looks at the rest.
 
+use crate::host::range::PageRange;
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Advice;
@@ -85,10 +85,10 @@ pub fn cached(path: &Path) -> Result<Option<u64>, Error> {
 pub fn evict(files: &[PathBuf], sync: bool) -> Report {
     let files: Vec<_> = files.iter().map(|path| evict_one(path, sync)).collect();
     // All processes are looked at once for all files, and only if needed.
-    let mut wanted: HashMap<InodeId, Vec<Range<u64>>> = HashMap::new();
+    let mut wanted: HashMap<InodeId, Vec<PageRange>> = HashMap::new();
     for (_, left) in files.iter().flatten() {
         if let Some(id) = left.id {
-            wanted.entry(id).or_default().push(left.pages.clone());
+            wanted.entry(id).or_default().push(left.pages);
         }
     }
     let found = if wanted.is_empty() { Ok(Holders::default()) } else { holders(&wanted) };
@@ -116,7 +116,7 @@ struct Left {
     /// Set when pages stayed that processes may hold.
     id: Option<InodeId>,
     /// The pages that were to go.
-    pages: Range<u64>,
+    pages: PageRange,
     dirty: u64,
     writeback: u64,
     in_memory: bool,
@@ -170,7 +170,7 @@ fn look(opened: &Opened) -> std::io::Result<Left> {
     }
     let (id, pages) = (Some(identity(&opened.file)?), pages(opened));
     let (mut dirty, mut writeback) = (0, 0);
-    if let Some(stat) = count_in_cache(&opened.file, &pages)? {
+    if let Some(stat) = count_in_cache(&opened.file, pages)? {
         (dirty, writeback) = (stat.dirty, stat.writeback);
     }
     Ok(Left { id, pages, dirty, writeback, in_memory: false })
@@ -200,8 +200,8 @@ fn reasons(after: u64, left: &Left, holders: &[Holder]) -> Vec<Reason> {
     reasons
 }
 
-fn pages(opened: &Opened) -> Range<u64> {
-    0..opened.len.div_ceil(page_size())
+fn pages(opened: &Opened) -> PageRange {
+    PageRange::of_length(opened.len, page_size())
 }
 
 fn count(opened: &Opened, path: &Path) -> Result<Option<u64>, Error> {

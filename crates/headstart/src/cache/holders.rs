@@ -4,9 +4,9 @@
 //! number and the inode: on btrfs and overlayfs that is not what stat(2) gives.
 
 use crate::host::contents;
+use crate::host::range::PageRange;
 use std::collections::HashMap;
 use std::io;
-use std::ops::Range;
 use std::os::fd::AsFd;
 
 use headstart_sys::mapping::Mapping;
@@ -58,7 +58,7 @@ pub fn identity(file: impl AsFd) -> io::Result<InodeId> {
 /// # Errors
 ///
 /// When `/proc` cannot be listed; a process that ends meanwhile is no error.
-pub fn holders(wanted: &HashMap<InodeId, Vec<Range<u64>>>) -> io::Result<Holders> {
+pub fn holders(wanted: &HashMap<InodeId, Vec<PageRange>>) -> io::Result<Holders> {
     let mut found = Holders::default();
     let mut pids: Vec<u32> = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -91,7 +91,6 @@ pub fn holders(wanted: &HashMap<InodeId, Vec<Range<u64>>>) -> io::Result<Holders
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
 
@@ -101,7 +100,7 @@ mod tests {
         let exe = std::fs::File::open("/proc/self/exe").unwrap();
         let id = identity(&exe).unwrap();
         assert_eq!(id.ino, exe.metadata().unwrap().ino());
-        let found = holders(&HashMap::from([(id, vec![0..u64::MAX])])).unwrap();
+        let found = holders(&HashMap::from([(id, vec![PageRange::of(0, u64::MAX)])])).unwrap();
         let me = std::process::id();
         let holder = found.by_file[&id].iter().find(|holder| holder.pid == me).unwrap();
         assert!(holder.pages > 0 && !holder.locked, "{holder:?}");

@@ -8,7 +8,7 @@
 //! backslash that no three octal digits follow stands for itself.
 
 use crate::host::names::{self, unescape};
-use std::ops::Range;
+use crate::host::range::ByteRange;
 
 /// Why a line is not `name offset:length,…`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -25,12 +25,11 @@ pub enum LineError {
 }
 
 /// One line, without its end, for the byte ranges `parts` of the file `name`.
-pub fn line(name: &[u8], parts: &[Range<u64>]) -> Vec<u8> {
+pub fn line(name: &[u8], parts: &[ByteRange]) -> Vec<u8> {
     let mut line = escape(name);
     for (i, part) in parts.iter().enumerate() {
         let separator = if i == 0 { ' ' } else { ',' };
-        let length = part.end.saturating_sub(part.start);
-        line.extend(format!("{separator}{}:{length}", part.start).bytes());
+        line.extend(format!("{separator}{}:{}", part.offset, part.length()).bytes());
     }
     line
 }
@@ -43,11 +42,13 @@ pub fn line(name: &[u8], parts: &[Range<u64>]) -> Vec<u8> {
 ///
 /// ```
 /// use headstart::cache::list::{line, parse};
-/// let text = line(b"/tmp/a\nb", &[0..4096, 8192..12288]);
+/// use headstart::host::range::ByteRange;
+/// let parts = [ByteRange::of(0, 4096), ByteRange::of(8192, 4096)];
+/// let text = line(b"/tmp/a\nb", &parts);
 /// assert_eq!(text, b"/tmp/a\\012b 0:4096,8192:4096");
-/// assert_eq!(parse(&text), Ok((b"/tmp/a\nb".to_vec(), vec![0..4096, 8192..12288])));
+/// assert_eq!(parse(&text), Ok((b"/tmp/a\nb".to_vec(), parts.to_vec())));
 /// ```
-pub fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<Range<u64>>), LineError> {
+pub fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<ByteRange>), LineError> {
     let space = line.iter().rposition(|&byte| byte == b' ').ok_or(LineError::NoParts)?;
     let (name, parts) = (&line[..space], &line[space + 1..]);
     if name.is_empty() {
@@ -57,11 +58,11 @@ pub fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<Range<u64>>), LineError> {
     Ok((unescape(name), parts))
 }
 
-fn part(text: &[u8]) -> Result<Range<u64>, LineError> {
+fn part(text: &[u8]) -> Result<ByteRange, LineError> {
     let numbers = || {
         let (offset, length) = std::str::from_utf8(text).ok()?.split_once(':')?;
         let offset: u64 = offset.parse().ok()?;
-        Some(offset..offset.checked_add(length.parse().ok()?)?)
+        Some(ByteRange { offset, end: offset.checked_add(length.parse().ok()?)? })
     };
     numbers().ok_or_else(|| LineError::BadPart(String::from_utf8_lossy(text).into_owned()))
 }
@@ -79,7 +80,6 @@ fn escape(name: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -88,7 +88,8 @@ mod tests {
     fn a_line_of_the_old_tool_is_understood() {
         let (name, parts) = parse(b"Gallery3D.apk 0:131072,172032:393216,602112:180224").unwrap();
         assert_eq!(name, b"Gallery3D.apk");
-        assert_eq!(parts, [0..131_072, 172_032..565_248, 602_112..782_336]);
+        let expected = [0..131_072, 172_032..565_248, 602_112..782_336];
+        assert_eq!(parts, expected.map(ByteRange::from));
     }
 
     #[test]
@@ -102,7 +103,7 @@ mod tests {
             (b"a\\b", b"a\\b 0:4096"),
             (b"\x1b[2J\xff", b"\\033[2J\\377 0:4096"),
         ] {
-            assert_eq!(line(name, &[0..4096]), written);
+            assert_eq!(line(name, &[ByteRange::of(0, 4096)]), written);
         }
     }
 
@@ -139,7 +140,7 @@ mod tests {
             parts in prop::collection::vec((any::<u32>(), any::<u32>()), 1..5),
         ) {
             let parts: Vec<_> =
-                parts.iter().map(|&(a, b)| u64::from(a)..u64::from(a) + u64::from(b)).collect();
+                parts.iter().map(|&(a, b)| ByteRange::of(a.into(), b.into())).collect();
             let line = line(&name, &parts);
             prop_assert!(line.iter().all(u8::is_ascii_graphic) || String::from_utf8(line.clone()).is_ok_and(|text| text.chars().all(names::is_visible)));
             prop_assert_eq!(parse(&line), Ok((name, parts)));

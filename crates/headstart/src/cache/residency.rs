@@ -12,8 +12,8 @@
 //! count tells what need not be asked for again, and only the map tells what
 //! has arrived.
 
+use crate::host::range::{ByteRange, PageRange};
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use headstart_sys::cachestat::{CacheStat, cachestat};
@@ -31,7 +31,7 @@ const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Residency {
     /// Runs of cached pages: sorted, neither overlapping nor touching.
-    Known(Vec<Range<u64>>),
+    Known(Vec<PageRange>),
     /// The kernel claims that every page is cached, even pages that cannot
     /// exist: it gives that answer for files the caller neither owns nor may
     /// write. Fix: ask as root or as the file's owner.
@@ -42,7 +42,7 @@ impl Residency {
     /// The number of cached pages, if known.
     pub fn pages(&self) -> Option<u64> {
         match self {
-            Self::Known(runs) => Some(runs.iter().map(|run| run.end - run.start).sum()),
+            Self::Known(runs) => Some(runs.iter().map(|run| run.count()).sum()),
             Self::Untrusted => None,
         }
     }
@@ -64,15 +64,15 @@ pub fn page_size() -> u64 {
 /// Those of mmap(2) and mincore(2): `ENODEV` for files that cannot be mapped.
 pub fn resident_ranges(file: impl AsFd, len: u64) -> io::Result<Residency> {
     let file = file.as_fd();
-    let pages = len.div_ceil(page_size());
-    if pages == 0 {
+    let pages = PageRange::of_length(len, page_size());
+    if pages.is_empty() {
         return Ok(Residency::Known(Vec::new()));
     }
-    if !answers_are_true(file, pages)? {
+    if !answers_are_true(file, pages.end)? {
         return Ok(Residency::Untrusted);
     }
     let mut runs = Vec::new();
-    collect(file, 0..pages, &mut runs)?;
+    collect(file, pages, &mut runs)?;
     Ok(Residency::Known(runs))
 }
 
@@ -84,9 +84,9 @@ pub fn resident_ranges(file: impl AsFd, len: u64) -> io::Result<Residency> {
 /// `EPERM` when the kernel does not tell this caller ([`Residency::Untrusted`]);
 /// `EOVERFLOW` when the range reaches behind any possible file; those of
 /// mmap(2) where mincore(2) has to be asked.
-pub fn resident_count(file: impl AsFd, pages: Range<u64>) -> io::Result<u64> {
+pub fn resident_count(file: impl AsFd, pages: PageRange) -> io::Result<u64> {
     let file = file.as_fd();
-    if let Some(stat) = count_in_cache(file, &pages)? {
+    if let Some(stat) = count_in_cache(file, pages)? {
         return Ok(stat.cache);
     }
     if !answers_are_true(file, pages.end)? {
@@ -96,25 +96,24 @@ pub fn resident_count(file: impl AsFd, pages: Range<u64>) -> io::Result<u64> {
     for window in parts(pages, WINDOW) {
         look_at(file, window, &mut runs)?;
     }
-    Ok(runs.iter().map(|run| run.end - run.start).sum())
+    Ok(runs.iter().map(|run| run.count()).sum())
 }
 
 /// Whether all of these pages are cached or being read, as far as can be told.
-pub fn are_resident(file: impl AsFd, pages: Range<u64>) -> bool {
-    let all = pages.end.saturating_sub(pages.start);
-    resident_count(file, pages).is_ok_and(|count| count == all)
+pub fn are_resident(file: impl AsFd, pages: PageRange) -> bool {
+    resident_count(file, pages).is_ok_and(|count| count == pages.count())
 }
 
 /// cachestat(2) of a range of pages where its answer concerns the pages that
 /// reads of the file use; `None` where it does not or there is none.
-pub(crate) fn count_in_cache(file: impl AsFd, pages: &Range<u64>) -> io::Result<Option<CacheStat>> {
+pub(crate) fn count_in_cache(file: impl AsFd, pages: PageRange) -> io::Result<Option<CacheStat>> {
     let file = file.as_fd();
-    let (offset, len) = bytes_of(pages)?;
-    if len == 0 {
+    let bytes = bytes_of(pages)?;
+    if bytes.is_empty() {
         // To the kernel this would mean the rest of the file.
         return Ok(Some(CacheStat::default()));
     }
-    match cachestat(file, offset, len) {
+    match cachestat(file, bytes.offset, bytes.length()) {
         // Only overlayfs can be wrong, and only by counting nothing.
         Ok(stat) if stat.cache > 0 || !is_overlay(file)? => Ok(Some(stat)),
         Ok(_) => Ok(None),
@@ -165,31 +164,29 @@ fn unsupported(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSYS | Errno::OPNOTSUPP))
 }
 
-/// Offset and length in bytes of a range of pages.
-fn bytes_of(pages: &Range<u64>) -> io::Result<(u64, u64)> {
-    let offset = pages.start.checked_mul(page_size()).ok_or(Errno::OVERFLOW)?;
-    let end = pages.end.checked_mul(page_size()).ok_or(Errno::OVERFLOW)?;
-    Ok((offset, end.saturating_sub(offset)))
+/// The bytes of a range of pages.
+fn bytes_of(pages: PageRange) -> io::Result<ByteRange> {
+    let _ = pages.end.checked_mul(page_size()).ok_or(Errno::OVERFLOW)?;
+    Ok(pages.bytes(page_size()))
 }
 
 /// A range of pages in parts of at most `size` pages.
-fn parts(pages: Range<u64>, size: u64) -> impl Iterator<Item = Range<u64>> {
-    let next = move |part: &Range<u64>| {
-        let end = pages.end.min(part.end.saturating_add(size));
-        (part.end < end).then_some(part.end..end)
+fn parts(pages: PageRange, size: u64) -> impl Iterator<Item = PageRange> {
+    let next = move |before: &PageRange| {
+        let part = PageRange::of(before.end, size).within(pages);
+        (!part.is_empty()).then_some(part)
     };
-    let start = pages.start;
-    std::iter::successors(next(&(start..start)), next)
+    std::iter::successors(next(&PageRange::of(pages.first, 0)), next)
 }
 
 /// Adds the cached pages of a part, divided until each division is empty or one
 /// window.
-fn collect(file: BorrowedFd<'_>, part: Range<u64>, runs: &mut Vec<Range<u64>>) -> io::Result<()> {
+fn collect(file: BorrowedFd<'_>, part: PageRange, runs: &mut Vec<PageRange>) -> io::Result<()> {
     /// Each level counts every cached folio again (5 to 10 ns each, against 20
     /// to 26 ns a page for mincore), so few levels with many parts.
     const DIVISIONS: u64 = 16;
-    let pages = part.end - part.start;
-    match count_in_cache(file, &part)? {
+    let pages = part.count();
+    match count_in_cache(file, part)? {
         Some(stat) if stat.cache == 0 => {}
         _ if pages <= WINDOW => look_at(file, part, runs)?,
         _ => {
@@ -202,30 +199,29 @@ fn collect(file: BorrowedFd<'_>, part: Range<u64>, runs: &mut Vec<Range<u64>>) -
 }
 
 /// Adds the cached pages of one window, page by page, to `runs`.
-fn look_at(file: impl AsFd, window: Range<u64>, runs: &mut Vec<Range<u64>>) -> io::Result<()> {
-    let (offset, _) = bytes_of(&window)?;
-    let mut resident = vec![false; (window.end - window.start) as usize];
-    mincore(file, offset, &mut resident)?;
-    add_runs(window.start, &resident, runs);
+fn look_at(file: impl AsFd, window: PageRange, runs: &mut Vec<PageRange>) -> io::Result<()> {
+    let mut resident = vec![false; window.count() as usize];
+    mincore(file, bytes_of(window)?.offset, &mut resident)?;
+    add_runs(window.first, &resident, runs);
     Ok(())
 }
 
 /// Adds the runs of `true`, of which the first entry is page `first`.
-fn add_runs(first: u64, resident: &[bool], runs: &mut Vec<Range<u64>>) {
+fn add_runs(first: u64, resident: &[bool], runs: &mut Vec<PageRange>) {
     let mut page = first;
     for same in resident.chunk_by(|a, b| a == b) {
         let end = page + same.len() as u64;
         if same[0] {
-            push_run(runs, page..end);
+            push_run(runs, PageRange { first: page, end });
         }
         page = end;
     }
 }
 
 /// Appends a run that does not lie before the last one, joining what touches.
-fn push_run(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
+fn push_run(runs: &mut Vec<PageRange>, run: PageRange) {
     match runs.last_mut() {
-        Some(last) if last.end == run.start => last.end = run.end,
+        Some(last) if last.end == run.first => last.end = run.end,
         _ => runs.push(run),
     }
 }
@@ -236,15 +232,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::fs::File;
+    use std::ops::Range;
     use std::os::unix::fs::FileExt;
 
     /// A file in the page cache with data in the given pages only.
-    fn sparse(pages: u64, written: &[Range<u64>]) -> File {
+    fn sparse(pages: u64, written: &[PageRange]) -> File {
         let file = tempfile::tempfile().unwrap();
         file.set_len(pages * page_size()).unwrap();
         for run in written {
-            let (offset, len) = bytes_of(run).unwrap();
-            file.write_all_at(&vec![1; len as usize], offset).unwrap();
+            let bytes = bytes_of(*run).unwrap();
+            file.write_all_at(&vec![1; bytes.length() as usize], bytes.offset).unwrap();
         }
         file
     }
@@ -260,35 +257,39 @@ mod tests {
             (WINDOW << 8, &[0..1, (WINDOW << 7) - 1..(WINDOW << 7) + 1]),
         ];
         for (pages, written) in cases {
-            let file = sparse(*pages, written);
+            let written: Vec<_> = written.iter().cloned().map(PageRange::from).collect();
+            let file = sparse(*pages, &written);
             let found = resident_ranges(&file, pages * page_size()).unwrap();
-            assert_eq!(found, Residency::Known(written.to_vec()));
-            let count = resident_count(&file, 0..*pages).unwrap();
+            assert_eq!(found, Residency::Known(written));
+            let count = resident_count(&file, PageRange::of(0, *pages)).unwrap();
             assert_eq!(Some(count), found.pages());
         }
     }
 
     #[test]
     fn a_full_file_is_one_run_and_a_last_partial_page_counts() {
-        let file = sparse(3, &[0..3]);
+        let file = sparse(3, &[PageRange::of(0, 3)]);
         let len = 2 * page_size() + 1;
-        assert_eq!(resident_ranges(&file, len).unwrap(), Residency::Known(vec![0..3]));
+        assert_eq!(
+            resident_ranges(&file, len).unwrap(),
+            Residency::Known(vec![PageRange::of(0, 3)])
+        );
     }
 
     #[test]
     fn a_range_is_counted_without_its_surroundings() {
-        let file = sparse(100, &[10..20]);
-        assert_eq!(resident_count(&file, 15..65).unwrap(), 5);
-        assert_eq!(resident_count(&file, 15..15).unwrap(), 0);
-        assert_eq!(resident_count(&file, 20..100).unwrap(), 0);
+        let file = sparse(100, &[PageRange::of(10, 10)]);
+        for (pages, expected) in [(15..65, 5), (15..15, 0), (20..100, 0)] {
+            assert_eq!(resident_count(&file, pages.into()).unwrap(), expected);
+        }
     }
 
     #[test]
     fn pages_behind_any_possible_file_are_an_error_and_no_panic() {
         let file = sparse(1, &[]);
         for pages in [u64::MAX - 1..u64::MAX, 0..u64::MAX, 1 << 60..(1 << 60) + 1] {
-            assert!(resident_count(&file, pages.clone()).is_err(), "{pages:?}");
-            assert!(!are_resident(&file, pages));
+            assert!(resident_count(&file, pages.clone().into()).is_err(), "{pages:?}");
+            assert!(!are_resident(&file, pages.into()));
         }
         assert!(resident_ranges(&file, u64::MAX).is_err());
     }
@@ -307,10 +308,10 @@ mod tests {
             }
             let all: Vec<bool> = parts.concat();
             for (page, resident) in (first..).zip(&all) {
-                prop_assert_eq!(runs.iter().any(|run| run.contains(&page)), *resident);
+                prop_assert_eq!(runs.iter().any(|run| run.iter().contains(&page)), *resident);
             }
-            prop_assert!(runs.iter().all(|run| run.start < run.end));
-            prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
+            prop_assert!(runs.iter().all(|run| !run.is_empty()));
+            prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].first));
         }
 
         #[test]
@@ -320,9 +321,9 @@ mod tests {
             size in 1u64..2000,
         ) {
             let mut next = start;
-            for part in parts(start..start + len, size) {
-                prop_assert_eq!(part.start, next);
-                prop_assert!(part.start < part.end && part.end - part.start <= size);
+            for part in parts(PageRange::of(start, len), size) {
+                prop_assert_eq!(part.first, next);
+                prop_assert!((1..=size).contains(&part.count()));
                 next = part.end;
             }
             prop_assert_eq!(next, start + len);

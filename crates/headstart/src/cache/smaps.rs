@@ -2,8 +2,8 @@
 
 use super::residency::page_size;
 use crate::host::id::{Dev, InodeId};
+use crate::host::range::PageRange;
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// A line of `/proc/PID/maps`: one mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,17 +11,17 @@ pub(super) struct Area {
     /// First address.
     pub(super) start: u64,
     /// The mapped part of the file, in pages.
-    pub(super) pages: Range<u64>,
+    pub(super) pages: PageRange,
     /// The file.
     pub(super) file: InodeId,
 }
 
 impl Area {
     /// Whether any of the wanted pages are in it.
-    pub(super) fn overlaps(&self, wanted: &HashMap<InodeId, Vec<Range<u64>>>) -> bool {
-        wanted.get(&self.file).is_some_and(|ranges| {
-            ranges.iter().any(|r| r.start < self.pages.end && self.pages.start < r.end)
-        })
+    pub(super) fn overlaps(&self, wanted: &HashMap<InodeId, Vec<PageRange>>) -> bool {
+        wanted
+            .get(&self.file)
+            .is_some_and(|ranges| ranges.iter().any(|range| !range.within(self.pages).is_empty()))
     }
 }
 
@@ -44,8 +44,8 @@ pub(super) fn parse_area(line: &[u8]) -> Option<Area> {
     let (major, minor) = field()?.split_once(':')?;
     let dev = Dev::new(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
     let ino = field()?.parse().ok()?;
-    let last = first.checked_add(end.checked_sub(start)?.div_ceil(page_size()))?;
-    Some(Area { start, pages: first..last, file: InodeId { dev, ino } })
+    let end = first.checked_add(end.checked_sub(start)?.div_ceil(page_size()))?;
+    Some(Area { start, pages: PageRange { first, end }, file: InodeId { dev, ino } })
 }
 
 /// From `/proc/PID/smaps`: for each wanted file of which pages are mapped, how
@@ -53,7 +53,7 @@ pub(super) fn parse_area(line: &[u8]) -> Option<Area> {
 /// they are the process's own memory.
 pub fn parse_smaps(
     text: &[u8],
-    wanted: &HashMap<InodeId, Vec<Range<u64>>>,
+    wanted: &HashMap<InodeId, Vec<PageRange>>,
 ) -> HashMap<InodeId, (u64, bool)> {
     let mut files: HashMap<InodeId, (u64, bool)> = HashMap::new();
     let (mut file, mut resident) = (None, 0);
@@ -86,7 +86,6 @@ pub fn parse_smaps(
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)] // Lists of ranges, some of one.
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -112,23 +111,23 @@ Anonymous:           100 kB
 
     #[test]
     fn mapped_pages_are_added_up_without_private_copies() {
-        let wanted = HashMap::from([(file(), vec![0..u64::MAX])]);
+        let wanted = HashMap::from([(file(), vec![PageRange::of(0, u64::MAX)])]);
         let expected = HashMap::from([(file(), (3 + 1, true))]);
         assert_eq!(parse_smaps(SMAPS.as_bytes(), &wanted), expected);
     }
 
     #[test]
     fn a_mapping_of_other_parts_of_the_file_is_not_blamed() {
-        let wanted = HashMap::from([(file(), vec![0..1, 2..4])]);
+        let wanted = HashMap::from([(file(), vec![(0..1).into(), (2..4).into()])]);
         assert_eq!(parse_smaps(SMAPS.as_bytes(), &wanted)[&file()], (3, false));
-        let wanted = HashMap::from([(file(), vec![6..9])]);
+        let wanted = HashMap::from([(file(), vec![PageRange::of(6, 3)])]);
         assert_eq!(parse_smaps(SMAPS.as_bytes(), &wanted), HashMap::new());
     }
 
     #[test]
     fn a_mapping_of_which_no_page_is_present_holds_nothing() {
         let text = SMAPS.replace("12 kB", "0 kB").replace("8 kB", "4 kB");
-        let wanted = HashMap::from([(file(), vec![0..u64::MAX])]);
+        let wanted = HashMap::from([(file(), vec![PageRange::of(0, u64::MAX)])]);
         assert_eq!(parse_smaps(text.as_bytes(), &wanted), HashMap::new());
     }
 
@@ -142,7 +141,7 @@ Anonymous:           100 kB
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "[0-9a-f:VmFlagsRss\\- \n]{0,200}") {
-            parse_smaps(text.as_bytes(), &HashMap::from([(file(), vec![0..9])]));
+            parse_smaps(text.as_bytes(), &HashMap::from([(file(), vec![PageRange::of(0, 9)])]));
         }
     }
 }

@@ -7,10 +7,10 @@
 //!
 //! Files: [`id`] names devices and inodes as the kernel does, [`identity`] tells whether a
 //! file is still the same, `open` opens those that are, and [`usage`] says how pages were
-//! used. File systems: [`mounts`], [`fsid`], what they are beyond one boot, and [`superblock`],
-//! which of them have their metadata in the block device's page cache. Processes and
-//! the machine: [`proc`] and [`maps`], [`processors`], [`memory`] with [`cgroup`], and
-//! [`diskstats`]. [`error`] makes one line of an error and its causes; [`names`] writes names
+//! used; [`range`] is a part of a file, in pages or bytes. File systems: [`mounts`], [`fsid`],
+//! what they are beyond one boot, and [`superblock`], which of them have their metadata in the
+//! block device's page cache. Processes and the machine: [`proc`] and [`maps`], [`processors`],
+//! [`memory`] with [`cgroup`], and [`diskstats`]. [`error`] makes one line of an error and its causes; [`names`] writes names
 //! for people, and [`json_path`] for programs. [`contents`] reads files, none without end.
 
 pub mod cgroup;
@@ -28,5 +28,6 @@ pub mod names;
 pub mod open;
 pub mod proc;
 pub mod processors;
+pub mod range;
 pub mod superblock;
 pub mod usage;

@@ -122,8 +122,7 @@ fn asked(
     for (path, parts) in log.files() {
         let Some(node) = paths.find(&path) else { continue };
         let spans = parts.iter().map(|asked| AskedSpan {
-            first: asked.step.offset / page,
-            end: (asked.step.offset + asked.step.length).div_ceil(page),
+            pages: asked.step.bytes.pages(page),
             at: nanos(asked.at_us).saturating_sub(nanos(released_us)),
         });
         out.insert(node, spans.collect());
@@ -136,7 +135,7 @@ fn spans_of(pieces: &[Piece]) -> Spans {
     in_time.sort_by_key(|piece| piece.at_us);
     let mut spans = Spans::default();
     for p in in_time {
-        spans.touch(p.first, p.end - p.first, u64::from(p.at_us) * 1000, p.how);
+        spans.touch(p.pages, u64::from(p.at_us) * 1000, p.how);
     }
     spans
 }
@@ -145,6 +144,7 @@ fn spans_of(pieces: &[Piece]) -> Spans {
 mod tests {
     use super::*;
     use crate::host::id::InodeId;
+    use crate::host::range::PageRange;
     use crate::profile::fold::{Rules, fold};
     use crate::profile::resolve::{FileKind, ResolvedFile};
     use crate::trace::{Event, Kind};
@@ -162,7 +162,7 @@ mod tests {
             (initramfs, false, 0),
         ] {
             let id = InodeId { dev, ino: 7 };
-            let event = |time, kind| Event { time, tid: 1, kind, id, first: 0, pages: 3 };
+            let event = |time, kind| Event { time, tid: 1, kind, id, pages: PageRange::of(0, 3) };
             let rules = Rules { has_access_events: true, ..Rules::default() };
             let seen = fold([event(1, Kind::Insert), event(2, Kind::Read)], &rules);
             let file = ResolvedFile {

@@ -118,13 +118,14 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::range::PageRange;
     use crate::host::usage::How;
     use proptest::prelude::*;
 
     fn set(pages: &[u64]) -> Spans {
         let mut spans = Spans::default();
         for page in pages {
-            spans.touch(*page, 1, 0, How::READ);
+            spans.touch(PageRange::of(*page, 1), 0, How::READ);
         }
         spans
     }

@@ -3,6 +3,7 @@
 use super::paths::{NodeId, PathInterner, PathTable};
 use super::pieces::Piece;
 use super::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
+use crate::host::range::PageRange;
 use crate::host::usage::How;
 use std::collections::HashMap;
 
@@ -76,8 +77,8 @@ impl Parts {
             pack.files.push(File { file_system, node, identity, changes });
             pack.ranges.extend(pieces.iter().flat_map(limited).map(|p| Range {
                 file,
-                first: p.first,
-                pages: (p.end - p.first) as u32,
+                first: p.pages.first,
+                pages: p.pages.count() as u32,
                 at_us: p.at_us,
                 how: p.how,
                 history: p.history,
@@ -87,8 +88,8 @@ impl Parts {
         for (file_system, pieces) in self.metadata {
             pack.metadata.extend(pieces.iter().flat_map(limited).map(|p| MetadataRange {
                 file_system,
-                first: p.first,
-                pages: (p.end - p.first) as u32,
+                first: p.pages.first,
+                pages: p.pages.count() as u32,
                 at_us: p.at_us,
                 history: p.history,
             }));
@@ -102,9 +103,8 @@ impl Parts {
         let nodes = names.adopt(&pack.paths);
         let mut pieces = vec![Vec::new(); pack.files.len()];
         for r in &pack.ranges {
-            let end = r.first + u64::from(r.pages);
-            let Range { first, at_us, how, history, .. } = *r;
-            pieces[r.file as usize].push(Piece { first, end, at_us, how, history });
+            let Range { at_us, how, history, .. } = *r;
+            pieces[r.file as usize].push(Piece { pages: r.page_range(), at_us, how, history });
         }
         let mut out = Self {
             origin: pack.origin.clone(),
@@ -117,9 +117,8 @@ impl Parts {
             out.files.insert(node, FilePart { file_system, identity, changes, pieces });
         }
         for r in &pack.metadata {
-            let MetadataRange { file_system, first, at_us, history, .. } = *r;
-            let end = first + u64::from(r.pages);
-            let piece = Piece { first, end, at_us, how: How::READ, history };
+            let MetadataRange { file_system, at_us, history, .. } = *r;
+            let piece = Piece { pages: r.page_range(), at_us, how: How::READ, history };
             out.metadata.entry(file_system).or_default().push(piece);
         }
         out
@@ -129,10 +128,8 @@ impl Parts {
 /// A piece in lengths that a range can hold.
 fn limited(piece: &Piece) -> impl Iterator<Item = Piece> + use<> {
     let piece = *piece;
-    let step = u64::from(u32::MAX);
-    (piece.first..piece.end).step_by(u32::MAX as usize).map(move |first| Piece {
-        first,
-        end: piece.end.min(first.saturating_add(step)),
+    piece.pages.iter().step_by(u32::MAX as usize).map(move |first| Piece {
+        pages: PageRange::of(first, u32::MAX.into()).within(piece.pages),
         ..piece
     })
 }

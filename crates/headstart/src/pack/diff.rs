@@ -88,7 +88,7 @@ fn changed(before: Vec<Piece>, after: Vec<Piece>) -> (u64, u64) {
         let history = u8::from(a.is_some()) | u8::from(b.is_some()) << 1;
         Some(Piece { history, ..a.or(b)? })
     });
-    let pages = |side| sides.iter().filter(|p| p.history == side).map(|p| p.end - p.first).sum();
+    let pages = |side| sides.iter().filter(|p| p.history == side).map(|p| p.pages.count()).sum();
     (pages(1), pages(2))
 }
 
@@ -98,6 +98,7 @@ mod tests {
     use super::super::codec::tests::packs;
     use super::super::{FileSystem, Origin};
     use super::*;
+    use crate::host::range::PageRange;
     use crate::host::usage::How;
     use proptest::prelude::*;
     use std::path::Path;
@@ -109,7 +110,12 @@ mod tests {
         let file_system = parts.file_system(&FileSystem::default()).unwrap();
         for &(path, ino, first, end) in files {
             let identity = Identity { ino, ..Identity::default() };
-            let pieces = vec![Piece { first, end, at_us: 0, how: How::READ, history: 1 }];
+            let pieces = vec![Piece {
+                pages: PageRange { first, end },
+                at_us: 0,
+                how: How::READ,
+                history: 1,
+            }];
             let node = names.intern(Path::new(path)).unwrap();
             parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces });
         }

@@ -1,6 +1,7 @@
 //! Tests of merging: packs as a whole, and each of its functions.
 
 use super::*;
+use crate::host::range::PageRange;
 use crate::pack::build::MAX_FILE_SYSTEMS;
 use crate::pack::{FileSystem, Identity, MetadataRange, Origin, Range};
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::path::Path;
 const NEXT: Rule = Rule::NextStart { keep: 4, metadata_seen: true };
 
 fn piece(first: u64, end: u64) -> Piece {
-    Piece { first, end, at_us: 0, how: How::READ, history: 1 }
+    Piece { pages: PageRange { first, end }, at_us: 0, how: How::READ, history: 1 }
 }
 
 /// A start that touched these files (path, inode, pages) and metadata.
@@ -347,8 +348,7 @@ fn a_file_without_a_touch_ages_unless_it_only_came_in() {
     let (read, inserted) = (How::READ, How::INSERTED);
     let known = |hows: &[How]| {
         let piece = |(page, how): (u64, &How)| Piece {
-            first: 2 * page,
-            end: 2 * page + 1,
+            pages: PageRange::of(2 * page, 1),
             ..with(*how, 0b11)
         };
         file(1, 0b11, (0..).zip(hows).map(piece).collect())
@@ -375,7 +375,8 @@ fn metadata_of_one_file_system_is_joined_and_that_of_others_stays() {
     let new = HashMap::from([(0, pieces(0)), (1, pieces(8))]);
     let seen = |rule| {
         let found = join_metadata(rule, old.clone(), new.clone(), &numbers);
-        let shape = |pieces: &Vec<Piece>| pieces.iter().map(|p| (p.first, p.history)).collect();
+        let shape =
+            |pieces: &Vec<Piece>| pieces.iter().map(|p| (p.pages.first, p.history)).collect();
         let mut found: Vec<_> =
             found.iter().map(|(number, p)| (*number, shape(p))).collect::<Vec<(u16, Vec<_>)>>();
         found.sort_unstable();
@@ -442,8 +443,10 @@ fn a_stretch_of_pages_has_the_history_of_both_and_the_time_of_the_latest() {
 
 #[test]
 fn only_histories_of_a_union_are_lengthened() {
-    let (long, short) =
-        (vec![with(How::READ, 0b1011)], vec![Piece { first: 8, end: 9, ..with(How::READ, 0b10) }]);
+    let (long, short) = (
+        vec![with(How::READ, 0b1011)],
+        vec![Piece { pages: PageRange::of(8, 1), ..with(How::READ, 0b10) }],
+    );
     for (rule, expected) in [
         (Rule::Union, [0b1011, 0b1010]),
         (Rule::NextStart { keep: 8, metadata_seen: true }, [0b1_0110, 0]),

@@ -32,6 +32,7 @@ pub mod subcommand;
 mod varint;
 
 pub use crate::host::identity::Identity;
+use crate::host::range::PageRange;
 use crate::host::usage::How;
 use history::expects;
 use paths::{NodeId, PathTable};
@@ -212,10 +213,22 @@ pub struct MetadataRange {
     pub history: u8,
 }
 
+impl MetadataRange {
+    /// Its pages.
+    pub fn page_range(&self) -> PageRange {
+        PageRange::of(self.first, self.pages.into())
+    }
+}
+
 /// The paths that inode numbers had.
 pub type EarlierNames = HashMap<u64, Vec<PathBuf>>;
 
 impl Range {
+    /// Its pages.
+    pub fn page_range(&self) -> PageRange {
+        PageRange::of(self.first, self.pages.into())
+    }
+
     /// Whether it was touched through a mapping.
     pub fn is_mapped(&self) -> bool {
         self.how.has(How::MAPPED) || self.how.has(How::EXECUTED)

@@ -1,6 +1,7 @@
 //! Page ranges with their history, and how two sets of them are laid over
 //! each other. Pure.
 
+use crate::host::range::PageRange;
 use crate::host::usage::How;
 
 /// Adjacent pages first touched within this time are one range, in
@@ -11,10 +12,8 @@ pub const COALESCE_NS: u64 = 10_000_000;
 /// A range of one file or device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// First page.
-    pub first: u64,
-    /// The page behind the last.
-    pub end: u64,
+    /// The pages.
+    pub pages: PageRange,
     /// When it was first touched, in µs.
     pub at_us: u32,
     /// How it was touched.
@@ -32,7 +31,8 @@ pub fn overlay(
     combine: impl Fn(Option<Piece>, Option<Piece>) -> Option<Piece>,
 ) -> Vec<Piece> {
     let (old, new) = (disjoint(old), disjoint(new));
-    let mut cuts: Vec<u64> = old.iter().chain(&new).flat_map(|p| [p.first, p.end]).collect();
+    let mut cuts: Vec<u64> =
+        old.iter().chain(&new).flat_map(|p| [p.pages.first, p.pages.end]).collect();
     cuts.sort_unstable();
     cuts.dedup();
     let mut out: Vec<Piece> = Vec::new();
@@ -44,12 +44,13 @@ pub fn overlay(
         if from_old.is_none() && from_new.is_none() {
             continue;
         }
-        let Some(piece) = combine(from_old, from_new).map(|p| Piece { first, end, ..p }) else {
+        let pages = PageRange { first, end };
+        let Some(piece) = combine(from_old, from_new).map(|p| Piece { pages, ..p }) else {
             continue;
         };
         match out.last_mut() {
-            Some(last) if last.end == first && alike(last, &piece) => {
-                last.end = end;
+            Some(last) if last.pages.end == first && alike(last, &piece) => {
+                last.pages.end = end;
                 last.at_us = last.at_us.min(piece.at_us);
             }
             _ => out.push(piece),
@@ -60,22 +61,22 @@ pub fn overlay(
 
 /// Sorted by page and without overlaps, which only a hostile pack has.
 fn disjoint(mut pieces: Vec<Piece>) -> Vec<Piece> {
-    pieces.sort_by_key(|p| p.first);
+    pieces.sort_by_key(|p| p.pages.first);
     let mut end = 0;
     pieces.retain_mut(|p| {
-        p.first = p.first.max(end);
-        end = end.max(p.end);
-        p.first < p.end
+        p.pages.first = p.pages.first.max(end);
+        end = end.max(p.pages.end);
+        !p.pages.is_empty()
     });
     pieces
 }
 
 /// The piece that holds `page`; `at` moves forward with the pages asked for.
 fn covering(pieces: &[Piece], at: &mut usize, page: u64) -> Option<Piece> {
-    while pieces.get(*at).is_some_and(|p| p.end <= page) {
+    while pieces.get(*at).is_some_and(|p| p.pages.end <= page) {
         *at += 1;
     }
-    pieces.get(*at).filter(|p| p.first <= page).copied()
+    pieces.get(*at).filter(|p| p.pages.first <= page).copied()
 }
 
 fn alike(a: &Piece, b: &Piece) -> bool {
@@ -89,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn piece(first: u64, end: u64, history: u8) -> Piece {
-        Piece { first, end, at_us: 5, how: How::READ, history }
+        Piece { pages: PageRange { first, end }, at_us: 5, how: How::READ, history }
     }
 
     fn union(old: Option<Piece>, new: Option<Piece>) -> Option<Piece> {
@@ -105,8 +106,10 @@ mod tests {
             (vec![piece(0, 4, 1)], vec![piece(6, 8, 1)], vec![(0, 4, 1), (6, 8, 1)]),
             (vec![piece(0, 8, 1), piece(2, 4, 4)], vec![], vec![(0, 8, 1)]),
         ] {
-            let got: Vec<_> =
-                overlay(old, new, union).iter().map(|p| (p.first, p.end, p.history)).collect();
+            let got: Vec<_> = overlay(old, new, union)
+                .iter()
+                .map(|p| (p.pages.first, p.pages.end, p.history))
+                .collect();
             assert_eq!(got, expected);
         }
     }
@@ -121,7 +124,7 @@ mod tests {
                 list.iter().map(|&(first, pages, h)| piece(first, first + pages, h)).collect());
             let (old, new) = (set(&old), set(&new));
             let at = |list: &[Piece], page| {
-                let found: Vec<&Piece> = list.iter().filter(|p| p.first <= page && page < p.end).collect();
+                let found: Vec<&Piece> = list.iter().filter(|p| p.pages.first <= page && page < p.pages.end).collect();
                 assert!(found.len() < 2);
                 found.first().map(|p| p.history)
             };

@@ -9,6 +9,7 @@ use super::changing::changes_often;
 use super::paths::PathInterner;
 use super::pieces::Piece;
 use super::{FileSystem, Identity, Pack};
+use crate::host::range::PageRange;
 use crate::host::usage::How;
 use serde::Serialize;
 use std::path::Path;
@@ -97,20 +98,17 @@ pub(crate) fn is_alike(was: &Identity, is: &Identity) -> bool {
 fn follow(file: &mut FilePart, is: Identity, page: u64) {
     let (was_pages, pages) = (file.identity.size.div_ceil(page), is.size.div_ceil(page));
     // A hostile pack has more than any file.
-    let read = file
-        .pieces
-        .iter()
-        .fold(0u64, |sum, piece| sum.saturating_add(piece.end.saturating_sub(piece.first)));
+    let read = file.pieces.iter().fold(0u64, |sum, piece| sum.saturating_add(piece.pages.count()));
     file.identity = is;
     for piece in &mut file.pieces {
         piece.how |= How::ASSUMED;
         // What was read to its end is read to its end.
-        if read >= was_pages && piece.end == was_pages {
-            piece.end = pages;
+        if read >= was_pages && piece.pages.end == was_pages {
+            piece.pages.end = pages;
         }
-        piece.end = piece.end.min(pages);
+        piece.pages.end = piece.pages.end.min(pages);
     }
-    file.pieces.retain(|Piece { first, end, .. }| first < end);
+    file.pieces.retain(|Piece { pages: PageRange { first, end }, .. }| first < end);
 }
 
 #[cfg(test)]
@@ -132,8 +130,12 @@ mod tests {
         let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
         let mut parts = Parts { origin, ..Parts::default() };
         let file_system = parts.file_system(&FileSystem::default()).unwrap();
-        let piece =
-            |&(first, end): &(u64, u64)| Piece { first, end, at_us: 0, how: How::READ, history: 1 };
+        let piece = |&(first, end): &(u64, u64)| Piece {
+            pages: PageRange { first, end },
+            at_us: 0,
+            how: How::READ,
+            history: 1,
+        };
         let pieces = ranges.iter().map(piece).collect();
         let part = FilePart { file_system, identity, changes: 0, pieces };
         parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
@@ -141,7 +143,7 @@ mod tests {
     }
 
     fn ranges(pack: &Pack) -> Vec<(u64, u64)> {
-        pack.ranges.iter().map(|r| (r.first, r.first + u64::from(r.pages))).collect()
+        pack.ranges.iter().map(|r| (r.first, r.page_range().end)).collect()
     }
 
     #[test]

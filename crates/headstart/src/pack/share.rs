@@ -75,6 +75,7 @@ fn has(path: &Path, bit: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::range::PageRange;
     use crate::host::usage::How;
     use crate::pack::build::FilePart;
     use crate::pack::pieces::Piece;
@@ -87,7 +88,7 @@ mod tests {
             Origin { page_shift: 12, starts: 3, command: b"sh".into(), ..Origin::default() };
         let mut parts = Parts { origin, ..Parts::default() };
         let file_system = parts.file_system(&FileSystem::default()).unwrap();
-        let piece = Piece { first: 0, end: 1, at_us: 0, how: How::READ, history: 1 };
+        let piece = Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::READ, history: 1 };
         for file in files {
             let (identity, pieces) = (Identity::default(), vec![piece]);
             let part = FilePart { file_system, identity, changes: 0, pieces };

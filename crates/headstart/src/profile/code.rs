@@ -2,11 +2,11 @@
 //! an ELF file. A thin driver over the `object` crate.
 
 use crate::host::open::open_again;
+use crate::host::range::{ByteRange, PageRange};
 use object::Endianness;
 use object::elf::{FileHeader32, FileHeader64, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const HEAD_BYTES: usize = 4096;
 
 /// Pages of the executable segments; empty when the file is no ELF file or
 /// can't be read.
-pub fn code_of(path: &Path) -> Vec<Range<u64>> {
+pub fn code_of(path: &Path) -> Vec<PageRange> {
     let mut head = vec![0; HEAD_BYTES];
     // Whoever owns it may have put something else there since it was named.
     let file = open_again(path).map(File::from);
@@ -26,21 +26,19 @@ pub fn code_of(path: &Path) -> Vec<Range<u64>> {
 }
 
 /// The same for the first bytes of a file; `page` is the page size in bytes. Pure.
-pub fn code_in(head: &[u8], page: u64) -> Vec<Range<u64>> {
+pub fn code_in(head: &[u8], page: u64) -> Vec<PageRange> {
     segments::<FileHeader64<Endianness>>(head, page)
         .or_else(|| segments::<FileHeader32<Endianness>>(head, page))
         .unwrap_or_default()
 }
 
-fn segments<H: FileHeader<Endian = Endianness>>(head: &[u8], page: u64) -> Option<Vec<Range<u64>>> {
+fn segments<H: FileHeader<Endian = Endianness>>(head: &[u8], page: u64) -> Option<Vec<PageRange>> {
     let header = H::parse(head).ok()?;
     let endian = header.endian().ok()?;
     let is_code =
         |p: &&H::ProgramHeader| p.p_type(endian) == PT_LOAD && p.p_flags(endian).0 & PF_X.0 != 0;
     let pages = |p: &H::ProgramHeader| {
-        let first: u64 = p.p_offset(endian).into();
-        let length: u64 = p.p_filesz(endian).into();
-        first / page..first.saturating_add(length).div_ceil(page)
+        ByteRange::of(p.p_offset(endian).into(), p.p_filesz(endian).into()).pages(page)
     };
     Some(header.program_headers(endian, head).ok()?.iter().filter(is_code).map(pages).collect())
 }
@@ -55,7 +53,7 @@ mod tests {
         let code = code_of(&me);
         assert!(!code.is_empty());
         let pages = me.metadata().unwrap().len().div_ceil(rustix::param::page_size() as u64);
-        assert!(code.iter().all(|r| r.start < r.end && r.end <= pages), "{code:?}");
+        assert!(code.iter().all(|r| !r.is_empty() && r.end <= pages), "{code:?}");
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl<'a> Known<'a> {
         let mut needed: HashMap<u32, Spans> = HashMap::new();
         for range in pack.ranges.iter().filter(|r| r.how.has(How::EXACT)) {
             let spans = needed.entry(range.file).or_default();
-            spans.touch(range.first, u64::from(range.pages), 0, range.how);
+            spans.touch(range.page_range(), 0, range.how);
         }
         // Of a file that took the place of another nothing is known yet.
         for range in pack.ranges.iter().filter(|r| r.how.has(How::ASSUMED)) {
@@ -115,6 +115,7 @@ impl<'a> Known<'a> {
 mod tests {
     use super::*;
     use crate::host::id::Dev;
+    use crate::host::range::PageRange;
     use crate::pack::build::{FilePart, Parts};
     use crate::pack::paths::PathInterner;
     use crate::pack::pieces::Piece;
@@ -141,11 +142,11 @@ mod tests {
     fn start(mapped: &[(u64, u64)], certain: &[(u64, u64)]) -> Observation {
         let mut pages = Pages::default();
         for &(first, end) in mapped {
-            pages.touched.touch(first, end - first, 0, How::MAPPED);
+            pages.touched.touch(PageRange { first, end }, 0, How::MAPPED);
         }
         for &(first, end) in certain {
-            pages.touched.touch(first, end - first, 0, How::MAPPED);
-            pages.certain.touch(first, end - first, 0, How::MAPPED);
+            pages.touched.touch(PageRange { first, end }, 0, How::MAPPED);
+            pages.certain.touch(PageRange { first, end }, 0, How::MAPPED);
         }
         Observation {
             files: [(ID, pages)].into(),
@@ -159,7 +160,8 @@ mod tests {
             Parts { origin: Origin { page_shift: 12, ..Origin::default() }, ..Parts::default() };
         let file_system = parts.file_system(&FileSystem::default()).unwrap();
         let identity = Identity { ino, size: 1 << 20, mtime_ns: 5, ctime_ns: 6 };
-        let piece = |&(first, end)| Piece { first, end, at_us: 0, how, history: 1 };
+        let piece =
+            |&(first, end)| Piece { pages: PageRange { first, end }, at_us: 0, how, history: 1 };
         let pieces = pieces.iter().map(piece).collect();
         let mut paths = PathInterner::default();
         let node = paths.intern(Path::new("/lib/a")).unwrap();
@@ -168,7 +170,7 @@ mod tests {
     }
 
     fn touched(seen: &Observation) -> Vec<(u64, u64)> {
-        seen.files[&ID].touched.iter().map(|s| (s.first, s.end)).collect()
+        seen.files[&ID].touched.iter().map(|s| (s.pages.first, s.pages.end)).collect()
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::pace::{Pace, Pacing};
 use super::spans::Spans;
 use crate::host::id::{Dev, InodeId};
+use crate::host::range::PageRange;
 use crate::host::usage::How;
 use crate::trace::{Event, Kind};
 use std::collections::{HashMap, HashSet};
@@ -94,23 +95,23 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
         }
         out.duration = out.duration.max(at);
         out.tids.insert(event.tid);
-        let Event { first, pages, .. } = event;
+        let pages = event.pages;
         match event.kind {
             Kind::Metadata => {
                 let device = out.metadata.entry(event.id.dev).or_default();
-                device.touched.touch(first, pages, at, How::READ);
+                device.touched.touch(pages, at, How::READ);
             }
             // The pseudo file system of block devices names the device in the
             // inode number (`block/bdev.c`: i_ino = bd_dev).
             Kind::Insert if event.id.dev.major() == 0 && is_block_device(&event, rules) => {
                 let device = out.metadata.entry(Dev(event.id.ino as u32)).or_default();
-                device.inserted.touch(first, pages, at, How::INSERTED);
+                device.inserted.touch(pages, at, How::INSERTED);
             }
             Kind::Insert => {
                 let file = out.files.entry(event.id).or_default();
-                file.inserted.touch(first, pages, at, How::INSERTED);
+                file.inserted.touch(pages, at, How::INSERTED);
                 if !rules.has_access_events {
-                    file.touched.touch(first, pages, at, How::INSERTED);
+                    file.touched.touch(pages, at, How::INSERTED);
                 }
                 fetched.note(&event);
             }
@@ -119,11 +120,11 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
                 // and name it in the same way.
                 let how = if event.kind == Kind::Read { How::READ } else { How::MAPPED };
                 let file = out.files.entry(event.id).or_default();
-                let silent = fetched.used_silently(&event).map_or(0, |before| first - before);
-                let (first, pages) = (first - silent, pages + silent);
-                file.touched.touch(first, pages, at, how);
+                let first = fetched.used_silently(&event).unwrap_or(pages.first);
+                let pages = PageRange { first, ..pages };
+                file.touched.touch(pages, at, how);
                 if event.kind != Kind::Map {
-                    file.certain.touch(first, pages, at, how);
+                    file.certain.touch(pages, at, how);
                 }
             }
         }
@@ -138,15 +139,16 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
 /// hands out those before it without the event, and reports the next batch
 /// (`mm/filemap.c`, where `filemap_update_page` says to come back).
 #[derive(Default)]
-struct Fetched(HashMap<i32, (InodeId, u64, u64)>);
+struct Fetched(HashMap<i32, (InodeId, PageRange)>);
 
 impl Fetched {
     fn note(&mut self, insert: &Event) {
-        let end = insert.first.saturating_add(insert.pages);
         match self.0.get_mut(&insert.tid) {
-            Some((id, _, last)) if *id == insert.id && *last == insert.first => *last = end,
+            Some((id, last)) if *id == insert.id && last.end == insert.pages.first => {
+                last.end = insert.pages.end;
+            }
             _ => {
-                self.0.insert(insert.tid, (insert.id, insert.first, end));
+                self.0.insert(insert.tid, (insert.id, insert.pages));
             }
         }
     }
@@ -154,9 +156,10 @@ impl Fetched {
     /// The first page of those before a read that the same thread brought in for
     /// the same purpose: a read fetches from its own begin on.
     fn used_silently(&mut self, used: &Event) -> Option<u64> {
-        let (id, first, end) = self.0.remove(&used.tid)?;
+        let (id, last) = self.0.remove(&used.tid)?;
         let silent = used.kind == Kind::Read && id == used.id;
-        (silent && first < used.first && used.first <= end).then_some(first)
+        let follows = last.first < used.pages.first && used.pages.first <= last.end;
+        (silent && follows).then_some(last.first)
     }
 }
 
@@ -171,11 +174,11 @@ mod tests {
     const FILE: InodeId = InodeId { dev: Dev::new(8, 1), ino: 42 };
 
     fn event(kind: Kind, id: InodeId, first: u64, pages: u64) -> Event {
-        Event { time: 100, tid: 7, kind, id, first, pages }
+        Event { time: 100, tid: 7, kind, id, pages: PageRange::of(first, pages) }
     }
 
     fn pages(spans: &Spans) -> Vec<(u64, u64)> {
-        spans.iter().map(|s| (s.first, s.end)).collect()
+        spans.iter().map(|s| (s.pages.first, s.pages.end)).collect()
     }
 
     #[test]

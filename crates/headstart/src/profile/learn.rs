@@ -5,6 +5,7 @@ use super::fold::Observation;
 use super::resolve::{FileKind, Resolution, ResolvedFile, Unnamed};
 use super::spans::Spans;
 use crate::host::id::{Dev, InodeId};
+use crate::host::range::PageRange;
 use crate::host::superblock::is_in_device_cache;
 use crate::host::usage::How;
 use crate::pack::build::{FilePart, Parts};
@@ -12,7 +13,7 @@ use crate::pack::paths::PathInterner;
 use crate::pack::pieces::Piece;
 use crate::pack::{Dropped, FileSystem, Identity, Origin, Pack};
 use std::collections::HashMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// File systems whose files are in memory anyway.
@@ -53,7 +54,7 @@ pub fn pack_of_start(
     seen: &Observation,
     names: &Resolution,
     start: Start,
-    code: impl Fn(&Path) -> Vec<Range<u64>>,
+    code: impl Fn(&Path) -> Vec<PageRange>,
 ) -> Pack {
     let Start { origin, file_systems, during, keep_untouched } = start;
     let page_size = 1u64 << origin.page_shift;
@@ -91,7 +92,7 @@ pub fn pack_of_start(
         let mut spans = if has_read { pages.touched.clone() } else { Spans::default() };
         if keep_untouched && !is_written {
             for span in pages.inserted.without(&pages.touched).iter() {
-                spans.touch(span.first, span.end - span.first, span.at, How::INSERTED);
+                spans.touch(span.pages, span.at, How::INSERTED);
             }
         }
         // Reads ask for whole buffers, beyond the end of the file.
@@ -134,7 +135,7 @@ pub fn pack_of_start(
         let Some(file_system) = parts.file_system(fs) else { continue };
         let mut spans = pages.inserted.clone();
         for span in pages.touched.iter() {
-            spans.touch(span.first, span.end - span.first, span.at, How::READ);
+            spans.touch(span.pages, span.at, How::READ);
         }
         // Copies of a file system have the same UUID.
         parts.metadata.entry(file_system).or_default().extend(pieces_of_start(&spans));
@@ -148,8 +149,7 @@ pub fn pieces_of_start(spans: &Spans) -> Vec<Piece> {
     spans
         .iter()
         .map(|s| Piece {
-            first: s.first,
-            end: s.end,
+            pages: s.pages,
             at_us: u32::try_from(s.at / 1000).unwrap_or(u32::MAX),
             how: s.how,
             history: 1,
@@ -158,7 +158,8 @@ pub fn pieces_of_start(spans: &Spans) -> Vec<Piece> {
 }
 
 /// What says that a file is known, and nothing of it is to be read.
-const ONLY_WRITTEN: Piece = Piece { first: 0, end: 1, at_us: 0, how: How::WRITTEN, history: 1 };
+const ONLY_WRITTEN: Piece =
+    Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::WRITTEN, history: 1 };
 
 fn identity(id: InodeId, file: &ResolvedFile) -> Identity {
     let ResolvedFile { size, mtime_ns, ctime_ns, .. } = *file;
@@ -185,13 +186,13 @@ fn count_unnamed(names: &Resolution) -> Dropped {
 }
 
 /// Marks what was touched through a mapping within the code of a file.
-fn mark_code(spans: &mut Spans, code: impl FnOnce() -> Vec<Range<u64>>) {
+fn mark_code(spans: &mut Spans, code: impl FnOnce() -> Vec<PageRange>) {
     if !spans.iter().any(|s| s.how.has(How::MAPPED)) {
         return;
     }
     let code = code();
     spans.mark(How::EXECUTED, |s| {
-        s.how.has(How::MAPPED) && code.iter().any(|c| s.first < c.end && c.start < s.end)
+        s.how.has(How::MAPPED) && code.iter().any(|c| !c.within(s.pages).is_empty())
     });
 }
 
@@ -213,7 +214,7 @@ mod tests {
         ] {
             let id = InodeId { dev: DISK, ino: 7 };
             let mut pages = Pages::default();
-            pages.touched.touch(0, 4, 0, How::READ);
+            pages.touched.touch(PageRange::of(0, 4), 0, How::READ);
             let seen = Observation { files: [(id, pages)].into(), ..Observation::default() };
             let file = ResolvedFile {
                 path: PathBuf::from("/file"),
@@ -248,7 +249,7 @@ mod tests {
             ("btrfs", Some([7; 16]), 0),
         ] {
             let mut pages = Pages::default();
-            pages.inserted.touch(0, 4, 0, How::INSERTED);
+            pages.inserted.touch(PageRange::of(0, 4), 0, How::INSERTED);
             let seen = Observation { metadata: [(DISK, pages)].into(), ..Observation::default() };
             let fs = FileSystem { uuid, kind: kind.into(), ..FileSystem::default() };
             let start = Start {

@@ -129,6 +129,7 @@ impl Pacing {
 mod tests {
     use super::*;
     use crate::host::id::{Dev, InodeId};
+    use crate::host::range::PageRange;
     use proptest::prelude::*;
 
     const MS: u64 = 1_000_000;
@@ -146,7 +147,7 @@ mod tests {
 
     fn event(kind: Kind, tid: i32) -> Event {
         let id = InodeId { dev: Dev::new(8, 1), ino: 42 };
-        Event { time: 0, tid, kind, id, first: 0, pages: 1 }
+        Event { time: 0, tid, kind, id, pages: PageRange::of(0, 1) }
     }
 
     fn pace(events: &[Seen]) -> Pace {

@@ -191,7 +191,7 @@ fn metadata_of<'a>(fs: &FileSystem, packs: impl Iterator<Item = &'a Pack>) -> Sp
     for pack in packs {
         let is_it = |at: u16| pack.file_systems.get(usize::from(at)).is_some_and(|of| of.is(fs));
         for range in pack.metadata.iter().filter(|range| is_it(range.file_system)) {
-            known.touch(range.first, range.pages.into(), 0, How::READ);
+            known.touch(range.page_range(), 0, How::READ);
         }
     }
     known
@@ -239,7 +239,7 @@ mod tests {
             ..Pack::default()
         };
         let of = |tag| -> Vec<u64> {
-            metadata_of(&fs(tag), [&pack].into_iter()).iter().map(|span| span.first).collect()
+            metadata_of(&fs(tag), [&pack].into_iter()).iter().map(|span| span.pages.first).collect()
         };
         assert_eq!((of(1), of(2), of(3)), (vec![0], vec![100], vec![]));
     }

@@ -1,16 +1,15 @@
 //! A set of page ranges with the time each was first touched. Pure.
 
+use crate::host::range::PageRange;
 use crate::host::usage::How;
 use crate::pack::pieces::COALESCE_NS;
 use std::collections::BTreeMap;
 
-/// A range of pages.
+/// A range of pages that was touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// First page.
-    pub first: u64,
-    /// The page behind the last.
-    pub end: u64,
+    /// The pages.
+    pub pages: PageRange,
     /// When it was first touched, in nanoseconds.
     pub at: u64,
     /// How it was touched.
@@ -25,40 +24,40 @@ impl Spans {
     /// Adds a touch. Pages known already keep their time; the way of touching
     /// is added to the whole range they are in. Touches come in the order of
     /// their times.
-    pub fn touch(&mut self, first: u64, pages: u64, at: u64, how: How) {
-        let end = first.saturating_add(pages);
-        let mut from = first;
-        if let Some((_, span)) = self.0.range_mut(..=first).next_back()
-            && span.end > first
+    pub fn touch(&mut self, pages: PageRange, at: u64, how: How) {
+        let PageRange { first: mut from, end } = pages;
+        if let Some((_, span)) = self.0.range_mut(..=from).next_back()
+            && span.pages.end > from
         {
             span.how |= how;
-            from = span.end;
+            from = span.pages.end;
         }
         while from < end {
             let next = self.0.range_mut(from..end).next().map(|(_, span)| {
                 span.how |= how;
                 *span
             });
-            let gap_end = next.map_or(end, |span| span.first);
-            if gap_end > from {
-                self.add(Span { first: from, end: gap_end, at, how });
+            let gap = PageRange { first: from, end: next.map_or(end, |span| span.pages.first) };
+            if !gap.is_empty() {
+                self.add(Span { pages: gap, at, how });
             }
-            from = next.map_or(end, |span| span.end);
+            from = next.map_or(end, |span| span.pages.end);
         }
     }
 
     /// Adds a range whose pages are not in the set.
     fn add(&mut self, new: Span) {
-        match self.0.range_mut(..new.first).next_back() {
+        match self.0.range_mut(..new.pages.first).next_back() {
             Some((_, before))
-                if before.end == new.first && new.at.abs_diff(before.at) <= COALESCE_NS =>
+                if before.pages.end == new.pages.first
+                    && new.at.abs_diff(before.at) <= COALESCE_NS =>
             {
-                before.end = new.end;
+                before.pages.end = new.pages.end;
                 before.at = before.at.min(new.at);
                 before.how |= new.how;
             }
             _ => {
-                self.0.insert(new.first, new);
+                self.0.insert(new.pages.first, new);
             }
         }
     }
@@ -73,17 +72,15 @@ impl Spans {
     pub fn without(&self, other: &Self) -> Self {
         let mut out = Self::default();
         for span in self.iter() {
-            let mut from = span.first;
-            let before = other.0.range(..=from).next_back().map(|(_, s)| *s);
-            let behind = other.0.range(from + 1..span.end).map(|(_, s)| *s);
-            for cut in before.into_iter().chain(behind) {
+            let PageRange { first: mut from, end } = span.pages;
+            let before = other.0.range(..=from).next_back();
+            let behind = other.0.range(from + 1..end);
+            let cuts = before.into_iter().chain(behind).map(|(_, cut)| cut.pages);
+            for cut in cuts.chain([PageRange { first: end, end }]) {
                 if cut.first > from {
-                    out.add(Span { first: from, end: cut.first, ..*span });
+                    out.add(Span { pages: PageRange { first: from, end: cut.first }, ..*span });
                 }
                 from = from.max(cut.end);
-            }
-            if from < span.end {
-                out.add(Span { first: from, ..*span });
             }
         }
         out
@@ -98,7 +95,7 @@ impl Spans {
     pub fn cut(&mut self, end: u64) {
         self.0.split_off(&end);
         if let Some((_, last)) = self.0.range_mut(..end).next_back() {
-            last.end = last.end.min(end);
+            last.pages.end = last.pages.end.min(end);
         }
     }
 
@@ -116,7 +113,7 @@ impl Spans {
 
     /// Number of pages in all.
     pub fn pages(&self) -> u64 {
-        self.iter().map(|s| s.end - s.first).sum()
+        self.iter().map(|s| s.pages.count()).sum()
     }
 
     /// Whether there are none.
@@ -134,13 +131,13 @@ mod tests {
     fn spans(touches: &[(u64, u64, u64)]) -> Spans {
         let mut spans = Spans::default();
         for &(first, pages, at) in touches {
-            spans.touch(first, pages, at, How::READ);
+            spans.touch(PageRange::of(first, pages), at, How::READ);
         }
         spans
     }
 
     fn shape(spans: &Spans) -> Vec<(u64, u64, u64)> {
-        spans.iter().map(|s| (s.first, s.end, s.at)).collect()
+        spans.iter().map(|s| (s.pages.first, s.pages.end, s.at)).collect()
     }
 
     #[test]
@@ -181,15 +178,15 @@ mod tests {
             let mut model = BTreeMap::new();
             for (i, &(first, pages)) in touches.iter().enumerate() {
                 let at = i as u64 * (COALESCE_NS + 1);
-                spans.touch(first, pages, at, How::READ);
+                spans.touch(PageRange::of(first, pages), at, How::READ);
                 for page in first..first + pages {
                     model.entry(page).or_insert(at);
                 }
             }
             let mut pages = BTreeMap::new();
             for s in spans.iter() {
-                prop_assert!(s.first < s.end);
-                for page in s.first..s.end {
+                prop_assert!(!s.pages.is_empty());
+                for page in s.pages.first..s.pages.end {
                     prop_assert_eq!(pages.insert(page, s.at), None);
                 }
             }
@@ -202,7 +199,7 @@ mod tests {
             b in proptest::collection::vec((0u64..60, 0u64..12, 0u64..3), 0..20),
             end in 0u64..70,
         ) {
-            let set = |s: &Spans| s.iter().flat_map(|s| s.first..s.end).collect::<std::collections::BTreeSet<_>>();
+            let set = |s: &Spans| s.iter().flat_map(|s| s.pages.first..s.pages.end).collect::<std::collections::BTreeSet<_>>();
             let (mut a, b) = (spans(&a), spans(&b));
             let expected: std::collections::BTreeSet<u64> = set(&a).difference(&set(&b)).copied().collect();
             prop_assert_eq!(set(&a.without(&b)), expected);

@@ -13,6 +13,7 @@ use super::spans::Spans;
 use crate::cache::residency::{are_resident, page_size};
 use crate::host::memory::huge_page_size;
 use crate::host::open::open_learned;
+use crate::host::range::PageRange;
 use crate::pack::clock::Clock;
 use crate::pack::history::is_in_last;
 use crate::pack::{File, Pack, Range};
@@ -45,9 +46,9 @@ pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack, exac
         for span in large.iter().filter_map(|part| parts.get(part)).flat_map(Spans::iter) {
             let at = u64::from(clock.at(micros(span.at))) * 1000;
             for touches in [&mut seen.touched, &mut seen.certain] {
-                touches.touch(span.first, span.end - span.first, at, span.how);
+                touches.touch(span.pages, at, span.how);
             }
-            added += span.end - span.first;
+            added += span.pages.count();
         }
     }
     added
@@ -93,7 +94,7 @@ fn touched_last(pack: &Pack, size: u64) -> HashMap<u32, Last> {
             .entry(range.file)
             .or_insert_with(|| Last { file: range.file, spans: Spans::default() });
         let at = u64::from(range.at_us) * 1000;
-        last.spans.touch(range.first, u64::from(range.pages), at, range.how);
+        last.spans.touch(range.page_range(), at, range.how);
     }
     found
 }
@@ -102,17 +103,15 @@ fn touched_last(pack: &Pack, size: u64) -> HashMap<u32, Last> {
 /// `now`, with what that was.
 fn untouched_parts(last: &Spans, now: &Spans, part_pages: u64) -> BTreeMap<u64, Spans> {
     let mut parts: BTreeMap<u64, Spans> = BTreeMap::new();
+    let parts_of = |pages: PageRange| pages.first / part_pages..pages.end.div_ceil(part_pages);
     for span in last.iter() {
-        let mut first = span.first;
-        while first < span.end {
-            let part = first / part_pages;
-            let end = ((part + 1) * part_pages).min(span.end);
-            parts.entry(part).or_default().touch(first, end - first, span.at, span.how);
-            first = end;
+        for part in parts_of(span.pages) {
+            let pages = PageRange::of(part * part_pages, part_pages).within(span.pages);
+            parts.entry(part).or_default().touch(pages, span.at, span.how);
         }
     }
     for span in now.iter() {
-        for part in span.first / part_pages..=(span.end.saturating_sub(1)) / part_pages {
+        for part in parts_of(span.pages) {
             parts.remove(&part);
         }
     }
@@ -138,7 +137,7 @@ fn in_large_folios(
     let pages = size as u64 / page_size();
     let is_large = |part: &u64| {
         // All of it is there: this only maps it.
-        are_resident(&file, part * pages..(part + 1) * pages)
+        are_resident(&file, PageRange::of(part * pages, pages))
             && bring_in(&file, part * size as u64, size).is_ok_and(|folio| folio == Folio::Large)
     };
     parts.filter(is_large).collect()
@@ -152,7 +151,7 @@ mod tests {
     fn spans(ranges: &[(u64, u64)]) -> Spans {
         let mut spans = Spans::default();
         for &(first, end) in ranges {
-            spans.touch(first, end - first, 0, How::MAPPED);
+            spans.touch(PageRange { first, end }, 0, How::MAPPED);
         }
         spans
     }
@@ -169,7 +168,7 @@ mod tests {
             let parts = untouched_parts(&spans(last), &spans(now), 512);
             let found: Vec<_> = parts
                 .iter()
-                .flat_map(|(part, spans)| spans.iter().map(|s| (*part, s.first, s.end)))
+                .flat_map(|(part, spans)| spans.iter().map(|s| (*part, s.pages.first, s.pages.end)))
                 .collect();
             assert_eq!(found, expected, "{name}");
         }

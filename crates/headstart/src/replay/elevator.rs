@@ -226,7 +226,7 @@ impl Disk {
 
     /// How long a step passes below the head.
     fn passing_us(&self, spot: &Spot) -> f64 {
-        spot.step.length as f64 / self.bytes_per_us
+        spot.step.bytes.length() as f64 / self.bytes_per_us
     }
 
     /// The move from the end of one step to the begin of another: half of it is settling
@@ -261,13 +261,14 @@ impl Course {
 
 impl Spot {
     fn end(&self) -> Place {
-        (self.place.0, self.place.1.saturating_add(self.step.length))
+        (self.place.0, self.place.1.saturating_add(self.step.bytes.length()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::range::ByteRange;
     use proptest::prelude::*;
 
     const ROTATIONAL: SeekCost = SeekCost { move_us: 8000, mb_s: 100 };
@@ -278,7 +279,7 @@ mod tests {
     fn steps(list: &[(u64, u64, u32)]) -> (Vec<Step>, Vec<Option<Place>>) {
         let step = |(target, &(_, length, touched_us))| {
             let target = u32::try_from(target).unwrap();
-            Step { target, offset: 0, length, touched_us }
+            Step { target, bytes: ByteRange::of(0, length), touched_us }
         };
         let place = |&(place, ..): &(u64, u64, u32)| Some((7, place * MIB));
         (list.iter().enumerate().map(step).collect(), list.iter().map(place).collect())

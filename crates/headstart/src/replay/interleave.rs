@@ -27,7 +27,7 @@ pub(super) fn interleaved(metadata: &[Step], data: &[Step], lead: u64) -> Interl
     loop {
         let of_metadata = metadata.get(next).map(|step| {
             while ahead > lead {
-                ahead -= metadata[behind].length;
+                ahead -= metadata[behind].bytes.length();
                 behind += 1;
             }
             let due = if behind == 0 { 0 } else { metadata[behind - 1].touched_us };
@@ -37,7 +37,7 @@ pub(super) fn interleaved(metadata: &[Step], data: &[Step], lead: u64) -> Interl
         let (due, step) = match of_metadata.filter(|(due, _)| is_due(*due)) {
             Some((due, step)) => {
                 next += 1;
-                ahead = ahead.saturating_add(step.length);
+                ahead = ahead.saturating_add(step.bytes.length());
                 (due, step)
             }
             None => {
@@ -57,12 +57,13 @@ pub(super) fn interleaved(metadata: &[Step], data: &[Step], lead: u64) -> Interl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::range::ByteRange;
     use proptest::prelude::*;
 
     fn list(target: u32, touches: &[u32]) -> Vec<Step> {
         (0..)
             .zip(touches)
-            .map(|(i, &touched_us)| Step { target, offset: i * 10, length: 10, touched_us })
+            .map(|(i, &touched_us)| Step { target, bytes: ByteRange::of(i * 10, 10), touched_us })
             .collect()
     }
 

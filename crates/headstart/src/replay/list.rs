@@ -2,6 +2,7 @@
 //! [`crate::cache::list`] knows the form of a line.
 
 use crate::cache::list::{self, LineError};
+use crate::host::range::ByteRange;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ pub struct Entry {
     /// The file.
     pub path: PathBuf,
     /// Its ranges in bytes; none means the whole file.
-    pub ranges: Vec<std::ops::Range<u64>>,
+    pub ranges: Vec<ByteRange>,
 }
 
 /// A line of a list that can't be read.
@@ -32,7 +33,7 @@ pub struct ListError {
 /// ```
 /// let list = b"# what a start needs\n/bin/sh 0:4096\n/etc/passwd\n";
 /// let entries = headstart::replay::list::parse_list(list).expect("a list");
-/// assert_eq!(entries[0].ranges, [0..4096]);
+/// assert_eq!(entries[0].ranges, [(0..4096).into()]);
 /// assert!(entries[1].ranges.is_empty(), "the whole file");
 /// ```
 pub fn parse_list(text: &[u8]) -> Result<Vec<Entry>, ListError> {
@@ -62,12 +63,11 @@ mod tests {
 
     #[test]
     fn a_list_may_name_ranges_or_whole_files() {
-        let entry =
-            |path: &str, ranges: Vec<std::ops::Range<u64>>| Entry { path: path.into(), ranges };
+        let entry = |path: &str, ranges: Vec<ByteRange>| Entry { path: path.into(), ranges };
         assert_eq!(
             parse_list(b"# made by hand\n/a 0:4096,8192:1\n\n/whole\n/my file\n").unwrap(),
             [
-                entry("/a", vec![0..4096, 8192..8193]),
+                entry("/a", vec![(0..4096).into(), (8192..8193).into()]),
                 entry("/whole", vec![]),
                 entry("/my file", vec![])
             ]

@@ -1,5 +1,6 @@
 //! Where the targets of a plan lie on their devices.
 
+use crate::host::range::ByteRange;
 use headstart_sys::fiemap::{Extent, extents, first_extent};
 use std::fs::File;
 
@@ -27,25 +28,23 @@ impl Place {
     }
 }
 
-/// A stretch of a device, in bytes.
+/// A stretch of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Stretch {
     /// The device's number.
     pub dev: u64,
-    /// Where it begins.
-    pub begin: u64,
-    /// Where it ends.
-    pub end: u64,
+    /// The bytes of it.
+    pub bytes: ByteRange,
 }
 
 /// Where a range of a file begins on its device, as far as it lies in one piece;
 /// `None` where the file system does not tell, or the range begins with a hole.
-pub fn stretch(file: &File, dev: u64, offset: u64, length: u64) -> Option<Stretch> {
-    let extent = first_extent(file, offset, length).ok()??;
-    let into = offset.checked_sub(extent.logical)?;
-    let length = extent.length.checked_sub(into)?.min(length);
-    let begin = extent.physical.checked_add(into)?;
-    Some(Stretch { dev, begin, end: begin.checked_add(length)? })
+pub fn stretch(file: &File, dev: u64, bytes: ByteRange) -> Option<Stretch> {
+    let extent = first_extent(file, bytes.offset, bytes.length()).ok()??;
+    let into = bytes.offset.checked_sub(extent.logical)?;
+    let length = extent.length.checked_sub(into)?.min(bytes.length());
+    let offset = extent.physical.checked_add(into)?;
+    Some(Stretch { dev, bytes: ByteRange { offset, end: offset.checked_add(length)? } })
 }
 
 #[cfg(test)]

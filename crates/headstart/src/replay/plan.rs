@@ -1,5 +1,6 @@
 //! What is read, in which order and in which portions. Pure.
 
+use crate::host::range::{ByteRange, PageRange};
 use crate::pack::Pack;
 use crate::pack::changing::changes_often;
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
@@ -71,10 +72,8 @@ impl Plan {
         let mut names = PathInterner::default();
         for (pack, choice) in packs.iter().zip(choices) {
             let page = pack.page_size();
-            let range = |target, first: u64, pages: u32, order| {
-                let offset = first * page;
-                Wanted::new(target, offset, offset + u64::from(pages) * page, order)
-            };
+            let range =
+                |target, pages: PageRange, order| Wanted::new(target, pages.bytes(page), order);
             let mut left_out = 0;
             let mut is_chosen = |chosen: bool, pages: u32| {
                 left_out += if chosen { 0 } else { u64::from(pages) };
@@ -87,7 +86,7 @@ impl Plan {
                     pack.metadata
                         .iter()
                         .filter(|r| is_chosen(choice.has_metadata(r), r.pages))
-                        .map(|r| range(base + u32::from(r.file_system), r.first, r.pages, r.at_us)),
+                        .map(|r| range(base + u32::from(r.file_system), r.page_range(), r.at_us)),
                 );
             }
             let base = plan.targets.len() as u32;
@@ -106,7 +105,7 @@ impl Plan {
                 pack.ranges
                     .iter()
                     .filter(|r| is_chosen(choice.has(r), r.pages))
-                    .map(|r| range(base + r.file, r.first, r.pages, r.at_us)),
+                    .map(|r| range(base + r.file, r.page_range(), r.at_us)),
             );
             plan.seldom = plan.seldom.saturating_add(page.saturating_mul(left_out));
         }
@@ -142,18 +141,18 @@ impl Plan {
             plan.targets.push(Target::File { node, identity: None, changing: false });
             // Whoever opens one of which nothing is known finds why.
             let end = || size(&entry.path).unwrap_or(1);
-            let whole = 0..if entry.ranges.is_empty() { end() } else { 0 };
+            let whole = ByteRange::of(0, if entry.ranges.is_empty() { end() } else { 0 });
             wanted.extend(
                 entry
                     .ranges
                     .iter()
                     .chain([&whole])
                     .filter(|r| !r.is_empty())
-                    .map(|range| Wanted::new(target, range.start, range.end, target)),
+                    .map(|range| Wanted::new(target, *range, target)),
             );
         }
         plan.paths = names.finish();
-        let bytes = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.end - w.offset));
+        let bytes = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.bytes.length()));
         let ranges = Ranges { count: wanted.len() as u64, bytes, gaps: Vec::new() };
         plan.strategy.together |= ranges.are_small();
         plan.steps = plan.cut(wanted, strategy.gap_bytes, limits.budget);
@@ -173,22 +172,21 @@ impl Plan {
         let (mut steps, mut left) = (Vec::new(), budget);
         let step = self.strategy.step_bytes.max(1);
         for range in joined(wanted, gap, step, self.strategy.near_us) {
-            let Wanted { target, offset, end, order, .. } = range;
-            let mut from = offset;
-            while from < end && left > 0 {
-                let length = step.min(end - from).min(left);
-                steps.push(Step { target, offset: from, length, touched_us: order });
-                from += length;
-                left -= length;
+            let Wanted { target, bytes: mut rest, order, .. } = range;
+            while !rest.is_empty() && left > 0 {
+                let bytes = ByteRange::of(rest.offset, step.min(rest.length()).min(left));
+                steps.push(Step { target, bytes, touched_us: order });
+                rest.offset = bytes.end;
+                left -= bytes.length();
             }
-            self.over_budget = self.over_budget.saturating_add(end - from);
+            self.over_budget = self.over_budget.saturating_add(rest.length());
         }
         steps
     }
 }
 
 fn bytes(steps: &[Step]) -> u64 {
-    steps.iter().map(|s| s.length).sum()
+    steps.iter().map(|s| s.bytes.length()).sum()
 }
 
 #[cfg(test)]
@@ -217,7 +215,7 @@ mod tests {
 
     fn wanted(list: &[(u32, u64, u64, u32)]) -> Vec<Wanted> {
         let of = |&(target, offset, length, order): &(u32, u64, u64, u32)| {
-            Wanted::new(target, offset * KIB, (offset + length) * KIB, order)
+            Wanted::new(target, ByteRange::of(offset * KIB, length * KIB), order)
         };
         list.iter().map(of).collect()
     }
@@ -233,7 +231,7 @@ mod tests {
     fn shape(list: &[(u32, u64, u64, u32)]) -> Vec<(u32, u64, u64)> {
         steps(wanted(list), u32::MAX)
             .iter()
-            .map(|s| (s.target, s.offset / KIB, s.length / KIB))
+            .map(|s| (s.target, s.bytes.offset / KIB, s.bytes.length() / KIB))
             .collect()
     }
 
@@ -291,7 +289,8 @@ mod tests {
             ),
         ] {
             let steps = steps(wanted(ranges), near);
-            let shape = steps.iter().map(|s| (s.target, s.offset / KIB, s.length / KIB));
+            let shape =
+                steps.iter().map(|s| (s.target, s.bytes.offset / KIB, s.bytes.length() / KIB));
             assert_eq!(shape.collect::<Vec<_>>(), expected, "{name}");
         }
     }
@@ -299,7 +298,7 @@ mod tests {
     #[test]
     fn the_budget_cuts_what_comes_last_and_says_how_much() {
         let entry = |path: &str, length| {
-            let ranges = std::iter::once(0..length).collect();
+            let ranges = vec![ByteRange::of(0, length)];
             Entry { path: path.into(), ranges }
         };
         let list = [entry("/a", 100 * KIB), entry("/b", 100 * KIB), entry("/c", 10 * KIB)];
@@ -328,7 +327,8 @@ mod tests {
                 (u128::from(bytes) * wanted - u128::from(budget)).min(u64::MAX.into()) as u64
             );
         }
-        let list = [Entry { path: "/a".into(), ranges: vec![0..u64::MAX, 5..u64::MAX] }];
+        let list =
+            [Entry { path: "/a".into(), ranges: vec![(0..u64::MAX).into(), (5..u64::MAX).into()] }];
         let limits = Limits { budget: 1 << 20, metadata: false, often: Frequency::EVER };
         let plan = Plan::of_list(&list, |_| Some(0), limits, ReadStrategy::default());
         assert_eq!((plan.bytes(), plan.over_budget), (1 << 20, u64::MAX - (1 << 20)));
@@ -346,7 +346,7 @@ mod tests {
         ] {
             let strategy = ReadStrategy { order, ..ReadStrategy::default() };
             let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, strategy);
-            let pages = plan.steps.iter().map(|s| (s.offset >> 12, s.length >> 12));
+            let pages = plan.steps.iter().map(|s| (s.bytes.offset >> 12, s.bytes.length() >> 12));
             assert_eq!(pages.collect::<Vec<_>>(), expected);
             assert_eq!((plan.metadata, plan.head), (plan.steps.len(), plan.steps.len()));
         }
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn small_files_of_a_list_are_asked_for_together() {
         let list = |length| {
-            let ranges = std::iter::once(0..length).collect();
+            let ranges = vec![ByteRange::of(0, length)];
             [Entry { path: "/a".into(), ranges }]
         };
         let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
@@ -430,8 +430,9 @@ mod tests {
             let steps = steps(wanted(&list), near);
             let mut read = BTreeSet::new();
             for s in &steps {
-                prop_assert!(s.length > 0 && s.length <= ReadStrategy::default().step_bytes);
-                for kib in s.offset / KIB..(s.offset + s.length) / KIB {
+                let length = s.bytes.length();
+                prop_assert!(length > 0 && length <= ReadStrategy::default().step_bytes);
+                for kib in s.bytes.pages(KIB).iter() {
                     prop_assert!(read.insert((s.target, kib)), "twice");
                 }
             }

@@ -1,11 +1,12 @@
 //! From ranges to portions: what is read in one step, and in which order. Pure.
 
+use crate::host::range::ByteRange;
+
 /// A range to be read; `order`, its earliest touch, sorts portions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) target: u32,
-    pub(super) offset: u64,
-    pub(super) end: u64,
+    pub(super) bytes: ByteRange,
     pub(super) order: u32,
     /// The latest touch of what was joined.
     pub(super) latest: u32,
@@ -14,8 +15,8 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn new(target: u32, offset: u64, end: u64, order: u32) -> Self {
-        Self { target, offset, end, order, latest: order, counted_end: end }
+    pub(super) fn new(target: u32, bytes: ByteRange, order: u32) -> Self {
+        Self { target, bytes, order, latest: order, counted_end: bytes.end }
     }
 
     /// The touches of what is read when `next`, which begins no earlier, is read with it:
@@ -24,18 +25,20 @@ impl Wanted {
     /// too, with all others that come along there: only the other one counts then.
     fn with(&self, next: &Self, gap: u64, near: u32) -> Option<Self> {
         let (order, latest) = (self.order.min(next.order), self.latest.max(next.latest));
-        let end = self.end.max(next.end);
-        let both = Self { order, latest, end, counted_end: end, ..*self };
-        if self.target != next.target || next.offset > self.end.saturating_add(gap) {
+        let end = self.bytes.end.max(next.bytes.end);
+        let bytes = ByteRange { end, ..self.bytes };
+        let both = Self { order, latest, bytes, counted_end: end, ..*self };
+        let (here, there) = (self.bytes, next.bytes);
+        if self.target != next.target || there.offset > here.end.saturating_add(gap) {
             None
-        } else if next.offset < self.end || latest - order <= near {
+        } else if there.offset < here.end || latest - order <= near {
             Some(both)
         } else if next.order > self.order {
-            let along = Self { end, ..*self };
-            (next.end - self.counted_end <= gap).then_some(along)
+            let along = Self { bytes, ..*self };
+            (there.end - self.counted_end <= gap).then_some(along)
         } else {
             let along = Self { order: next.order, latest: next.latest, ..both };
-            (next.offset - self.offset <= gap).then_some(along)
+            (there.offset - here.offset <= gap).then_some(along)
         }
     }
 }
@@ -44,25 +47,27 @@ impl Wanted {
 /// and sorts what comes out by the earliest touch in each. What is longer than a
 /// portion is a row of full ones of the same order.
 pub(super) fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) -> Vec<Wanted> {
-    wanted.sort_unstable_by_key(|w| (w.target, w.offset));
+    wanted.sort_unstable_by_key(|w| (w.target, w.bytes.offset));
     let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
     for range in wanted {
-        let mut from = range.offset;
+        let mut from = range.bytes.offset;
         if let Some(last) = out.last_mut()
             && let Some(both) = last.with(&range, gap, near)
         {
-            let limit = last.end.max(last.offset.saturating_add(step));
+            let limit = last.bytes.end.max(last.bytes.offset.saturating_add(step));
             // A portion that is full takes neither the gap nor the range.
-            if range.offset < limit {
-                *last = Wanted { end: both.end.min(limit), ..both };
+            if range.bytes.offset < limit {
+                let end = both.bytes.end.min(limit);
+                *last = Wanted { bytes: ByteRange { end, ..both.bytes }, ..both };
             }
-            from = from.max(last.end);
+            from = from.max(last.bytes.end);
         }
         // The last portion is apart, so that it may take in what follows.
-        let full = range.end.saturating_sub(from) / step * step;
-        for (offset, end) in [(from, from + full), (from + full, range.end)] {
-            if offset < end {
-                out.push(Wanted { offset, end, ..range });
+        let end = range.bytes.end;
+        let full = ByteRange::of(from, end.saturating_sub(from) / step * step);
+        for bytes in [full, ByteRange { offset: full.end, end }] {
+            if !bytes.is_empty() {
+                out.push(Wanted { bytes, ..range });
             }
         }
     }

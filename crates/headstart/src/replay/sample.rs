@@ -54,8 +54,5 @@ fn is_range_in_memory(pack: &Pack, range: &Range, uid: u32) -> bool {
     let identity = (!changes_often(file.changes)).then_some(&file.identity);
     // A name that has to be read from a disk is not in memory.
     let Ok(opened) = open_cached(&path, identity, uid) else { return false };
-    let (page, own) = (pack.page_size(), page_size());
-    let first = range.first * page / own;
-    let pages = (u64::from(range.pages) * page).div_ceil(own);
-    are_resident(&opened, first..first + pages)
+    are_resident(&opened, range.page_range().bytes(pack.page_size()).pages(page_size()))
 }

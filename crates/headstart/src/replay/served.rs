@@ -41,6 +41,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::host::mounts::parse;
+    use crate::host::range::ByteRange;
     use crate::pack::FileSystem;
     use crate::pack::paths::{NodeId, PathTable};
 
@@ -54,12 +55,13 @@ mod tests {
         let file = |node| Target::File { node, identity: None, changing: false };
         let targets =
             vec![Target::Device(FileSystem::default()), file(local), file(served), file(beside)];
-        let step = |target, offset| Step { target, offset, length: 1, touched_us: 0 };
+        let step = |target, offset| Step { target, bytes: ByteRange::of(offset, 1), touched_us: 0 };
         let steps = vec![step(0, 0), step(2, 1), step(1, 2), step(3, 3), step(2, 4)];
         let plan =
             Plan { paths, targets, steps, metadata: 1, head: 3, over_budget: 7, ..Plan::default() };
         let mounts = |text: &str| MountTable::new(parse(text.as_bytes()).unwrap(), None);
-        let offsets = |plan: &Plan| plan.steps.iter().map(|step| step.offset).collect::<Vec<_>>();
+        let offsets =
+            |plan: &Plan| plan.steps.iter().map(|step| step.bytes.offset).collect::<Vec<_>>();
 
         let root = "1 0 8:1 / / rw - ext4 /dev/sda rw\n";
         let (all, none) = plan.clone().divided(&mounts(root));

@@ -1,10 +1,9 @@
 //! What a plan consists of: what is read from, and the portions of that.
 
 use crate::host::identity::Identity;
+use crate::host::range::{ByteRange, PageRange};
 use crate::pack::FileSystem;
 use crate::pack::paths::NodeId;
-use serde::Serialize;
-use std::ops::Range;
 
 /// What a start touches this early belongs to the head of its plan, in µs.
 pub const HEAD_US: u32 = 5000;
@@ -36,14 +35,12 @@ impl Target {
 }
 
 /// One portion.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     /// Index of the target.
     pub target: u32,
-    /// Where it begins, in bytes.
-    pub offset: u64,
-    /// How long it is, in bytes.
-    pub length: u64,
+    /// The bytes that are read.
+    pub bytes: ByteRange,
     /// When something of it is first touched, since the start began, in µs. Of a list
     /// only the order counts.
     pub touched_us: u32,
@@ -51,8 +48,7 @@ pub struct Step {
 
 impl Step {
     /// The pages that hold its bytes.
-    pub fn pages(&self) -> Range<u64> {
-        let page = rustix::param::page_size() as u64;
-        self.offset / page..(self.offset + self.length).div_ceil(page)
+    pub fn pages(&self) -> PageRange {
+        self.bytes.pages(rustix::param::page_size() as u64)
     }
 }

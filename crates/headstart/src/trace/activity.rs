@@ -26,12 +26,12 @@ impl ActivityDetector {
     /// as reads reach beyond the end of a small file.
     pub(super) fn of(&mut self, event: &Event) -> u64 {
         let (is_read, pages) = match event.kind {
-            Kind::Insert => return event.pages,
+            Kind::Insert => return event.pages.count(),
             Kind::Metadata => return 0,
             Kind::Read => (true, 1),
-            Kind::Map | Kind::Fault => (false, event.pages),
+            Kind::Map | Kind::Fault => (false, event.pages.count()),
         };
-        let used = (event.id, event.first / STRETCH, is_read);
+        let used = (event.id, event.pages.first / STRETCH, is_read);
         // Most events are of the same stretch as the one before.
         let is_new = self.last != Some(used) && self.used.insert(used);
         self.last = Some(used);
@@ -43,6 +43,7 @@ impl ActivityDetector {
 mod tests {
     use super::*;
     use crate::host::id::Dev;
+    use crate::host::range::PageRange;
 
     #[test]
     fn what_comes_in_or_into_use_is_new_and_what_is_used_again_is_not() {
@@ -61,7 +62,8 @@ mod tests {
             (Kind::Metadata, 0, 7, 1, 0),
         ] {
             let id = InodeId { dev: Dev::new(8, 1), ino };
-            let event = Event { time: 0, tid: 1, kind, id, first, pages };
+            let pages = PageRange::of(first, pages);
+            let event = Event { time: 0, tid: 1, kind, id, pages };
             assert_eq!(detector.of(&event), expected, "{event:?}");
         }
     }

@@ -7,6 +7,7 @@ use super::format::{EventFormat, Field, FormatError, PageHeader, parse_event, pa
 use super::page::{Lost, records};
 use super::{Event, Kind};
 use crate::host::id::{Dev, InodeId};
+use crate::host::range::{ByteRange, PageRange};
 use serde::Serialize;
 
 /// Bytes of the smallest page that is believed.
@@ -152,15 +153,16 @@ impl Layout {
 
     fn event(&self, time: u64, data: &[u8], page_size: u64) -> Option<Event> {
         let first = self.first.read(data)?;
-        let (first, pages) = match &self.extent {
-            Extent::One => (first, 1),
+        let pages = match &self.extent {
+            Extent::One => PageRange::of(first, 1),
             Extent::Order(field) => {
-                (first, 1u64.checked_shl(u32::try_from(field.read(data)?).ok()?)?)
+                let order = u32::try_from(field.read(data)?).ok()?;
+                PageRange::of(first, 1u64.checked_shl(order)?)
             }
             Extent::LastIndex(field) => {
                 // An empty read asks for last = first - 1.
                 let end = field.read(data)?.wrapping_add(1);
-                (first, end.checked_sub(first)?.max(1))
+                PageRange::of(first, end.checked_sub(first)?.max(1))
             }
             Extent::BlockBytes(field) => {
                 // The event calls it sector and stores `b_blocknr`, in units
@@ -168,11 +170,10 @@ impl Layout {
                 let bytes = field.read(data)?.max(1);
                 let start = first.checked_mul(bytes)?;
                 let end = start.checked_add(bytes)?;
-                (start / page_size, end.div_ceil(page_size) - start / page_size)
+                ByteRange { offset: start, end }.pages(page_size)
             }
         };
-        let end = first.checked_add(pages)?;
-        if end > MAX_FILE_BYTES / page_size {
+        if pages.end > MAX_FILE_BYTES / page_size {
             return None;
         }
         Some(Event {
@@ -183,7 +184,6 @@ impl Layout {
                 dev: Dev(self.dev.read(data)? as u32),
                 ino: self.ino.as_ref().map_or(Some(0), |f| f.read(data))?,
             },
-            first,
             pages,
         })
     }
@@ -286,7 +286,7 @@ pub(super) mod tests {
             ("another event", record(9, &[(0, 8); 4]), None),
         ] {
             let (events, tally) = decode(&page(&[(100, data)]));
-            let got = events.first().map(|e| (e.kind, e.first, e.pages));
+            let got = events.first().map(|e| (e.kind, e.pages.first, e.pages.count()));
             assert_eq!(got, expected, "{name}");
             let (known, foreign) = (u64::from(got.is_some()), u64::from(got.is_none()));
             assert_eq!((tally.events, tally.foreign), (known, foreign), "{name}");
@@ -305,7 +305,8 @@ pub(super) mod tests {
         let decoder = Decoder::new(HEADER, [&old[..]], 4096).unwrap();
         let page = page(&[(1, record(1, &[(42, 8), DEV, (9, 8)]))]);
         let mut pages = Vec::new();
-        decoder.page(&page, &mut Tally::default(), |e| pages.push((e.first, e.pages)));
+        decoder
+            .page(&page, &mut Tally::default(), |e| pages.push((e.pages.first, e.pages.count())));
         assert_eq!(pages, [(9, 1)]);
         assert!(decoder.knows(Kind::Insert) && !decoder.knows(Kind::Read));
     }
@@ -330,8 +331,8 @@ pub(super) mod tests {
         ) {
             let fields: Vec<_> = fields.into_iter().map(|value| (value, size.min(8))).collect();
             for event in decode(&page(&[(1, record(id, &fields))])).0 {
-                prop_assert!(event.pages > 0);
-                prop_assert!(event.first + event.pages <= LAST + 1);
+                prop_assert!(!event.pages.is_empty());
+                prop_assert!(event.pages.end <= LAST + 1);
             }
         }
     }

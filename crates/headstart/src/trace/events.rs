@@ -183,7 +183,7 @@ mod tests {
             // Stable: of one time, the order of CPUs and of their records.
             expected.sort_by_key(|(time, cpu)| (*time, *cpu));
             let capture = capture(&pages, 0);
-            let got: Vec<_> = capture.events().unwrap().map(|e| (e.time, e.first)).collect();
+            let got: Vec<_> = capture.events().unwrap().map(|e| (e.time, e.pages.first)).collect();
             prop_assert_eq!(got, expected);
         }
     }

@@ -28,6 +28,7 @@ pub mod texts;
 pub mod tracefs;
 
 use crate::host::id::InodeId;
+use crate::host::range::PageRange;
 
 /// What the kernel reported of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +60,6 @@ pub struct Event {
     pub kind: Kind,
     /// The file; for [`Kind::Metadata`] the device with inode 0.
     pub id: InodeId,
-    /// First page index.
-    pub first: u64,
-    /// Number of pages, at least 1; they end within the largest file there is.
-    pub pages: u64,
+    /// The pages, at least one; they end within the largest file there is.
+    pub pages: PageRange,
 }

@@ -54,8 +54,8 @@ fn ranges(spans: &Spans) -> Vec<(u64, u64)> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     for span in spans.iter() {
         match out.last_mut() {
-            Some(last) if last.1 == span.first => last.1 = span.end,
-            _ => out.push((span.first, span.end)),
+            Some(last) if last.1 == span.pages.first => last.1 = span.pages.end,
+            _ => out.push((span.pages.first, span.pages.end)),
         }
     }
     out
@@ -90,11 +90,11 @@ fn a_file_read_in_sequence_is_touched_once_and_came_in_as_folios() {
     assert_eq!(pages, 8192);
     let (events, _) = decode(&capture);
     let inserts: Vec<_> = events.iter().filter(|e| e.kind == Kind::Insert && e.id == BIG).collect();
-    assert_eq!(inserts.iter().map(|e| e.pages).sum::<u64>(), pages);
+    assert_eq!(inserts.iter().map(|e| e.pages.count()).sum::<u64>(), pages);
     let mut by_size = BTreeMap::new();
     for event in inserts {
-        assert_eq!(event.first % event.pages, 0, "a folio is aligned to its size");
-        *by_size.entry(event.pages).or_insert(0) += 1;
+        assert_eq!(event.pages.first % event.pages.count(), 0, "a folio is aligned to its size");
+        *by_size.entry(event.pages.count()).or_insert(0) += 1;
     }
     let orders = [(1, 64), (4, 32), (16, 16), (64, 9), (128, 10), (256, 13), (512, 5)];
     assert_eq!(by_size, orders.into());
@@ -109,7 +109,7 @@ fn what_was_read_and_what_was_lost_are_all_reads() {
     // dd made one request for each page, in order.
     for (name, reads) in [("losses.trace", 512), ("overwritten.trace", 8192)] {
         let (events, tally) = decode(&capture(name));
-        let seen: Vec<u64> = events.iter().filter(|e| e.id == BIG).map(|e| e.first).collect();
+        let seen: Vec<u64> = events.iter().filter(|e| e.id == BIG).map(|e| e.pages.first).collect();
         assert!(seen.is_sorted(), "{name}");
         assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), seen.len(), "{name}");
         // The exec and the loader's work cause the few others.
@@ -194,7 +194,7 @@ fn a_kernel_that_tells_no_order_brings_in_one_page_with_each_event() {
     }
     let (events, _) = decode(&capture);
     let inserts = events.iter().filter(|e| e.kind == Kind::Insert && e.id == BIG);
-    assert_eq!(inserts.map(|e| e.pages).collect::<Vec<_>>(), [1; 149]);
+    assert_eq!(inserts.map(|e| e.pages.count()).collect::<Vec<_>>(), [1; 149]);
     // Uses are told in pages by every kernel that tells them.
     assert_eq!(ranges(&folded(&capture).files[&BIG].touched), [(0, 8192)]);
 }

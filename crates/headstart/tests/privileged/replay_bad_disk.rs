@@ -54,7 +54,7 @@ fn what_a_disk_can_not_read_is_not_waited_for_for_ever() {
     }
     let is_in_memory = |entry: &Entry| {
         let file = File::open(&entry.path).unwrap();
-        are_resident(&file, 0..SIZE / 4096)
+        are_resident(&file, (0..SIZE / 4096).into())
     };
     assert!(entries[1..].iter().all(is_in_memory));
     assert!(fs::read(&bad).is_err(), "the disk can read it");

@@ -129,7 +129,7 @@ fn with_little_on_its_way_all_is_read_also_beside_metadata_that_the_file_system_
 fn evict(path: &PathBuf) {
     let file = fs::File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    assert_eq!(resident_count(&file, 0..u64::from(PAGES)).unwrap(), 0);
+    assert_eq!(resident_count(&file, (0..u64::from(PAGES)).into()).unwrap(), 0);
 }
 
 #[test]

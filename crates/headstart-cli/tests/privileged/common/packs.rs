@@ -22,7 +22,7 @@ pub fn write(fs: &LoopFs, pack: &Path, files: &[(&Path, &Path, u64)]) {
     let file_system = parts.file_system(&on).unwrap();
     for &(name, file, pages) in files {
         let identity = identity_of(&rustix::fs::stat(file).unwrap());
-        let piece = Piece { first: 0, end: pages, at_us: 0, how: How::READ, history: 1 };
+        let piece = Piece { pages: (0..pages).into(), at_us: 0, how: How::READ, history: 1 };
         let part = FilePart { file_system, identity, changes: 0, pieces: vec![piece] };
         parts.files.insert(names.intern(name).unwrap(), part);
     }

@@ -1,6 +1,7 @@
 //! Makes the record of a start from what became of its pages. Pure.
 
 use super::{BINS, FileRun, LastRun, MAX_FILES, MAX_RANGES, OverTime, PageClass, RangeRun, Totals};
+use crate::host::range::PageRange;
 use crate::outcome::counts::Classification;
 use crate::profile::spans::{Span, Spans};
 use std::cmp::Reverse;
@@ -9,10 +10,8 @@ use std::path::Path;
 /// Pages that were prefetched, none twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AskedSpan {
-    /// First page.
-    pub first: u64,
-    /// The page behind the last.
-    pub end: u64,
+    /// The pages.
+    pub pages: PageRange,
     /// When they were asked for, in ns from the begin of the start; negative
     /// before that.
     pub at: i64,
@@ -74,7 +73,7 @@ impl Timeline {
         let mut touched = Spans::default();
         for spans in [&classes.ready, &classes.late, &classes.missing] {
             for s in spans.iter() {
-                touched.touch(s.first, s.end - s.first, 0, s.how);
+                touched.touch(s.pages, 0, s.how);
             }
         }
         let wasted = asked.spans().without(&touched);
@@ -99,8 +98,8 @@ impl Timeline {
             ] {
                 file.ranges.extend(spans.iter().map(|s| RangeRun {
                     class,
-                    first: s.first,
-                    pages: s.end - s.first,
+                    first: s.pages.first,
+                    pages: s.pages.count(),
                     at_us: s.at / 1000,
                 }));
             }
@@ -151,7 +150,7 @@ impl Timeline {
     fn count(&mut self, spans: &Spans, row: fn(&mut OverTime) -> &mut Vec<u64>) -> u64 {
         for span in spans.iter() {
             let bin = self.bin(span.at);
-            row(&mut self.over_time)[bin] += span.end - span.first;
+            row(&mut self.over_time)[bin] += span.pages.count();
         }
         spans.pages()
     }
@@ -175,12 +174,12 @@ struct Asked(Vec<AskedSpan>);
 impl Asked {
     fn new(asked: &[AskedSpan]) -> Self {
         let mut sorted = asked.to_vec();
-        sorted.sort_unstable_by_key(|a| a.first);
+        sorted.sort_unstable_by_key(|a| a.pages.first);
         let mut end = 0;
         sorted.retain_mut(|a| {
-            a.first = a.first.max(end);
-            end = end.max(a.end);
-            a.first < a.end
+            a.pages.first = a.pages.first.max(end);
+            end = end.max(a.pages.end);
+            !a.pages.is_empty()
         });
         Self(sorted)
     }
@@ -188,9 +187,9 @@ impl Asked {
     /// Calls `found` with the time and the number of the pages of each part of
     /// `span` that was asked for.
     fn within(&self, span: &Span, mut found: impl FnMut(i64, u64)) {
-        let from = self.0.partition_point(|a| a.end <= span.first);
-        for a in self.0[from..].iter().take_while(|a| a.first < span.end) {
-            found(a.at, a.end.min(span.end) - a.first.max(span.first));
+        let from = self.0.partition_point(|a| a.pages.end <= span.pages.first);
+        for a in self.0[from..].iter().take_while(|a| a.pages.first < span.pages.end) {
+            found(a.at, a.pages.within(span.pages).count());
         }
     }
 
@@ -200,7 +199,7 @@ impl Asked {
         let mut spans = Spans::default();
         for a in in_time {
             let at = u64::try_from(a.at).unwrap_or(0);
-            spans.touch(a.first, a.end - a.first, at, Default::default());
+            spans.touch(a.pages, at, Default::default());
         }
         spans
     }
@@ -219,13 +218,13 @@ mod tests {
         sorted.sort_by_key(|p| p.1);
         let mut spans = Spans::default();
         for (page, at) in sorted {
-            spans.touch(page, 1, at, How::READ);
+            spans.touch(PageRange::of(page, 1), at, How::READ);
         }
         spans
     }
 
     fn asked(first: u64, end: u64, ms: i64) -> AskedSpan {
-        AskedSpan { first, end, at: ms * MS as i64 }
+        AskedSpan { pages: PageRange { first, end }, at: ms * MS as i64 }
     }
 
     fn sum(list: &[u64]) -> u64 {

@@ -1,5 +1,6 @@
 //! Checks that a path leads to an inode; no path goes out unchecked.
 
+use crate::host::range::PageRange;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -117,7 +118,7 @@ pub(super) fn kind_of(stat: &Statx) -> FileKind {
 /// tell this user.
 pub(super) fn resident_pages(path: &Path, size: u64) -> Option<u64> {
     let file = open_to_look(path).ok()?;
-    resident_count(&file, 0..size.div_ceil(page_size())).ok()
+    resident_count(&file, PageRange::of_length(size, page_size())).ok()
 }
 
 /// Opens a regular file only to ask about its pages; `path` may be one of

@@ -3,10 +3,10 @@
 use super::targets::Opened;
 use crate::cache::residency::{are_resident, resident_count};
 use crate::host::open::Kind;
+use crate::host::range::PageRange;
 use crate::replay::step::Step;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
-use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// waited for a pass over the disk ([`crate::profile::pace`]).
 pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn() -> bool) {
     let page = rustix::param::page_size() as u64;
-    let number = (step.offset + step.length.max(1) - 1) / page;
+    let number = step.bytes.end.saturating_sub(1) / page;
     // Blocks of metadata that the file system reads by itself never count as read for one
     // who does not wait (block_is_partially_uptodate of fs/buffer.c), and a device answers.
     let flags = match target.kind {
@@ -28,7 +28,7 @@ pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn(
         Kind::File | Kind::Unnoticed => ReadWriteFlags::NOWAIT,
     };
     // What is gone again has come, too.
-    let is_coming = || are_resident(&target.file, number..number + 1);
+    let is_coming = || are_resident(&target.file, PageRange::of(number, 1));
     let until = Instant::now() + PATIENCE;
     while is_coming() && !is_over() && Instant::now() < until {
         let mut byte = [0u8];
@@ -45,12 +45,11 @@ pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn(
 pub(super) fn wait_for_all_pages(target: &Opened, step: &Step, note: impl Fn()) {
     let page = rustix::param::page_size() as u64;
     let pages = step.pages();
-    let there = |pages: Range<u64>| {
-        let all = pages.end - pages.start;
-        resident_count(&target.file, pages).map_or(true, |count| count == all)
+    let there = |pages: PageRange| {
+        resident_count(&target.file, pages).map_or(true, |count| count == pages.count())
     };
-    let all = there(pages.clone());
-    for at in pages.filter(|at| all || there(*at..*at + 1)) {
+    let all = there(pages);
+    for at in pages.iter().filter(|at| all || there(PageRange::of(*at, 1))) {
         // A read error is the program's to meet.
         let _ = rustix::io::pread(&target.file, &mut [0u8][..], at * page);
         note();
@@ -61,6 +60,7 @@ pub(super) fn wait_for_all_pages(target: &Opened, step: &Step, note: impl Fn()) 
 mod tests {
     use super::super::targets::tests::opened;
     use super::*;
+    use crate::host::range::ByteRange;
     use std::cell::Cell;
 
     #[test]
@@ -68,7 +68,7 @@ mod tests {
         for kind in [Kind::File, Kind::Unnoticed, Kind::Device] {
             let (_dir, target) = opened(2 * 4096, kind);
             for (offset, length) in [(0, 4096), (4096, 1), (0, 0), (0, 2 * 4096), (1 << 30, 4096)] {
-                let step = Step { target: 0, offset, length, touched_us: 0 };
+                let step = Step { target: 0, bytes: ByteRange::of(offset, length), touched_us: 0 };
                 let began = Instant::now();
                 wait_for_last_page(&target, &step, || false);
                 assert!(began.elapsed() < PATIENCE, "{kind:?} {offset} {length}");

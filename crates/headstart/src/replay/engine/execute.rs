@@ -102,7 +102,7 @@ impl Engine {
         }
         // What is still assumed at the end was right, as far as anyone knows.
         for (step, _) in self.residency.take_assumed() {
-            self.progress.count(|report| report.assumed_bytes += step.length);
+            self.progress.count(|report| report.assumed_bytes += step.bytes.length());
             self.targets.note_use(&step);
         }
         complete
@@ -149,7 +149,7 @@ impl Engine {
             opened.is_some_and(|target| are_resident(&target.file, step.pages()))
         };
         let place = |step: &Step| {
-            let place = places[step.target as usize].get()?.as_ref()?.find(step.offset);
+            let place = places[step.target as usize].get()?.as_ref()?.find(step.bytes.offset);
             place.filter(|_| !is_resident(step))
         };
         let strategy = &self.plan.strategy;
@@ -188,7 +188,7 @@ impl Engine {
         match opened {
             None => {
                 self.residency.contradict_sample();
-                self.progress.count(|report| report.dropped_bytes += step.length);
+                self.progress.count(|report| report.dropped_bytes += step.bytes.length());
             }
             Some(_) if missing == 0 => {}
             Some(target) => {
@@ -242,7 +242,7 @@ fn batch_of(steps: &[Step]) -> usize {
     let mut bytes = 0;
     let fits = |step: &&Step| {
         let is_first = bytes == 0;
-        bytes += step.length;
+        bytes += step.bytes.length();
         is_first || bytes <= BATCH_BYTES
     };
     steps.iter().take(BATCH_STEPS).take_while(fits).count().max(1)
@@ -251,6 +251,7 @@ fn batch_of(steps: &[Step]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::range::ByteRange;
 
     #[test]
     fn a_batch_is_bounded_in_steps_and_bytes_and_never_empty() {
@@ -260,7 +261,7 @@ mod tests {
             ("one is too large", vec![BATCH_BYTES + 1, 4096], 1),
             ("the last", vec![4096], 1),
         ] {
-            let step = |&length| Step { target: 0, offset: 0, length, touched_us: 0 };
+            let step = |&length| Step { target: 0, bytes: ByteRange::of(0, length), touched_us: 0 };
             let steps: Vec<Step> = lengths.iter().map(step).collect();
             assert_eq!(batch_of(&steps), expected, "{name}");
         }

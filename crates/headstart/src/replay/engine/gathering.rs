@@ -63,7 +63,11 @@ impl Gathering {
 impl Wanted {
     pub(super) fn piece(&self) -> Piece<'_> {
         let Self { step, target, .. } = self;
-        Piece { file: target.file.as_fd(), offset: step.offset, length: step.length as usize }
+        Piece {
+            file: target.file.as_fd(),
+            offset: step.bytes.offset,
+            length: step.bytes.length() as usize,
+        }
     }
 }
 
@@ -75,7 +79,7 @@ pub(super) fn in_rows(mut wanted: Vec<Wanted>, order: Order) -> Vec<Wanted> {
         return wanted;
     }
     let stretch = |Wanted { step, target, .. }: &Wanted| {
-        places::stretch(&target.file, target.dev, step.offset, step.length)
+        places::stretch(&target.file, target.dev, step.bytes)
     };
     let stretches: Vec<_> = wanted.iter().map(stretch).collect();
     let mut wanted: Vec<_> = wanted.into_iter().map(Some).collect();
@@ -88,7 +92,7 @@ fn rows(stretches: &[Option<Stretch>]) -> Vec<usize> {
     let mut by_place: Vec<usize> = (0..stretches.len()).collect();
     by_place.sort_by_key(|&number| (stretches[number], number));
     let follows = |a: &usize, b: &usize| match (stretches[*a], stretches[*b]) {
-        (Some(a), Some(b)) => (a.dev, a.end) == (b.dev, b.begin),
+        (Some(a), Some(b)) => (a.dev, a.bytes.end) == (b.dev, b.bytes.offset),
         _ => false,
     };
     let mut rows: Vec<_> = by_place.chunk_by(follows).collect();
@@ -102,7 +106,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn stretch(dev: u64, begin: u64, end: u64) -> Option<Stretch> {
-        Some(Stretch { dev, begin, end })
+        Some(Stretch { dev, bytes: (begin..end).into() })
     }
 
     #[test]
@@ -136,7 +140,7 @@ mod tests {
             for pair in found.windows(2) {
                 let Some(first) = stretches[pair[0]] else { continue };
                 let next = |s: &Option<Stretch>| {
-                    s.is_some_and(|s| (s.dev, s.begin) == (first.dev, first.end))
+                    s.is_some_and(|s| (s.dev, s.bytes.offset) == (first.dev, first.bytes.end))
                 };
                 let twins = stretches.iter().filter(|s| **s == Some(first)).count();
                 if twins == 1 && stretches.iter().any(next) {

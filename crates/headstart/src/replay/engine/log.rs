@@ -36,7 +36,7 @@ impl Log {
 
 fn files_of(plan: &Plan, asked: &[Asked]) -> Vec<(PathBuf, Vec<Asked>)> {
     let mut asked = asked.to_vec();
-    asked.sort_by_key(|asked| (asked.step.target, asked.step.offset));
+    asked.sort_by_key(|asked| (asked.step.target, asked.step.bytes.offset));
     let same = asked.chunk_by(|a, b| a.step.target == b.step.target);
     same.filter_map(|parts| match plan.targets.get(parts[0].step.target as usize)? {
         Target::File { node, .. } => Some((plan.paths.path(*node), parts.to_vec())),

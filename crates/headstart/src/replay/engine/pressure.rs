@@ -74,7 +74,7 @@ impl MemoryPressure {
 /// Whether most pages of a step were reclaimed. Those that never came, or were dropped
 /// with their file, leave no trace in the page cache.
 fn is_lost(target: &Opened, step: &Step) -> bool {
-    let stat = count_in_cache(&target.file, &step.pages());
+    let stat = count_in_cache(&target.file, step.pages());
     stat.is_ok_and(|stat| stat.is_some_and(|stat| stat.evicted > 0 && stat.evicted >= stat.cache))
 }
 

@@ -163,6 +163,7 @@ fn micros(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::range::ByteRange;
 
     fn progress(head: usize) -> Progress {
         Progress::new(Instant::now(), head, None)
@@ -216,7 +217,7 @@ mod tests {
         progress.note_request();
         let first = progress.report().first_request_us;
         assert!(first.is_some());
-        let step = Step { target: 0, offset: 0, length: 1, touched_us: 0 };
+        let step = Step { target: 0, bytes: ByteRange::of(0, 1), touched_us: 0 };
         while Some(progress.asked(&step).at_us) <= first {
             std::thread::yield_now();
         }

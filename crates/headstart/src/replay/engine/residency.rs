@@ -44,7 +44,7 @@ impl Residency {
     pub(super) fn missing(&self, target: &Opened, step: &Step) -> u64 {
         let resident = resident(target, step);
         self.progress.count(|report| report.resident_bytes += resident);
-        let missing = step.length - resident;
+        let missing = step.bytes.length() - resident;
         if missing > 0 {
             self.contradict_sample();
             self.in_a_row.store(0, Relaxed);
@@ -90,17 +90,18 @@ impl Residency {
 /// has.
 fn resident(target: &Opened, step: &Step) -> u64 {
     let count = resident_count(&target.file, step.pages()).unwrap_or(0);
-    (count * rustix::param::page_size() as u64).min(step.length)
+    (count * rustix::param::page_size() as u64).min(step.bytes.length())
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::targets::tests::opened;
     use super::*;
+    use crate::host::range::ByteRange;
     use std::time::Instant;
 
     fn step(length: u64) -> Step {
-        Step { target: 0, offset: 0, length, touched_us: 0 }
+        Step { target: 0, bytes: ByteRange::of(0, length), touched_us: 0 }
     }
 
     /// After so many steps that are resident.

@@ -57,8 +57,8 @@ impl Submission {
         self.strategy.together
             && target.kind == Kind::Unnoticed
             && !target.portion.by_reading
-            && step.length <= SMALL.min(target.portion.bytes)
-            && step.offset.is_multiple_of(rustix::param::page_size() as u64)
+            && step.bytes.length() <= SMALL.min(target.portion.bytes)
+            && step.bytes.offset.is_multiple_of(rustix::param::page_size() as u64)
     }
 
     /// Leaves a step to be requested with others.
@@ -100,8 +100,8 @@ impl Submission {
         self.progress.note_request();
         self.wait_for_room(*missing);
         self.note_asked(step);
-        let end = step.offset + step.length;
-        let (mut offset, mut requests, mut failed) = (step.offset, 0, 0);
+        let end = step.bytes.end;
+        let (mut offset, mut requests, mut failed) = (step.bytes.offset, 0, 0);
         while offset < end {
             let length = target.portion.bytes.min(end - offset);
             match request(&target.file, offset, length, target.portion) {
@@ -187,6 +187,7 @@ fn request(file: &File, offset: u64, length: u64, portion: Portion) -> io::Resul
 mod tests {
     use super::super::targets::tests::opened;
     use super::*;
+    use crate::host::range::ByteRange;
     use crate::replay::report::Report;
     use crate::replay::strategy::InFlight;
     use std::time::{Duration, Instant};
@@ -198,7 +199,7 @@ mod tests {
     }
 
     fn wanted(target: &Arc<Opened>, offset: u64, length: u64) -> Wanted {
-        let step = Step { target: 0, offset, length, touched_us: 0 };
+        let step = Step { target: 0, bytes: ByteRange::of(offset, length), touched_us: 0 };
         Wanted { step, number: 0, target: target.clone(), missing: length }
     }
 

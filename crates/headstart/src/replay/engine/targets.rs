@@ -216,13 +216,14 @@ impl Targets {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::host::range::ByteRange;
     use crate::pack::paths::PathInterner;
     use crate::replay::device::DEFAULT_PORTION;
     use crate::replay::report::Report;
     use std::fs;
     use std::time::Instant;
 
-    const STEP: Step = Step { target: 0, offset: 0, length: 4096, touched_us: 0 };
+    const STEP: Step = Step { target: 0, bytes: ByteRange::of(0, 4096), touched_us: 0 };
 
     /// A plan of one file with one step.
     fn plan(path: &Path, identity: Option<Identity>, changing: bool) -> Arc<Plan> {

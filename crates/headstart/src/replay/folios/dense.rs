@@ -18,13 +18,12 @@ pub struct Part {
 pub fn dense_parts(pack: &Pack, size: u64) -> Vec<Part> {
     let mut touched = BTreeMap::new();
     for range in pack.ranges.iter().filter(|range| range.is_mapped()) {
-        let mut at = range.first.saturating_mul(pack.page_size());
-        let end = at.saturating_add(u64::from(range.pages) * pack.page_size());
-        while at < end {
-            let offset = at - at % size;
-            let next = offset.saturating_add(size).min(end);
-            *touched.entry(Part { file: range.file, offset }).or_insert(0) += next - at;
-            at = next;
+        let mut rest = range.page_range().bytes(pack.page_size());
+        while !rest.is_empty() {
+            let offset = rest.offset - rest.offset % size;
+            let next = offset.saturating_add(size).min(rest.end);
+            *touched.entry(Part { file: range.file, offset }).or_insert(0) += next - rest.offset;
+            rest.offset = next;
         }
     }
     let fits = |part: &Part| {

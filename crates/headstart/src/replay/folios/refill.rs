@@ -8,6 +8,7 @@ use crate::cache::residency::{page_size, resident_count};
 use crate::host::id::InodeId;
 use crate::host::memory::huge_page_size;
 use crate::host::open::open_learned;
+use crate::host::range::{ByteRange, PageRange};
 use crate::pack::Pack;
 use headstart_sys::huge::{Folio, bring_in};
 use rustix::fs::Advice;
@@ -16,7 +17,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
-use std::ops::{AddAssign, Range};
+use std::ops::AddAssign;
 
 /// What became of the parts of a pack that are worth a huge page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -116,7 +117,7 @@ impl Refilling {
         for part in parts {
             match self.resident(&file, part.offset) {
                 Ok(0) => self.bring_in(&file, dev, part.offset),
-                Ok(pages) if pages == self.pages_of(part.offset).count() as u64 => {
+                Ok(pages) if pages == self.pages_of(part.offset).count() => {
                     // All of it is there: this maps it and reads nothing.
                     match bring_in(&file, part.offset, self.size) {
                         Ok(Folio::Large) => self.done.already += 1,
@@ -177,12 +178,11 @@ impl Refilling {
         resident_count(file, self.pages_of(offset))
     }
 
-    fn pages(&self, offsets: &[u64]) -> Vec<Range<u64>> {
+    fn pages(&self, offsets: &[u64]) -> Vec<PageRange> {
         offsets.iter().map(|offset| self.pages_of(*offset)).collect()
     }
 
-    fn pages_of(&self, offset: u64) -> Range<u64> {
-        let first = offset / page_size();
-        first..first + self.size as u64 / page_size()
+    fn pages_of(&self, offset: u64) -> PageRange {
+        ByteRange::of(offset, self.size as u64).pages(page_size())
     }
 }
