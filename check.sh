@@ -201,6 +201,7 @@ smoke() {
     else
         skip benchmark "it needs /dev/fuse and loop devices"
     fi
+    check "guest for killed starts of services" bench/storm/services.py --smoke
     check "two boots in virtual time" bench/boot/virtual.py --smoke
     tail -n 2 "$log" | sed 's/^/        /'
 }

@@ -41,7 +41,7 @@ stop() { # STATUS WORDS…
 has() { command -v "$1" >/dev/null 2>&1; }
 
 trap 'stop 1 "line $LINENO failed: $BASH_COMMAND"' ERR
-PATH=$PATH:/usr/sbin:/sbin # which su leaves out
+PATH=$PATH:/usr/sbin:/sbin # which su does not set
 ((EUID == 0)) || stop 4 "needs root, because it mounts an image and records kernel events: sudo ./demo.sh"
 for tool in mkfs.ext4:e2fsprogs losetup:mount mount:mount umount:mount blockdev:util-linux \
     fallocate:util-linux ldd:libc-bin chroot:coreutils; do
@@ -52,7 +52,7 @@ shopt -s globstar nullglob
 
 # --- what is left behind: nothing ---------------------------------------------
 
-work='' mount='' loop='' read_ahead='' tracefs=''
+work='' mount='' loop='' readahead='' tracefs=''
 clean_up() {
     trap - ERR
     set +e
@@ -60,7 +60,7 @@ clean_up() {
         unmount || umount -l "$mount"
     fi
     # A loop device keeps the setting for its next user.
-    [[ -n $read_ahead ]] && blockdev --setra "$read_ahead" "$loop"
+    [[ -n $readahead ]] && blockdev --setra "$readahead" "$loop"
     if [[ -n $work ]]; then
         # Also one that was attached when Ctrl-C came.
         losetup --noheadings --output NAME --associated "$work/image" | xargs -r losetup -d
@@ -210,7 +210,7 @@ mkfs.ext4 -q -F -b 4096 -m 0 -E lazy_itable_init=0,lazy_journal_init=0 "$image"
 loop=$(losetup --find --show "$image" 2>/dev/null) ||
     stop 5 "no loop device is available here; in a container, it takes --privileged"
 name=${loop##*/}
-read_ahead=$(blockdev --getra "$loop")
+readahead=$(blockdev --getra "$loop")
 blockdev --setra 256 "$loop" # sectors: 128 KiB, the kernel's default for a disk
 losetup --direct-io=on "$loop" 2>/dev/null || true
 direct=$(<"/sys/block/$name/loop/dio")
@@ -308,7 +308,7 @@ terminal ''
 
 # --- what came of it ----------------------------------------------------------
 
-quantile() { # N K NUMBERS: N/K of the way through them, sorted; 1 2 is the median
+quantile() { # N K NUMBERS: N/K of them, sorted; 1 2 is the median
     local n=$1 k=$2 sorted last
     mapfile -t sorted < <(sort -n <<<"${3%$'\n'}")
     last=$((${#sorted[@]} - 1))

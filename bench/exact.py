@@ -8,7 +8,6 @@ prefetched, in pairs in random order, and nothing is learned. Packs are learned 
 Usage: bench/exact.py [--workloads A,B] [--models A,B] [--pairs N] [--out FILE]
 """
 
-import argparse
 import json
 import os
 import random
@@ -27,7 +26,7 @@ from lib.disk import Programs
 from lib.learn import learn
 from lib.run import Trouble, run, wait_for_helpers
 from lib.workloads import WORKLOADS
-from measured import RESULTS, about, joined, main, needs_root, write
+from measured import RESULTS, about, command_line, joined, main, needs_root, write
 from standing import MODELS, binaries
 
 ARMS = ("plain", "exact")
@@ -36,9 +35,7 @@ TIMEOUT_S = 180
 
 def arguments():
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="%(prog)s [OPTION…]")
+    parser = command_line(__doc__)
     # Of nvme, a plain loop device, nobody counts the requests.
     models = [model for model in MODELS if model != "nvme"]
     add_choice(parser, models, ["cloud", "emmc", "sata-ssd", "hdd"])

@@ -11,7 +11,6 @@ of them prefetched. The pages of the next ones are classified:
 Usage: bench/feedback.py [--workloads A,B] [--models A,B] [--starts N] [--out FILE]
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -27,7 +26,7 @@ from lib.disk import Programs
 from lib.learn import ending
 from lib.run import run
 from lib.workloads import WORKLOADS
-from measured import RESULTS, Trouble, about, main, write
+from measured import RESULTS, Trouble, about, command_line, main, write
 from standing import MODELS, binaries
 
 LEARNED = 3
@@ -36,9 +35,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def arguments():
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="%(prog)s [OPTION…]")
+    parser = command_line(__doc__)
     add_choice(parser, MODELS, ["emmc"])
     add = parser.add_argument
     add("--starts", type=int, default=3, metavar="N", help="starts that count [default: 3]")
@@ -95,8 +92,8 @@ def measure(programs, disk, workload, starts, packs):
 
 
 def shares(figures, totals):
-    """What became of the pages of one start; shares in percent."""
-    touched, ahead = figures["touched"], figures["read_ahead"]
+    """The classification of the pages of one start; shares in percent."""
+    touched, ahead = figures["touched"], figures["prefetch"]
     late, missing = touched["late_pages"], touched["missing_pages"]
     read = max(ahead["bytes"], 1)
     in_pack = totals["wasted"] - totals["gaps"]

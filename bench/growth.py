@@ -10,7 +10,6 @@ a modelled network volume (slowdisk cloud). Needs root.
 
 Usage: bench/growth.py [--smoke] [--rounds N] [--bin DIR] [--dir DIR] [--out FILE]
 """
-import argparse
 import contextlib
 import json
 import math
@@ -23,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from measured import BUILT, RESULTS, Trouble, about, main, needs_root, run, spread, tool, write
+from measured import BUILT, RESULTS, Trouble, about, command_line, main, needs_root, run, spread, tool, write
 
 BLOCK = 4096
 SMALL = 8192
@@ -40,8 +39,7 @@ FIGURES = ("pack_bytes", "events", "learn_ms", "resolve_ms", "relearn_ms", "lear
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…]")
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("--smoke", action="store_true", help="the smallest points, one round")
     add("--rounds", type=int, default=3, help="rounds of each point [default: 3]")

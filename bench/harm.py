@@ -22,7 +22,6 @@ cell is significantly slower than allowed.
 Usage: sudo bench/harm.py [--workloads A,B] [--models A,B] [--conditions A,B] [OPTION…]
 """
 
-import argparse
 import contextlib
 import json
 import math
@@ -42,7 +41,7 @@ from lib.choice import add_choice, listed
 from lib.disk import Programs
 from lib.run import Trouble, run, wait_for_helpers
 from lib.workloads import WORKLOADS
-from measured import main, needs_root
+from measured import command_line, main, needs_root
 from standing import about, binaries, commit, keep
 
 HERE = Path(__file__).resolve().parent
@@ -87,9 +86,7 @@ def benchmark():
 
 def arguments():
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="%(prog)s [OPTION…]")
+    parser = command_line(__doc__)
     add_choice(parser, MODELS, list(MODELS), workloads=["python", "ml"])
     add = parser.add_argument
     add("--conditions", type=listed(CONDITIONS), default=list(CONDITIONS), metavar="A,B")
@@ -103,7 +100,7 @@ def arguments():
 
 
 def harm(args):
-    """Measures the cells that were asked for."""
+    """Measures the cells that were requested."""
     programs = binaries(args.bin)
     chosen = [w for w in WORKLOADS if w.name in args.workloads]
     folder = args.cache / "harm"

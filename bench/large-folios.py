@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do large folios make a hot start faster?
 
-Records the program, then fills the cache with its pack in two ways, in random order in
+Records the program, then fills the cache with its pack with and without large folios, in random order in
 each round, and starts the program after each once unmeasured and then three times:
   plain   headstart replay --wait
   large   headstart replay --wait --large-folios
@@ -9,7 +9,6 @@ A round's figure is the median of the three; the ratio is large to plain of one 
 
 Usage: bench/large-folios.py [--rounds N] [--name NAME] [--headstart FILE] [--out FILE] -- CMD…
 """
-import argparse
 import json
 import math
 import random
@@ -21,15 +20,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from measured import BUILT, RESULTS, Trouble, about, main, run, spread, tool, write
+from measured import BUILT, RESULTS, Trouble, about, command_line, main, run, spread, tool, write
 
-WAYS = {"plain": [], "large": ["--large-folios"]}
+FILLS = {"plain": [], "large": ["--large-folios"]}
 STARTS = 3
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…] -- CMD…")
+    parser = command_line(__doc__, usage="%(prog)s [OPTION…] -- CMD…")
     add = parser.add_argument
     add("--rounds", type=int, default=20, help="[default: 20]")
     add("--name", help="what the result is called [default: the command's first word]")
@@ -66,31 +64,31 @@ def large_folios():
     options = arguments()
     headstart = tool(options.headstart, "cargo static, or --headstart FILE")
     result = about("headstart/large-folios/1", headstart)
-    command, found = options.command, {way: [] for way in WAYS}
+    command, found = options.command, {fill: [] for fill in FILLS}
     with tempfile.TemporaryDirectory() as folder:
         pack = Path(folder) / "pack"
         for _ in range(2):
             run(headstart, "record", "--quiet", "--pack", pack, "--", *command)
         for _ in range(options.rounds):
-            for way in random.sample(list(WAYS), len(WAYS)):
+            for fill in random.sample(list(FILLS), len(FILLS)):
                 # Ends with a status of its own where a file is in use.
                 subprocess.run([headstart, "evict", pack], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, check=False)
-                filled = json.loads(run(headstart, "replay", "--wait", "--json", *WAYS[way], pack))
+                filled = json.loads(run(headstart, "replay", "--wait", "--json", *FILLS[fill], pack))
                 start(command)
                 starts = [start(command) for _ in range(STARTS)]
-                found[way].append({
+                found[fill].append({
                     "ms": statistics.median(ms for ms, _ in starts),
                     "minor_faults": statistics.median(faults for _, faults in starts),
                     "parts": filled.get("large_folios"),
                 })
     ratios = [large["ms"] / plain["ms"] for plain, large in zip(found["plain"], found["large"])]
     ratio, low, high = median_interval(ratios)
-    for way, rounds in found.items():
-        result[way] = {figure: spread([one[figure] for one in rounds])
+    for fill, rounds in found.items():
+        result[fill] = {figure: spread([one[figure] for one in rounds])
                        for figure in ("ms", "minor_faults")}
-        print(f"{way:6} {result[way]['ms']['median']:9.1f} ms "
-              f"{result[way]['minor_faults']['median']:9.0f} minor faults")
+        print(f"{fill:6} {result[fill]['ms']['median']:9.1f} ms "
+              f"{result[fill]['minor_faults']['median']:9.0f} minor faults")
     result |= {"command": shlex.join(command), "rounds": options.rounds,
                "ratio": {"median": ratio, "low": low, "high": high},
                "parts": found["large"][-1]["parts"]}

@@ -1,5 +1,6 @@
 """What the benchmark scripts here share: where and on what something was
 measured, and that what they start ends with them."""
+import argparse
 import contextlib
 import datetime
 import json
@@ -40,6 +41,12 @@ def main(function, after_interrupt=""):
         sys.exit(130)
     except (Trouble, OSError) as trouble:
         sys.exit(f"{name}: {trouble}")
+
+
+def command_line(doc, usage="%(prog)s [OPTION…]"):
+    """A script's command line, described by its documentation."""
+    return argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, usage=usage)
 
 
 def needs_root(why):

@@ -8,11 +8,11 @@ cache:
   learning  headstart run --no-replay
   full      headstart run
 
-With --other, the same through another build, in the same rounds.
+With --other, the same through another build with packs of its own, in the same rounds, and the
+ratio of each arm to that of the other build. Intervals are those of the median by order, of 95 %.
 
 Usage: bench/overhead.py [--rounds N] [--headstart FILE] [--other FILE] [--out FILE] [-- CMD…]
 """
-import argparse
 import json
 import os
 import shlex
@@ -20,7 +20,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from measured import BUILT, RESULTS, about, main, run, tool, write
+from harm import interval
+from measured import BUILT, RESULTS, about, command_line, main, run, tool, write
 
 PROGRAM = ["python3", "-c", "import json, ssl, email, asyncio, sqlite3"]
 ARMS = {"through": ["--no-learn", "--no-replay"], "learning": ["--no-replay"], "full": []}
@@ -30,8 +31,7 @@ FIGURES = ("events", "lost_events", "learn_us", "resolve_us", "pack_bytes")
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…]")
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("--rounds", type=int, default=40, help="starts of each [default: 40]")
     add("--headstart", default=BUILT / "headstart")
@@ -56,8 +56,10 @@ def overhead():
         if options.other:
             other = tool(options.other, "--other FILE")
             commands |= {f"{name}-other": through(words, other) for name, words in ARMS.items()}
-        against = [word for name, words in commands.items()
-                   for word in ("--against", f"{name}:={shlex.join(words)}")]
+        packs_of = {name: f"{packs}/{'other' if name.endswith('-other') else 'own'}"
+                    for name in commands}
+        against = [word for name, words in commands.items() for word in (
+            "--against", f"{name}:=HEADSTART_PACKS={packs_of[name]} {shlex.join(words)}")]
         document = json.loads(run(headstart, "bench", "--json", "--states", "hot", "--runs",
                                   options.rounds, "--prepare", PREPARE, *against, "--", *command))
         figures = Path(packs) / "figures"
@@ -67,18 +69,32 @@ def overhead():
              for arm in document["arms"]}
     bare = times["bare"]
     result |= {"command": shlex.join(command), "rounds": len(bare), "arms": {}}
-    print(f"{'arm':14} {'median ms':>12} {'more than bare ms':>18}")
+    print(f"{'arm':14} {'median ms':>12} {'more than bare ms':>24} {'to the other build':>24}")
     for name in commands:
         values = times[name]
-        ms = round(1000 * statistics.median(values), 2)
-        more = round(1000 * statistics.median(v - b for v, b in zip(values, bare)), 2)
-        result["arms"][name] = {"median_ms": ms, "more_ms": more}
-        print(f"{name:14} {ms:12.2f} {more:18.2f}")
+        arm = {"median_ms": round(1000 * statistics.median(values), 2),
+               "more_ms": middle([1000 * (v - b) for v, b in zip(values, bare)], 2)}
+        if others := times.get(f"{name}-other"):
+            arm["to_other"] = middle([v / o for v, o in zip(values, others)], 4)
+        result["arms"][name] = arm
+        print(f"{name:14} {arm['median_ms']:12.2f} {spelled(arm['more_ms']):>24} "
+              f"{spelled(arm.get('to_other')):>24}")
     result["figures"] = {"exec_after_us": learned["exec_after_us"]} | {
         name: learned["learned"][name] for name in FIGURES if name in learned["learned"]}
     print(result["figures"])
     write(options.out, result)
     return 0
+
+
+def middle(values, digits):
+    """The median and its interval."""
+    low, high, _ = interval(sorted(values))
+    return [round(value, digits) for value in (statistics.median(values), low, high)]
+
+
+def spelled(middle):
+    """The same as text; none as nothing."""
+    return "{} [{}, {}]".format(*middle) if middle else ""
 
 
 if __name__ == "__main__":

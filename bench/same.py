@@ -10,10 +10,9 @@ the machine as it is and with two busy processes in the background.
 Usage: bench/same.py [--repeats N] [--load N,…] [--headstart FILE] [--out FILE]
 Ends with status 3 when a case has more than 1 of 20.
 """
-import argparse
 import json
 
-from measured import BUILT, RESULTS, about, hogs, main, run, tool, write
+from measured import BUILT, RESULTS, about, command_line, hogs, main, run, tool, write
 
 PROGRAMS = ("true", "python3 -c pass")
 ROUNDS = 20
@@ -21,8 +20,7 @@ ALLOWED = 1 / 20
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…]")
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("--repeats", type=int, default=20, help="benchmarks of each case [default: 20]")
     add("--load", default="0,2", metavar="N,…",

@@ -197,11 +197,11 @@ def line(cell):
     def seconds(name):
         arm = cell["arms"].get(name)
         return f"{name} {arm['median_s']:.3g} s" if arm else f"{name} –"
-    parts = [seconds(name) for name in ("cold", "readahead", "hot", "floor")]
+    parts = [seconds(name) for name in ("cold", "prefetched", "hot", "floor")]
     if cell["limit"]:
         parts.append(f"{cell['limit']['ratio']:.2f} x limit")
     rivals = {name: arm for name, arm in cell["arms"].items()
-              if name not in ("cold", "readahead", "hot", "floor")}
+              if name not in ("cold", "prefetched", "hot", "floor")}
     if rivals:
         best = min(rivals, key=lambda name: rivals[name]["median_s"])
         parts.append(f"best peer {best} {rivals[best]['median_s']:.3g} s")
@@ -213,7 +213,7 @@ def check_sanity(document):
     """What must hold of any result, or nothing was measured."""
     for cell in document["cells"]:
         where, arms = f"{cell['workload']} on {cell['model']}", cell["arms"]
-        cold, ahead, hot = arms["cold"], arms["readahead"], arms["hot"]
+        cold, ahead, hot = arms["cold"], arms["prefetched"], arms["hot"]
         for claim, holds in (
             ("each state has all rounds", {a["n"] for a in arms.values()} == {cell["rounds"]}),
             ("a cold start reads", cold["read_requests"] > 50),

@@ -56,7 +56,7 @@ def is_sure(found):
 
 
 def ratio(found):
-    """A ratio with its interval, which is left out when it is none of 95 %."""
+    """A ratio with its interval, which is skipped when it is none of 95 %."""
     if found is None:
         return "–"
     text = f"{found['ratio']:.2f}"
@@ -68,7 +68,7 @@ def ratio(found):
 def against(cell, other):
     """The times of headstart ÷ those of another arm."""
     return next((c for c in cell["comparisons"]
-                 if c["arm"] == "readahead" and c["with"] == other), None)
+                 if c["arm"] == "prefetched" and c["with"] == other), None)
 
 
 def titles(document):
@@ -128,7 +128,7 @@ def standing_starts():
                 "× in order", "÷ cold"]
         return markdown(head, [
             [names[c["workload"]], c["rounds"], times(c["arms"].get("cold")),
-             times(c["arms"].get("readahead")), seconds(median(c, "hot")),
+             times(c["arms"].get("prefetched")), seconds(median(c, "hot")),
              seconds(median(c, "floor")),
              f"{limit(c)['ratio']:.2f} ({limit(c)['bound']})" if limit(c) else "–",
              decimal(least(limit(c))), decimal(in_order(limit(c))), ratio(against(c, "cold"))]
@@ -155,13 +155,13 @@ def to_limit(limit):
 
 
 def in_order(limit):
-    """How many times the least possible in the order of use headstart took."""
+    """The time with headstart ÷ the lower bound in touch order."""
     found = limit and limit.get("in_order")
     return found and found["ratio"]
 
 
 def least(limit):
-    """How many times the limit the least possible in the order of use is."""
+    """The lower bound in touch order ÷ the limit."""
     return in_order(limit) and to_limit(limit) / in_order(limit)
 
 
@@ -190,7 +190,7 @@ def narrow():
     rows, took = [], []
     for cell in found["cells"]:
         took.append(f"{cell['model']} {cell['took_s']:.0f} s")
-        for name in ("cold", "readahead", "hot", "floor"):
+        for name in ("cold", "prefetched", "hot", "floor"):
             arm = cell["arms"][name]
             width = (arm["high_s"] - arm["low_s"]) / arm["median_s"]
             rows.append([f"`{cell['model']}`", name, arm["n"], seconds(arm["median_s"]),
@@ -230,7 +230,7 @@ def standing_counts():
         row = [names[workload], f"`{cell['model']}`", cell["rounds"]]
         for counter, form in (("read_requests", "{:.0f}"), ("read_bytes", "{:.1f}"),
                               ("major_faults", "{:.0f}")):
-            for state in ("cold", "readahead"):
+            for state in ("cold", "prefetched"):
                 value = median(cell, state, counter)
                 scale = 1e6 if counter == "read_bytes" else 1
                 row.append("–" if value is None else form.format(value / scale))
@@ -244,7 +244,7 @@ def standing_losses():
     found = results("standing")
     if not found:
         return MISSING
-    beaten, unsure, idle, few = [], [], [], []
+    beaten, open_, idle, few = [], [], [], []
     compared = 0
     for cell in found["cells"]:
         where = f"{cell['workload']} on {cell['model']}"
@@ -257,7 +257,7 @@ def standing_losses():
                 beaten.append((pair["ratio"], f"{where}: {peer['name']} is faster, headstart "
                                f"takes {ratio(pair).strip('*')} times as long"))
             elif pair["ratio"] > 1:
-                unsure.append(f"{where}, {peer['name']} ({pair['ratio']:.2f})")
+                open_.append(f"{where}, {peer['name']} ({pair['ratio']:.2f})")
         pair = against(cell, "cold")
         if pair is None:
             idle.append(f"{where}: not measured")
@@ -269,7 +269,7 @@ def standing_losses():
     parts = [
         section(f"Peers that are significantly faster ({len(beaten)} of {compared} comparisons)", beaten),
         section("Cells where headstart is not significantly faster than a cold start", idle),
-        f"Peers that may be faster, within the precision of n rounds: {listed(unsure)}.",
+        f"Peers that may be faster, within the precision of n rounds: {listed(open_)}.",
         f"Cells with too few rounds for an interval, and headstart ÷ cold there: {listed(few)}.",
     ]
     return "\n\n".join(parts)
@@ -374,7 +374,7 @@ def same():
 
 
 def feedback():
-    """What became of the pages of starts after three learned ones."""
+    """The classification of pages in starts after three learned ones."""
     found = results("feedback")
     if not found:
         return MISSING

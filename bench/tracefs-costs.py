@@ -4,11 +4,10 @@
 Usage: bench/tracefs-costs.py [--rounds N] [--headstart FILE] [--out FILE]
 Writes the median, minimum and maximum of each step in milliseconds.
 """
-import argparse
 import os
 import time
 
-from measured import BUILT, RESULTS, about, main, spread, tool, write
+from measured import BUILT, RESULTS, about, command_line, main, spread, tool, write
 
 INSTANCE = f"/sys/kernel/tracing/instances/costs-{os.getpid()}"
 EVENTS = [
@@ -21,8 +20,7 @@ EVENTS = [
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…]")
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("--rounds", type=int, default=20, help="times that each step is made [default: 20]")
     add("--headstart", default=BUILT / "headstart")

@@ -3,7 +3,7 @@
 Usage: whole-files.py LIST          (paths that end with a zero byte)
 
 The kernel cuts each request to what the device takes at a time, so a file is
-asked for in pieces of 128 KiB.
+requested in pieces of 128 KiB.
 """
 
 import os

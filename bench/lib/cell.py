@@ -15,7 +15,7 @@ LONG_S = 60
 # From so many rounds on there are intervals of 95 %.
 SURE_ROUNDS = 6
 COUNTERS = ("major_faults", "minor_faults", "read_bytes", "read_requests",
-            "read_ahead_bytes", "peer_s")
+            "prefetched_bytes", "peer_s")
 # What a round takes in addition to its starts: remounting and settling, for each arm.
 BESIDE_S = 0.25
 # How often about the search for the floor reads the pack.
@@ -56,13 +56,13 @@ def measure(bench, disk, workload, seconds):
     cell = condense(json.loads(export.read_text()))
     return {"workload": workload.name, "model": disk.model,
             "took_s": round(time.monotonic() - began, 1),
-            "left_out": [peer.name for peer in bench.peers if peer not in peers]} | cell
+            "skipped": [peer.name for peer in bench.peers if peer not in peers]} | cell
 
 
 def start(bench, disk, workload, pack, export, words):
     """Runs `headstart bench` on a workload."""
     ready = ["--ready", workload.ready] if workload.ready else []
-    command = [bench.headstart, "bench", "--states", "cold,readahead,hot", "--warmup", "0",
+    command = [bench.headstart, "bench", "--states", "cold,prefetched,hot", "--warmup", "0",
                "--timeout", bench.timeout, "--cold-cmd", disk.cold(), "--pack", pack,
                "--export-json", export, *words, *ready, "--", *disk.command(workload.start)]
     try:
@@ -90,10 +90,10 @@ def write_lists(bench, disk, pack):
 def affordable(pilot, peers, seconds, most):
     """How many rounds fit, and with which peers, after a round without any.
 
-    Where there would be no intervals, the last peers are left out, but not the first.
+    Where there would be no intervals, the last peers are skipped, but not the first.
     """
     took = {arm["name"]: arm["counters"]["time_s"]["median"] for arm in pilot["arms"]}
-    cold, ahead, hot = took["cold"], took["readahead"], took["hot"]
+    cold, ahead, hot = took["cold"], took["prefetched"], took["hot"]
     floor = max(ahead - hot, 0.1 * ahead)
     left = seconds - FLOOR_TRIALS * (floor + BESIDE_S) - ahead
     least = min(LEAST_ROUNDS - (cold + ahead > LONG_S), most)
@@ -136,7 +136,7 @@ def condense(document):
             | ratio(c["ratio"])
             for c in document["comparisons"] if c.get("ratio")
         ],
-        "floor_way": (document.get("floor") or {}).get("strategy"),
+        "floor_strategy": (document.get("floor") or {}).get("strategy"),
         "pack": {name: pack.get(name)
                  for name in ("files", "data_bytes", "metadata_bytes", "accuracy")},
         "others_busy": ((document["machine"].get("others")) or {}).get("busy"),

@@ -18,7 +18,7 @@ class Peer:
     """A peer: what the results call it, how it takes part, and its command."""
 
     name: str
-    how: str  # "before" the program, or "beside" it (in parallel)
+    how: str  # "before" the program, or in "parallel" with it
     command: str
 
     def argument(self, names):

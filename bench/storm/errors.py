@@ -13,7 +13,6 @@ function begins, in the C library. These are counted apart.
 Usage: bench/storm/errors.py [--errors E,…] [--calls NAME,…] [--headstart FILE] [--out FILE] [--smoke]
 Ends with status 3 if a program did not start, ended otherwise, or something was left behind.
 """
-import argparse
 import collections
 import os
 import re
@@ -28,7 +27,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from measured import BUILT, RESULTS, about, main, needs_root, run, tool, write  # noqa: E402
+from measured import about, main, needs_root, run, tool, write  # noqa: E402
+from options import common  # noqa: E402
 from state import damaged, leftovers, settings, settled  # noqa: E402
 
 ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "ENOMEM", "EIO")
@@ -55,18 +55,6 @@ LINE = re.compile(r"^(\d+) +(?:\d+\.\d+ )?(?:<\.\.\. )?(\w+)[( ]")
 # These end or replace a process, have no result to be replaced, or never fail so: brk(2) returns
 # the old end, and futex(2) wakes whom it was told to.
 NEVER = {"brk", "futex", "exit", "exit_group", "execve", "rt_sigreturn", "vfork"}
-
-
-def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…]")
-    add = parser.add_argument
-    add("--errors", default=",".join(ERRORS), metavar="E,…", help="errors [default: %(default)s]")
-    add("--calls", default="", metavar="NAME,…", help="system calls [default: all]")
-    add("--headstart", default=BUILT / "headstart")
-    add("--out", default=RESULTS / "storm-errors.json")
-    add("--smoke", action="store_true", help="ENOSPC for some calls only, keeps no results")
-    return parser.parse_args()
 
 
 class Rig:
@@ -154,7 +142,10 @@ def attempt(rig, name, number, error):
 
 
 def errors():
-    options = arguments()
+    parser = common(__doc__, "errors", "ENOSPC for some calls only")
+    parser.add_argument("--errors", default=",".join(ERRORS), metavar="E,…", help="errors [default: %(default)s]")
+    parser.add_argument("--calls", default="", metavar="NAME,…", help="system calls [default: all]")
+    options = parser.parse_args()
     needs_root("Learning is a part of it")
     headstart = tool(options.headstart, "cargo static, or --headstart FILE")
     tool("strace", "install strace")

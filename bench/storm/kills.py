@@ -11,7 +11,6 @@ that headstart changes; nothing else may use headstart meanwhile. A kill that ca
 Usage: bench/storm/kills.py [-n N] [--seed N] [--headstart FILE] [--out FILE] [--smoke]
 Ends with status 3 if anything was left behind.
 """
-import argparse
 import collections
 import contextlib
 import os
@@ -26,25 +25,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from measured import BUILT, RESULTS, about, main, needs_root, run, tool, write  # noqa: E402
+from measured import about, main, needs_root, run, tool, write  # noqa: E402
+from options import drawn  # noqa: E402
 from state import damaged, leftovers, processes, settings, settled  # noqa: E402
 
 VICTIMS = ("the process", "the helpers", "all")
 # Packs are decoded after so many kills, which takes longer than a start.
 BATCH = 20
-
-
-def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…]")
-    add = parser.add_argument
-    add("-n", type=int, default=1000, help="kills [default: %(default)s]")
-    add("--seed", type=int, default=1)
-    add("--commands", metavar="NAME,…", help="only these [default: all]")
-    add("--headstart", default=BUILT / "headstart")
-    add("--out", default=RESULTS / "storm-kills.json")
-    add("--smoke", action="store_true", help="8 kills, keeps no results")
-    return parser.parse_args()
 
 
 class Rig:
@@ -83,7 +70,7 @@ class Rig:
             "pack renew": ["pack", "renew"],
             "unit": ["unit", "--root", str(self.root), "web"],
             "unit --remove": ["unit", "--root", str(self.root), "--remove", "web"],
-            "bench": ["bench", "--runs", "2", "--states", "hot,readahead", "--", program],
+            "bench": ["bench", "--runs", "2", "--states", "hot,prefetched", "--", program],
         }
 
     def popen(self, words):
@@ -141,7 +128,9 @@ def next_start(rig, verb="run"):
 
 
 def kills():
-    options = arguments()
+    parser = drawn(__doc__, "kills", "8 kills", 1000, "kills")
+    parser.add_argument("--commands", metavar="NAME,…", help="only these [default: all]")
+    options = parser.parse_args()
     needs_root("Recording is a part of it")
     headstart = tool(options.headstart, "cargo static, or --headstart FILE")
     result = about("headstart/storm-kills/1", headstart) | {"seed": options.seed}

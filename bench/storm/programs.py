@@ -10,7 +10,6 @@ only what is the same in both is compared, and that is counted.
 Usage: bench/storm/programs.py [-n N] [--seed N] [--headstart FILE] [--out FILE] [--smoke]
 Ends with status 3 if any of them behaved otherwise.
 """
-import argparse
 import collections
 import contextlib
 import ctypes
@@ -29,7 +28,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from measured import BUILT, RESULTS, about, main, needs_root, tool, write  # noqa: E402
+from measured import about, main, needs_root, tool, write  # noqa: E402
+from options import drawn  # noqa: E402
 from state import settled  # noqa: E402
 
 LIMIT_S = 20
@@ -58,18 +58,6 @@ JOBS = (
     "bash -c 'echo $BASH_SUBSHELL; ulimit -a'", "stat -c %s /etc/passwd", "getconf -a", "locale",
     "openssl dgst -md5 /etc/passwd", "file /bin/sh", "cc --version", "make -v",
 )
-
-
-def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…]")
-    add = parser.add_argument
-    add("-n", type=int, default=500, help="programs [default: %(default)s]")
-    add("--seed", type=int, default=1)
-    add("--headstart", default=BUILT / "headstart")
-    add("--out", default=RESULTS / "storm-programs.json")
-    add("--smoke", action="store_true", help="10 programs and 10 jobs, keeps no results")
-    return parser.parse_args()
 
 
 def alone():
@@ -180,7 +168,7 @@ def compare(rig, command):
 
 
 def programs():
-    options = arguments()
+    options = drawn(__doc__, "programs", "10 programs and 10 jobs", 500, "programs").parse_args()
     needs_root("What is learned has to be hidden")
     headstart = tool(options.headstart, "cargo static, or --headstart FILE")
     result = about("headstart/storm-programs/1", headstart) | {"seed": options.seed}

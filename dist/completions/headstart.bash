@@ -112,7 +112,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__bench)
-            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --min-difference --ignore-failure --show-output --json --export-json --export-markdown --export-svg --assert --help"
+            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --min-difference --ignore-failure --show-output --json --export-json --export-markdown --export-svg --force --assert --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -208,7 +208,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__boot__subcmd__analyze)
-            opts="-h --svg --html --root --json --help"
+            opts="-h --svg --html --force --root --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -234,7 +234,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__boot__subcmd__bench)
-            opts="-h --runs --arm --history --timeout --min-difference --seed --root --bootperf --json --help"
+            opts="-h --runs --arm --history --timeout --min-difference --seed --root --bootperf --force --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -538,7 +538,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__pages)
-            opts="-r -h --recursive --list --json --bytes --total --help"
+            opts="-h --list --json --bytes --total --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -552,7 +552,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__record)
-            opts="-q -v -h --until --system --exact --trace-out --buffer-kb --quiet --verbose --pack --name --for --share --no-walk --json --help"
+            opts="-q -v -h --until --system --exact --trace-out --buffer-kb --quiet --verbose --pack --name --for --share --no-walk --json --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -628,7 +628,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__run)
-            opts="-v -h --no-learn --no-replay --always --forget-after --budget --max-delay --threads --large-folios --verbose --pack --name --for --share --no-walk --json --help"
+            opts="-v -h --no-learn --no-replay --always --forget-after --budget --max-delay --threads --large-folios --verbose --pack --name --for --share --no-walk --json --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -674,7 +674,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__show)
-            opts="-h --dump --list --json --last-run --svg --help"
+            opts="-h --dump --list --json --last-run --svg --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -27,175 +27,180 @@ end
 complete -c headstart -n "__fish_headstart_needs_command" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_needs_command" -s V -l version -d 'Print version'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "run" -d 'Start a program with its files prefetched, and learn from the start'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "record" -d 'Learn which files a start touches, without prefetching'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Read ahead what packs or lists name'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "record" -d 'Learn which pages a start touches, without prefetching'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Prefetch packs or lists of files'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "boot" -d 'Learn the boots of this machine and prefetch what they touch'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "unit" -d 'Let a service of systemd be prefetched and learned each time it starts'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "unit" -d 'Prefetch and learn a systemd service at each start'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "list" -d 'List the programs that are learned'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "forget" -d 'Forget what was learned of programs'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show what a pack holds'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify or compare packs, or take them over an upgrade'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Say what this machine can do for headstart, and how to fix what it cannot'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify, compare or renew packs'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Check kernel, privileges and devices, and print fixes'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "bench" -d 'Measure starts cold, prefetched and hot, and say whether prefetching helps'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Tell which counters of two result files differ'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Compare the counters of two result files'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop files from the page cache, and say what stayed and why'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l forget-after -d 'Forget what this many starts in a row did not touch' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Read ahead at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l max-delay -d 'Start the program at the latest after this time, even if the pages that it needs first have not been asked for; recording may take longer' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that prefetch [default: as suits the device]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Prefetch at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l max-delay -d 'Start the program at the latest after this time, even if the pages that it needs first have not been requested; setting up the trace may take longer' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l threads -d 'Threads that prefetch [default: by the device model]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l pack -d 'Use this pack instead of the program\'s own' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Keep the program under this name instead of one made from its command' -r
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'The start is over after this time at the latest [default: after 10 s, when reading has died down, and after 5 min at the latest]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l name -d 'Name the pack like this, instead of by the program\'s command' -r
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l for -d 'Record for this time at most [default: after 10 s until two seconds without I/O, and 5 min at most]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-learn -d 'Do not learn from this start'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-replay -d 'Do not prefetch'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l always -d 'Read ahead and learn even if no benefit is expected here'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l large-folios -d 'When the program has ended, put the parts of its big files that are mapped densely into large folios, in the background: later starts from memory have fewer page faults'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -s v -l verbose -d 'Stay as the program\'s parent, and print one line at its end that says what became of the start; twice: also the details'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l share -d 'Let other users replay what is learned: they get a copy of the pack without the command and without files that they may not read'
-complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l always -d 'Prefetch and learn even if no benefit is expected here'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l large-folios -d 'When the program has ended, put the densely mapped parts of its big files into large folios, in the background: later hot starts have fewer page faults'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -s v -l verbose -d 'Stay as the program\'s parent, and print the run summary at its end, one line; twice: also its details'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l share -d 'Share the pack with other users: a copy without the command and without files that they may not read'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not walk file systems to resolve inodes to paths'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l force -d 'Replace result files, such as that of --json, even if they are not earlier results; a pack replaces only packs'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'What ends the start, if it comes before the time of --for [for `time` 10 s]' -r -f -a "exit\t'When the program has ended'
-idle\t'When it has ended or has hardly read anything for two seconds'
-time\t'After the time of --for, also when the program ends earlier'"
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'What ends the recording (at the latest --for) [default of --for with time: 10s]' -r -f -a "exit\t'When the program has ended'
+idle\t'When the program has ended, or has hardly read anything for two seconds'
+time\t'After the time of --for, even if the program ends earlier'"
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l trace-out -d 'Also keep the raw trace in this file' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l buffer-kb -d 'Keep the trace buffer of each CPU at this size, whatever is lost: for traces with losses' -r
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l buffer-kb -d 'Keep the trace buffer of each CPU at this size, even if events are lost: for tests' -r
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l pack -d 'Use this pack instead of the program\'s own' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l name -d 'Keep the program under this name instead of one made from its command' -r
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l for -d 'The start is over after this time at the latest [default: after 10 s, when reading has died down, and after 5 min at the latest]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l name -d 'Name the pack like this, instead of by the program\'s command' -r
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l for -d 'Record for this time at most [default: after 10 s until two seconds without I/O, and 5 min at most]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l json -d 'Write all figures to this file as one JSON document' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l system -d 'Record everything that the machine does meanwhile, not only the program'
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l exact -d 'See which pages the program looks at, and not which are mapped with them: packs of programs with large libraries get smaller. Takes a moment at each of its system calls'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l system -d 'Record all processes of the machine, not only the program'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l exact -d 'Record accessed pages without fault-around pages (uses ptrace; slows each system call)'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s v -l verbose -d 'Print the details below the run summary'
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l share -d 'Let other users replay what is learned: they get a copy of the pack without the command and without files that they may not read'
-complete -c headstart -n "__fish_headstart_using_subcommand record" -l no-walk -d 'Do not search a file system for the names of files that nothing else tells'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l share -d 'Share the pack with other users: a copy without the command and without files that they may not read'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l no-walk -d 'Do not walk file systems to resolve inodes to paths'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l force -d 'Replace result files, such as that of --json, even if they are not earlier results; a pack replaces only packs'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l nice -d 'Set the nice value, -20 to 19' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l ioprio -d 'Set the I/O priority: idle, best-effort[:0-7], realtime[:0-7]' -r
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l budget -d 'Read at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l budget -d 'Prefetch at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l timeout -d 'Stop after this time' -r
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that prefetch [default: as suits the device]' -r
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l wait -d 'Wait until the data is there'
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l background -d 'Return at once and go on in the background'
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l large-folios -d 'First put the parts of big files that packs find mapped densely into large folios, dropping and reading again what is in memory page by page: for a time when nobody waits'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l threads -d 'Threads that prefetch [default: by the device model]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l wait -d 'Wait until the pages are resident'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l background -d 'Return immediately and continue in the background'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l large-folios -d 'First put the densely mapped parts of big files into large folios: drops resident pages and reads them again, so use it when no program waits'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l dry-run -d 'Print the plan and read nothing'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l diskstats -d 'Print what the disks read meanwhile (implies --wait)'
-complete -c headstart -n "__fish_headstart_using_subcommand replay" -l verify -d 'Print how much of the plan is in memory afterwards (implies --wait)'
+complete -c headstart -n "__fish_headstart_using_subcommand replay" -l verify -d 'Print how much of the plan is resident afterwards (implies --wait)'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "enable" -d 'Let each boot from now on be learned and prefetched'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "enable" -d 'Learn and prefetch each boot from now on'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "disable" -d 'Undo what enable did'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "status" -d 'Show what was learned, the last boots, and what prefetching gained'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "analyze" -d 'Draw a recorded boot: phases, units, what was read when, and idle times'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "bench" -d 'Measure how long boots take, by a command that boots a machine or from the history'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "record" -d 'Record this boot and learn it; run by a unit'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "replay" -d 'Read ahead what boots touch; run by a unit'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "record" -d 'Record and learn this boot; run by a unit'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and not __fish_seen_subcommand_from enable disable status analyze bench record replay" -f -a "replay" -d 'Prefetch the packs of boots; run by a unit'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -l root -d 'Enable it in the image below this directory' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -l kernel-cmdline -d 'Also let the kernel record from its first page on, by its command line'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -l kernel-cmdline -d 'Let the kernel record from its first page on, by words on its command line'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from enable" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from disable" -l root -d 'Disable it in the image below this directory' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from disable" -l purge -d 'Also remove what was learned of boots'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from disable" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -l root -d 'Look at the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -l root -d 'Use the image below this directory' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l svg -d 'Write a picture to this file, as SVG' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l html -d 'Write a page with the picture and tables to this file, as HTML' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l root -d 'Look at the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l root -d 'Use the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l force -d 'Replace these files even if they are not earlier results'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l runs -d 'Rounds to measure' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l arm -d 'A command to compare with, for a shell' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l timeout -d 'How long a boot may take' -r
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l min-difference -d 'Differences below this don\'t matter' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l min-difference -d 'Ignore differences below this' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l seed -d 'Repeat the order of an earlier benchmark' -r
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l root -d 'Look at the history of the image below this directory' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l root -d 'Use the history of the image below this directory' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l bootperf -d 'Write the figures to a file in the shape of ChromeOS\'s boot performance tests' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l history -d 'Tell of this machine\'s recorded boots instead'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l history -d 'Use this machine\'s recorded boots instead'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l force -d 'Replace that file even if it is not an earlier result'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l timeout -d 'End after this time at the latest' -r
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l instance -d 'Take this trace instance over, if it is there' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l instance -d 'Continue with this trace instance, if it exists' -r
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -l root -d 'Keep packs, history and state below this directory, for tests' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from record" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l phase -d 'Read only these phases [default: all]' -r
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l root -d 'Read for the machine whose root directory is mounted here' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l phase -d 'Prefetch only these phases [default: all]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l root -d 'Prefetch for the machine whose root directory is mounted here' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l timeout -d 'End after this time at the latest' -r
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l wait -d 'Wait until the data is there, in the foreground'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -l wait -d 'Wait until the pages are resident, in the foreground'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l root -d 'Write to the image below this directory' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand unit" -l for -d 'The start is over so long after the service began' -r
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -l for -d 'Record for this time after the service began' -r
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l remove -d 'Undo it; what was learned stays'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l list -d 'List the services that are learned and prefetched'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l json -d 'Print one JSON document'
-complete -c headstart -n "__fish_headstart_using_subcommand unit" -l follow -d 'Read the service\'s pack ahead and learn its start, now; run by a unit'
+complete -c headstart -n "__fish_headstart_using_subcommand unit" -l follow -d 'Prefetch the service\'s pack and learn its start, now; run by a unit'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand list" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand list" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand forget" -l unused-for -d 'All own packs that were neither learned nor read for this time, as 30d' -r
+complete -c headstart -n "__fish_headstart_using_subcommand forget" -l unused-for -d 'All of your packs that were neither learned nor read for this time, such as 30d' -r
 complete -c headstart -n "__fish_headstart_using_subcommand forget" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l svg -d 'Write that as a picture to this file' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand show" -l dump -d 'Draw a map of each file: @ begins a range, # goes on with it, . is not in the pack'
+complete -c headstart -n "__fish_headstart_using_subcommand show" -l dump -d 'Draw a map of each file: @ begins a range, # continues it, . is not in the pack'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l list -d 'Print a list that `headstart replay` reads'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l json -d 'Print one JSON document'
-complete -c headstart -n "__fish_headstart_using_subcommand show" -l last-run -d 'Draw what became of the pages of the last learned start: late, missing, wasted'
+complete -c headstart -n "__fish_headstart_using_subcommand show" -l last-run -d 'Draw the classification of the last learned start\'s pages: late, missing, wasted'
+complete -c headstart -n "__fish_headstart_using_subcommand show" -l force -d 'Replace that file even if it is not an earlier result'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify renew diff" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify renew diff" -f -a "merge" -d 'Join packs into one that holds what any of them does'
-complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify renew diff" -f -a "verify" -d 'Check a pack, and whether its files are still what was learned; exit status 3 when some are not'
-complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify renew diff" -f -a "renew" -d 'After an upgrade: let packs read the files that replaced what was learned'
-complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify renew diff" -f -a "diff" -d 'Tell in which files and pages two packs differ; exit status 3 when they do'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify renew diff" -f -a "merge" -d 'Merge packs into one with the ranges of all of them'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify renew diff" -f -a "verify" -d 'Check a pack, and whether its files have changed since; exit status 3 when some have'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify renew diff" -f -a "renew" -d 'After an upgrade: let packs prefetch the files that replaced learned ones'
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and not __fish_seen_subcommand_from merge verify renew diff" -f -a "diff" -d 'Compare two packs by files and pages; exit status 3 when they differ'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from merge" -s o -l output -d 'Where to write the result' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from merge" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from verify" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from renew" -l timeout -d 'Look at files for this time at most' -r
+complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from renew" -l timeout -d 'Check files for this time at most' -r
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from renew" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from renew" -s q -l quiet -d 'Print nothing but errors'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from renew" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l reprobe -d 'Measure all devices anew: a third of a second each of reading blocks here and there'
+complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l reprobe -d 'Probe all devices again: a third of a second of random and sequential reads each'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l runs -d 'Rounds to measure, or at least to measure with --until-ci' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l until-ci -d 'Go on until the 95 % interval of every median is this narrow (± half of its width, as a share of the median), as 3%' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l until-ci -d 'Continue until the 95 % interval of every median is this narrow (± half of its width, as a share of the median), such as 3%' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l max-runs -d 'Rounds to measure at most with --until-ci' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l time-limit -d 'Begin no round after this time, learning included' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l warmup -d 'Rounds beforehand that are not measured' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l states -d 'What to measure: cold, selective, readahead, hot [default: all; without selective where --cold-cmd is given, without cold where not permitted]' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l pack -d 'Read ahead this pack; learned and kept there when it is missing' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l against -d 'Compare with another command: NAME=CMD runs before the cold program, NAME&=CMD beside it, NAME:=CMD instead of it, cold and hot' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l ready -d 'A start is over when this holds, and the program is ended: line:TEXT, port:NUMBER, file:PATH, dbus:NAME, notify [default: when it ends]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l states -d 'What to measure: cold, selective, prefetched, hot [default: all; without selective where --cold-cmd is given, without cold where not permitted]' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l pack -d 'Prefetch this pack; if it does not exist, it is learned and kept there' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l against -d 'Compare with another command: NAME=CMD runs before the cold program, NAME&=CMD in parallel with it, NAME:=CMD instead of it, cold and hot' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l ready -d 'A start ends when this holds, and the program is killed: line:TEXT, port:NUMBER, file:PATH, dbus:NAME, notify [default: when the program ends]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l timeout -d 'How long a start may take' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l cold-cmd -d 'Prepare cold starts with this command, as `umount /x && mount /x`, and not by dropping all caches' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l prepare -d 'Run this before every start, and before the cache is emptied' -r
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l min-difference -d 'Differences below this don\'t matter' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l cold-cmd -d 'Prepare cold starts with this command, such as `umount /x && mount /x`, instead of dropping all caches' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l prepare -d 'Run this before each start, and before the caches are dropped' -r
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l min-difference -d 'Ignore differences below this' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-json -d 'Write that document to a file' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-markdown -d 'Write the report to a file, as Markdown' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-svg -d 'Write a picture of the runs to a file, as SVG' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l assert -d 'End with status 3 unless this is so' -r -f -a "helps\t'Prefetching makes the start faster'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l assert -d 'Exit with status 3 unless this holds' -r -f -a "helps\t'Prefetching makes the start faster'
 harmless\t'Prefetching does not make the start slower'"
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l no-floor -d 'Do not look for the fastest way to read the pack'
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -s i -l ignore-failure -d 'Take any exit status of the program as good'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l no-floor -d 'Do not search for the fastest read strategy'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -s i -l ignore-failure -d 'Accept any exit status of the program'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l show-output -d 'Show what the programs print, on standard error'
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l json -d 'Print one JSON document, which scripts for hyperfine read as well'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l json -d 'Print one JSON document, which hyperfine\'s scripts read, too'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l force -d 'Replace these files even if they are not earlier results'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c headstart -n "__fish_headstart_using_subcommand compare" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand compare" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -l metadata -d 'Also drop the file system\'s metadata: writes the file systems of the files to their devices, drops ALL unused names and inodes of this machine (drop_caches=2), and the block devices\' pages. Needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -l sync -d 'Write dirty pages first, so that they can be dropped'
-complete -c headstart -n "__fish_headstart_using_subcommand evict" -l dry-run -d 'Only say how many pages would be concerned'
+complete -c headstart -n "__fish_headstart_using_subcommand evict" -l dry-run -d 'Only report how many pages would be dropped'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -l strict -d 'End with status 3 if pages of the files stayed'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -s q -l quiet -d 'Print nothing but errors'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand pages" -s r -l recursive -d 'Descend into directories (always done)'
-complete -c headstart -n "__fish_headstart_using_subcommand pages" -l list -d 'Print `name offset:length,offset:length` in bytes for each file with cached pages, a list to prefetch from, with absolute names. In names, what is not visible, and a space at either end, is written as \\ and three octal digits, as in \\012'
+complete -c headstart -n "__fish_headstart_using_subcommand pages" -l list -d 'Print `name offset:length,offset:length` in bytes for each file with cached pages: a list for `replay`, with absolute names. In names, invisible characters, and a space at either end, are written as \\ and three octal digits, as in \\012'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l bytes -d 'Print sizes as numbers of bytes'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l total -d 'Add a line with the sum of all files'

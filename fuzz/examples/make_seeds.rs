@@ -6,7 +6,7 @@ use headstart::host::id::Dev;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::paths::PathInterner;
-use headstart::pack::{FileSystem, Identity, Origin, Pack, codec};
+use headstart::pack::{FileSystem, History, Identity, Origin, Pack, codec};
 use headstart::profile::fold::{Rules, fold};
 use headstart::profile::learn::pieces_of_start;
 use headstart::trace::file::Capture;
@@ -111,9 +111,10 @@ fn small_pack() -> Pack {
         let path: PathBuf =
             format!("/usr/lib/python3.11/dir-{}/file-{}", id.ino % 3, id.ino).into();
         let node = names.intern(&path).expect("a path");
-        parts
-            .files
-            .insert(node, FilePart { file_system, identity, changes: (id.ino % 4) as u8, pieces });
+        parts.files.insert(
+            node,
+            FilePart { file_system, identity, changes: History((id.ino % 4) as u8), pieces },
+        );
     }
     let metadata = &seen.metadata[&Dev::new(7, 4)];
     parts.metadata.insert(file_system, pieces_of_start(&metadata.inserted));

@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(gone.is_empty());
     }
     let Some(record) = parse(data) else { return };
-    let _ = (record.outcome().ready_share(), record.read_ahead_bytes());
+    let _ = (record.outcome().ready_share(), record.prefetched_bytes());
     let mut without = record.clone();
     without.replayed = !record.replayed;
     let known = record.default_target_ms.is_some();

@@ -33,10 +33,10 @@ fn contents(pack: &Pack) -> Vec<(Option<PathBuf>, u64, u64, u32, u32, u8)> {
     let file = |r: &Range| &pack.files[r.file as usize];
     let data = pack.ranges.iter().map(|r| {
         let path = pack.paths.path(file(r).node);
-        (Some(path), file(r).identity.ino, r.first, r.pages, r.at_us, r.history)
+        (Some(path), file(r).identity.ino, r.first, r.pages, r.at_us, r.history.0)
     });
     let metadata = pack.metadata.iter();
-    let metadata = metadata.map(|r| (None, 0, r.first, r.pages, r.at_us, r.history));
+    let metadata = metadata.map(|r| (None, 0, r.first, r.pages, r.at_us, r.history.0));
     let mut all: Vec<_> = data.chain(metadata).collect();
     all.sort();
     all

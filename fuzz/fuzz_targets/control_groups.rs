@@ -3,8 +3,8 @@
 //! zero byte.
 #![no_main]
 
-use headstart::host::mounts::parse;
 use headstart::host::cgroup::{groups, stalled_us};
+use headstart::host::mounts::parse;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

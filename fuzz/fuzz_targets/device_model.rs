@@ -36,8 +36,8 @@ fuzz_target!(|data: &[u8]| {
         assert!(sampled.len() <= 25 && sampled.iter().all(|range| choice.has(range)));
         for model in [Some(model), None] {
             let strategy = read_strategy(model, &pack);
-            let limits = Limits { budget: 1 << 30, metadata: true, often };
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, strategy);
+            let limits = Limits { budget: 1 << 30, metadata: true };
+            let plan = Plan::of_packs(std::slice::from_ref(&pack), often, limits, strategy);
             assert!(plan.bytes() <= limits.budget);
         }
     }

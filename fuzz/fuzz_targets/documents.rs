@@ -5,7 +5,7 @@
 
 use headstart::boot::analysis::Analysis;
 use headstart::boot::history;
-use headstart::boot::replayed::Replayed;
+use headstart::boot::replay_records::ReplayRecord;
 use headstart::boot::timeline::Timeline;
 use headstart::host::names::is_visible;
 use headstart_bench::compare::compare;
@@ -26,9 +26,9 @@ fuzz_target!(|data: &[u8]| {
         let all = first.counters.len() + second.counters.len();
         assert!(found.rows.len() + found.skipped.len() <= all);
     }
-    if let Ok(replayed) = serde_json::from_slice::<Replayed>(data) {
+    if let Ok(replayed) = serde_json::from_slice::<ReplayRecord>(data) {
         let again = serde_json::to_vec(&replayed).expect("it was JSON");
-        assert!(serde_json::from_slice::<Replayed>(&again).is_ok());
+        assert!(serde_json::from_slice::<ReplayRecord>(&again).is_ok());
     }
     let Some(record) = history::parse(b) else { return };
     let boot = Analysis::of(1, record, Timeline::parse(a).ok());

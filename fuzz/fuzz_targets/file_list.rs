@@ -3,7 +3,6 @@
 
 use headstart::cache::list;
 use headstart::replay::list::parse_list;
-use headstart::replay::frequency::Frequency;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::strategy::ReadStrategy;
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(!line.contains(&b'\n'));
         assert_eq!(list::parse(&line), Ok((name.to_vec(), entry.ranges.clone())));
     }
-    let limits = Limits { budget: 64 << 20, metadata: false, often: Frequency::EVER };
+    let limits = Limits { budget: 64 << 20, metadata: false };
     let plan = Plan::of_list(&entries, |_| Some(u64::MAX), limits, ReadStrategy::default());
     assert!(plan.bytes() <= limits.budget);
     for step in &plan.steps {

@@ -1,4 +1,4 @@
-//! Small texts of the kernel: counters of disks and processors, mappings of a process, the state
+//! Small texts of the kernel: counters of disks and CPUs, mappings of a process, the state
 //! of a trace instance, subvolumes of btrfs. The first byte chooses which.
 #![no_main]
 

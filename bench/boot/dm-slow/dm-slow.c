@@ -4,7 +4,7 @@
  *
  * The arithmetic is that of crates/slowdisk/src/sched.rs, in whole nanoseconds and
  * on the guest's CLOCK_MONOTONIC, which is virtual time under QEMU's -icount. Data
- * comes from the device below at once; only the answer is held back.
+ * comes from the device below at once; only the answer is delayed.
  *
  * Table: START LENGTH slow DEVICE [DEPTH READ_NS WRITE_NS PS_PER_BYTE GAP_NS
  *                                  SETTLE_NS FULL_STROKE_NS HALF_TURN_NS WINDOW]

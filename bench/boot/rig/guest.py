@@ -2,7 +2,7 @@
 
 One image serves both rigs: the container's and the virtual machine's. It has booted
 once, so that what only a first boot does is done. The kit is what a virtual machine
-needs beside it: kernel, modules, headers and a busybox, all of one mirror and one day.
+needs: kernel, modules, headers and a busybox, all of one mirror and one day.
 """
 
 import hashlib

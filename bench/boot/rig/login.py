@@ -10,7 +10,7 @@ USER = "somebody"
 # the other end, so neither has to look again and again.
 DONE = "/run/boot-rig-login"
 SAYS = "boot-rig: the session is there"
-# A getty of the console that asks for no password. PAM notifies logind, as in any login.
+# A getty of the console without a password. PAM notifies logind, as in any login.
 GETTY = f"""[Service]
 ExecStart=
 ExecStart=-/sbin/agetty --autologin {USER} --keep-baud 115200 - $TERM

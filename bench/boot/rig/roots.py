@@ -189,11 +189,11 @@ def ratios(root, times, sessions):
 
 
 def judged(root, said, times, sessions, system):
-    """What became of a boot, with all that is not as it must be."""
+    """The result of a boot, with all that is not as it must be."""
     boots = said["boots"] if said else []
     last = boots[0] if boots else {"phases": [], "problems": []}
     phases = [{"phase": phase["name"], "learned": phase["learned"],
-               "read_ahead_bytes": phase["read_ahead_bytes"],
+               "prefetched_bytes": phase["prefetched_bytes"],
                **{name: phase["outcome"][name] for name in
                   ("touched_pages", "ready_pages", "late_pages", "missing_pages")}}
               for phase in last["phases"]]
@@ -220,7 +220,7 @@ def wrong(root, result):
         phase = by_name.get(name)
         if phase is None or not phase["learned"]:
             yield f"the phase {name} was not learned"
-        elif not phase["read_ahead_bytes"]:
+        elif not phase["prefetched_bytes"]:
             yield f"nothing of the phase {name} was prefetched"
     if root.early and not any(one["in_initramfs"] for one in result["replayed"]):
         yield "the initramfs prefetched nothing"
@@ -237,7 +237,7 @@ def line(result):
     said = "; ".join(f"WRONG: {what}" for what in result["wrong"])
     if "ratio" not in result:
         return said
-    ahead = sum(phase["read_ahead_bytes"] for phase in result["phases"])
+    ahead = sum(phase["prefetched_bytes"] for phase in result["phases"])
     times = ", ".join(f"{arm} {sorted(values)[len(values) // 2] / 1e6:.2f} s"
                       for arm, values in result["multi_user_us"].items())
     return f"{times}, {ahead / MIB:.1f} MiB prefetched" + (f"; {said}" if said else "")

@@ -1,7 +1,7 @@
 """When a boot first touched which blocks of its disk, from the kernel's trace of a boot
 without headstart that nothing delays.
 
-Only what is certainly asked for counts: pages that are read or faulted in, the inodes of
+Only what is certainly requested counts: pages that are read or faulted in, the inodes of
 these files and of the directories above them, and the first block of each such directory.
 What the kernel reads around them does not, nor do files that boots change. Of ext4.
 """

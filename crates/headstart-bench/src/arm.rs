@@ -1,5 +1,5 @@
-//! What a benchmark compares: the program in several states of the page cache,
-//! and beside it other tools and other programs.
+//! The arms of a benchmark: the program in several states of the page cache, and other tools and
+//! programs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,44 +9,44 @@ use serde::Serialize;
 /// What of the program's files is in memory when it starts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Debug)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum CacheState {
     /// Nothing that can be dropped.
     Cold,
     /// Nothing of what the program uses; the rest of the system stays.
     Selective,
-    /// Nothing, and the pack is prefetched beside it as `headstart run` does.
-    Readahead,
+    /// Nothing, and the pack is prefetched in parallel as `headstart run` does.
+    Prefetched,
     /// What an earlier start left there.
     Hot,
 }
 
-impl State {
+impl CacheState {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 4] = [Self::Cold, Self::Selective, Self::Readahead, Self::Hot];
+    pub const ALL: [Self; 4] = [Self::Cold, Self::Selective, Self::Prefetched, Self::Hot];
 
     /// Its name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cold => "cold",
             Self::Selective => "selective",
-            Self::Readahead => "readahead",
+            Self::Prefetched => "prefetched",
             Self::Hot => "hot",
         }
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for CacheState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for State {
+impl FromStr for CacheState {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
-            format!("{text:?} is no state; there are cold, selective, readahead and hot")
+            format!("{text:?} is no state; there are cold, selective, prefetched and hot")
         })
     }
 }
@@ -54,11 +54,11 @@ impl FromStr for State {
 /// How another command takes part.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "kebab-case")]
-pub enum How {
+pub enum PeerMode {
     /// It runs to its end, then the program starts cold; both are timed.
     Before,
-    /// It is started together with the cold program.
-    Beside,
+    /// It is started in parallel with the cold program.
+    Parallel,
     /// It is started instead of the program, cold and hot.
     Instead,
 }
@@ -69,7 +69,7 @@ pub struct Peer {
     /// What the results call it.
     pub name: String,
     /// How it takes part.
-    pub how: How,
+    pub how: PeerMode,
     /// The command, as a shell understands it. Empty: nothing is run.
     pub command: String,
 }
@@ -82,23 +82,23 @@ impl FromStr for Peer {
         let wrong = |why: &str| {
             format!(
                 "{text:?} {why}; write NAME=CMD to run CMD before the program, NAME&=CMD \
-                 beside it, NAME:=CMD instead of it"
+                 in parallel with it, NAME:=CMD instead of it"
             )
         };
         let (name, command) = text.split_once('=').ok_or_else(|| wrong("has no ="))?;
         let (name, how) = match (name.strip_suffix('&'), name.strip_suffix(':')) {
-            (Some(name), _) => (name, How::Beside),
-            (_, Some(name)) => (name, How::Instead),
-            _ => (name, How::Before),
+            (Some(name), _) => (name, PeerMode::Parallel),
+            (_, Some(name)) => (name, PeerMode::Instead),
+            _ => (name, PeerMode::Before),
         };
         let (name, command) = (name.trim(), command.trim());
         if name.is_empty() {
             return Err(wrong("has no name"));
         }
-        if name == FLOOR || State::from_str(name).is_ok() {
+        if name == FLOOR || CacheState::from_str(name).is_ok() {
             return Err(wrong("has the name of a state"));
         }
-        if how == How::Instead && command.is_empty() {
+        if how == PeerMode::Instead && command.is_empty() {
             return Err(wrong("has no command"));
         }
         Ok(Self { name: name.to_owned(), how, command: command.to_owned() })
@@ -115,7 +115,7 @@ pub enum Arm {
     /// The program.
     Program {
         /// Its state.
-        state: State,
+        state: CacheState,
     },
     /// The program, cold, helped by a peer.
     Helped {
@@ -127,7 +127,7 @@ pub enum Arm {
         /// Which.
         peer: usize,
         /// Its state: cold or hot.
-        state: State,
+        state: CacheState,
     },
     /// No program: the pack's pages are read as fast as they can be.
     Floor,
@@ -138,8 +138,8 @@ impl Arm {
     pub fn begins_cold(self) -> bool {
         matches!(
             self,
-            Self::Program { state: State::Cold | State::Readahead }
-                | Self::Other { state: State::Cold, .. }
+            Self::Program { state: CacheState::Cold | CacheState::Prefetched }
+                | Self::Other { state: CacheState::Cold, .. }
                 | Self::Helped { .. }
                 | Self::Floor
         )
@@ -151,12 +151,12 @@ impl Arm {
     pub fn is_filled_by(self, filler: Self) -> bool {
         match (self, filler) {
             (
-                Self::Program { state: State::Hot },
-                Self::Program { state: State::Cold | State::Selective },
+                Self::Program { state: CacheState::Hot },
+                Self::Program { state: CacheState::Cold | CacheState::Selective },
             ) => true,
             (
-                Self::Other { peer, state: State::Hot },
-                Self::Other { peer: other, state: State::Cold },
+                Self::Other { peer, state: CacheState::Hot },
+                Self::Other { peer: other, state: CacheState::Cold },
             ) => peer == other,
             _ => false,
         }
@@ -176,19 +176,20 @@ impl Arm {
 
 /// The arms in the order in which they are shown: the states, the peers, the
 /// floor.
-pub fn arms(states: &[State], peers: &[Peer], floor: bool) -> Vec<Arm> {
-    let mut arms: Vec<Arm> = State::ALL
+pub fn arms(states: &[CacheState], peers: &[Peer], floor: bool) -> Vec<Arm> {
+    let mut arms: Vec<Arm> = CacheState::ALL
         .into_iter()
         .filter(|state| states.contains(state))
         .map(|state| Arm::Program { state })
         .collect();
     for (peer, Peer { how, .. }) in peers.iter().enumerate() {
-        if *how != How::Instead {
+        if *how != PeerMode::Instead {
             arms.push(Arm::Helped { peer });
             continue;
         }
         // It is compared with the program in the same state.
-        let comparable = [State::Cold, State::Hot].into_iter().filter(|s| states.contains(s));
+        let comparable =
+            [CacheState::Cold, CacheState::Hot].into_iter().filter(|s| states.contains(s));
         arms.extend(comparable.map(|state| Arm::Other { peer, state }));
     }
     arms.extend(floor.then_some(Arm::Floor));
@@ -202,10 +203,10 @@ mod tests {
     #[test]
     fn a_peer_is_read_with_its_way_of_taking_part() {
         for (text, name, how, command) in [
-            ("vmtouch=vmtouch -t /x", "vmtouch", How::Before, "vmtouch -t /x"),
-            ("cat&=cat a=b > /dev/null", "cat", How::Beside, "cat a=b > /dev/null"),
-            ("old build:=./old --x", "old build", How::Instead, "./old --x"),
-            ("again=", "again", How::Before, ""),
+            ("vmtouch=vmtouch -t /x", "vmtouch", PeerMode::Before, "vmtouch -t /x"),
+            ("cat&=cat a=b > /dev/null", "cat", PeerMode::Parallel, "cat a=b > /dev/null"),
+            ("old build:=./old --x", "old build", PeerMode::Instead, "./old --x"),
+            ("again=", "again", PeerMode::Before, ""),
         ] {
             let peer = Peer { name: name.into(), how, command: command.into() };
             assert_eq!(text.parse(), Ok(peer));
@@ -224,24 +225,24 @@ mod tests {
     }
 
     #[test]
-    fn arms_are_the_states_asked_for_then_peers_then_the_floor() {
+    fn arms_are_the_states_requested_then_peers_then_the_floor() {
         let peers: Vec<Peer> =
             ["a=x", "b&=x", "c:=x"].iter().map(|text| text.parse().unwrap()).collect();
-        let names = |states: &[State], floor| -> Vec<String> {
+        let names = |states: &[CacheState], floor| -> Vec<String> {
             arms(states, &peers, floor).iter().map(|arm| arm.name(&peers)).collect()
         };
         assert_eq!(
-            names(&[State::Hot, State::Cold], true),
+            names(&[CacheState::Hot, CacheState::Cold], true),
             ["cold", "hot", "a", "b", "c cold", "c hot", "floor"]
         );
-        assert_eq!(names(&[State::Readahead], false), ["readahead", "a", "b"]);
+        assert_eq!(names(&[CacheState::Prefetched], false), ["prefetched", "a", "b"]);
     }
 
     #[test]
-    fn states_have_the_names_they_are_asked_for_by() {
-        for state in State::ALL {
+    fn states_have_the_names_of_the_option() {
+        for state in CacheState::ALL {
             assert_eq!(state.to_string().parse(), Ok(state));
         }
-        assert!("warm".parse::<State>().unwrap_err().contains("cold, selective, readahead"));
+        assert!("warm".parse::<CacheState>().unwrap_err().contains("cold, selective, prefetched"));
     }
 }

@@ -1,6 +1,5 @@
-//! A benchmark of boots: what the command that boots a machine says of it, what all
-//! boots together say, and that in the shape of ChromeOS's boot performance tests
-//! (`bootperf`). Pure; the driver that starts commands is the verb's.
+//! A benchmark of boots: the figures of each boot, the comparison of all, and their form for
+//! ChromeOS's boot performance tests (`bootperf`). Pure; the verb starts the commands.
 
 use crate::report::{Comparison, compared};
 use crate::stats::summary::{Summary, summarise};
@@ -36,7 +35,7 @@ pub struct Boot {
 
 /// The boots of one arm, one a round.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Arm {
+pub struct BootArm {
     /// Its name.
     pub name: String,
     /// Its command, as a shell understands it.
@@ -45,7 +44,7 @@ pub struct Arm {
     pub boots: Vec<Boot>,
 }
 
-impl Arm {
+impl BootArm {
     /// A figure of each boot; NaN where it has none.
     pub fn values(&self, figure: &str) -> Vec<f64> {
         let value = |boot: &Boot| boot.figures.get(figure).copied().unwrap_or(f64::NAN);
@@ -98,19 +97,19 @@ fn figures_of_line(line: &str) -> Option<Figures> {
     (!found.is_empty()).then_some(found)
 }
 
-/// Sums up each figure. Differences below `smallest` (0.02 for 2 %) don't matter to
+/// Sums up each figure. Differences below `min_difference` (0.02 for 2 %) don't matter to
 /// whoever asks.
-pub fn metrics(arms: &[Arm], smallest: f64) -> Vec<Metric> {
+pub fn metrics(arms: &[BootArm], min_difference: f64) -> Vec<Metric> {
     let metric = |name: &str| {
-        let summary = |arm: &Arm| {
+        let summary = |arm: &BootArm| {
             let summary = summarise(&arm.values(name))?;
             Some(MetricArm { name: arm.name.clone(), summary })
         };
         let comparisons = arms.split_first().map_or_else(Vec::new, |(first, others)| {
             let values = first.values(name);
-            let against = |arm: &Arm| {
+            let against = |arm: &BootArm| {
                 let values_of = (arm.name.clone(), &arm.values(name)[..]);
-                compared(values_of, (first.name.clone(), &values), smallest)
+                compared(values_of, (first.name.clone(), &values), min_difference)
             };
             others.iter().map(against).collect()
         });
@@ -120,19 +119,19 @@ pub fn metrics(arms: &[Arm], smallest: f64) -> Vec<Metric> {
     names(arms).iter().map(|name| metric(name)).collect()
 }
 
-fn names(arms: &[Arm]) -> BTreeSet<&str> {
+fn names(arms: &[BootArm]) -> BTreeSet<&str> {
     let boots = arms.iter().flat_map(|arm| &arm.boots);
     boots.flat_map(|boot| boot.figures.keys().map(String::as_str)).collect()
 }
 
 /// The document of ChromeOS's boot performance tests: the values of each figure by arm.
-pub fn bootperf(arms: &[Arm]) -> Value {
-    let values = |arm: &Arm, name: &str| -> Vec<f64> {
+pub fn bootperf(arms: &[BootArm]) -> Value {
+    let values = |arm: &BootArm, name: &str| -> Vec<f64> {
         let known = arm.values(name).into_iter().filter(|value| value.is_finite());
         known.map(|value| (value * 1e6).round() / 1e6).collect()
     };
     let chart = |name: &str| -> serde_json::Map<String, Value> {
-        let variant = |arm: &Arm| {
+        let variant = |arm: &BootArm| {
             let values = values(arm, name);
             let key = if arms.len() == 1 { ALONE.to_owned() } else { arm.name.clone() };
             let value = serde_json::json!({
@@ -150,7 +149,7 @@ pub fn bootperf(arms: &[Arm]) -> Value {
 
 /// The boots of a history as arms: those without and those with something prefetched.
 /// They were not made in rounds, so they can't be compared pair by pair.
-pub fn of_history(records: &[BootRecord]) -> Vec<Arm> {
+pub fn of_history(records: &[BootRecord]) -> Vec<BootArm> {
     let arm = |name: &str, replayed| {
         // The history has the last one first.
         let alike = records.iter().rev().filter(|record| record.replayed == replayed);
@@ -160,7 +159,7 @@ pub fn of_history(records: &[BootRecord]) -> Vec<Arm> {
             figures: figures_of(record),
             failure: None,
         });
-        Arm { name: name.into(), command: String::new(), boots: boots.collect() }
+        BootArm { name: name.into(), command: String::new(), boots: boots.collect() }
     };
     let arms = [arm("without", false), arm("with", true)];
     arms.into_iter().filter(|arm| !arm.boots.is_empty()).collect()
@@ -184,12 +183,16 @@ mod tests {
     use crate::stats::verdict::Verdict;
     use proptest::prelude::*;
 
-    fn arm(name: &str, seconds: &[f64]) -> Arm {
+    fn arm(name: &str, seconds: &[f64]) -> BootArm {
         let boot = |seconds: &f64| Boot {
             figures: [(TO_LOGIN.to_owned(), *seconds)].into_iter().filter(|f| f.1 > 0.0).collect(),
             ..Boot::default()
         };
-        Arm { name: name.into(), boots: seconds.iter().map(boot).collect(), ..Arm::default() }
+        BootArm {
+            name: name.into(),
+            boots: seconds.iter().map(boot).collect(),
+            ..BootArm::default()
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Two builds, two settings, two days: which of their counters differ?
+//! Which counters differ between two builds, settings or days.
 //!
-//! The method is that of the performance engineer who samples every metric of a
-//! good and a bad build and lets Welch's t-test pick the ones to look at. With
-//! many counters some differ by chance, so the p values are adjusted for it.
+//! The method is a performance engineer's: sample every metric of a good and a bad build, and let
+//! Welch's t-test pick those to look at. With many counters some differ by chance, so the p values
+//! are adjusted.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,10 +1,9 @@
-//! In which order the arms of each round run, and when there were enough.
+//! The order of the arms in each round, and the number of rounds.
 //!
-//! The order is random, so that neither drift nor the arm before favours one of
-//! them; but a hot start always follows a start that brought the pages in by
-//! itself. Which call fills the cache decides how large the pieces are that it
-//! holds (folios), and these decide what a hot start costs: after a prefetched
-//! it can take a quarter longer than after a plain start.
+//! The order is random, so that neither drift nor the arm before favours one of them; but a hot
+//! start always follows a start that read the pages itself. Which call fills the cache decides the
+//! size of its folios, and that decides the cost of a hot start: after a prefetched start it can
+//! take a quarter longer than after a plain one.
 
 use crate::arm::Arm;
 use crate::stats::order::Order;
@@ -61,20 +60,20 @@ pub fn enough(rule: &Rule, times: &[Vec<f64>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arm::{Peer, State, arms};
+    use crate::arm::{CacheState, Peer, arms};
     use proptest::prelude::*;
 
-    const fn program(state: State) -> Arm {
+    const fn program(state: CacheState) -> Arm {
         Arm::Program { state }
     }
 
     #[test]
     fn a_hot_start_follows_the_nearest_start_that_filled_the_cache() {
         let arms = [
-            program(State::Cold),
-            program(State::Readahead),
-            program(State::Hot),
-            program(State::Selective),
+            program(CacheState::Cold),
+            program(CacheState::Prefetched),
+            program(CacheState::Hot),
+            program(CacheState::Selective),
         ];
         for (order, expected) in [
             ([0, 1, 2, 3], [0, 2, 1, 3]),
@@ -85,7 +84,7 @@ mod tests {
             assert_eq!(hot_after_filler(&order, &arms), expected, "{order:?}");
         }
         // Nobody fills it: it stays where it is.
-        let alone = [program(State::Hot), program(State::Readahead)];
+        let alone = [program(CacheState::Hot), program(CacheState::Prefetched)];
         assert_eq!(hot_after_filler(&[1, 0], &alone), [1, 0]);
         assert_eq!(hot_after_filler(&[0, 1], &alone), [0, 1]);
     }
@@ -103,9 +102,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_round_runs_every_arm_once_and_no_hot_start_follows_a_read_ahead(
+        fn every_round_runs_every_arm_once_and_no_hot_start_follows_a_prefetched(
             seed in any::<u64>(),
-            states in prop::sample::subsequence(State::ALL.to_vec(), 1..=4),
+            states in prop::sample::subsequence(CacheState::ALL.to_vec(), 1..=4),
             floor in any::<bool>(),
         ) {
             let peers: Vec<Peer> =

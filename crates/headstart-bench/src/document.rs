@@ -1,19 +1,19 @@
-//! Result files to compare: those of `headstart bench`, those of hyperfine, and
-//! plain lists of numbers by name. Reads values; opens no files.
+//! Result files to compare: those of `headstart bench`, those of hyperfine, and plain lists of
+//! numbers by name. It reads values and opens no files.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::arm::State;
+use crate::arm::CacheState;
 use crate::compare::ResultSet;
 use crate::hyperfine;
 use crate::run::{ArmRuns, COUNTERS};
 use crate::stats::unpaired::{Shift, shift};
 
 /// The schema of the document that `headstart bench` writes.
-pub const SCHEMA: &str = "headstart/bench/2";
+pub const SCHEMA: &str = "headstart/bench/3";
 
 /// What a result file holds.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -40,7 +40,7 @@ pub enum Error {
     /// It is of another version, or of another verb.
     #[error("Results of the form {0:?} can't be compared; headstart bench writes {SCHEMA:?}")]
     Schema(String),
-    /// It says that it is a result and is none.
+    /// It has a result's schema but not its content.
     #[error("This result is not whole")]
     Broken(#[source] serde_json::Error),
 }
@@ -53,7 +53,7 @@ struct Bench {
 /// Reads a result file.
 ///
 /// # Errors
-/// [`Error`], when it is none that is known.
+/// [`Error`], if its form is unknown.
 pub fn read(json: &[u8]) -> Result<Results, Error> {
     let value: Value = serde_json::from_slice(json).map_err(Error::Json)?;
     match value.get("schema") {
@@ -86,10 +86,10 @@ fn of_bench(arms: &[ArmRuns]) -> Results {
             }
         }
     }
-    let times = |state: State| {
+    let times = |state: CacheState| {
         arms.iter().find(|arm| arm.name == state.name()).map(ArmRuns::times).unwrap_or_default()
     };
-    let rounds = times(State::Cold).into_iter().zip(times(State::Hot));
+    let rounds = times(CacheState::Cold).into_iter().zip(times(CacheState::Hot));
     Results { counters, io_part_s: rounds.map(|(cold, hot)| cold - hot).collect() }
 }
 
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_benchmark_has_its_counters_by_arm_and_its_io_part() {
-        let json = br#"{"schema": "headstart/bench/2", "arms": [
+        let json = br#"{"schema": "headstart/bench/3", "arms": [
             {"name": "cold", "runs": [{"wall_s": 3.0, "major_faults": 7}, {"wall_s": 4.0}]},
             {"name": "hot", "runs": [{"wall_s": 1.0}, {"failure": "x"}]}]}"#;
         let found = read(json).unwrap();
@@ -155,7 +155,7 @@ mod tests {
             (b"[1]", "neither a result"),
             (br#"{"a": "b"}"#, "neither a result"),
             (br#"{"schema": "headstart/bench/9"}"#, "\"headstart/bench/9\" can't be compared"),
-            (br#"{"schema": "headstart/bench/2"}"#, "not whole"),
+            (br#"{"schema": "headstart/bench/3"}"#, "not whole"),
             (br#"{"results": [{"times": "fast"}]}"#, "not whole"),
         ] {
             let message = read(json).unwrap_err().to_string();

@@ -1,8 +1,8 @@
-//! The result file of the benchmark tool hyperfine (`--export-json`), so that
-//! its users' scripts read our runs and `compare` reads theirs.
+//! The result file of the benchmark tool hyperfine (`--export-json`), so that its users' scripts
+//! read our results and `compare` reads theirs.
 //!
-//! The reader bears what versions and other writers differ in: unknown members
-//! are skipped, missing or null ones are empty. It opens no files.
+//! The reader accepts all versions and other writers: it skips unknown members, and missing or null
+//! ones are empty. It opens no files.
 
 use std::collections::BTreeMap;
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_a_way_out() {
+    fn anything_else_is_refused_with_a_fix() {
         for text in ["", "[1]", "{}", r#"{"results": [{"times": "fast"}]}"#] {
             let message = parse(text.as_bytes()).unwrap_err().to_string();
             assert!(message.contains("write one with --export-json"), "{message}");

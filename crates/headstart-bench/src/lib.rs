@@ -1,5 +1,5 @@
-//! Benchmarks of starts and of boots: what is compared, in which order it runs, and what
-//! the runs say. Only the command depends on it: whoever prefetches needs no statistics.
+//! Benchmarks of starts and of boots: what is compared, in which order it runs, and what the runs
+//! say. Only the command depends on it; prefetching needs no statistics.
 //!
 //! ```text
 //! arm ──▶ design ──▶ run ──▶ report ──▶ verdict
@@ -8,12 +8,11 @@
 //! compared often      start            document, hyperfine ──▶ compare
 //! ```
 //!
-//! [`arm`] names what is compared, [`design`] orders it, [`run`] is one measurement,
-//! [`floor`] looks for the least time the device needs, [`machine`] says what else shaped
-//! the figures, [`progress`] when a start needs what, and [`report`] sums up by [`stats`].
-//! [`document`] and [`mod@hyperfine`] read result files back, and [`mod@compare`] says which counters
-//! differ. [`boots`] does all this for boots. Pure; the driver that starts programs is the
-//! command's.
+//! [`arm`] names what is compared, [`design`] orders it, [`run`] is one measurement, [`floor`]
+//! finds the least time that the device needs, [`machine`] records what else affects the figures,
+//! [`progress`] says when a start needs which part, and [`report`] sums up by [`stats`].
+//! [`document`] and [`mod@hyperfine`] read result files, and [`mod@compare`] finds counters that
+//! differ. [`boots`] does this for boots. Pure; the command starts the programs.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 

@@ -1,8 +1,8 @@
-//! What else shapes the figures of a benchmark: clock frequencies, other work,
-//! the settings of the disks. Recorded with the result, with warnings that say
-//! what to do. Reads through a function that the caller passes.
+//! What else affects the figures of a benchmark: clock frequencies, other load, the settings of the
+//! disks. It is recorded with the result, with warnings that say what to do. It reads through a
+//! function that the caller passes.
 
-use headstart::host::processors;
+use headstart::host::cpus;
 use serde::Serialize;
 
 /// A machine as it was while it measured.
@@ -10,25 +10,25 @@ use serde::Serialize;
 pub struct Machine {
     /// Kernel release.
     pub kernel: String,
-    /// The processors' name, where /proc/cpuinfo tells.
+    /// The CPUs' name, where /proc/cpuinfo tells.
     pub cpu: Option<String>,
     /// How many there are.
     pub cpus: usize,
     /// Frequency governors in use; none where the kernel has none to choose.
     pub governors: Vec<String>,
-    /// Whether the processors may exceed their nominal frequency.
+    /// Whether the CPUs may exceed their nominal frequency.
     pub turbo: Option<bool>,
     /// Memory, in bytes.
     pub memory_bytes: Option<u64>,
     /// The load averages when measuring began (/proc/loadavg).
     pub load: Option<String>,
-    /// What others took of the processors while it was measured.
+    /// What others took of the CPUs while it was measured.
     pub others: Option<Others>,
     /// The disks under the program's files.
     pub disks: Vec<Disk>,
 }
 
-/// Processor time that others took, in processors: 0.5 is half of one.
+/// CPU time that others took, in CPUs: 0.5 is half of one.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Others {
     /// Other processes, the kernel's own threads included.
@@ -44,8 +44,8 @@ pub struct Disk {
     pub name: String,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// How far the kernel reads ahead, in KiB.
-    pub read_ahead_kb: Option<u64>,
+    /// The kernel's readahead, in KiB.
+    pub readahead_kb: Option<u64>,
     /// The largest request, in KiB.
     pub request_kb: Option<u64>,
     /// How many requests it queues.
@@ -59,9 +59,9 @@ const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 /// The same where another driver than Intel's is in use.
 const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
-/// The files with the processors' governors; one that is offline has none.
+/// The files with the CPUs' governors; one that is offline has none.
 fn governor_files(read: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let most = processors::count(&read(processors::POSSIBLE).unwrap_or_default());
+    let most = cpus::count(&read(cpus::POSSIBLE).unwrap_or_default());
     (0..most)
         .map(|cpu| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"))
         .filter(|file| read(file).is_some())
@@ -166,7 +166,7 @@ impl Disk {
         Self {
             name: name.to_owned(),
             scheduler: text("scheduler").map(|t| chosen(&t).unwrap_or(&t).to_owned()),
-            read_ahead_kb: number("read_ahead_kb"),
+            readahead_kb: number("read_ahead_kb"),
             request_kb: number("max_sectors_kb"),
             queue: number("nr_requests"),
             rotational: number("rotational").map(|flag| flag != 0),
@@ -174,7 +174,7 @@ impl Disk {
     }
 }
 
-/// Processor time since the machine started, in clock ticks.
+/// CPU time since the machine started, in clock ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticks {
     busy: u64,
@@ -204,11 +204,11 @@ impl Ticks {
 
     /// What others took since `before`, `seconds` ago.
     pub fn others_since(self, before: Self, seconds: f64, ticks_per_second: u64) -> Others {
-        let processors =
+        let cpus =
             |now: u64, was: u64| now.saturating_sub(was) as f64 / ticks_per_second as f64 / seconds;
-        let busy = processors(self.busy, before.busy) - processors(self.own, before.own);
+        let busy = cpus(self.busy, before.busy) - cpus(self.own, before.own);
         // The counters are rounded, and read one after the other.
-        Others { busy: busy.max(0.0), stolen: processors(self.stolen, before.stolen) }
+        Others { busy: busy.max(0.0), stolen: cpus(self.stolen, before.stolen) }
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         let text = match path {
             "/proc/stat" => "cpu  1 2 3\ncpu0 1\ncpu2 1\ncpufreq 3\nintr 1\n",
             // The second is offline.
-            processors::POSSIBLE => "0-3\n",
+            cpus::POSSIBLE => "0-3\n",
             "/proc/sys/kernel/osrelease" => "6.1.0\n",
             "/proc/cpuinfo" => "processor\t: 0\nmodel name\t: A CPU: fast\n",
             "/proc/meminfo" => "MemTotal:       1024 kB\nMemFree: 1 kB\n",

@@ -1,4 +1,4 @@
-//! How the bytes that a start uses go with its computing, as its pack tells. Pure.
+//! How many bytes a start has used at which share of its computing, from its pack. Pure.
 
 use crate::stats::hot::Progress;
 use headstart::pack::Pack;
@@ -26,7 +26,7 @@ pub fn progress(pack: &Pack) -> Vec<Progress> {
 mod tests {
     use super::*;
     use headstart::host::usage::How;
-    use headstart::pack::{MetadataRange, Origin, Range};
+    use headstart::pack::{History, MetadataRange, Origin, Range};
 
     #[test]
     fn metadata_comes_first_and_files_as_they_are_touched() {
@@ -36,9 +36,10 @@ mod tests {
             pages,
             at_us,
             how: How::READ,
-            history: 1,
+            history: History(1),
         };
-        let metadata = MetadataRange { file_system: 0, first: 0, pages: 2, at_us: 700, history: 1 };
+        let metadata =
+            MetadataRange { file_system: 0, first: 0, pages: 2, at_us: 700, history: History(1) };
         let pack = Pack {
             origin: Origin { page_shift: 12, duration_us: 1000, ..Origin::default() },
             ranges: vec![range(9, 2, 500), range(0, 4, 100)],

@@ -1,19 +1,18 @@
-//! What the runs of a benchmark say: a summary of each arm, comparisons with a
-//! verdict, how near to the possible a prefetched start is, and what makes the
-//! figures doubtful.
+//! The report of a benchmark: a summary of each arm, comparisons with a verdict, how near a
+//! prefetched start comes to the possible, and what makes the figures doubtful.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::arm::{Arm, How, Peer, State};
+use crate::arm::{Arm, CacheState, Peer, PeerMode};
 use crate::run::{ArmRuns, COUNTERS};
 use crate::stats::hot::{Bound, ColdAndHot, Progress, improvement, ratio_in_order, ratio_to_ideal};
 use crate::stats::paired::{Location, PairedRatio, location, ratio};
 use crate::stats::quality;
 use crate::stats::summary::{Summary, summarise};
 use crate::stats::verdict::Verdict;
-use headstart::outcome::counts::Outcome;
+use headstart::outcome::counts::PageCounts;
 
 /// A difference is only called when it is this unlikely to be chance. A
 /// benchmark makes several comparisons and is often repeated until it says what
@@ -37,7 +36,7 @@ pub struct Report {
     pub comparisons: Vec<Comparison>,
     /// How near to the possible a prefetched start is.
     pub limit: Option<Limit>,
-    /// What became of the I/O part of the start.
+    /// The I/O part of the start that is left.
     pub io_parts: Vec<IoPart>,
     /// What makes the figures doubtful, and what to do.
     pub warnings: Vec<String>,
@@ -80,7 +79,7 @@ pub struct Limit {
     pub bound: Bound,
     /// How many times that the prefetched start took.
     pub ratio: PairedRatio,
-    /// How many times the best possible in the order of use; `None` without a
+    /// How many times the lower bound in touch order; `None` without a
     /// floor.
     pub in_order: Option<PairedRatio>,
 }
@@ -115,7 +114,7 @@ pub struct Accuracy {
 
 impl Accuracy {
     /// From the outcome of a traced start and the pages that its pack had.
-    pub fn of(outcome: &Outcome, planned_pages: u64, page_size: u64) -> Self {
+    pub fn of(outcome: &PageCounts, planned_pages: u64, page_size: u64) -> Self {
         let used =
             planned_pages.saturating_sub(outcome.late_pages).saturating_sub(outcome.wasted_pages);
         Self {
@@ -129,18 +128,18 @@ impl Accuracy {
 }
 
 /// Sums up the runs of the arms. `progress` tells when the start needs what.
-/// Differences below `smallest` (0.02 for 2 %) don't matter to whoever asks.
+/// Differences below `min_difference` (0.02 for 2 %) don't matter.
 pub fn report(
     arms: &[Arm],
     peers: &[Peer],
     runs: &[ArmRuns],
     progress: &[Progress],
-    smallest: f64,
+    min_difference: f64,
 ) -> Report {
     let table = Table { arms, peers, runs };
     Report {
         arms: runs.iter().map(summarised).collect(),
-        comparisons: table.comparisons(smallest),
+        comparisons: table.comparisons(min_difference),
         limit: table.limit(progress),
         io_parts: table.io_parts(),
         warnings: table.warnings(),
@@ -151,9 +150,10 @@ impl Report {
     /// Whether prefetching helps a start that is cold otherwise; `None` when that was not
     /// measured.
     pub fn verdict(&self) -> Option<&Verdict> {
-        let bases = [State::Cold, State::Selective].map(State::name);
-        let ahead =
-            |c: &&Comparison| c.arm == State::Readahead.name() && bases.contains(&c.with.as_str());
+        let bases = [CacheState::Cold, CacheState::Selective].map(CacheState::name);
+        let ahead = |c: &&Comparison| {
+            c.arm == CacheState::Prefetched.name() && bases.contains(&c.with.as_str())
+        };
         self.comparisons.iter().find(ahead).map(|comparison| &comparison.verdict)
     }
 }
@@ -178,7 +178,7 @@ impl Table<'_> {
         self.runs.get(self.arms.iter().position(|a| *a == arm)?)
     }
 
-    fn state(&self, state: State) -> Option<&ArmRuns> {
+    fn state(&self, state: CacheState) -> Option<&ArmRuns> {
         self.find(Arm::Program { state })
     }
 
@@ -188,16 +188,16 @@ impl Table<'_> {
 
     /// What starts that begin cold are compared with.
     fn base(&self) -> Option<&ArmRuns> {
-        self.state(State::Cold).or_else(|| self.state(State::Selective))
+        self.state(CacheState::Cold).or_else(|| self.state(CacheState::Selective))
     }
 
-    fn comparisons(&self, smallest: f64) -> Vec<Comparison> {
+    fn comparisons(&self, min_difference: f64) -> Vec<Comparison> {
         let mut pairs: Vec<(Option<&ArmRuns>, Option<&ArmRuns>)> = Vec::new();
-        let (base, ahead) = (self.base(), self.state(State::Readahead));
+        let (base, ahead) = (self.base(), self.state(CacheState::Prefetched));
         pairs.push((ahead, base));
         for (peer, Peer { how, .. }) in self.peers.iter().enumerate() {
-            if *how == How::Instead {
-                for state in [State::Cold, State::Hot] {
+            if *how == PeerMode::Instead {
+                for state in [CacheState::Cold, CacheState::Hot] {
                     pairs.push((self.find(Arm::Other { peer, state }), self.state(state)));
                 }
                 continue;
@@ -205,21 +205,23 @@ impl Table<'_> {
             let helped = self.find(Arm::Helped { peer });
             pairs.extend([(helped, base), (ahead, helped)]);
         }
-        pairs.extend([State::Selective, State::Hot].map(|state| (self.state(state), base)));
+        pairs.extend(
+            [CacheState::Selective, CacheState::Hot].map(|state| (self.state(state), base)),
+        );
         pairs
             .into_iter()
             .filter_map(|(arm, with)| Some((arm?, with?)))
             .filter(|(arm, with)| arm.name != with.name)
             .map(|(arm, with)| {
                 let name = |runs: &ArmRuns| runs.name.clone();
-                compared((name(arm), &arm.times()), (name(with), &with.times()), smallest)
+                compared((name(arm), &arm.times()), (name(with), &with.times()), min_difference)
             })
             .collect()
     }
 
     fn limit(&self, progress: &[Progress]) -> Option<Limit> {
-        let ahead = self.state(State::Readahead)?.times();
-        let hot = self.times(Arm::Program { state: State::Hot });
+        let ahead = self.state(CacheState::Prefetched)?.times();
+        let hot = self.times(Arm::Program { state: CacheState::Hot });
         let floor = self.times(Arm::Floor);
         let (bound, ratio) = ratio_to_ideal(&ahead, &hot, &floor)?;
         let in_order = ratio_in_order(&ahead, &hot, &floor, progress);
@@ -227,16 +229,16 @@ impl Table<'_> {
     }
 
     fn io_parts(&self) -> Vec<IoPart> {
-        let (Some(cold), Some(hot)) = (self.base(), self.state(State::Hot)) else {
+        let (Some(cold), Some(hot)) = (self.base(), self.state(CacheState::Hot)) else {
             return Vec::new();
         };
         let (cold, hot) = (cold.times(), hot.times());
         let mut changed: Vec<(&ArmRuns, Vec<f64>)> = Vec::new();
-        changed.extend(self.state(State::Readahead).map(|arm| (arm, hot.clone())));
+        changed.extend(self.state(CacheState::Prefetched).map(|arm| (arm, hot.clone())));
         for peer in 0..self.peers.len() {
             changed.extend(self.find(Arm::Helped { peer }).map(|arm| (arm, hot.clone())));
             let other = |state| self.find(Arm::Other { peer, state });
-            let both = other(State::Cold).zip(other(State::Hot));
+            let both = other(CacheState::Cold).zip(other(CacheState::Hot));
             changed.extend(both.map(|(cold, hot)| (cold, hot.times())));
         }
         let before = ColdAndHot { cold: &cold, hot: &hot };
@@ -279,7 +281,7 @@ impl Table<'_> {
         let read = |arm: Option<&ArmRuns>| {
             Some(summarise(&arm?.values(|run| run.read_bytes.map(|bytes| bytes as f64)))?.median)
         };
-        let (cold, hot) = (read(self.base())?, read(self.state(State::Hot))?);
+        let (cold, hot) = (read(self.base())?, read(self.state(CacheState::Hot))?);
         (cold > 0.0 && hot > STILL_READS_SHARE * cold).then(|| {
             format!(
                 "hot: Hot starts read {:.0} KiB, where cold ones read {:.0}. Something pushes \
@@ -292,20 +294,20 @@ impl Table<'_> {
 }
 
 /// The times of an arm against those of another, round by round. Differences below
-/// `smallest` (0.02 for 2 %) don't matter to whoever asks.
+/// `min_difference` (0.02 for 2 %) don't matter.
 pub fn compared(
     (arm, times): (String, &[f64]),
     (with, those): (String, &[f64]),
-    smallest: f64,
+    min_difference: f64,
 ) -> Comparison {
     let ratio = ratio(those, times);
-    let verdict = judge(ratio.as_ref(), smallest);
+    let verdict = judge(ratio.as_ref(), min_difference);
     Comparison { arm, with, ratio, verdict }
 }
 
 /// A verdict that is not given lightly: see [`CALLED_P`].
-fn judge(ratio: Option<&PairedRatio>, smallest: f64) -> Verdict {
-    match (Verdict::of(ratio, smallest), ratio) {
+fn judge(ratio: Option<&PairedRatio>, min_difference: f64) -> Verdict {
+    match (Verdict::of(ratio, min_difference), ratio) {
         (Verdict::Helps { .. } | Verdict::Hurts { .. }, Some(ratio)) if ratio.p > CALLED_P => {
             Verdict::Unresolved { between: Some(ratio.interval) }
         }
@@ -314,16 +316,16 @@ fn judge(ratio: Option<&PairedRatio>, smallest: f64) -> Verdict {
 }
 
 /// What the second leaves of the first's I/O part in each round. `None` when
-/// there is not surely one.
+/// there is none for certain.
 fn share_left(first: ColdAndHot, second: ColdAndHot) -> Option<Location> {
     let part = |arms: ColdAndHot| -> Vec<f64> {
         arms.cold.iter().zip(arms.hot).map(|(cold, hot)| cold - hot).collect()
     };
     let (first, second) = (part(first), part(second));
-    let surely = location(&first)?.interval.low > 0.0;
+    let is_certain = location(&first)?.interval.low > 0.0;
     let shares: Vec<f64> =
         second.iter().zip(&first).map(|(second, first)| second / first).collect();
-    location(&shares).filter(|_| surely)
+    location(&shares).filter(|_| is_certain)
 }
 
 /// Runs that were to be cold and read next to nothing.
@@ -337,17 +339,17 @@ fn warm_runs(arm: &ArmRuns) -> Option<String> {
     let (first, others) = warm.split_first()?;
     Some(format!(
         "{} not cold: round {first}{} read less than half of the usual {:.1} MiB. Another process \
-         or mount namespace held the files; run nothing beside it.",
+         or mount namespace held the files; run nothing in parallel.",
         if others.is_empty() { "One run was" } else { "Some runs were" },
         if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) },
         usual / f64::from(1 << 20),
     ))
 }
 
-/// Replays that did not do all that the pack asks for.
+/// Replays that did not prefetch the whole pack.
 fn incomplete(arm: &ArmRuns) -> Option<String> {
-    let left_out = arm.runs.iter().filter_map(|run| run.read_ahead).map(|a| a.files_left_out);
-    let most = left_out.max().filter(|most| *most > 0)?;
+    let skipped = arm.runs.iter().filter_map(|run| run.prefetch).map(|a| a.files_skipped);
+    let most = skipped.max().filter(|most| *most > 0)?;
     Some(format!(
         "{most} of the pack's files were not prefetched: they changed, are gone or may not be \
          read. Learn the program again."
@@ -357,7 +359,7 @@ fn incomplete(arm: &ArmRuns) -> Option<String> {
 /// Replays that ended for want of memory.
 fn cut_short(arm: &ArmRuns) -> Option<String> {
     let reasons: Vec<_> =
-        arm.runs.iter().filter_map(|run| run.read_ahead.and_then(|a| a.stopped)).collect();
+        arm.runs.iter().filter_map(|run| run.prefetch.and_then(|a| a.stopped)).collect();
     let why = reasons.first()?;
     Some(format!(
         "{} of {} replays ended early: {why}. Free memory, or give its control group more.",

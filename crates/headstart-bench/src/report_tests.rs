@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::arm::arms;
-use crate::run::{ReadAhead, Run};
+use crate::run::{Prefetch, Run};
 use headstart::replay::report::Stopped;
 
 /// Ten values round `centre` that differ by a few per cent.
@@ -24,12 +24,12 @@ fn arm(name: &str, times: &[f64], read_bytes: u64) -> ArmRuns {
 
 const MIB: u64 = 1 << 20;
 
-/// Cold 2 s, read-ahead 0.3 s, hot 0.1 s, floor 0.2 s.
+/// Cold 2 s, prefetched 0.3 s, hot 0.1 s, floor 0.2 s.
 fn usual() -> (Vec<Arm>, Vec<ArmRuns>) {
-    let arms = arms(&[State::Cold, State::Readahead, State::Hot], &[], true);
+    let arms = arms(&[CacheState::Cold, CacheState::Prefetched, CacheState::Hot], &[], true);
     let runs = vec![
         arm("cold", &around(2.0, 1), 16 * MIB),
-        arm("readahead", &around(0.3, 2), 16 * MIB),
+        arm("prefetched", &around(0.3, 2), 16 * MIB),
         arm("hot", &around(0.1, 3), 0),
         arm("floor", &around(0.2, 4), 15 * MIB),
     ];
@@ -45,7 +45,7 @@ fn a_usual_benchmark_is_summed_up_with_a_verdict_and_no_warning() {
     assert!((median(0) - 2.0).abs() < 0.05 && (median(3) - 0.2).abs() < 0.01);
     let pairs: Vec<(&str, &str)> =
         found.comparisons.iter().map(|c| (c.arm.as_str(), c.with.as_str())).collect();
-    assert_eq!(pairs, [("readahead", "cold"), ("hot", "cold")]);
+    assert_eq!(pairs, [("prefetched", "cold"), ("hot", "cold")]);
     assert!(matches!(found.verdict(), Some(Verdict::Helps { by }) if (by.times - 6.7).abs() < 0.3));
     let limit = found.limit.unwrap();
     assert_eq!(limit.bound, Bound::Floor);
@@ -60,7 +60,7 @@ fn a_usual_benchmark_is_summed_up_with_a_verdict_and_no_warning() {
 fn without_cold_starts_selectively_cold_ones_are_what_is_compared_with() {
     let (_, mut runs) = usual();
     runs[0].name = "selective".into();
-    let arms = arms(&[State::Selective, State::Readahead, State::Hot], &[], true);
+    let arms = arms(&[CacheState::Selective, CacheState::Prefetched, CacheState::Hot], &[], true);
     let found = report(&arms, &[], &runs, &[], 0.02);
     assert_eq!(found.comparisons[0].with, "selective");
     assert_eq!(found.comparisons.len(), 2, "nothing is compared with itself");
@@ -71,7 +71,7 @@ fn without_cold_starts_selectively_cold_ones_are_what_is_compared_with() {
 #[test]
 fn peers_are_compared_with_the_cold_start_and_with_headstart() {
     let peers: Vec<Peer> = ["v=x", "old:=x"].iter().map(|text| text.parse().unwrap()).collect();
-    let arms = arms(&[State::Cold, State::Readahead, State::Hot], &peers, false);
+    let arms = arms(&[CacheState::Cold, CacheState::Prefetched, CacheState::Hot], &peers, false);
     let mut runs = usual().1[..3].to_vec();
     runs.push(arm("v", &around(1.0, 5), 30 * MIB));
     runs.push(arm("old cold", &around(2.6, 6), 16 * MIB));
@@ -85,9 +85,9 @@ fn peers_are_compared_with_the_cold_start_and_with_headstart() {
     assert_eq!(
         text,
         [
-            "readahead/cold 0.2",
+            "prefetched/cold 0.2",
             "v/cold 0.5",
-            "readahead/v 0.3",
+            "prefetched/v 0.3",
             "old cold/cold 1.3",
             "old hot/hot 2.0",
             "hot/cold 0.1"
@@ -101,7 +101,7 @@ fn peers_are_compared_with_the_cold_start_and_with_headstart() {
 fn a_difference_that_may_be_chance_is_not_called() {
     let ratio = |p| PairedRatio {
         pairs: 20,
-        left_out: 0,
+        skipped: 0,
         ratio: 1.1,
         interval: crate::stats::Interval { low: 1.03, high: 1.2, confidence: 0.95 },
         p,
@@ -113,15 +113,15 @@ fn a_difference_that_may_be_chance_is_not_called() {
 }
 
 #[test]
-fn runs_that_failed_were_warm_left_files_out_or_ended_early_are_told() {
+fn runs_that_failed_were_warm_left_files_out_or_ended_early_are_reported() {
     let (arms, mut runs) = usual();
     runs[0].runs[3].read_bytes = Some(MIB);
     runs[0].runs[5].wall_s = None;
     runs[0].runs[5].failure = Some("it ended with status 1".into());
-    runs[1].runs[0].read_ahead = Some(ReadAhead {
-        files_left_out: 3,
+    runs[1].runs[0].prefetch = Some(Prefetch {
+        files_skipped: 3,
         stopped: Some(Stopped::Reclaimed),
-        ..ReadAhead::default()
+        ..Prefetch::default()
     });
     runs[2].runs.iter_mut().for_each(|run| run.read_bytes = Some(2 * MIB));
     let warnings = report(&arms, &[], &runs, &[], 0.02).warnings;
@@ -129,8 +129,8 @@ fn runs_that_failed_were_warm_left_files_out_or_ended_early_are_told() {
         "cold: The first run that failed: it ended with status 1",
         "cold: 1 of 10 runs gave no usable value",
         "cold: One run was not cold: round 4 read less than half of the usual 16.0 MiB",
-        "readahead: 3 of the pack's files were not prefetched",
-        "readahead: 1 of 10 replays ended early: memory is being reclaimed. Free memory",
+        "prefetched: 3 of the pack's files were not prefetched",
+        "prefetched: 1 of 10 replays ended early: memory is being reclaimed. Free memory",
         "hot: Hot starts read 2048 KiB, where cold ones read 16384",
     ]) {
         assert!(warning.starts_with(expected), "{warning}");
@@ -145,15 +145,15 @@ fn what_concerns_several_arms_is_said_once() {
     let warnings =
         report(&arms, &[], &runs.iter().map(few).collect::<Vec<_>>(), &[], 0.02).warnings;
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
-    assert!(warning.starts_with("cold, readahead, hot, floor: 3 runs are too few"), "{warning}");
+    assert!(warning.starts_with("cold, prefetched, hot, floor: 3 runs are too few"), "{warning}");
 }
 
 #[test]
 fn programs_without_io_have_no_share_of_it_left() {
-    let arms = arms(&[State::Cold, State::Readahead, State::Hot], &[], false);
+    let arms = arms(&[CacheState::Cold, CacheState::Prefetched, CacheState::Hot], &[], false);
     let runs = vec![
         arm("cold", &around(0.1, 1), 0),
-        arm("readahead", &around(0.1, 2), 0),
+        arm("prefetched", &around(0.1, 2), 0),
         arm("hot", &around(0.1, 3), 0),
     ];
     let found = report(&arms, &[], &runs, &[], 0.05);
@@ -162,9 +162,9 @@ fn programs_without_io_have_no_share_of_it_left() {
 }
 
 #[test]
-fn accuracy_splits_the_plan_by_what_became_of_it() {
+fn accuracy_splits_the_plan_by_class() {
     let outcome =
-        Outcome { late_pages: 2, wasted_pages: 3, missing_pages: 4, ..Outcome::default() };
+        PageCounts { late_pages: 2, wasted_pages: 3, missing_pages: 4, ..PageCounts::default() };
     let found = Accuracy::of(&outcome, 10, 4096);
     let expected = Accuracy {
         planned: 40_960,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use headstart::replay::report::{Report, Stopped};
 
 /// What was measured of one start, or of one reading of the floor. A value that
-/// is `None` was not to be had.
+/// is `None` was not available.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Run {
@@ -16,7 +16,7 @@ pub struct Run {
     /// From the decision to start the program to its end, or until it was
     /// ready; `None` when it failed.
     pub wall_s: Option<f64>,
-    /// Processor time of the program and its children in user space.
+    /// CPU time of the program and its children in user space.
     pub user_s: Option<f64>,
     /// The same in the kernel.
     pub system_s: Option<f64>,
@@ -31,7 +31,7 @@ pub struct Run {
     /// How long a command that ran before the program took; part of `wall_s`.
     pub peer_s: Option<f64>,
     /// What headstart asked to be prefetched.
-    pub read_ahead: Option<ReadAhead>,
+    pub prefetch: Option<Prefetch>,
     /// Processes that the program left behind; they were ended, and what they
     /// cost is counted above.
     pub left_behind: u64,
@@ -41,27 +41,27 @@ pub struct Run {
     pub failure: Option<String>,
 }
 
-/// What became of a replay.
+/// The figures of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ReadAhead {
-    /// Bytes asked for that were not in memory.
+pub struct Prefetch {
+    /// Bytes requested that were not in memory.
     pub bytes: u64,
     /// Of these, metadata of file systems.
     pub metadata_bytes: u64,
-    /// Calls that asked for them.
+    /// Calls that requested them.
     pub requests: u64,
     /// Bytes of the plan that were in memory already.
     pub resident_bytes: u64,
-    /// Whether everything was asked for before the start was over.
+    /// Whether everything was requested before the start was over.
     pub complete: bool,
     /// Files that are no longer what was learned, are gone, or may not be read.
-    pub files_left_out: u64,
+    pub files_skipped: u64,
     /// Why it was stopped, if for want of memory.
     pub stopped: Option<Stopped>,
 }
 
-impl From<&Report> for ReadAhead {
+impl From<&Report> for Prefetch {
     fn from(report: &Report) -> Self {
         Self {
             bytes: report.bytes,
@@ -69,9 +69,10 @@ impl From<&Report> for ReadAhead {
             requests: report.requests,
             resident_bytes: report.resident_bytes,
             complete: report.complete,
-            files_left_out: report.stale_files
+            files_skipped: report.stale_files
                 + report.missing_files
                 + report.forbidden_files
+                + report.unserved_files
                 + report.failed,
             stopped: report.stopped,
         }
@@ -90,7 +91,7 @@ pub const COUNTERS: [Counter; 9] = [
     ("minor_faults", |run| run.minor_faults.map(as_f64)),
     ("read_bytes", |run| run.read_bytes.map(as_f64)),
     ("read_requests", |run| run.read_requests.map(as_f64)),
-    ("read_ahead_bytes", |run| run.read_ahead.map(|ahead| as_f64(ahead.bytes))),
+    ("prefetched_bytes", |run| run.prefetch.map(|ahead| as_f64(ahead.bytes))),
     ("peer_s", |run| run.peer_s),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// As good as for ever, and not too long to be added to the time: a hundred years.
+/// The longest time, a hundred years, which can still be added to the current time.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Parses a time: `10s`, `500ms`, `2m 30s`; a bare number means seconds.

@@ -1,6 +1,5 @@
-//! `headstart bench`: is prefetching worth it here? Starts a program cold, read
-//! ahead and hot in random order, and says how much it helps and how near to the
-//! possible it comes.
+//! `headstart bench`: starts a program cold, prefetched and hot in random order, and reports how
+//! much prefetching helps and how near it comes to the possible.
 
 mod args;
 mod cool;
@@ -17,11 +16,10 @@ mod start;
 
 use headstart::host::contents;
 use std::cell::RefCell;
-use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use headstart_bench::arm::{How, Peer, State, arms};
+use headstart_bench::arm::{CacheState, Peer, PeerMode, arms};
 use headstart_bench::machine::{Machine, Ticks};
 use headstart_bench::report::{Report, report};
 use headstart_bench::stats::Interval;
@@ -34,6 +32,7 @@ pub use args::BenchArgs;
 
 use crate::exit::ExitStatus;
 use crate::output;
+use crate::results::{self, ResultKind};
 use args::Assertion;
 use cool::{Cooler, Cooling};
 use disks::Disks;
@@ -51,19 +50,27 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     let is_root = rustix::process::geteuid().is_root();
     let cooling = args.cooling(is_root);
     let states = args.chosen_states(&cooling);
-    if cooling == Cooling::Evict && states.contains(&State::Cold) {
+    if cooling == Cooling::Evict && states.contains(&CacheState::Cold) {
         output::message(
             "Cold starts need root; use sudo, give a command that prepares them (--cold-cmd), or \
-             measure selectively cold ones: --states selective,readahead,hot",
+             measure selectively cold ones: --states selective,prefetched,hot",
         );
         return Ok(ExitStatus::PermissionMissing);
     }
+    for (path, kind) in [
+        (&args.export_json, ResultKind::Json),
+        (&args.export_markdown, ResultKind::Markdown),
+        (&args.export_svg, ResultKind::Svg),
+    ] {
+        path.iter().try_for_each(|path| results::check(path, kind, args.force))?;
+    }
     let has = |state| states.contains(&state);
-    let compares = has(State::Readahead) && (has(State::Cold) || has(State::Selective));
+    let compares =
+        has(CacheState::Prefetched) && (has(CacheState::Cold) || has(CacheState::Selective));
     if args.assert.is_some() && !compares {
         bail!(
-            "--assert needs starts with prefetching and without: --states cold,readahead, or \
-             selective,readahead"
+            "--assert needs starts with prefetching and without: --states cold,prefetched, or \
+             selective,prefetched"
         );
     }
     let mut bench = Bench {
@@ -85,9 +92,9 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     };
     check_names(&args)?;
     announce(&cooling, &states, &args.against, is_root);
-    let ahead = states.contains(&State::Readahead);
+    let ahead = states.contains(&CacheState::Prefetched);
     let mut pack = None;
-    if ahead || states.contains(&State::Selective) {
+    if ahead || states.contains(&CacheState::Selective) {
         pack = pack::prepare(&mut bench, args.pack.as_deref(), &states)?;
         if pack.is_none() {
             output::message(
@@ -99,8 +106,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     }
     let mut floor = None;
     if ahead && !args.no_floor {
-        let told = |n| progress(&format!("looking for the floor: way {}", n + 1));
-        let (search, found) = floor::search(&bench, told)?;
+        let report = |n| progress(&format!("looking for the floor: strategy {}", n + 1));
+        let (search, found) = floor::search(&bench, report)?;
         floor = found.as_ref().map(|found| FloorFigures { strategy: found.strategy, search });
         bench.floor = found;
     }
@@ -123,7 +130,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
             Cooling::Command(command) => command.clone(),
             Cooling::Evict => "evicting the pack's files".into(),
         },
-        smallest: args.min_difference,
+        min_difference: args.min_difference,
         pack: pack.as_ref().map(|pack| pack.figures.clone()),
         floor,
         machine,
@@ -141,19 +148,19 @@ fn check_names(args: &BenchArgs) -> anyhow::Result<()> {
         if args.against[..i].iter().any(|other| other.name == peer.name) {
             bail!("Two commands to compare with are called {:?}; name each otherwise", peer.name);
         }
-        if peer.how == How::Instead && args.ready.is_some() {
+        if peer.how == PeerMode::Instead && args.ready.is_some() {
             output::message(format_args!("{} has to meet the same --ready condition", peer.name));
         }
     }
     Ok(())
 }
 
-/// Names what the benchmark does to everybody on this machine.
-fn announce(cooling: &Cooling, states: &[State], peers: &[Peer], is_root: bool) {
+/// Says what the benchmark does to this machine.
+fn announce(cooling: &Cooling, states: &[CacheState], peers: &[Peer], is_root: bool) {
     if arms(states, peers, false).iter().any(|arm| arm.begins_cold()) {
         cooling.announcement().into_iter().for_each(output::message);
     }
-    if is_root && states.contains(&State::Selective) {
+    if is_root && states.contains(&CacheState::Selective) {
         output::message(
             "before each selectively cold start all unused names and inodes of this machine are \
              dropped (drop_caches=2)",
@@ -171,7 +178,7 @@ fn others_since(before: Option<Ticks>, began: Instant) -> Option<headstart_bench
     Some(ticks()?.others_since(before?, began.elapsed().as_secs_f64(), per_second))
 }
 
-/// Prints the result and writes the files that were asked for.
+/// Prints the result and writes the files that were requested.
 fn publish(
     args: &BenchArgs,
     setup: &Setup,
@@ -179,19 +186,17 @@ fn publish(
     found: &Report,
 ) -> anyhow::Result<()> {
     let document = Document::new(setup, measured, found);
-    let write = |path: &Path, text: String| {
-        std::fs::write(path, text).with_context(|| format!("Can't write {}", output::shown(path)))
-    };
     let write_files = || {
         if let Some(path) = &args.export_json {
             let json = output::json_text(&document)?;
-            write(path, json + "\n")?;
+            results::write(path, &(json + "\n"), ResultKind::Json, args.force)?;
         }
         if let Some(path) = &args.export_markdown {
-            write(path, print::markdown(setup, measured, found))?;
+            let report = print::markdown(setup, measured, found);
+            results::write(path, &report, ResultKind::Markdown, args.force)?;
         }
         if let Some(path) = &args.export_svg {
-            write(path, picture(setup, measured))?;
+            results::write(path, &picture(setup, measured), ResultKind::Svg, args.force)?;
         }
         Ok(())
     };

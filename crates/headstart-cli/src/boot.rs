@@ -1,4 +1,4 @@
-//! `headstart boot`: the start of the machine, learned and prefetched.
+//! `headstart boot`: boots of the machine, learned and prefetched.
 
 mod analyze;
 mod bench;
@@ -15,15 +15,14 @@ use crate::exit::ExitStatus;
 `headstart boot enable` and two boots are all it takes. The phases of a boot are \
 initramfs, until the machine's own init process begins; mounts, until \
 local-fs.target; system, until the default target; and session, until a user has \
-logged in and reading has died down. A line `phase NAME until UNIT` in \
+logged in and I/O has died down. A line `phase NAME until UNIT` in \
 /etc/headstart/boot.conf adds one before the session, `phase NAME until UNIT before \
 PHASE` elsewhere.
 
-headstart=off on the kernel's command line keeps headstart out of a boot. A file \
-/run/headstart/noreplay keeps boots from being prefetched, and /run/headstart/cancel \
-ends what is under way.")]
+headstart=off on the kernel's command line disables headstart for a boot. A file \
+/run/headstart/noreplay disables prefetching, and /run/headstart/cancel ends a running replay.")]
 pub enum BootVerb {
-    /// Let each boot from now on be learned and prefetched
+    /// Learn and prefetch each boot from now on
     Enable(enable::EnableArgs),
     /// Undo what enable did
     Disable(enable::DisableArgs),
@@ -33,9 +32,9 @@ pub enum BootVerb {
     Analyze(analyze::AnalyzeArgs),
     /// Measure how long boots take, by a command that boots a machine or from the history
     Bench(bench::BenchArgs),
-    /// Record this boot and learn it; run by a unit
+    /// Record and learn this boot; run by a unit
     Record(record::RecordArgs),
-    /// Read ahead what boots touch; run by a unit
+    /// Prefetch the packs of boots; run by a unit
     Replay(replay::ReplayArgs),
 }
 

@@ -1,6 +1,7 @@
-//! The command line: which verbs there are. What a verb takes is in its file.
+//! The command line: the verbs. The arguments of a verb are in its file.
 
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 
 use crate::exit::ExitStatus;
 use crate::{
@@ -12,14 +13,13 @@ use crate::{
 #[derive(Parser, Debug)]
 #[command(name = "headstart", version, disable_help_subcommand = true)]
 #[command(after_help = "\
-The main job is `headstart run` in front of a command. The others do parts of it \
-alone, or show what there is: record learns, replay prefetches, boot does both for \
-the start of the machine and unit for a service, list, show, pack and forget deal with \
-packs, pages and evict look at the page cache and clear it of files, and doctor says what this \
-machine can do.
+The main job is `headstart run` in front of a command. The other subcommands do parts of it, \
+or show results: record learns, replay prefetches, boot does both for the boot of the machine \
+and unit for a service; list, show, pack and forget manage packs; pages shows the page cache, \
+and evict drops files from it; doctor checks what this machine supports.
 
 Data is printed on standard output, messages on standard error. With --json, a \
-command gives one document whose member `schema` names its form.")]
+command prints one document; its member `schema` names the format.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -31,14 +31,14 @@ pub struct Cli {
 pub enum Verb {
     /// Start a program with its files prefetched, and learn from the start
     Run(run::RunArgs),
-    /// Learn which files a start touches, without prefetching
+    /// Learn which pages a start touches, without prefetching
     Record(record::RecordArgs),
-    /// Read ahead what packs or lists name
+    /// Prefetch packs or lists of files
     Replay(replay::ReplayArgs),
     /// Learn the boots of this machine and prefetch what they touch
     #[command(subcommand)]
     Boot(boot::BootVerb),
-    /// Let a service of systemd be prefetched and learned each time it starts
+    /// Prefetch and learn a systemd service at each start
     Unit(unit::UnitArgs),
     /// List the programs that are learned
     List(list::ListArgs),
@@ -46,14 +46,14 @@ pub enum Verb {
     Forget(forget::ForgetArgs),
     /// Show what a pack holds
     Show(show::ShowArgs),
-    /// Merge, verify or compare packs, or take them over an upgrade
+    /// Merge, verify, compare or renew packs
     #[command(subcommand)]
     Pack(pack::PackVerb),
-    /// Say what this machine can do for headstart, and how to fix what it cannot
+    /// Check kernel, privileges and devices, and print fixes
     Doctor(doctor::DoctorArgs),
     /// Measure starts cold, prefetched and hot, and say whether prefetching helps
     Bench(Box<bench::BenchArgs>),
-    /// Tell which counters of two result files differ
+    /// Compare the counters of two result files
     Compare(compare::CompareArgs),
     /// Drop files from the page cache, and say what stayed and why
     Evict(evict::EvictArgs),
@@ -83,10 +83,31 @@ impl Verb {
     }
 }
 
-/// The command line of this process. Ends the process where it is wrong or asks for help.
-pub fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| {
-        // The message repeats words: of the same command line with words that are visible.
+/// The arguments of `headstart run` by themselves.
+#[derive(Parser, Debug)]
+struct Run {
+    #[command(flatten)]
+    args: run::RunArgs,
+}
+
+/// The arguments of a command line of `headstart run` that is right. Every start of a program
+/// waits for this, and the arguments of all verbs take five times as long to build.
+fn run_args(words: impl IntoIterator<Item = OsString>) -> Option<run::RunArgs> {
+    let mut words = words.into_iter().skip(1).peekable();
+    words.next_if(|verb| verb == "run").and_then(|verb| {
+        let parsed = Run::try_parse_from(std::iter::once(verb).chain(words));
+        parsed.ok().map(|run| run.args)
+    })
+}
+
+/// The verb of this process's command line. Ends the process if that is wrong or --help.
+pub fn parse() -> Verb {
+    if let Some(args) = run_args(std::env::args_os()) {
+        return Verb::Run(args);
+    }
+    let parsed = Cli::try_parse().map(|cli| cli.verb);
+    parsed.unwrap_or_else(|error| {
+        // The message repeats words of the command line, so it is made with escaped ones.
         let words = std::env::args_os().map(|word| output::shown(word.as_ref()));
         let error = Cli::try_parse_from(words).err().unwrap_or(error);
         error.exit()
@@ -135,6 +156,36 @@ mod tests {
             "boot bench true --runs",
         ] {
             assert!(parsed(words).is_ok(), "{words}: {:?}", parsed(words).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn run_is_parsed_by_itself_as_among_all_verbs() {
+        for words in [
+            "headstart run true",
+            "headstart run -- -x",
+            "headstart run --pack a.pack -vv --max-delay 7ms --budget 1M true --quite -o",
+            "headstart run --until idle --name n -- sh -c run",
+            "headstart run",
+            "headstart run --help",
+            "headstart run --version",
+            "headstart run --pcak a.pack -- true",
+            "headstart run -e true",
+            "headstart record true",
+            "headstart",
+        ] {
+            let words = || words.split(' ').map(OsString::from);
+            let alone = run_args(words());
+            let among = match Cli::try_parse_from(words()) {
+                Ok(Cli { verb: Verb::Run(args) }) => Some(args),
+                _ => None,
+            };
+            assert_eq!(
+                format!("{alone:?}"),
+                format!("{among:?}"),
+                "{:?}",
+                words().collect::<Vec<_>>()
+            );
         }
     }
 

@@ -16,15 +16,13 @@ use crate::output::{self, Align, Colour, Table, harmless};
 /// The arguments of `headstart doctor`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Each line says how something is: ok; degraded, when headstart works but does \
-less or slower; or missing, when it cannot record. The command that fixes it is \
-below.
+Each line has a state: ok; degraded, when headstart works but does less or is slower; \
+or missing, when it can't record. The command that fixes it is below.
 
 Exit status: 0 headstart can record and replay; \
 4 this user lacks the permission; 5 this kernel lacks a feature.")]
 pub struct DoctorArgs {
-    /// Measure all devices anew: a third of a second each of reading blocks here and
-    /// there
+    /// Probe all devices again: a third of a second of random and sequential reads each
     #[arg(long)]
     reprobe: bool,
 
@@ -48,13 +46,13 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitStatus> {
     let mut found = examine();
     if args.reprobe {
         for (device, error) in reprobe(&found) {
-            output::message(format_args!("Can't measure {}: {error}", harmless(&device)));
+            output::message(format_args!("Can't probe {}: {error}", harmless(&device)));
         }
         found = examine();
     }
     let lack = verdict(&found.checks);
     if args.json {
-        let document = Document { schema: "headstart/doctor/2", lack, found: &found };
+        let document = Document { schema: "headstart/doctor/3", lack, found: &found };
         output::print_json(&document)?;
     } else {
         output::print(|out| write(out, &found, lack))?;
@@ -111,10 +109,10 @@ fn write_file_systems(out: &mut dyn Write, file_systems: &[FileSystem]) -> io::R
         ("FILE SYSTEM", Align::Left),
         ("TYPE", Align::Left),
         ("SOURCE", Align::Left),
-        ("READ-AHEAD KiB", Align::Right),
-        ("SET IN", Align::Left),
+        ("READAHEAD KiB", Align::Right),
+        ("FROM", Align::Left),
         ("INODE TO PATH", Align::Left),
-        ("METADATA AHEAD", Align::Left),
+        ("METADATA PREFETCH", Align::Left),
     ]);
     for fs in file_systems {
         let paths = match fs.paths {
@@ -131,8 +129,8 @@ fn write_file_systems(out: &mut dyn Write, file_systems: &[FileSystem]) -> io::R
             fs.mount_point.shown(),
             harmless(&fs.kind),
             harmless(&fs.source),
-            known(fs.read_ahead_kb),
-            fs.read_ahead_source.clone().unwrap_or_else(|| "?".into()),
+            known(fs.readahead_kb),
+            fs.readahead_source.clone().unwrap_or_else(|| "?".into()),
             paths.into(),
             metadata.into(),
         ]);
@@ -147,17 +145,17 @@ fn write_devices(out: &mut dyn Write, devices: &[Device]) -> io::Result<()> {
         ("REQUEST KiB", Align::Right),
         ("QUEUE", Align::Right),
         ("ROTATIONAL", Align::Left),
-        ("A READ", Align::Right),
-        ("THE NEXT", Align::Right),
+        ("RANDOM READ", Align::Right),
+        ("SEQUENTIAL READ", Align::Right),
         ("MB/s", Align::Right),
-        ("READS/s", Align::Right),
-        ("AT DEPTH", Align::Right),
-        ("READ AHEAD IN", Align::Left),
+        ("IOPS", Align::Right),
+        ("QUEUE DEPTH", Align::Right),
+        ("READ ORDER", Align::Left),
     ]);
     for device in devices {
         let rotational = match device.rotational {
-            Some(true) => "says yes",
-            Some(false) => "says no",
+            Some(true) => "yes",
+            Some(false) => "no",
             None => "?",
         };
         let figure = |of: fn(Model) -> u32| known(device.model.map(|model| u64::from(of(model))));
@@ -176,10 +174,10 @@ fn write_devices(out: &mut dyn Write, devices: &[Device]) -> io::Result<()> {
             figure(|model| model.iops),
             figure(|model| model.depth),
             match device.model.map(|model| model.order()) {
-                Some(Order::Touch) => "order of use".into(),
-                Some(Order::Disk) => "order of the disk".into(),
-                None if device.readable => "order of use, not measured: --reprobe".into(),
-                None => "order of use, not measured: it can't be opened".into(),
+                Some(Order::Touch) => "touch".into(),
+                Some(Order::Elevator) => "elevator".into(),
+                None if device.readable => "touch (not probed: --reprobe)".into(),
+                None => "touch (not probed: it can't be opened)".into(),
             },
         ]);
     }
@@ -191,8 +189,8 @@ fn write_packs(out: &mut dyn Write, packs: &[LearnedPack], devices: &[Device]) -
         ("LEARNED", Align::Left),
         ("STARTS", Align::Right),
         ("DEVICE", Align::Left),
-        ("WAITS FOR IT", Align::Right),
-        ("AT MOST", Align::Right),
+        ("I/O WAITS", Align::Right),
+        ("TOTAL WAIT", Align::Right),
         ("COLD STARTS", Align::Left),
     ]);
     for pack in packs {
@@ -225,8 +223,8 @@ fn name_of<'a>(dev: &'a str, devices: &'a [Device]) -> &'a str {
 
 fn gain(pack: &LearnedPack) -> String {
     match pack.gain {
-        None => "device not measured".into(),
-        Some(_) if !pack.worth_it => "no expected benefit here".into(),
+        None => "device not probed".into(),
+        Some(_) if !pack.has_benefit => "no expected benefit here".into(),
         Some((least, most)) => format!("{} faster", percent(least, most)),
     }
 }
@@ -240,8 +238,8 @@ fn percent(least: f64, most: f64) -> String {
 fn expectation(device: &Device, packs: &[LearnedPack]) -> Option<String> {
     let model = device.model?;
     let mine = || packs.iter().filter(|pack| pack.device.as_ref() == Some(&device.dev));
-    let worth = mine().filter(|pack| pack.worth_it).filter_map(|pack| pack.gain);
-    let range = worth.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let gains = mine().filter(|pack| pack.has_benefit).filter_map(|pack| pack.gain);
+    let range = gains.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     let name = harmless(device.name.as_deref().unwrap_or(&device.dev));
     let expect = match range {
         Some((least, most)) => {
@@ -274,7 +272,7 @@ mod tests {
             model: Some(model),
             readable: true,
         };
-        let pack = |dev: &str, gain, worth_it| LearnedPack {
+        let pack = |dev: &str, gain, has_benefit| LearnedPack {
             name: "a".into(),
             command: String::new(),
             path: std::path::Path::new("/a").into(),
@@ -286,7 +284,7 @@ mod tests {
             device: Some(dev.into()),
             expected: None,
             gain: Some(gain),
-            worth_it,
+            has_benefit,
         };
         let packs = [
             pack("8:1", (0.05, 0.1), true),

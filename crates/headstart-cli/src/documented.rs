@@ -1,5 +1,5 @@
-//! The commands that the documents show are commands that headstart takes, and
-//! each dependency has its reason. Nothing is run. Only compiled for tests.
+//! Tests that the commands in the documents are accepted by headstart, and that each dependency has
+//! a reason. Nothing is run. Only compiled for tests.
 
 use crate::cli::Cli;
 use clap::Parser;
@@ -50,7 +50,7 @@ fn every_command_in_the_documents_is_one_that_headstart_takes() {
             let words = words.take_while(|w| !["#", ">", ";", "…"].contains(w));
             let taken = match Cli::try_parse_from(words) {
                 Ok(_) => true,
-                // An abbreviated mention leaves out what the verb is about.
+                // An abbreviated mention omits what the verb is about.
                 Err(e) => {
                     matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::MissingRequiredArgument)
                 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use headstart::cache::error::Error;
-use headstart::cache::evict::{Evicted, Report, cached, evict};
+use headstart::cache::evict::{Evicted, EvictionReport, cached, evict};
 use headstart::cache::metadata;
 use headstart::cache::walk::walk;
 use headstart::pack::{Pack, store};
@@ -24,7 +24,7 @@ cache; for each file with such pages a line says how many and why.
 
 Exit status: 0 all files were treated, even if pages stayed; 1 some files could \
 not be treated; 3 with --strict, pages of files stayed; 4 --metadata was not \
-permitted, or with --strict, the kernel does not tell you whether pages stayed.")]
+permitted, or with --strict, the kernel does not report whether pages stayed.")]
 pub struct EvictArgs {
     /// Files; packs, whose files are evicted; and directories, of which all
     /// regular files on the same file system are. Links are followed only where
@@ -42,7 +42,7 @@ pub struct EvictArgs {
     #[arg(long)]
     sync: bool,
 
-    /// Only say how many pages would be concerned
+    /// Only report how many pages would be dropped
     #[arg(long)]
     dry_run: bool,
 
@@ -62,7 +62,7 @@ pub struct EvictArgs {
 /// What `--metadata` did.
 #[derive(Default)]
 struct MetadataOutcome {
-    /// Block devices and what became of their pages.
+    /// Block devices and the result for their pages.
     devices: Vec<(PathBuf, Evicted)>,
     /// A file on each file system whose metadata nothing but unmounting drops.
     out_of_reach: Vec<PathBuf>,
@@ -128,12 +128,12 @@ fn files_of(pack: &Pack) -> impl Iterator<Item = PathBuf> {
 }
 
 /// The report of a dry run: what is cached now.
-fn look(files: &[PathBuf]) -> Report {
+fn look(files: &[PathBuf]) -> EvictionReport {
     let file = |path: &PathBuf| {
         let before = cached(path)?;
         Ok(Evicted { before, after: None, reasons: Vec::new() })
     };
-    Report { files: files.iter().map(file).collect(), unseen_processes: Ok(0) }
+    EvictionReport { files: files.iter().map(file).collect(), unseen_processes: Ok(0) }
 }
 
 /// Drops what `--metadata` promises, after saying so.

@@ -1,6 +1,6 @@
-//! `record --exact`: a helper of its own process follows the program, since what follows
-//! a program hears of all its stops, and headstart has its own children to wait for. The
-//! helper is this program again, by a word that is no verb.
+//! `record --exact`: a process of its own follows the program by ptrace, since a tracer gets the
+//! stops of all traced processes, and the helper has children of its own to wait for. It is this
+//! program again, with an argument that is no verb.
 
 use crate::exit::ExitStatus;
 use anyhow::{Context, bail};
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// What this program is told to be the helper.
+/// The argument with which this program is the helper.
 const WORD: &str = "follow-pages";
 
-/// A helper that waits to be told whom to follow, or follows.
+/// A helper that waits for a process number, or follows that process.
 pub struct Follower {
     helper: Child,
     says: BufReader<ChildStdout>,
@@ -36,12 +36,12 @@ impl Follower {
         Ok(Self { helper, says })
     }
 
-    /// Has it follow a program that waits to be let go.
+    /// Makes it follow a program that waits to be released.
     pub fn attach(&mut self, pid: i32) -> anyhow::Result<()> {
-        let told = self.helper.stdin.as_mut().context("The helper has no pipe")?;
-        writeln!(told, "{pid}").context("Can't tell the helper")?;
+        let input = self.helper.stdin.as_mut().context("The helper has no pipe")?;
+        writeln!(input, "{pid}").context("Can't write to the helper")?;
         let mut answer = String::new();
-        self.says.read_line(&mut answer).context("Can't hear the helper")?;
+        self.says.read_line(&mut answer).context("Can't read from the helper")?;
         match answer.trim() {
             WORKS => Ok(()),
             "" => bail!("The helper died"),
@@ -49,9 +49,8 @@ impl Follower {
         }
     }
 
-    /// Lets the program go on unfollowed, if it still is; of how many of its processes
-    /// pages showed by themselves. `None` when it is not known, as when somebody killed the
-    /// helper.
+    /// Ends the tracing; the program goes on. Returns how many of its processes were recorded
+    /// exactly; `None` if the helper was killed.
     pub fn end(mut self) -> Option<Processes> {
         drop(self.helper.stdin.take());
         let said = String::from_utf8(contents::rest_of(&mut self.says).ok()?).ok()?;
@@ -61,10 +60,10 @@ impl Follower {
 }
 
 impl Drop for Follower {
-    /// Lets the program go on unfollowed.
+    /// Ends the tracing; the program goes on.
     fn drop(&mut self) {
         drop(self.helper.stdin.take());
-        // It waits for nobody then.
+        // It ends then.
         let _ = self.helper.wait();
     }
 }
@@ -80,14 +79,14 @@ pub fn is_helper() -> bool {
 /// The helper: reads a process number, follows that, and ends with it or when its
 /// standard input does.
 pub fn help() -> anyhow::Result<ExitStatus> {
-    signals::hold_back();
+    signals::block();
     // What the program closes must not stay open here. Without /proc nothing works anyway.
     let _ = descriptors::close_others();
-    let mut told = BufReader::new(std::io::stdin());
+    let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
-    told.read_line(&mut line).context("Can't read whom to follow")?;
+    input.read_line(&mut line).context("Can't read a process number")?;
     if line.is_empty() {
-        // There is nobody to follow after all.
+        // There is no program to follow.
         return Ok(ExitStatus::Done);
     }
     let Ok(pid) = line.trim().parse() else {
@@ -97,13 +96,13 @@ pub fn help() -> anyhow::Result<ExitStatus> {
     let is_enough = Arc::clone(&enough);
     let listen = move || {
         // Nothing more is said: this waits for the end.
-        let _ = contents::rest_of(told);
+        let _ = contents::rest_of(input);
         is_enough.store(true, Ordering::Relaxed);
-        // As if the program had stopped: that is looked at.
+        // A signal as from a stop of the program wakes the loop.
         let _ = kill_process(getpid(), Signal::CHILD);
     };
-    thread::Builder::new().name("told".into()).spawn(listen).context("Can't start a thread")?;
-    // Whoever does not hear us is gone.
+    thread::Builder::new().name("input".into()).spawn(listen).context("Can't start a thread")?;
+    // A parent that does not read this is gone.
     let say = |text: &str| drop(writeln!(std::io::stdout(), "{text}"));
     let Processes { registered, failed } = follow(pid, &enough, |begun| match begun {
         Ok(()) => say(WORKS),

@@ -1,4 +1,4 @@
-//! What the exit status says; the same for all verbs.
+//! The exit statuses, the same for all verbs.
 
 use crate::output;
 use headstart::launch::LaunchError;
@@ -45,7 +45,7 @@ impl ExitStatus {
 pub fn status_of(result: anyhow::Result<ExitStatus>) -> ExitStatus {
     result.unwrap_or_else(|error| {
         if error.is::<output::ReaderGone>() {
-            // Whoever read us has seen enough: `headstart pages … | head`.
+            // The reader has closed the pipe: `headstart pages … | head`.
             return ExitStatus::Done;
         }
         output::message(format_args!("{error:#}"));

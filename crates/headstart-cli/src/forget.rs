@@ -1,4 +1,4 @@
-//! `headstart forget`: removes packs of programs, and what is kept beside them.
+//! `headstart forget`: removes packs of programs and the files next to them.
 
 use crate::args;
 use crate::exit::ExitStatus;
@@ -15,13 +15,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[command(after_help = "\
 The next start of a forgotten program is learned as if it were the first. Programs that \
 are no longer started need not be forgotten by hand: a user has 1,000 packs or 256 MiB of \
-them at most, and what is worth least goes then.")]
+them at most, and those of least benefit are forgotten then.")]
 pub struct ForgetArgs {
     /// The packs, as files or as names of programs that have one; see `headstart list`
     #[arg(value_name = "PACK", required_unless_present = "unused_for")]
     packs: Vec<PathBuf>,
 
-    /// All own packs that were neither learned nor read for this time, as 30d
+    /// All of your packs that were neither learned nor read for this time, such as 30d
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     unused_for: Option<Duration>,
 }
@@ -49,6 +49,6 @@ fn unused(for_time: Duration) -> anyhow::Result<Vec<PathBuf>> {
     let uid = rustix::process::geteuid().as_raw();
     let own: Vec<_> = search_path()?.into_iter().take(1).collect();
     let before = SystemTime::now().duration_since(UNIX_EPOCH)?.saturating_sub(for_time).as_secs();
-    let packs = learned_packs(&own, &Models::here(), uid).into_iter();
+    let packs = learned_packs(&own, &Models::here(), uid)?.into_iter();
     Ok(packs.filter(|pack| pack.used_at <= before).map(|pack| pack.path.to_path()).collect())
 }

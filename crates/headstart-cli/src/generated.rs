@@ -1,8 +1,7 @@
-//! The man pages and shell completions under `dist/`, made from the one
-//! definition of the command line. The test fails when those in the tree are
-//! not what would be made now, and says how to make them anew.
+//! The man pages and shell completions in `dist/`, made from the definition of the command line.
+//! The test fails when those in the tree are out of date, and says how to make them again.
 //!
-//! Only compiled for tests: the command itself carries nothing of this.
+//! Only compiled for tests: the command contains nothing of this.
 
 use crate::cli::Cli;
 use clap::{Command, CommandFactory};
@@ -20,7 +19,7 @@ const REGENERATE: &str = "HEADSTART_REGENERATE";
 const EXIT_STATUS: &str = "Exit status: ";
 
 const DESCRIPTION: &str = "headstart learns which pages of which files a program touches when it \
-                           starts, and reads them ahead of the program the next time. What it \
+                           starts, and prefetches them the next time. What it \
                            learns of a program is kept in a file, its pack.";
 
 type Items = &'static [(&'static str, &'static str)];
@@ -143,7 +142,7 @@ fn add_pages(command: &Command, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     let man = Man::new(command.clone())
         .source(concat!("headstart ", env!("CARGO_PKG_VERSION")))
         .manual("headstart manual")
-        // Left out, the arguments behind it would be taken for it.
+        // Without a value, the arguments behind it would be taken for it.
         .date(r#""""#);
     files.insert(Path::new("man").join(man.get_filename()), page(command, &man));
     command.get_subcommands().for_each(|sub| add_pages(sub, files));

@@ -1,76 +1,68 @@
-//! The helper process of a start: it gets the program's pack ready, starts the trace for the
-//! process that waits to become the program, begins to prefetch, lets the program start, and
-//! learns after its end.
+//! The helper process of a start: it prepares the program's pack, arms the trace for the process
+//! that waits to become the program, begins to prefetch, lets the program start, and learns after
+//! its end.
 //!
-//! It belongs to no terminal and holds nothing that the program was started with. Whatever fails
-//! here is a note for whoever wants to be told; nothing keeps the program from starting.
+//! It has no terminal and keeps none of the program's descriptors. A failure is a note in the run
+//! summary; nothing keeps the program from starting.
 
-use crate::ahead::{large_folios_later, remove_orphans};
 use crate::exact::Follower;
 use crate::exit::ExitStatus;
-use crate::session::Session;
-use crate::summary::{Facts, Findings, Lesson};
+use crate::output;
+use crate::start_options::StartOptions;
+use crate::summary::{Facts, Findings, LearnedStart};
 use crate::until::{IDLE, Until};
+use headstart::boot::machine::Machine;
+use headstart::boot::record::remove_orphans;
 use headstart::doctor::rights;
+use headstart::host::user::User;
 use headstart::host::{memory, proc};
-use headstart::launch::LaunchError;
-use headstart::launch::learn::{Known, Settings, Target, know_device, locate};
-use headstart::launch::learner::Learner;
-use headstart::launch::prepare::{Preparation, Prepared, WELL_KNOWN, Wanted};
-use headstart::launch::record::{self, Recorded, Recording, buffer_of, give_up};
+use headstart::launch::learn::{PackTarget, Settings, locate};
+use headstart::launch::lifecycle::{Armed, EndedLaunch, Launch};
+use headstart::launch::policy::Patience;
+use headstart::launch::prepare::LaunchSpec;
+use headstart::launch::record::Coverage;
 use headstart::pack::key::Key;
 use headstart::pack::store::claim::{Claim, claim};
-use headstart::replay::engine::Replay;
-use headstart::replay::models::Models;
-use headstart::replay::report::Report;
 use headstart::trace::capture::{BufferSize, Recorder, Scope};
 use headstart::trace::tracefs::Tracefs;
 use headstart_sys::descriptors;
 use headstart_sys::helper::{Helper, Started};
 use headstart_sys::interrupt::Interrupt;
+use headstart_sys::signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it is looked at whether reading has died down.
+/// How often the activity detector is checked.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
-/// How often it is looked whether all was prefetched for a program that goes on.
+/// How often it is checked whether the replay has ended.
 const REPLAY_CHECK: Duration = Duration::from_millis(50);
 
-/// How long a program of which [`WELL_KNOWN`] starts were learned waits to be traced.
-/// Starting takes 5 ms; it takes up to 100 ms while the kernel removes the
-/// instance of an earlier start.
-const PATIENCE: Duration = Duration::from_millis(20);
-
-/// Helps with a start, tells what became of it through `told`, and ends.
-pub fn help(helper: Helper, session: Session, told: Option<OwnedFd>) -> ! {
-    if told.is_none() {
-        // Whoever waits for the program to close them must not have to wait for us. Without
-        // /proc they stay open until we end.
+/// Helps with a start, reports on it through `report`, and ends.
+pub fn help(helper: Helper, options: StartOptions, report: Option<OwnedFd>) -> ! {
+    if report.is_none() {
+        // Processes that wait for the program to close them must not wait for us. Without /proc
+        // they stay open until we end.
         let _ = descriptors::let_go_of_inherited();
     }
-    // Where memory runs out the kernel is to end this process, not the program. Where it can't be
-    // told, it chooses the largest.
+    // Without memory, the kernel should kill this process, not the program. If this fails, it
+    // chooses the largest one.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    // A file beyond RLIMIT_FSIZE should be an error, not a fatal signal.
+    signals::ignore(Signal::XFSZ.as_raw());
     let interrupt = Interrupt::catch().ok();
-    let start = Start {
-        helper: Arc::new(helper),
-        interrupt,
-        session,
-        is_told: told.is_some(),
-        notes: Vec::new(),
-        late: None,
-    };
+    let start = Start { helper: Arc::new(helper), interrupt, options, notes: Vec::new() };
     let findings = start.go();
-    if let Some(told) = told {
+    if let Some(report) = report {
         let line = serde_json::to_vec(&findings).unwrap_or_default();
-        // Whoever wanted to know has gone otherwise.
-        let _ = File::from(told).write_all(&[&line[..], b"\n"].concat());
+        // A failure means that the parent has ended.
+        let _ = File::from(report).write_all(&[&line[..], b"\n"].concat());
     }
     descriptors::close_all();
     std::process::exit(0)
@@ -79,19 +71,15 @@ pub fn help(helper: Helper, session: Session, told: Option<OwnedFd>) -> ! {
 /// A start.
 struct Start {
     helper: Arc<Helper>,
-    /// Tells when this process is to end; nothing does where it can't be caught.
+    /// Termination signals; `None` if they can't be caught.
     interrupt: Option<Interrupt>,
-    session: Session,
-    /// Whether somebody waits for what became of the start.
-    is_told: bool,
+    options: StartOptions,
     notes: Vec<String>,
-    /// What came too late to record, until it has been cleared away.
-    late: Option<JoinHandle<()>>,
 }
 
 /// How a start was over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Over {
+enum StartEnd {
     /// The program goes on.
     Early,
     /// It has ended, or we are to end.
@@ -102,123 +90,115 @@ enum Over {
 
 impl Start {
     fn go(mut self) -> Findings {
-        let key = match &self.session.name {
+        let key = match &self.options.name {
             Some(name) => Key::of_name(name),
-            None => Key::of_command(&self.session.command, locate),
+            None => Key::of_command(&self.options.command, locate),
         };
         self.leave_directory();
-        let wanted = Wanted {
-            explicit: self.session.pack.clone(),
-            file_names: key.file_names(),
-            replay: self.session.replay,
-        };
-        let hold_from = Instant::now();
-        let mut preparation = match self.session.replay {
-            Some(_) => Preparation::beside(wanted),
-            None => Preparation::now(&wanted),
-        };
-        let prepared = preparation.within(self.session.max_delay).map(|prepared| &*prepared);
-        let held = hold_from.elapsed();
-        self.session.learn &= !prepared.is_some_and(|prepared| prepared.skip_recording);
+        let mut launch = Launch::prepare(self.spec(&key));
+        let prepared = launch.prepared();
+        self.options.learn &= !prepared.is_some_and(|prepared| prepared.skip_recording);
         let path = prepared.map(|prepared| prepared.path.clone());
-        let buffer = self.buffer(prepared);
-        let patience = self.patience(prepared);
         let claim = self.claim(path);
-        let follower = self.follower();
-        let arming_from = Instant::now();
-        let recorder =
-            if self.session.learn { self.start_recording(buffer, patience) } else { None };
-        let armed_in = recorder.is_some().then(|| arming_from.elapsed());
-        let follower = follower.filter(|_| recorder.is_some()).and_then(|mut follower| {
-            let pid = self.helper.program().as_raw_nonzero().get();
-            let attached = follower.attach(pid);
-            attached.map_err(|error| self.fault_around_stays(&error)).map(|()| follower).ok()
-        });
-        wait_for_head(&mut preparation, self.session.max_delay.saturating_sub(held));
-        let began = Instant::now();
-        let released = self.session.began.elapsed();
-        // It did not wait any longer where this fails, and its first events were not recorded.
-        let recorder = match self.helper.go() {
-            Ok(()) => recorder,
-            Err(_) => {
-                self.notes.extend(recorder.is_some().then(|| BUSY.into()));
-                recorder.into_iter().for_each(give_up);
-                None
-            }
-        };
-        preparation.begin_late();
-        remove_orphans();
-        let over = self.wait(recorder.as_ref(), &mut preparation);
-        let Prepared { pack, path, notes, replay, device_known, expected, .. } =
-            preparation.finish();
-        if over != Over::Early {
-            // Nobody is left to profit from the rest.
-            replay.iter().for_each(Replay::stop);
+        let (armed_in, follower) = self.arm(&mut launch);
+        launch.wait_for_head();
+        let was_armed = launch.recorder().is_some();
+        // It did not wait any longer where this fails.
+        if launch.release(|| self.helper.go()).is_err() && was_armed {
+            self.notes.push(BUSY.into());
         }
-        if over == Over::NotStarted {
-            recorder.into_iter().for_each(give_up);
-            self.clear_away();
+        let exec_after = launch.released_after();
+        remove_orphans(&Machine::at("/"));
+        let over = self.wait(&mut launch);
+        if over == StartEnd::NotStarted {
+            launch.abandon();
             return Findings::default();
         }
-        self.notes.splice(0..0, notes);
         let is_idle = |recorder: &Recorder| recorder.idle_for() >= IDLE;
-        let whole = over == Over::Ended || recorder.as_ref().is_some_and(is_idle);
-        let cut_off = !whole && self.session.span.until != Until::Time;
-        let followed = || follower.and_then(Follower::end);
-        let recorded = recorder.map(|recorder| Recorded::end(recorder, followed));
-        if let Some(replay) = replay.as_ref().filter(|_| over == Over::Early) {
-            // The program goes on, and what it will need is still being read.
-            while !replay.is_finished() && !self.has_ended(REPLAY_CHECK) {}
-        }
-        let ended = replay.map(Replay::end);
-        let report: Option<Report> = ended.as_ref().map(|ended| ended.report);
-        let known = Known {
-            pack,
-            replay: report,
-            log: ended.map(|ended| ended.log),
-            released_us: u64::try_from(released.as_micros()).unwrap_or(u64::MAX),
-            whole,
-            cut_off,
+        let whole = over == StartEnd::Ended || launch.recorder().is_some_and(is_idle);
+        let coverage = match self.options.window.until {
+            _ if whole => Coverage::Whole,
+            Until::Time => Coverage::Partial,
+            Until::Exit | Until::Idle => Coverage::CutOff,
         };
-        let settings = self.settings(&key, path.clone());
-        let uid = rustix::process::geteuid().as_raw();
-        let lesson = recorded.and_then(|recorded| {
-            let learned = || {
-                let (recorded, instance) = recorded?;
-                let learning = Learner::start(recorded, began, settings, known, uid);
-                let is_unwanted = || self.interrupt.as_ref().is_some_and(Interrupt::came);
-                let learned = learning.and_then(|learning| learning.finish(is_unwanted));
-                record::remove(instance);
-                learned.map(|(learned, outcome)| Lesson { learned, outcome })
-            };
-            let why = |e| format!("this start is not learned: {:#}", anyhow::Error::from(e));
-            learned().map_err(|e: LaunchError| self.notes.push(why(e))).ok()
-        });
+        let followed = || follower.and_then(Follower::end);
+        let mut ended =
+            launch.end(over != StartEnd::Early, followed, || self.has_ended(REPLAY_CHECK));
+        self.notes.splice(0..0, std::mem::take(&mut ended.notes));
+        let start = self.learn(&key, &mut ended, coverage);
         drop(claim);
-        let notes = std::mem::take(&mut self.notes);
         let findings = Findings::of(Facts {
-            exec_after: released,
+            exec_after,
             armed_in,
-            expected,
-            report: report.as_ref(),
-            lesson: lesson.as_ref(),
-            notes,
+            expected: ended.expected,
+            report: ended.report.as_ref(),
+            start: start.as_ref(),
+            notes: std::mem::take(&mut self.notes),
         });
-        self.clear_away();
-        if lesson.is_some_and(|lesson| lesson.learned.written) && !device_known {
-            know_device(&path, &Models::here());
+        ended.clear_away();
+        if start.is_some_and(|start| start.learned.written) {
+            ended.know_device(&ended.path);
         }
-        if self.session.large_folios {
-            large_folios_later(&path);
+        if self.options.large_folios {
+            large_folios_later(&ended.path);
         }
         findings
     }
 
-    /// Leaves the directory that this process was started in: its file system could not be
-    /// unmounted.
+    fn spec(&self, key: &Key) -> LaunchSpec {
+        LaunchSpec {
+            user: User::own(),
+            explicit: self.options.pack.clone(),
+            file_names: key.file_names(),
+            prefetch: self.options.prefetch,
+            learn: self.options.learn,
+            began: self.options.began,
+            max_delay: self.options.max_delay,
+        }
+    }
+
+    /// Begins to record the program, if it is learned. Returns how long that took, and the tracer
+    /// for `--exact`.
+    fn arm(&mut self, launch: &mut Launch) -> (Option<Duration>, Option<Follower>) {
+        if !self.options.learn {
+            return (None, None);
+        }
+        let follower = self.follower();
+        let from = Instant::now();
+        self.start_recording(launch);
+        if launch.recorder().is_none() {
+            return (None, None);
+        }
+        let armed_in = from.elapsed();
+        let follower = follower.and_then(|mut follower| {
+            let pid = self.helper.program().as_raw_nonzero().get();
+            let attached = follower.attach(pid);
+            attached.map_err(|error| self.fault_around_stays(&error)).map(|()| follower).ok()
+        });
+        (Some(armed_in), follower)
+    }
+
+    /// Learns the start, if it was recorded.
+    fn learn(
+        &mut self,
+        key: &Key,
+        ended: &mut EndedLaunch,
+        coverage: Coverage,
+    ) -> Option<LearnedStart> {
+        let settings = self.settings(key, ended.path.clone());
+        let uid = rustix::process::geteuid().as_raw();
+        let is_unwanted = || self.interrupt.as_ref().is_some_and(Interrupt::came);
+        let learned = ended.learn(settings, uid, coverage, is_unwanted)?;
+        ended.remove_instance();
+        let why = |e| format!("this start is not learned: {:#}", anyhow::Error::from(e));
+        let learned = learned.map_err(|error| self.notes.push(why(error))).ok();
+        learned.map(|(learned, outcome)| LearnedStart { learned, outcome })
+    }
+
+    /// Leaves the current directory, whose file system could not be unmounted otherwise.
     fn leave_directory(&mut self) {
-        for path in [&mut self.session.pack, &mut self.session.trace_out].into_iter().flatten() {
-            // It fails for an empty path, which is one nowhere.
+        for path in [&mut self.options.pack, &mut self.options.trace_out].into_iter().flatten() {
+            // It fails for an empty path, which names no file.
             *path = std::path::absolute(&*path).unwrap_or_default();
         }
         let _ = rustix::process::chdir("/");
@@ -226,44 +206,46 @@ impl Start {
 
     fn settings(&self, key: &Key, path: PathBuf) -> Settings {
         let file_name = path.file_name().unwrap_or_default();
-        let narrower = key.narrower(file_name).filter(|_| self.session.pack.is_none());
+        let narrower = key.narrower(file_name).filter(|_| self.options.pack.is_none());
+        let target = PackTarget::of(&key.of_pack(file_name), path.clone());
         Settings {
-            narrower: narrower.map(|key| Target::of(&key, path.with_file_name(&key.file_name))),
-            target: Target::of(&key.of_pack(path.file_name().unwrap_or_default()), path),
-            keep: self.session.keep,
-            walk: self.session.walk,
-            share: self.session.share,
-            bounded: self.session.pack.is_none(),
-            trace_out: self.session.trace_out.clone(),
-            ignored_tids: Vec::new(),
+            narrower: narrower.map(|key| PackTarget::of(&key, path.with_file_name(&key.file_name))),
+            keep: self.options.keep,
+            walk: self.options.walk,
+            share: self.options.share,
+            bounded: self.options.pack.is_none(),
+            trace_out: self.options.trace_out.clone(),
+            force: self.options.force,
+            ..Settings::of(target)
         }
     }
 
-    /// Whom other starts of the program leave the learning to; nobody, if another is at it.
+    /// Claims the learning, so that other starts of the program leave it to this one; `None` if
+    /// another start has claimed it.
     fn claim(&mut self, pack: Option<PathBuf>) -> Option<Claim> {
         let may_record = rights::has(rights::own(), rights::SYS_ADMIN);
-        if !self.session.learn || self.session.must_learn || !may_record {
+        if !self.options.learn || self.options.must_learn || !may_record {
             return None;
         }
         match claim(&pack?) {
             Ok(claimed) => Some(claimed),
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
-                self.session.learn = false;
+                self.options.learn = false;
                 self.notes.push("another start of it is being learned, so this one is not".into());
                 None
             }
-            // What keeps the pack from being written is said then.
+            // The write of the pack reports this.
             Err(_) => None,
         }
     }
 
-    /// Who has each page show by itself, if that is wanted.
+    /// Starts the tracer for `--exact`, if requested.
     fn follower(&mut self) -> Option<Follower> {
-        if !self.session.exact || !self.session.learn {
+        if !self.options.exact {
             return None;
         }
         if !rights::has(rights::own(), rights::SYS_PTRACE) {
-            // A program that is followed without it gets no rights by being set-uid.
+            // Without it, a traced program gets no privileges from set-uid.
             self.fault_around_stays(&anyhow::anyhow!("--exact needs root (cap_sys_ptrace)"));
             return None;
         }
@@ -274,89 +256,61 @@ impl Start {
         self.notes.push(format!("pages are learned with fault-around pages: {why:#}"));
     }
 
-    /// Waits for what would otherwise be left in the kernel.
-    fn clear_away(&mut self) {
-        // A thread that panicked leaves it to the next start.
-        let _ = self.late.take().map(JoinHandle::join);
-    }
-
-    /// How large the trace buffers are to be.
-    fn buffer(&self, prepared: Option<&Prepared>) -> BufferSize {
-        let pack = prepared.and_then(|prepared| prepared.pack.as_ref());
-        self.session.buffer_kb.map_or_else(|| buffer_of(pack), BufferSize::Fixed)
-    }
-
-    /// How long the program waits to be traced. A pack that is not ready in time is large, and
-    /// so of a program that was learned before.
-    fn patience(&self, prepared: Option<&Prepared>) -> Duration {
-        let starts = |prepared: &Prepared| prepared.pack.as_ref().map_or(0, |p| p.origin.starts);
-        let is_known = prepared.is_none_or(|prepared| starts(prepared) >= WELL_KNOWN);
-        if is_known && !self.session.must_learn { PATIENCE } else { Duration::MAX }
-    }
-
-    /// A recorder, or a note why there is none.
-    fn start_recording(&mut self, buffer: BufferSize, patience: Duration) -> Option<Recorder> {
-        // The first process of a PID namespace ends us with it, so it has to be learned before.
-        if self.helper.program().is_init() && self.session.span.until == Until::Exit {
-            self.session.span.until = Until::Idle;
+    /// Begins to record the program, or notes why that can't be.
+    fn start_recording(&mut self, launch: &mut Launch) {
+        // The end of the first process of a PID namespace ends us too, so it is learned before.
+        if self.helper.program().is_init() && self.options.window.until == Until::Exit {
+            self.options.window.until = Until::Idle;
         }
         let helper = Arc::clone(&self.helper);
-        let scope = match self.session.system {
+        let scope = match self.options.system {
             true => Scope::System,
             false if proc::in_first_pid_namespace() => {
                 Scope::Tree(helper.program().as_raw_nonzero().get())
             }
-            false => Scope::Marked(Box::new(move |file, mark| helper.ask_for_mark(file, mark))),
+            false => Scope::Marked(Box::new(move |file, mark| helper.request_mark(file, mark))),
         };
         let was_mounted = matches!(Tracefs::mounted(), Ok(Some(_)));
-        match record::start_recording(scope, buffer, true, patience) {
-            Ok(Recording::Recorder(recorder)) => {
-                if !was_mounted {
-                    let what = "mounted tracefs on /sys/kernel/tracing, where recording needs it";
-                    self.notes.push(what.into());
-                }
-                Some(recorder)
-            }
-            Ok(Recording::Late(thread)) => {
-                self.late = Some(thread);
-                self.notes.push(BUSY.into());
-                None
-            }
+        let buffer = self.options.buffer_kb.map(BufferSize::Fixed);
+        let patience = if self.options.must_learn { Patience::ENDLESS } else { Patience::PROGRAM };
+        self.notes.extend(match launch.arm(scope, buffer, true, patience) {
+            Ok(Armed::InTime) => (!was_mounted).then(|| MOUNTED.into()),
+            Ok(Armed::TooLate) => Some(BUSY.into()),
             Err(error) => {
                 let error = anyhow::Error::from(error);
-                self.notes.push(match ExitStatus::from(&error) {
+                Some(match ExitStatus::from(&error) {
                     ExitStatus::PermissionMissing if !rustix::process::geteuid().is_root() => {
                         "this start is not learned: recording needs root, use sudo".into()
                     }
                     _ => format!("this start is not learned: {error:#}"),
-                });
-                None
+                })
             }
-        }
+        });
     }
 
-    /// Returns at the end of the start, or when there is nothing left to do in it.
-    fn wait(&self, recorder: Option<&Recorder>, preparation: &mut Preparation) -> Over {
-        let (begin, span) = (Instant::now(), self.session.span);
-        let idle_for = || recorder.map_or(Duration::ZERO, Recorder::idle_for);
+    /// Waits until the start is over, or nothing is left to do.
+    fn wait(&self, launch: &mut Launch) -> StartEnd {
+        let (begin, window) = (Instant::now(), self.options.window);
         let mut started = false;
-        let mut over = Over::Early;
+        let mut over = StartEnd::Early;
         loop {
             let elapsed = begin.elapsed();
-            if span.is_over(elapsed, idle_for) || recorder.is_some_and(Recorder::is_full) {
+            let recorder = launch.recorder();
+            let idle_for = || recorder.map_or(Duration::ZERO, Recorder::idle_for);
+            if window.is_over(elapsed, idle_for) || recorder.is_some_and(Recorder::is_full) {
                 return over;
             }
-            let mut nap = span.nap(elapsed, IDLE_CHECK);
+            let mut nap = window.nap(elapsed, IDLE_CHECK);
             if self.may_leave(recorder) {
                 // Its memory may be what the program lacks.
-                if started && preparation.is_finished() {
+                if started && launch.has_prefetched() {
                     return over;
                 }
                 nap = nap.min(REPLAY_CHECK);
             } else if memory::group_room_for_cache().is_some() {
                 nap = nap.min(IDLE_CHECK);
             }
-            if over == Over::Ended {
+            if over == StartEnd::Ended {
                 // It stays readable.
                 nap = nap.min(IDLE_CHECK);
                 std::thread::sleep(nap);
@@ -364,28 +318,28 @@ impl Start {
                 self.sleep(nap, started);
             }
             if self.interrupt.as_ref().is_some_and(Interrupt::came) {
-                return Over::Ended;
+                return StartEnd::Ended;
             }
             if !started {
                 match self.helper.started() {
-                    Ok(Started::Failed) => return Over::NotStarted,
+                    Ok(Started::Failed) => return StartEnd::NotStarted,
                     Ok(Started::NotYet) => {}
                     Ok(Started::Yes) | Err(_) => started = true,
                 }
             }
-            if over == Over::Early && self.has_ended(Duration::ZERO) {
-                if span.until != Until::Time {
-                    return Over::Ended;
+            if over == StartEnd::Early && self.has_ended(Duration::ZERO) {
+                if window.until != Until::Time {
+                    return StartEnd::Ended;
                 }
-                over = Over::Ended;
+                over = StartEnd::Ended;
             }
         }
     }
 
-    /// Whether nothing is learned of the start any more and nobody waits for what became of it.
+    /// Whether the start is not recorded any more and nobody waits for the report.
     fn may_leave(&self, recorder: Option<&Recorder>) -> bool {
         let records = recorder.is_some_and(|recorder| !recorder.has_failed());
-        !records && !self.is_told && !self.session.large_folios
+        !records && self.options.report.is_none() && !self.options.large_folios
     }
 
     /// Sleeps until the program was executed, has ended, or we are to end.
@@ -395,7 +349,7 @@ impl Start {
         if !started {
             fds.push(PollFd::from_borrowed_fd(self.helper.start(), PollFlags::IN));
         }
-        // Time that can't be expressed is as good as for ever; a signal ends it sooner.
+        // A time that can't be expressed counts as infinite; a signal ends it sooner.
         let time = Timespec::try_from(time).ok();
         let _ = poll(&mut fds, time.as_ref());
     }
@@ -409,14 +363,27 @@ impl Start {
     }
 }
 
-/// Said of a start that was not recorded from its begin.
-const BUSY: &str = "this start is not learned: tracing was busy";
-
-/// Waits until the first pages were asked for, at most for `limit`.
-fn wait_for_head(preparation: &mut Preparation, limit: Duration) {
-    let from = Instant::now();
-    let prepared = preparation.within(limit);
-    if let Some(replay) = prepared.and_then(|prepared| prepared.replay.as_ref()) {
-        replay.wait_for_head(limit.saturating_sub(from.elapsed()));
+/// Puts a pack's big files into large folios, in a process of its own that nobody waits
+/// for and that uses only idle CPUs and disks.
+fn large_folios_later(pack: &Path) {
+    let words = ["replay", "--large-folios", "--background", "--quiet"];
+    let status = Command::new("/proc/self/exe")
+        .args(words)
+        .args(["--nice", "19", "--ioprio", "idle", "--"])
+        .arg(pack)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    // The process goes to the background, so this is only the status of its begin.
+    if !status.is_ok_and(|status| status.success()) {
+        output::message(
+            "Can't put files into large folios: `headstart replay --large-folios` says why",
+        );
     }
 }
+
+/// The note for a start that was not recorded from its begin.
+const BUSY: &str = "this start is not learned: tracing was busy";
+/// The note after tracefs was mounted.
+const MOUNTED: &str = "mounted tracefs on /sys/kernel/tracing, where recording needs it";

@@ -1,4 +1,4 @@
-//! What verbs share that write units: where headstart is, and that systemd sees them.
+//! Shared by verbs that write units: the path of headstart, and systemd's reload.
 
 use crate::exit::ExitStatus;
 use crate::output;
@@ -23,18 +23,18 @@ pub fn is_here(root: &Path) -> bool {
 
 /// headstart as the machine sees it.
 pub fn program(machine: &Machine, is_here: bool) -> anyhow::Result<PathBuf> {
-    // In a chroot without /proc it is not known who we are.
+    // In a chroot without /proc our own path is unknown.
     if let Some(here) = is_here.then(|| std::env::current_exe().ok()).flatten() {
         return Ok(here);
     }
-    let found = IN_IMAGE.iter().find(|path| machine.place(path).exists());
+    let found = IN_IMAGE.iter().find(|path| machine.has(&machine.place(path)));
     let Some(found) = found else {
         bail!("There is no {} for the units to start: copy headstart there", IN_IMAGE[0]);
     };
     Ok(found.into())
 }
 
-/// Said where units are written for a machine that does not use them now.
+/// The message for units that this machine does not use now.
 const NOT_RUNNING: &str = "systemd does not run here: the units have an effect where it does";
 
 /// Lets the systemd that runs this machine see its new units; returns what to say where none

@@ -1,4 +1,4 @@
-//! `headstart list`: the packs of programs that there are.
+//! `headstart list`: the packs of programs.
 
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, Table, size};
@@ -11,10 +11,9 @@ use std::io::{self, Write};
 /// The arguments of `headstart list`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Of the command of each program the words are shown that its pack is found by; a hash \
-(#…) stands for inline code and what wrappers are told. The pack that was used last \
-comes first. USED is when it was last learned or read, which most file systems note \
-once a day.")]
+COMMAND shows the words that identify the program; a hash (#…) stands for inline code and for \
+arguments of wrappers. The pack that was used last comes first. USED is when it was last learned \
+or read; most file systems note reads once a day.")]
 pub struct ListArgs {
     /// Print one JSON document
     #[arg(long)]
@@ -30,7 +29,7 @@ struct Document<'a> {
 /// Lists.
 pub fn run(args: &ListArgs) -> anyhow::Result<ExitStatus> {
     let uid = rustix::process::geteuid().as_raw();
-    let mut packs = learned_packs(&search_path()?, &Models::here(), uid);
+    let mut packs = learned_packs(&search_path()?, &Models::here(), uid)?;
     packs.sort_by(|a, b| b.used_at.cmp(&a.used_at).then_with(|| a.command.cmp(&b.command)));
     if args.json {
         output::print_json(&Document { schema: "headstart/list/1", packs: &packs })?;

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 
-mod ahead;
 mod apart;
 mod args;
 mod bench;
@@ -31,9 +30,10 @@ mod parent;
 mod priority;
 mod record;
 mod replay;
+mod results;
 mod run;
-mod session;
 mod show;
+mod start_options;
 mod summary;
 mod unit;
 mod until;
@@ -41,7 +41,7 @@ mod until;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let verb = || cli::parse().verb.run();
+    let verb = || cli::parse().run();
     let result = if exact::is_helper() { exact::help() } else { verb() };
     exit::status_of(result).into()
 }

@@ -1,4 +1,4 @@
-//! A file's cached pages as characters: `#` cached, `.` not, `+` in part.
+//! The cached pages of a file as characters: `#` cached, `.` not cached, `+` in part.
 
 use headstart::host::range::PageRange;
 

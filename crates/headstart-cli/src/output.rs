@@ -1,4 +1,4 @@
-//! How all verbs print: sizes, tables, JSON, messages, and a reader that leaves.
+//! How all verbs print: sizes, tables, JSON, messages, and a closed pipe.
 //!
 //! Nothing here panics when it cannot write, unlike the standard macros.
 
@@ -27,8 +27,8 @@ impl Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
-/// Writes text to standard output, buffered. All of it is visible, however it came about:
-/// names, which can have line ends too, are escaped by [`shown`] and [`name`] before.
+/// Writes text to standard output, buffered, and escapes invisible characters. Names, which may
+/// contain line ends, are escaped by [`shown`] and [`name`] before.
 ///
 /// # Errors
 ///
@@ -42,16 +42,16 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Re
             let _unwritten = out.out.into_parts();
             Err(ReaderGone.into())
         }
-        other => other.context("Cannot write to standard output"),
+        other => other.context("Can't write to standard output"),
     }
 }
 
-/// Lets through only what is visible, line ends, tabs and our own colours.
+/// Escapes all but visible characters, line ends, tabs and our own colours.
 struct Visible<W: Write> {
     out: W,
     /// The last line, as far as it is known.
     line: Vec<u8>,
-    /// Whether colours pass. They harm nobody, also in a name.
+    /// Whether colours pass. They do no harm, even in a name.
     colours: bool,
 }
 
@@ -114,7 +114,7 @@ pub fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
 
 /// Wipes the line of a terminal.
 const WIPE: &str = "\r\x1b[K";
-/// Whether a line about something under way stands on the terminal.
+/// Whether a progress line is on the terminal.
 static UNDER_WAY: AtomicBool = AtomicBool::new(false);
 
 /// A message for people, on standard error.
@@ -138,7 +138,7 @@ pub fn error(error: &dyn std::error::Error) {
 
 /// A time in seconds of Unix time as `2026-01-31T12:34:56Z`.
 pub fn time(unix: u64) -> String {
-    /// That of the year 9999: later ones are those of broken records, and can't be written so.
+    /// The last second of the year 9999; later times come from broken records.
     const LAST: u64 = 253_402_300_799;
     let time = UNIX_EPOCH + Duration::from_secs(unix.min(LAST));
     humantime::format_rfc3339_seconds(time).to_string()
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_nobody_lives_to_see_can_be_written() {
+    fn a_time_in_the_far_future_can_be_written() {
         for (unix, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (253_402_300_799, "9999-12-31T23:59:59Z"),

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// What to do with packs.
 #[derive(clap::Subcommand, Debug)]
 pub enum PackVerb {
-    /// Join packs into one that holds what any of them does
+    /// Merge packs into one with the ranges of all of them
     Merge {
         /// Where to write the result
         #[arg(short, long, value_name = "PACK")]
@@ -28,8 +28,7 @@ pub enum PackVerb {
         #[arg(required = true, num_args = 2.., value_name = "PACK")]
         packs: Vec<PathBuf>,
     },
-    /// Check a pack, and whether its files are still what was learned; exit
-    /// status 3 when some are not
+    /// Check a pack, and whether its files have changed since; exit status 3 when some have
     Verify {
         /// The pack
         pack: PathBuf,
@@ -37,9 +36,9 @@ pub enum PackVerb {
         #[arg(long)]
         json: bool,
     },
-    /// After an upgrade: let packs read the files that replaced what was learned
+    /// After an upgrade: let packs prefetch the files that replaced learned ones
     Renew(renew::RenewArgs),
-    /// Tell in which files and pages two packs differ; exit status 3 when they do
+    /// Compare two packs by files and pages; exit status 3 when they differ
     Diff {
         /// The first pack
         before: PathBuf,
@@ -85,7 +84,7 @@ fn merge_all(target: &std::path::Path, packs: &[PathBuf]) -> anyhow::Result<Exit
 /// How a file of a pack is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum FileState {
     Same,
     Changed,
     /// As at each start, and read nevertheless.
@@ -98,7 +97,7 @@ enum State {
 struct Checked {
     #[serde(flatten)]
     path: JsonPath,
-    state: State,
+    state: FileState,
 }
 
 #[derive(Serialize)]
@@ -114,16 +113,16 @@ fn verify(path: &std::path::Path, json: bool) -> anyhow::Result<ExitStatus> {
     let state = |file: &headstart::pack::File| {
         let path = pack.paths.path(file.node);
         let state = match stat_learned(&path) {
-            Ok(stat) if file.identity.is_still(&identity_of(&stat)) => State::Same,
-            Ok(_) if changes_often(file.changes) => State::Changing,
-            Ok(_) | Err(Errno::LOOP) => State::Changed,
-            Err(Errno::NOENT | Errno::NOTDIR) => State::Missing,
-            Err(_) => State::Unreadable,
+            Ok(stat) if file.identity.is_still(&identity_of(&stat)) => FileState::Same,
+            Ok(_) if changes_often(file.changes) => FileState::Changing,
+            Ok(_) | Err(Errno::LOOP) => FileState::Changed,
+            Err(Errno::NOENT | Errno::NOTDIR) => FileState::Missing,
+            Err(_) => FileState::Unreadable,
         };
         (path, state)
     };
     let not_same: Vec<_> =
-        pack.files.iter().map(state).filter(|(_, state)| *state != State::Same).collect();
+        pack.files.iter().map(state).filter(|(_, state)| *state != FileState::Same).collect();
     let same = pack.files.len() - not_same.len();
     let verdict = if not_same.is_empty() { ExitStatus::Done } else { ExitStatus::Negative };
     if json {
@@ -138,11 +137,11 @@ fn verify(path: &std::path::Path, json: bool) -> anyhow::Result<ExitStatus> {
     output::print(|out| {
         for (path, state) in &not_same {
             let word = match state {
-                State::Same => "same",
-                State::Changed => "changed",
-                State::Changing => "changing",
-                State::Missing => "missing",
-                State::Unreadable => "unreadable",
+                FileState::Same => "same",
+                FileState::Changed => "changed",
+                FileState::Changing => "changing",
+                FileState::Missing => "missing",
+                FileState::Unreadable => "unreadable",
             };
             writeln!(out, "{word:<10} {}", output::shown(path))?;
         }

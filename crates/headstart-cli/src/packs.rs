@@ -1,15 +1,16 @@
-//! Packs as the command line names them: a file, or the program that it is of.
+//! Packs as the command line names them: a file, or a program.
 
+use headstart::host::user::User;
 use headstart::pack::store::{self, StoreError};
 use std::path::{Path, PathBuf};
 
 /// The directories where packs are looked for.
 pub fn search_path() -> Result<Vec<PathBuf>, StoreError> {
-    let is_root = rustix::process::geteuid().is_root();
-    store::search_path(is_root, |name| std::env::var_os(name).map(PathBuf::from))
+    let user = User::own();
+    store::search_path(user.is_root(), user.variable)
 }
 
-/// The file that is meant: the pack of a program, where there is no such file.
+/// The path itself, or the pack of the program with that name if there is no such file.
 pub fn by_name(wanted: &Path) -> Result<PathBuf, StoreError> {
     store::by_name(wanted, search_path()?)
 }

@@ -27,24 +27,20 @@ In maps, # is a part of the file that is in the page cache, . one that is not, \
 + one that is in part. A map of many pages has one character for several; the \
 map of a single file says how many.
 
-For files that you neither own nor may write, the kernel does not tell, and a \
+For files that you neither own nor may write, the kernel reports nothing, and a \
 question mark is shown.
 
 Exit status: 0 all files were looked at; 1 some could not be; 4 for some the \
-kernel does not tell you.")]
+kernel does not report it.")]
 pub struct PagesArgs {
     /// Files, and directories, of which all regular files on the same file
     /// system are looked at. Links are followed only where named here
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
 
-    /// Descend into directories (always done)
-    #[arg(short, long, hide = true)]
-    recursive: bool,
-
-    /// Print `name offset:length,offset:length` in bytes for each file with
-    /// cached pages, a list to prefetch from, with absolute names. In names, what is not visible, and a
-    /// space at either end, is written as \ and three octal digits, as in \012
+    /// Print `name offset:length,offset:length` in bytes for each file with cached pages: a list
+    /// for `replay`, with absolute names. In names, invisible characters, and a space at either
+    /// end, are written as \ and three octal digits, as in \012
     #[arg(long, conflicts_with_all = ["json", "bytes", "total"])]
     list: bool,
 
@@ -117,7 +113,7 @@ pub fn run(args: PagesArgs) -> anyhow::Result<ExitStatus> {
     say_skipped(&found);
     if hidden > 0 {
         output::message(format_args!(
-            "The kernel does not tell you about {}: you neither own nor may write them; ask as root",
+            "The kernel does not report cached pages of {}: you neither own nor may write them; use root",
             output::counted(hidden as u64, "file"),
         ));
     }
@@ -166,7 +162,7 @@ fn write_table(out: &mut dyn Write, views: &[View], args: &PagesArgs) -> io::Res
         let [cached, of, percent, size] = numbers(view.residency.pages(), view.pages());
         let map = match &view.residency {
             Residency::Known(runs) => map::draw(runs, view.pages(), SMALL_MAP).characters,
-            Residency::Untrusted => "the kernel does not tell".into(),
+            Residency::Untrusted => "not reported by the kernel".into(),
         };
         table.row([cached, of, percent, size, map, output::shown(&view.path)]);
     }
@@ -240,9 +236,9 @@ struct DocumentFile {
     /// Bytes.
     size: u64,
     pages: u64,
-    /// Null when the kernel does not tell.
+    /// Null when the kernel does not report it.
     cached: Option<u64>,
-    /// Offset and length in bytes; null when the kernel does not tell.
+    /// Offset and length in bytes; null when the kernel does not report it.
     ranges: Option<Vec<[u64; 2]>>,
 }
 

@@ -1,13 +1,13 @@
-//! Where the user wants to be told what became of a start: a plain parent, which waits for the
-//! program and for the helper's report, and prints. It promises what time(1) does: no signal
-//! is passed on, and if it is killed the program goes on.
+//! The plain parent, for users who want a run summary: it waits for the program and for the
+//! helper's report, and prints. It does what time(1) does: it forwards no signal, and if it is
+//! killed the program goes on.
 
 use crate::exit::ExitStatus;
 use crate::in_place::become_program;
 use crate::output;
 use crate::packs::search_path;
-use crate::session::{Report, Session, Summary};
-use crate::summary::{Ended, Findings};
+use crate::start_options::{ReportOptions, StartOptions, Summary};
+use crate::summary::{Findings, ProgramEnd};
 use crate::until::Until;
 use anyhow::Context;
 use headstart_sys::process::{self, Change};
@@ -26,34 +26,36 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Added to the number of the signal that killed a program (sh(1)).
 const KILLED: u8 = 128;
 
-/// Starts the program: this process becomes it, unless the user is to be told what became of
-/// the start. Returns the status to end with. Only while there is a single thread.
-pub fn start(session: Session) -> anyhow::Result<ExitStatus> {
-    match session.report.clone() {
-        Some(report) => wait_for(session, &report),
+/// Starts the program: this process becomes it, unless the user wants a run summary. Returns the
+/// status to end with. Only while there is a single thread.
+pub fn start(options: StartOptions) -> anyhow::Result<ExitStatus> {
+    match options.report.clone() {
+        Some(report) => wait_for(options, &report),
         None => {
-            // Nobody is told what became of the start, but this one can fix.
-            if let (None, Err(error)) = (&session.pack, search_path()) {
+            // There is no run summary, but the user can fix this.
+            if let (None, Err(error)) = (&options.pack, search_path()) {
                 output::message(error);
             }
-            Ok(become_program(session, None))
+            Ok(become_program(options, None))
         }
     }
 }
 
-/// Starts the program in a child, and waits for its end and for what became of it.
-fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
-    let (told, tell) = pipe_with(PipeFlags::CLOEXEC).context("Can't make a pipe")?;
-    let (began, command) = (session.began, session.command.clone());
-    let span = session.span;
-    let mut tell = Some(tell);
-    let pid = process::fork(|| become_program(session, tell.take()).number() as u8)
+/// Starts the program in a child, and waits for its end and for the helper's report.
+fn wait_for(options: StartOptions, report: &ReportOptions) -> anyhow::Result<ExitStatus> {
+    let (findings, sender) = pipe_with(PipeFlags::CLOEXEC).context("Can't make a pipe")?;
+    let (began, command) = (options.began, options.command.clone());
+    let (window, force) = (options.window, options.force);
+    let mut sender = Some(sender);
+    let pid = process::fork(|| become_program(options, sender.take()).number() as u8)
         .context("Can't start a process")?;
-    drop(tell);
-    // What the terminal sends is for the program, as for time(1).
+    drop(sender);
+    // Signals of the terminal are for the program, as with time(1).
     for signal in [Signal::INT, Signal::QUIT] {
         signals::ignore(signal.as_raw());
     }
+    // Messages may be written to a file beyond RLIMIT_FSIZE.
+    signals::ignore(Signal::XFSZ.as_raw());
     let (change, usage) = process::wait(pid).context("Can't wait for the program")?;
     let end = Instant::now();
     for signal in [Signal::INT, Signal::QUIT] {
@@ -61,20 +63,20 @@ fn wait_for(session: Session, report: &Report) -> anyhow::Result<ExitStatus> {
     }
     let status = ExitStatus::Program(status_in_shell(change));
     // The helper may go on recording after the program's end.
-    let limit = match span.until {
-        Until::Time => span.latest().saturating_add(PATIENCE),
+    let limit = match window.until {
+        Until::Time => window.latest().saturating_add(PATIENCE),
         Until::Exit | Until::Idle => PATIENCE,
     };
-    let findings = match receive(&told, limit) {
+    let findings = match receive(&findings, limit) {
         // It has said why.
         Some(Findings { started: false, .. }) => return Ok(status),
         Some(findings) => findings,
         None => Findings::none(),
     };
     let wall = end.saturating_duration_since(began).saturating_sub(findings.exec_after());
-    let ended = Ended { change, usage, wall };
+    let ended = ProgramEnd { change, usage, wall };
     if let Some(file) = &report.json
-        && let Err(error) = findings.write(&command, &ended, file)
+        && let Err(error) = findings.write(&command, &ended, file, force)
     {
         output::message(format_args!("{error:#}"));
     }
@@ -94,21 +96,21 @@ pub fn status_in_shell(change: Change) -> u8 {
     }
 }
 
-/// What the helper found, if it tells within this time. It may not even end: a thread of it
+/// What the helper found, if it reports within this time. It may not even end: a thread of it
 /// may wait for a file system that does not answer.
-fn receive(told: &OwnedFd, limit: Duration) -> Option<Findings> {
+fn receive(pipe: &OwnedFd, limit: Duration) -> Option<Findings> {
     let until = Instant::now().checked_add(limit);
     let (mut line, mut piece) = (Vec::new(), [0; 4096]);
     while !line.ends_with(b"\n") {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        match poll(&mut [PollFd::new(told, PollFlags::IN)], left.as_ref()) {
+        match poll(&mut [PollFd::new(pipe, PollFlags::IN)], left.as_ref()) {
             Ok(0) => break,
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(_) => break,
         }
-        match rustix::io::read(told, &mut piece) {
+        match rustix::io::read(pipe, &mut piece) {
             Ok(0) => break,
             Ok(count) => line.extend_from_slice(&piece[..count]),
             Err(Errno::INTR) => {}

@@ -1,4 +1,4 @@
-//! Processor and I/O priority of a replay. ioprio_set(2), nice(2).
+//! CPU and I/O priority of a replay. ioprio_set(2), nice(2).
 
 use anyhow::Context;
 use headstart_sys::ioprio::{self, IoPriority};

@@ -2,29 +2,29 @@
 
 use crate::exit::ExitStatus;
 use crate::parent;
-use crate::session::{Session, StartArgs, Summary};
-use crate::until::{Span, Until};
+use crate::start_options::{StartArgs, StartOptions, Summary};
+use crate::until::{RecordingWindow, Until};
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// The arguments of `headstart record`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Recording needs root. The start joins the pack if there is one: pages that it \
-touched get a mark in their history, others are forgotten after four starts. A \
-start of which events were lost never replaces a clean pack. The exit status is \
+Recording needs root. If there is a pack, the start is merged into it: the history of each \
+range says whether this start touched it, and ranges that four starts in a row did not touch are \
+forgotten. A start of which events were lost never replaces a clean pack. The exit status is \
 the program's.")]
 pub struct RecordArgs {
-    /// What ends the start, if it comes before the time of --for [for `time` 10 s]
+    /// What ends the recording (at the latest --for) [default of --for with time: 10s]
     #[arg(long, value_enum, default_value_t = Until::Exit)]
     until: Until,
 
-    /// Record everything that the machine does meanwhile, not only the program
+    /// Record all processes of the machine, not only the program
     #[arg(long)]
     system: bool,
 
-    /// See which pages the program looks at, and not which are mapped with them: packs
-    /// of programs with large libraries get smaller. Takes a moment at each of its system calls
+    /// Record accessed pages without fault-around pages (uses ptrace; slows each system
+    /// call)
     #[arg(long, conflicts_with = "system")]
     exact: bool,
 
@@ -32,8 +32,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     trace_out: Option<PathBuf>,
 
-    /// Keep the trace buffer of each CPU at this size, whatever is lost: for
-    /// traces with losses
+    /// Keep the trace buffer of each CPU at this size, even if events are lost: for tests
     #[arg(long, value_name = "KIB", hide = true,
           value_parser = clap::value_parser!(u32).range(1..=32768))]
     buffer_kb: Option<u32>,
@@ -53,14 +52,14 @@ pub struct RecordArgs {
 /// Records a start.
 pub fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     let summary = (!args.quiet).then(|| Summary::of(args.verbose.into()));
-    let session = Session::new(args.start, Instant::now(), summary);
-    parent::start(Session {
+    let options = StartOptions::new(args.start, Instant::now(), summary);
+    parent::start(StartOptions {
         must_learn: true,
-        span: Span { until: args.until, ..session.span },
+        window: RecordingWindow { until: args.until, ..options.window },
         system: args.system,
         exact: args.exact,
         buffer_kb: args.buffer_kb,
         trace_out: args.trace_out,
-        ..session
+        ..options
     })
 }

@@ -1,4 +1,4 @@
-//! `headstart replay`: prefetches what packs or lists name, and nothing else.
+//! `headstart replay`: prefetches packs or lists, and does nothing else.
 
 use crate::apart::apart;
 use crate::exit::ExitStatus;
@@ -7,31 +7,29 @@ use crate::priority::{self, io_priority};
 use crate::summary::{add_hitches, add_report};
 use crate::{args, output};
 use anyhow::{Context, bail};
-use headstart::cache::residency::resident_count;
 use headstart::host::contents;
 use headstart::host::diskstats::{self, DiskStats};
 use headstart::host::mounts::{MountTable, Mounts};
-use headstart::host::open::open_again;
-use headstart::launch::policy::{Bounds, strategy_here};
+use headstart::launch::policy::{Bounds, Purpose};
+use headstart::launch::prefetch;
+use headstart::pack::store::silent::ServerCall;
 use headstart::pack::{Pack, store};
-use headstart::replay::engine::{Options, Replay};
+use headstart::replay::engine::resident_pages;
 use headstart::replay::folios::refill::{Refilled, refill};
 use headstart::replay::list::{Entry, parse_list};
 use headstart::replay::metadata::{self, Devices};
-use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
 use headstart::replay::step::Target;
-use headstart::replay::strategy::ReadStrategy;
 use headstart_sys::ioprio::IoPriority;
 use serde::Serialize;
-use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the sizes of the files of a list may take.
+/// How long it may take to look up the sizes of the files of a list.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The arguments of `headstart replay`.
@@ -39,22 +37,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[command(after_help = "\
 A list has a line `name offset:length,offset:length` for each file, in bytes, as \
 `headstart show --list` and `headstart pages --list` write it; a line with a name \
-only means the whole file; one that is gone makes the exit status 1. Files that changed since they were learned are left \
-out, the others are used. Metadata is read through the block device, which needs \
-root.
+only means the whole file; if a file does not exist, the exit status is 1. Files that changed \
+since they were learned are skipped, the others are used. Metadata is read through the block \
+device, which needs root.
 
-Without --wait the command ends when everything was asked for; the data arrives \
-a little later.")]
+Without --wait the command ends when all pages are requested; they are resident a little later.")]
 pub struct ReplayArgs {
     /// Packs, programs that have one, or lists of files
     #[arg(required = true, value_name = "PACK|NAME|LIST")]
     files: Vec<PathBuf>,
 
-    /// Wait until the data is there
+    /// Wait until the pages are resident
     #[arg(long)]
     wait: bool,
 
-    /// Return at once and go on in the background
+    /// Return immediately and continue in the background
     #[arg(long, conflicts_with_all = ["dry_run", "diskstats", "verify", "json"])]
     background: bool,
 
@@ -67,7 +64,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "CLASS[:LEVEL]", value_parser = io_priority)]
     ioprio: Option<IoPriority>,
 
-    /// Read at most this much [default and limit: half of the available memory,
+    /// Prefetch at most this much [default and limit: half of the available memory,
     /// or three quarters of what the control group leaves, whichever is less]
     #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     budget: Option<u64>,
@@ -76,13 +73,12 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
 
-    /// Threads that prefetch [default: as suits the device]
+    /// Threads that prefetch [default: by the device model]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// First put the parts of big files that packs find mapped densely into large
-    /// folios, dropping and reading again what is in memory page by page: for a time
-    /// when nobody waits
+    /// First put the densely mapped parts of big files into large folios: drops resident pages
+    /// and reads them again, so use it when no program waits
     #[arg(long, conflicts_with = "dry_run")]
     large_folios: bool,
 
@@ -94,7 +90,7 @@ pub struct ReplayArgs {
     #[arg(long)]
     diskstats: bool,
 
-    /// Print how much of the plan is in memory afterwards (implies --wait)
+    /// Print how much of the plan is resident afterwards (implies --wait)
     #[arg(long)]
     verify: bool,
 
@@ -121,7 +117,7 @@ struct Figures<'a> {
 }
 
 /// How much of a plan is in memory.
-#[derive(Clone, Copy, Default, Serialize)]
+#[derive(Clone, Copy, Serialize)]
 struct Verified {
     planned_pages: u64,
     resident_pages: u64,
@@ -146,12 +142,21 @@ struct DryRun {
     steps: Vec<PlannedStep>,
 }
 
+impl ReplayArgs {
+    fn purpose(&self) -> Purpose {
+        Purpose::Alone {
+            bounds: Bounds { budget: self.budget, threads: self.threads },
+            wait: self.wait || self.diskstats || self.verify,
+            timeout: self.timeout,
+        }
+    }
+}
+
 /// Prefetches.
 pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
     let source = Source::read(&args.files)?;
     let mounts = Mounts::default();
-    let bounds = Bounds { budget: args.budget, threads: args.threads };
     if !args.dry_run {
         priority::apply(args.nice, args.ioprio)?;
     }
@@ -159,11 +164,11 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
         headstart_sys::process::detach().context("Can't go on in the background")?;
     } else if mounts.table().is_some_and(|table| source.needs_server(table)) {
         return apart(|| {
-            let (source, plan) = plan_in_time(source, bounds, &mounts)?;
+            let (source, plan) = plan_in_time(source, args.purpose(), &mounts)?;
             replay(&args, &source, &plan, &mounts, began)
         });
     }
-    let plan = source.plan(bounds, &mounts);
+    let plan = source.plan(&args.purpose(), &mounts, &ServerCall::to(&[]));
     replay(&args, &source, &plan, &mounts, began)
 }
 
@@ -174,27 +179,28 @@ fn replay(
     mounts: &Mounts,
     began: Instant,
 ) -> anyhow::Result<ExitStatus> {
-    let bounds = Bounds { budget: args.budget, threads: args.threads };
     if args.dry_run {
         print_plan(plan, mounts, args.json)?;
         return Ok(ExitStatus::Done);
     }
-    let wait = args.wait || args.diskstats || args.verify;
-    let options = Options { wait, timeout: args.timeout, exact: true, ..Options::default() };
+    let purpose = args.purpose();
     let before = args.diskstats.then(disk_stats).transpose()?;
     let large_folios =
-        args.large_folios.then(|| refill_all(source, bounds.limits())).transpose()?;
-    let report = Replay::start(plan.clone(), options, mounts.clone(), began)
+        args.large_folios.then(|| refill_all(source, purpose.limits().budget)).transpose()?;
+    let report = prefetch::start(plan.clone(), &purpose, mounts.clone(), began)
         .context("Can't start to prefetch")?
         .finish();
     let disks = match before {
         Some(before) => Some(diskstats::between(&before, &disk_stats()?)),
         None => None,
     };
-    let verified = (args.verify && !report.stuck).then(|| verify(plan, mounts));
+    let verified = (args.verify && !report.stuck).then(|| {
+        let (planned_pages, resident_pages) = resident_pages(plan, mounts);
+        Verified { planned_pages, resident_pages }
+    });
     if args.json {
         let figures = Figures {
-            schema: "headstart/replay/1",
+            schema: "headstart/replay/2",
             report: &report,
             large_folios,
             disks: disks.as_ref(),
@@ -209,7 +215,8 @@ fn replay(
     }
     // What a pack names may be gone; what a user names is meant.
     let gone = if matches!(source, Source::List(_)) { report.missing_files } else { 0 };
-    let failed = report.failed + report.forbidden_files + gone > 0;
+    let not_read = report.failed + report.forbidden_files + report.unserved_files + gone;
+    let failed = report.stuck || not_read > 0;
     Ok(if failed { ExitStatus::Failed } else { ExitStatus::Done })
 }
 
@@ -259,47 +266,47 @@ impl Source {
         }
     }
 
-    fn plan(&self, bounds: Bounds, mounts: &Mounts) -> Plan {
+    fn plan(&self, purpose: &Purpose, mounts: &Mounts, call: &ServerCall) -> Plan {
         match self {
-            Self::Packs(packs) => {
-                let of_pack = |pack| strategy_here(pack, mounts, bounds);
-                let strategy = packs.first().map(of_pack).unwrap_or_default();
-                // If a program waits for it at all, that begins later: nothing is held back for
-                // what it reads itself.
-                let strategy = ReadStrategy { in_flight: None, ..strategy };
-                Plan::of_packs(packs, bounds.limits(), strategy)
-            }
-            Self::List(entries) => {
-                let size = |path: &PathBuf| path.metadata().ok().map(|m| m.len());
-                Plan::of_list(entries, size, bounds.limits(), bounds.apply(ReadStrategy::default()))
-            }
+            Self::Packs(packs) => prefetch::plan_here(packs, mounts, purpose),
+            Self::List(entries) => prefetch::plan_of_list(entries, purpose, mounts, call),
         }
     }
 }
 
 /// The plan of files that need a server: lists need their sizes, and it may not answer.
-fn plan_in_time(source: Source, bounds: Bounds, mounts: &Mounts) -> anyhow::Result<(Source, Plan)> {
+fn plan_in_time(
+    source: Source,
+    purpose: Purpose,
+    mounts: &Mounts,
+) -> anyhow::Result<(Source, Plan)> {
     let (send, planned) = channel();
     let mounts = mounts.clone();
+    let call = Arc::new(ServerCall::to(&[]));
+    let waiting = Arc::downgrade(&call);
     let work = move || {
-        let plan = source.plan(bounds, &mounts);
+        let plan = source.plan(&purpose, &mounts, &call);
         // Nobody waits any more when it fails.
         drop(send.send((source, plan)));
     };
     thread::Builder::new().name("plan".into()).spawn(work).context("Can't start a thread")?;
     let late = "The sizes of the files can't be had: their file server does not answer";
-    planned.recv_timeout(PATIENCE).context(late)
+    planned.recv_timeout(PATIENCE).context(late).inspect_err(|_| {
+        waiting.upgrade().iter().for_each(|call| {
+            call.mark();
+        });
+    })
 }
 
 /// Puts the dense parts of packs into large folios; what is done in them counts
 /// against one budget.
-fn refill_all(source: &Source, limits: Limits) -> anyhow::Result<Refilled> {
+fn refill_all(source: &Source, budget: u64) -> anyhow::Result<Refilled> {
     let Source::Packs(packs) = source else {
         bail!("Large folios take a pack, which knows what is mapped; a list does not")
     };
     let mut all = Refilled::default();
     for pack in packs {
-        let left = limits.budget.saturating_sub(all.made * all.part_bytes);
+        let left = budget.saturating_sub(all.made * all.part_bytes);
         all += refill(pack, left).context("Can't put files into large folios")?;
     }
     Ok(all)
@@ -316,33 +323,6 @@ fn target_path(plan: &Plan, target: &Target, devices: &Devices) -> Option<PathBu
         Target::File { node, .. } => Some(plan.paths.path(*node)),
         Target::Device(fs) => devices.get(&fs.uuid?).map(PathBuf::from),
     }
-}
-
-/// Opens a target to look at its pages.
-fn open_target(target: &Target, path: &Path) -> Option<File> {
-    match target {
-        Target::File { identity: Some(_), .. } => open_again(path).ok().map(File::from),
-        Target::File { .. } | Target::Device(_) => {
-            Some(headstart::cache::open::open(path).ok()?.file)
-        }
-    }
-}
-
-fn verify(plan: &Plan, mounts: &Mounts) -> Verified {
-    let devices = metadata::devices(plan, mounts);
-    let mut open: HashMap<u32, Option<File>> = HashMap::new();
-    let mut out = Verified::default();
-    for step in &plan.steps {
-        let target = &plan.targets[step.target as usize];
-        let file = open.entry(step.target).or_insert_with(|| {
-            target_path(plan, target, &devices).and_then(|path| open_target(target, &path))
-        });
-        let pages = step.pages();
-        out.planned_pages += pages.count();
-        let count = |file: &File| resident_count(file, pages).unwrap_or(0);
-        out.resident_pages += file.as_ref().map_or(0, count);
-    }
-    out
 }
 
 fn print_plan(plan: &Plan, mounts: &Mounts, json: bool) -> anyhow::Result<()> {
@@ -421,7 +401,7 @@ fn large_folios_in_words(refilled: &Refilled) -> String {
         (refilled.already, "were already"),
         (refilled.in_use, "are in use"),
         (refilled.refused, "got none from the kernel"),
-        (refilled.left_out, "are of files that changed or can't be read"),
+        (refilled.skipped, "are of files that changed or can't be read"),
         (refilled.over_budget, "over the budget"),
     ] {
         if count > 0 {

@@ -1,19 +1,18 @@
-//! `headstart run`: the main job. This process becomes the program, and a helper process
-//! prefetches what the program's starts touch and learns from this start.
+//! `headstart run`: this process becomes the program, and a helper process prefetches what the
+//! program's starts touch and learns from this start.
 //!
 //! The program starts whatever happens here.
 
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::parent;
-use crate::session::{Report, Session, StartArgs, Summary};
+use crate::start_options::{ReportOptions, StartArgs, StartOptions, Summary};
 use headstart::launch::learn::DEFAULT_KEEP;
 use headstart::launch::policy::Bounds;
-use headstart::launch::prepare::Ahead;
+use headstart::launch::prepare::PrefetchOptions;
 use std::time::{Duration, Instant};
 
-/// How long a program is held back at most until its first pages were asked
-/// for.
+/// The longest delay of exec, until the first pages are requested.
 pub const DEFAULT_MAX_DELAY: &str = "5ms";
 
 /// The arguments of `headstart run`.
@@ -25,11 +24,11 @@ can't be executed. A helper process, which is no child of the program, prefetche
 and prints nothing.
 
 With -v or --json, headstart stays as a plain parent, as time(1) does: it waits for the program \
-and for the helper, and tells what became of the start. The exit status is 128 + n then when \
+and for the helper, and prints the run summary. The exit status is 128 + n then when \
 signal n killed the program.
 
 The first process of a PID namespace, as of a container, ends the helper with it: such a start \
-is learned when it has hardly read anything for two seconds, or when its time is over (--for). With -v \
+is learned when it has hardly read anything for two seconds, or after the time of --for. With -v \
 it is learned at its end.
 
 A pack is looked for in $HEADSTART_PACKS if that is set, else in \
@@ -45,7 +44,7 @@ pub struct RunArgs {
     #[arg(long)]
     no_replay: bool,
 
-    /// Read ahead and learn even if no benefit is expected here
+    /// Prefetch and learn even if no benefit is expected here
     #[arg(long, conflicts_with = "no_replay")]
     always: bool,
 
@@ -54,28 +53,27 @@ pub struct RunArgs {
           value_parser = clap::value_parser!(u32).range(1..=8))]
     forget_after: u32,
 
-    /// Read ahead at most this much [default and limit: half of the available
+    /// Prefetch at most this much [default and limit: half of the available
     /// memory, or three quarters of what the control group leaves, whichever is less]
     #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     budget: Option<u64>,
 
     /// Start the program at the latest after this time, even if the pages that it
-    /// needs first have not been asked for; recording may take longer
+    /// needs first have not been requested; setting up the trace may take longer
     #[arg(long, value_name = "TIME", default_value = DEFAULT_MAX_DELAY, value_parser = args::duration)]
     max_delay: Duration,
 
-    /// Threads that prefetch [default: as suits the device]
+    /// Threads that prefetch [default: by the device model]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// When the program has ended, put the parts of its big files that are mapped
-    /// densely into large folios, in the background: later starts from memory have
-    /// fewer page faults
+    /// When the program has ended, put the densely mapped parts of its big files into
+    /// large folios, in the background: later hot starts have fewer page faults
     #[arg(long)]
     large_folios: bool,
 
-    /// Stay as the program's parent, and print one line at its end that says what became of
-    /// the start; twice: also the details
+    /// Stay as the program's parent, and print the run summary at its end, one line; twice: also
+    /// its details
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 
@@ -89,17 +87,16 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let RunArgs { budget, threads, always, max_delay, .. } = args;
     let learn = !args.no_learn;
     let bounds = Bounds { budget, threads };
-    let ahead = Ahead { bounds, always, learn, began, max_delay };
-    let replay = (!args.no_replay).then_some(ahead);
+    let prefetch = (!args.no_replay).then_some(PrefetchOptions { bounds, always });
     let summary = args.verbose.checked_sub(1).map(Summary::of);
-    let session = Session::new(args.start, began, summary);
-    parent::start(Session {
-        replay,
+    let options = StartOptions::new(args.start, began, summary);
+    parent::start(StartOptions {
+        prefetch,
         learn,
         max_delay,
         keep: args.forget_after,
         large_folios: args.large_folios,
-        report: session.report.filter(Report::is_wanted),
-        ..session
+        report: options.report.filter(ReportOptions::is_wanted),
+        ..options
     })
 }

@@ -1,4 +1,4 @@
-//! `headstart show`: what a pack holds.
+//! `headstart show`: the content of a pack.
 
 mod by_file;
 mod dump;
@@ -13,7 +13,7 @@ use by_file::{View, history};
 use headstart::cache::list;
 use headstart::host::usage::How;
 use headstart::pack::changing::changes_often;
-use headstart::pack::{Pack, format_uuid};
+use headstart::pack::{History, Pack, format_uuid};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -24,20 +24,19 @@ The table has a line for each file in the order of first touches: when that was 
 (in packs of boots without what they waited for a disk), how many ranges and bytes \
 of it are in the pack, how they were touched, and in which of the last eight starts \
 (1 touched, . not, the last start first). \
-Changing files are other ones at each start and read nevertheless, as journals.
+Files that every start changes, such as journals, are marked as changing; they are prefetched \
+whatever their identity.
 
---last-run has bars over the time of the start: pages that it found in memory or \
-on their way (ready), that it asked for before they were prefetched (late), and \
-that were not in the pack (missing), when they were first touched; what was read \
-ahead, when it was asked for, and what of it was wasted; and what the \
-program read itself without touching it. The files below are those with the most \
-such pages.")]
+--last-run draws bars over the time of the start: pages that were resident or \
+in flight (ready), that the program requested before the replay (late), and \
+that were not in the pack (missing), at their first touch; prefetched pages, when they were \
+requested, and the wasted ones of them; and pages that the program itself read and did not \
+touch. The files below are those with the most late, missing and wasted pages.")]
 pub struct ShowArgs {
     /// The pack, as a file or as the name of a program that has one
     pack: PathBuf,
 
-    /// Draw a map of each file: @ begins a range, # goes on with it, . is not in
-    /// the pack
+    /// Draw a map of each file: @ begins a range, # continues it, . is not in the pack
     #[arg(long)]
     dump: bool,
 
@@ -49,14 +48,17 @@ pub struct ShowArgs {
     #[arg(long, conflicts_with_all = ["dump", "list"])]
     json: bool,
 
-    /// Draw what became of the pages of the last learned start: late, missing,
-    /// wasted
+    /// Draw the classification of the last learned start's pages: late, missing, wasted
     #[arg(long, conflicts_with_all = ["dump", "list"])]
     last_run: bool,
 
     /// Write that as a picture to this file
     #[arg(long, value_name = "FILE", requires = "last_run", conflicts_with = "json")]
     svg: Option<PathBuf>,
+
+    /// Replace that file even if it is not an earlier result
+    #[arg(long, requires = "svg")]
+    force: bool,
 }
 
 /// Shows a pack.
@@ -64,7 +66,12 @@ pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
     let args = ShowArgs { pack: by_name(&args.pack)?, ..args };
     let pack = named_pack(&args.pack)?;
     if args.last_run {
-        last_run::run(&args.pack, &pack, args.svg.as_deref(), args.json)?;
+        last_run::run(
+            &args.pack,
+            &pack,
+            args.svg.as_deref().map(|path| (path, args.force)),
+            args.json,
+        )?;
         return Ok(ExitStatus::Done);
     }
     let view = View::new(&pack);
@@ -112,14 +119,14 @@ fn print_table(args: &ShowArgs, view: &View<'_>, out: &mut dyn Write) -> io::Res
         let first = view.ranges_of(i).map(|r| r.at_us).min().unwrap_or(0);
         let how = view.ranges_of(i).fold(How::default(), |how, r| how | r.how);
         let changing = changes_often(file.changes).then_some("changing");
-        let bits = view.ranges_of(i).fold(0, |bits, r| bits | r.history);
+        let touched = view.ranges_of(i).map(|r| r.history).fold(History::default(), History::union);
         table.row([
             format!("{:.1}", f64::from(first) / 1000.0),
             view.ranges[i].len().to_string(),
             size(view.bytes_of(i)),
             size(file.identity.size),
             how.words().into_iter().chain(changing).collect::<Vec<_>>().join(","),
-            history(bits, view.pack.origin.starts),
+            history(touched, view.pack.origin.starts),
             file.identity.ino.to_string(),
             output::shown(&view.path(i)),
         ]);
@@ -141,9 +148,9 @@ fn print_head(args: &ShowArgs, pack: &Pack, out: &mut dyn Write) -> io::Result<(
         output::harmless(&o.kernel)
     )?;
     let events = if o.has_access_events {
-        "uses and arrivals of pages"
+        "accesses and page-cache additions"
     } else {
-        "arrivals of pages only, so also what was read and not used: this kernel reports no uses"
+        "page-cache additions only (this kernel reports no accesses), so readahead pages are included"
     };
     let lost = match o.lost_events {
         0 => "none lost".to_owned(),
@@ -172,10 +179,10 @@ fn print_head(args: &ShowArgs, pack: &Pack, out: &mut dyn Write) -> io::Result<(
         let source = output::name(&fs.source);
         writeln!(out, "on        {} {uuid} (was {source})", output::harmless(&fs.kind))?;
     }
-    let left_out: Vec<String> =
+    let skipped: Vec<String> =
         o.dropped.reasons().map(|(count, why)| format!("{count} {why}")).collect();
-    if !left_out.is_empty() {
-        writeln!(out, "left out  {}", left_out.join(", "))?;
+    if !skipped.is_empty() {
+        writeln!(out, "skipped   {}", skipped.join(", "))?;
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
-//! What a start has to tell at its end: a verdict of one line, its details on another where
-//! they are wanted, all figures for programs.
+//! The run summary: a verdict of one line, details on a second line if requested, and all figures
+//! as JSON.
 
 mod verdict;
 
 use crate::output;
-use anyhow::Context;
+use crate::results::{self, ResultKind};
+use headstart::host::clock::micros;
 use headstart::launch::learn::Learned;
-use headstart::outcome::counts::Outcome;
-use headstart::replay::benefit::{Expected, Spared};
+use headstart::outcome::counts::PageCounts;
+use headstart::replay::benefit::{AvoidedWait, Expected};
 use headstart::replay::report::Report;
 use headstart_sys::process::{Change, Usage};
 use serde::{Deserialize, Serialize};
@@ -21,16 +22,16 @@ const EVENT_NS: u64 = 350;
 
 /// A start that was learned.
 #[derive(Debug)]
-pub struct Lesson {
-    /// What it taught.
+pub struct LearnedStart {
+    /// What was learned.
     pub learned: Learned,
-    /// What became of the pages prefetched.
-    pub outcome: Outcome,
+    /// The classification of its pages.
+    pub outcome: PageCounts,
 }
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct ProgramEnd {
     /// Exit status or signal.
     pub change: Change,
     /// What it cost.
@@ -39,7 +40,7 @@ pub struct Ended {
     pub wall: Duration,
 }
 
-/// What the helper found, as it tells its parent process.
+/// What the helper found, as it reports it to its parent process.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Findings {
     /// Whether the program was executed.
@@ -49,7 +50,7 @@ pub struct Findings {
     /// The parts of the verdict, beside the times and the notes.
     pub verdict: Vec<String>,
     /// How long it would have waited for the disk without the replay, if that is known.
-    pub spared: Option<Spared>,
+    pub avoided_wait: Option<AvoidedWait>,
     /// How long the replay took, in µs.
     pub replay_us: u64,
     /// How long the program waited for its trace, in µs, if it was traced.
@@ -59,8 +60,8 @@ pub struct Findings {
     /// What could not be done.
     pub notes: Vec<String>,
     /// Figures of the replay, if there was one.
-    pub read_ahead: Value,
-    /// What became of the pages, if the start was learned.
+    pub prefetch: Value,
+    /// The classification of the pages, if the start was learned.
     pub touched: Value,
     /// The share of the touched pages that were ready.
     pub ready_share: Option<f64>,
@@ -80,7 +81,7 @@ pub struct Facts<'a> {
     /// The replay, if there was one.
     pub report: Option<&'a Report>,
     /// What was learned.
-    pub lesson: Option<&'a Lesson>,
+    pub start: Option<&'a LearnedStart>,
     /// What could not be done.
     pub notes: Vec<String>,
 }
@@ -88,43 +89,43 @@ pub struct Facts<'a> {
 impl Facts<'_> {
     /// How long the start would have waited for the disk without the replay: estimated of a
     /// learned one, since of others nobody knows which pages were ready in time.
-    fn spared(&self) -> Option<Spared> {
-        let (report, lesson) = (self.report?, self.lesson?);
-        let share = report.read_share() * lesson.outcome.in_time_share();
-        Some(self.expected?.spared(share))
+    fn avoided_wait(&self) -> Option<AvoidedWait> {
+        let (report, start) = (self.report?, self.start?);
+        let share = report.read_share() * start.outcome.in_time_share();
+        Some(self.expected?.avoided_wait(share))
     }
 }
 
 impl Findings {
     /// Those of a start.
     pub fn of(facts: Facts<'_>) -> Self {
-        let spared = facts.spared();
-        let Facts { report, lesson, .. } = facts;
+        let avoided_wait = facts.avoided_wait();
+        let Facts { report, start, .. } = facts;
         let mut parts = Vec::new();
         let mut notes = facts.notes;
         if let Some(report) = report {
             add_report(&mut parts, report);
             add_hitches(&mut notes, report);
         }
-        if let Some(lesson) = lesson {
-            add_lesson(&mut parts, lesson, report.is_some());
-            add_problems(&mut notes, lesson);
+        if let Some(start) = start {
+            add_learned(&mut parts, start, report.is_some());
+            add_problems(&mut notes, start);
         }
         // Numbers, texts and lists of them: none of it can fail.
         let figures = |value: serde_json::Result<Value>| value.unwrap_or_default();
         Self {
             started: true,
             exec_after_us: micros(facts.exec_after),
-            verdict: verdict::of(report, lesson),
-            spared,
+            verdict: verdict::of(report, start),
+            avoided_wait,
             replay_us: report.map_or(0, |report| report.elapsed_us),
             trace_us: facts.armed_in.map(micros),
             parts,
             notes,
-            read_ahead: figures(serde_json::to_value(report)),
-            touched: figures(serde_json::to_value(lesson.map(|l| &l.outcome))),
-            ready_share: lesson.map(|l| l.outcome.ready_share()),
-            learned: figures(serde_json::to_value(lesson.map(|l| &l.learned))),
+            prefetch: figures(serde_json::to_value(report)),
+            touched: figures(serde_json::to_value(start.map(|l| &l.outcome))),
+            ready_share: start.map(|l| l.outcome.ready_share()),
+            learned: figures(serde_json::to_value(start.map(|l| &l.learned))),
         }
     }
 
@@ -139,8 +140,14 @@ impl Findings {
         Duration::from_micros(self.exec_after_us)
     }
 
-    /// Writes all figures of the start of `command` into a file.
-    pub fn write(&self, command: &[OsString], ended: &Ended, file: &Path) -> anyhow::Result<()> {
+    /// Writes all figures of the start of `command` into a file; with `force`, into any.
+    pub fn write(
+        &self,
+        command: &[OsString],
+        ended: &ProgramEnd,
+        file: &Path,
+        force: bool,
+    ) -> anyhow::Result<()> {
         let (exit_status, signal) = match ended.change {
             Change::Exited(status) => (Some(status), None),
             Change::Killed(signal) | Change::Stopped(signal) => (None, Some(signal)),
@@ -159,18 +166,18 @@ impl Findings {
             "minor_faults": ended.usage.minor_faults,
             "user_ms": ended.usage.user_us as f64 / 1000.0,
             "system_ms": ended.usage.system_us as f64 / 1000.0,
-            "read_ahead": self.read_ahead,
+            "prefetch": self.prefetch,
             "touched": self.touched,
             "ready_share": self.ready_share,
             "learned": self.learned,
             "notes": self.notes,
         });
         let text = output::json_text(&figures)?;
-        std::fs::write(file, text).with_context(|| format!("Can't write {}", output::shown(file)))
+        results::write(file, &text, ResultKind::Json, force)
     }
 
     /// The lines at the end: the verdict, and where they are wanted the details.
-    pub fn summary(&self, ended: &Ended, details: bool) -> Vec<String> {
+    pub fn summary(&self, ended: &ProgramEnd, details: bool) -> Vec<String> {
         let mut verdict = vec![verdict::times(ended.wall, self.saved_us(ended))];
         verdict.extend(self.verdict.iter().chain(&self.notes).cloned());
         let mut lines = vec![verdict.join("; ")];
@@ -182,18 +189,18 @@ impl Findings {
 
     /// How much shorter a start was because of the replay, in µs, if that can be said. What it
     /// did not compute it waited, but for what was prefetched no longer than that took.
-    fn saved_us(&self, ended: &Ended) -> Option<u64> {
+    fn saved_us(&self, ended: &ProgramEnd) -> Option<u64> {
         let Usage { user_us, system_us, .. } = ended.usage;
         let idle_us = micros(ended.wall).saturating_sub(user_us.saturating_add(system_us));
         let waited_us = idle_us.min(self.replay_us).saturating_add(self.exec_after_us);
-        self.spared?.saved_us(waited_us)
+        self.avoided_wait?.saved_us(waited_us)
     }
 
-    fn details(&self, ended: &Ended) -> Vec<String> {
+    fn details(&self, ended: &ProgramEnd) -> Vec<String> {
         let ms = |us: u64| us as f64 / 1000.0;
         let mut parts = vec![
             output::counted(ended.usage.major_faults, "major fault"),
-            format!("held back {:.1} ms", ms(self.exec_after_us)),
+            format!("exec delayed by {:.1} ms", ms(self.exec_after_us)),
         ];
         if let Some(us) = self.trace_us {
             let events = self.learned["events"].as_u64().unwrap_or(0);
@@ -208,10 +215,6 @@ impl Findings {
         parts.extend(self.parts.iter().cloned());
         parts
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What was prefetched, in words.
@@ -233,22 +236,17 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
         }
     }
     if report.closed_devices > 0 {
-        parts.push("metadata left out: its block device can't be opened".into());
+        parts.push("metadata skipped: its block device can't be opened".into());
     }
     if report.absent_devices > 0 {
-        parts.push("metadata left out: its file system is not mounted".into());
+        parts.push("metadata skipped: its file system is not mounted".into());
     }
     if report.assumed_bytes > 0 {
-        parts.push(format!(
-            "{} left alone, as a sample was in memory",
-            output::size(report.assumed_bytes)
-        ));
+        parts
+            .push(format!("{} assumed resident from a sample", output::size(report.assumed_bytes)));
     }
     if report.seldom_bytes > 0 {
-        parts.push(format!(
-            "{} left out, as few starts touch them",
-            output::size(report.seldom_bytes)
-        ));
+        parts.push(format!("{} skipped: rarely touched", output::size(report.seldom_bytes)));
     }
     if report.over_budget_bytes > 0 {
         parts.push(format!("{} over the budget", output::size(report.over_budget_bytes)));
@@ -258,24 +256,40 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
 /// What kept a replay from its end, in words.
 pub fn add_hitches(parts: &mut Vec<String>, report: &Report) {
     if report.stuck {
-        parts.push("prefetching was left behind at a file that does not answer".into());
+        parts.push("prefetching gave up on a file whose server does not answer".into());
+    }
+    if report.unserved_files > 0 {
+        let files = output::counted(report.unserved_files, "file");
+        parts.push(format!(
+            "{files} not prefetched: another process still waits for the file server, which does \
+             not answer"
+        ));
     }
     if let Some(why) = report.stopped {
         parts.push(format!("stopped {} before its end: {why}", output::size(report.stopped_bytes)));
     }
 }
 
+/// The classification of pages of a start or a boot that was prefetched, in words.
+pub fn add_outcome(parts: &mut Vec<String>, outcome: &PageCounts) {
+    parts.push(format!(
+        "{:.1} % of {} touched were ready, {} late, {} missing, {} wasted",
+        outcome.ready_share() * 100.0,
+        output::counted(outcome.touched_pages, "page"),
+        outcome.late_pages,
+        outcome.missing_pages,
+        outcome.wasted_pages
+    ));
+}
+
 /// What was learned, in words.
-pub fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson, replayed: bool) {
+pub fn add_learned(
+    parts: &mut Vec<String>,
+    LearnedStart { learned, outcome }: &LearnedStart,
+    replayed: bool,
+) {
     if replayed {
-        parts.push(format!(
-            "{:.1} % of {} touched were ready, {} late, {} missing, {} wasted",
-            outcome.ready_share() * 100.0,
-            output::counted(outcome.touched_pages, "page"),
-            outcome.late_pages,
-            outcome.missing_pages,
-            outcome.wasted_pages
-        ));
+        add_outcome(parts, outcome);
     }
     if learned.written {
         parts.push(format!(
@@ -287,12 +301,12 @@ pub fn add_lesson(parts: &mut Vec<String>, Lesson { learned, outcome }: &Lesson,
     }
     if learned.forgotten_packs > 0 {
         let forgotten = output::counted(learned.forgotten_packs as u64, "pack");
-        parts.push(format!("forgot {forgotten} of least benefit, since the store was full"));
+        parts.push(format!("forgot {forgotten} of least benefit: the store was full"));
     }
 }
 
 /// What could not be learned, in words.
-pub fn add_problems(parts: &mut Vec<String>, Lesson { learned, .. }: &Lesson) {
+pub fn add_problems(parts: &mut Vec<String>, LearnedStart { learned, .. }: &LearnedStart) {
     if learned.lost_events > 0 {
         parts.push(format!("{} lost", output::counted(learned.lost_events, "event")));
     }
@@ -305,14 +319,14 @@ mod tests {
 
     /// What is printed of a start that took two seconds and computed for one, was prefetched for
     /// so long, and would have waited so long without that.
-    fn printed(spared: Option<Spared>, replay_ms: u64, details: bool) -> String {
+    fn printed(avoided_wait: Option<AvoidedWait>, replay_ms: u64, details: bool) -> String {
         let usage =
             Usage { major_faults: 2, minor_faults: 0, user_us: 900_000, system_us: 100_000 };
-        let ended = Ended { change: Change::Exited(0), usage, wall: Duration::from_secs(2) };
+        let ended = ProgramEnd { change: Change::Exited(0), usage, wall: Duration::from_secs(2) };
         let findings = Findings {
             exec_after_us: 7_000,
             verdict: vec!["24 of 4,864 pages were missing".into()],
-            spared,
+            avoided_wait,
             replay_us: replay_ms * 1000,
             trace_us: Some(5_000),
             parts: vec!["prefetched 1 B".into()],
@@ -327,50 +341,50 @@ mod tests {
     fn a_summary_is_one_line_and_details_are_another() {
         let rest = "; 24 of 4,864 pages were missing; 4 events lost";
         assert_eq!(printed(None, 0, false), format!("2.0 s{rest}"));
-        let details = "2 major faults; held back 7.0 ms; \
+        let details = "2 major faults; exec delayed by 7.0 ms; \
             tracing cost about 8 ms (5.0 ms to set up, 10000 events); prefetched 1 B";
         assert_eq!(printed(None, 0, true), format!("2.0 s{rest}\n{details}"));
     }
 
     #[test]
-    fn what_a_start_waited_for_its_replay_and_for_us_was_not_saved() {
-        let spared = |least_ms: u64, usual_ms: u64| {
-            Some(Spared { least_us: least_ms * 1000, usual_us: usual_ms * 1000 })
+    fn what_a_start_waited_for_its_replay_and_for_headstart_was_not_saved() {
+        let avoided_wait = |least_ms: u64, usual_ms: u64| {
+            Some(AvoidedWait { least_us: least_ms * 1000, usual_us: usual_ms * 1000 })
         };
-        for (spared, replay_ms, expected) in [
-            (spared(9_000, 15_300), 100, "2.0 s, about 15 s saved"),
+        for (avoided_wait, replay_ms, expected) in [
+            (avoided_wait(9_000, 15_300), 100, "2.0 s, about 15 s saved"),
             // It can't have waited longer than it did not compute.
-            (spared(1_008, 3_000), 60_000, "2.0 s, about 2.0 s saved"),
-            (spared(1_006, 3_000), 60_000, "2.0 s;"),
-            (spared(106, 1_000), 99, "2.0 s;"),
+            (avoided_wait(1_008, 3_000), 60_000, "2.0 s, about 2.0 s saved"),
+            (avoided_wait(1_006, 3_000), 60_000, "2.0 s;"),
+            (avoided_wait(106, 1_000), 99, "2.0 s;"),
             (None, 0, "2.0 s;"),
         ] {
-            let said = printed(spared, replay_ms, false);
+            let said = printed(avoided_wait, replay_ms, false);
             assert!(said.starts_with(expected), "{said}");
         }
     }
 
     #[test]
-    fn a_learned_start_says_what_became_of_its_pages_if_they_were_prefetched() {
-        let outcome = Outcome {
+    fn a_learned_start_prints_the_classification_if_it_was_prefetched() {
+        let outcome = PageCounts {
             touched_pages: 4000,
             ready_pages: 3990,
             late_pages: 3,
             missing_pages: 7,
             wasted_pages: 12,
-            ..Outcome::default()
+            ..PageCounts::default()
         };
         let learned = Learned { written: true, starts: 2, files: 1, ..Learned::default() };
         let classes = "99.8 % of 4000 pages touched were ready, 3 late, 7 missing, 12 wasted";
         for (replayed, expected) in [(true, Some(classes)), (false, None)] {
             let mut parts = Vec::new();
-            add_lesson(&mut parts, &Lesson { learned: learned.clone(), outcome }, replayed);
+            add_learned(&mut parts, &LearnedStart { learned: learned.clone(), outcome }, replayed);
             assert_eq!(parts.pop().as_deref(), Some("learned start 2 (1 file, 0 B)"));
             assert_eq!(parts.pop().as_deref(), expected);
         }
         let mut parts = Vec::new();
         let learned = Learned { forgotten_packs: 2, ..Learned::default() };
-        add_lesson(&mut parts, &Lesson { learned, outcome }, false);
-        assert_eq!(parts, ["forgot 2 packs of least benefit, since the store was full"]);
+        add_learned(&mut parts, &LearnedStart { learned, outcome }, false);
+        assert_eq!(parts, ["forgot 2 packs of least benefit: the store was full"]);
     }
 }

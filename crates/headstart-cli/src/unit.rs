@@ -1,4 +1,4 @@
-//! `headstart unit`: services of systemd, prefetched and learned.
+//! `headstart unit`: prefetches and learns systemd services.
 
 mod follow;
 mod notify;
@@ -18,15 +18,16 @@ use std::time::Duration;
 /// The arguments of `headstart unit`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The service itself stays as it is. A drop-in pulls in a unit, headstart-unit@NAME, \
-which reads the service's pack ahead from right before its start, records what systemd \
-starts in the service's control group, and learns it 10 s later. The service waits until \
-it can be recorded, 5 to 10 ms as a rule and a second at most (a tenth from the fourth start \
-on), and starts whatever becomes of that unit.
+The service's own unit file does not change. A drop-in pulls in a unit, headstart-unit@NAME, \
+right before the service. That unit prefetches the service's pack, records what systemd \
+starts in the service's control group, and learns it when reading has died down, after 10 s at the \
+earliest and 5 min at the latest. The service waits until \
+the trace is set up, 5 to 10 ms as a rule and a second at most (a tenth from the fourth start \
+on), and starts even if that unit fails.
 
 `journalctl -u headstart-unit@NAME` shows what a start gained.")]
 pub struct UnitArgs {
-    /// The service, as nginx, nginx.service or getty@tty1
+    /// The service, such as nginx, nginx.service or getty@tty1
     #[arg(value_name = "NAME", required_unless_present_any = ["list"])]
     name: Option<String>,
 
@@ -46,14 +47,14 @@ pub struct UnitArgs {
     #[arg(long)]
     json: bool,
 
-    /// Read the service's pack ahead and learn its start, now; run by a unit
+    /// Prefetch the service's pack and learn its start, now; run by a unit
     #[arg(long, hide = true, conflicts_with_all = ["remove", "json", "root"])]
     follow: bool,
 
-    /// The start is over so long after the service began
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", hide = true,
+    /// Record for this time after the service began
+    #[arg(long = "for", value_name = "TIME", hide = true,
           value_parser = args::duration, requires = "follow")]
-    duration: Duration,
+    duration: Option<Duration>,
 }
 
 /// The JSON document.
@@ -121,6 +122,6 @@ fn pack_name(service: &str) -> String {
 
 fn known(machine: &Machine, name: String) -> Service {
     let path = machine.place(store::LOCAL_DIR).join(pack_name(&name));
-    let starts = store::read(&path, 0).map_or(0, |pack| pack.origin.starts);
+    let starts = machine.read_pack(&path).map_or(0, |pack| pack.origin.starts);
     Service { name, pack: path.as_path().into(), starts }
 }

@@ -1,12 +1,12 @@
-//! When a start is over: at the program's end, or when reading has died down, or when its time
-//! is up. Pure; `helper` looks and waits.
+//! When a recording is over: at the program's end, when reading has died down, or when its time is
+//! up. Pure; `helper` observes and waits.
 
 use std::time::Duration;
 
-/// How long hardly any page may come in or into use until reading has died down.
+/// Reading has died down after this time with hardly any page added or first accessed.
 pub const IDLE: Duration = Duration::from_secs(2);
-/// A start takes so long at least, if the program does and the user says nothing else: many
-/// programs wait for something and go on.
+/// The shortest default time of a start, unless the program ends: many programs wait for something
+/// and go on.
 const USUAL: Duration = Duration::from_secs(10);
 /// A start that goes on reading is over then.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
@@ -16,28 +16,28 @@ const LONGEST: Duration = Duration::from_secs(5 * 60);
 pub enum Until {
     /// When the program has ended
     Exit,
-    /// When it has ended or has hardly read anything for two seconds
+    /// When the program has ended, or has hardly read anything for two seconds
     Idle,
-    /// After the time of --for, also when the program ends earlier
+    /// After the time of --for, even if the program ends earlier
     Time,
 }
 
 /// The time of a start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
+pub struct RecordingWindow {
     /// What ends it earlier.
     pub until: Until,
     /// When it is over, if the user says.
     pub limit: Option<Duration>,
 }
 
-impl Span {
+impl RecordingWindow {
     /// When the start is over at the latest.
     pub fn latest(self) -> Duration {
         self.limit.unwrap_or(if self.until == Until::Time { USUAL } else { LONGEST })
     }
 
-    /// From when on reading that has died down ends it.
+    /// From when on a lack of I/O ends it.
     fn may_idle_from(self) -> Duration {
         match (self.until, self.limit) {
             (Until::Idle, _) => Duration::ZERO,
@@ -46,8 +46,7 @@ impl Span {
         }
     }
 
-    /// From when on it is watched whether reading dies down: not before it matters, as that
-    /// costs time.
+    /// From when on the activity detector is used, since it costs time.
     fn watched_from(self) -> Duration {
         self.may_idle_from().saturating_sub(IDLE)
     }
@@ -58,8 +57,8 @@ impl Span {
         elapsed >= self.latest() || (is_idle && elapsed >= self.may_idle_from())
     }
 
-    /// How long nothing has to be looked at after `elapsed` but the program's end; `check` is
-    /// how often reading is.
+    /// How long only the program's end has to be awaited after `elapsed`; `check` is the interval
+    /// of the activity detector.
     pub fn nap(self, elapsed: Duration, check: Duration) -> Duration {
         let left = self.latest().saturating_sub(elapsed);
         match self.watched_from().saturating_sub(elapsed) {
@@ -74,14 +73,15 @@ mod tests {
     use super::*;
 
     const S: Duration = Duration::from_secs(1);
-    const ASKED: Span = Span { until: Until::Exit, limit: Some(Duration::from_secs(60)) };
-    const USUALLY: Span = Span { until: Until::Exit, limit: None };
-    const IDLY: Span = Span { until: Until::Idle, limit: None };
-    const FIXED: Span = Span { until: Until::Time, limit: None };
+    const ASKED: RecordingWindow =
+        RecordingWindow { until: Until::Exit, limit: Some(Duration::from_secs(60)) };
+    const USUALLY: RecordingWindow = RecordingWindow { until: Until::Exit, limit: None };
+    const IDLY: RecordingWindow = RecordingWindow { until: Until::Idle, limit: None };
+    const FIXED: RecordingWindow = RecordingWindow { until: Until::Time, limit: None };
 
     #[test]
     fn a_start_goes_on_until_reading_has_died_down_and_no_longer_than_its_time() {
-        for (name, span, elapsed, idle, over) in [
+        for (name, window, elapsed, idle, over) in [
             ("idle early", USUALLY, 5, 3, false),
             ("idle", USUALLY, 10, 2, true),
             ("it reads on", USUALLY, 10, 1, false),
@@ -94,13 +94,13 @@ mod tests {
             ("a fixed time", FIXED, 9, 9, false),
             ("a fixed time is up", FIXED, 10, 0, true),
         ] {
-            assert_eq!(span.is_over(S * elapsed, || S * idle), over, "{name}");
+            assert_eq!(window.is_over(S * elapsed, || S * idle), over, "{name}");
         }
     }
 
     #[test]
     fn reading_is_not_watched_before_it_matters() {
-        for (span, elapsed, watched) in [
+        for (window, elapsed, watched) in [
             (USUALLY, 7, false),
             (USUALLY, 8, true),
             (IDLY, 0, true),
@@ -112,21 +112,21 @@ mod tests {
                 asked = true;
                 Duration::ZERO
             };
-            assert!(!span.is_over(S * elapsed, idle_for));
-            assert_eq!(asked, watched, "{span:?} after {elapsed} s");
+            assert!(!window.is_over(S * elapsed, idle_for));
+            assert_eq!(asked, watched, "{window:?} after {elapsed} s");
         }
     }
 
     #[test]
     fn naps_end_where_something_is_to_be_looked_at() {
-        for (span, elapsed, expected) in [
+        for (window, elapsed, expected) in [
             (USUALLY, 0, S * 8),
             (USUALLY, 9, S / 4),
             (IDLY, 0, S / 4),
             (ASKED, 1, S * 57),
             (FIXED, 10, Duration::ZERO),
         ] {
-            assert_eq!(span.nap(S * elapsed, S / 4), expected, "{span:?} after {elapsed} s");
+            assert_eq!(window.nap(S * elapsed, S / 4), expected, "{window:?} after {elapsed} s");
         }
     }
 }

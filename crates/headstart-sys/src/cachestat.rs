@@ -1,6 +1,6 @@
-//! cachestat(2): how much of a part of a file is in the page cache.
+//! cachestat(2): how many pages of a part of a file are in the page cache.
 //!
-//! Counts only; which pages they are is [`crate::mincore`]'s question.
+//! It counts only; [`crate::mincore`] says which pages they are.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

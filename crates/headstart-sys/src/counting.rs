@@ -1,6 +1,6 @@
-//! An allocator that counts, for tests that bound the memory a parser takes.
+//! An allocator that counts, for tests that bound the memory of a parser.
 //!
-//! Only with the feature `counting`, which nothing but tests enables.
+//! Only with the feature `counting`, which only tests enable.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,6 +1,5 @@
-//! Becoming a program exactly as if nobody stood between: exec(3) by hand, because std's
-//! start-up code replaces closed standard descriptors and ignores SIGPIPE, and both would be
-//! inherited.
+//! exec(3) by hand, so that the program starts as if nobody stood between: std's start-up code
+//! replaces closed standard descriptors and ignores SIGPIPE, and both would be inherited.
 
 use crate::signals;
 use std::ffi::{CString, OsStr};

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::ioctl::{self, Updater, opcode};
 
-/// Extents asked for in one call.
+/// Extents requested in one call.
 const ROOM: usize = 128;
 
 /// `struct fiemap_extent` of `include/uapi/linux/fiemap.h`.
@@ -41,7 +41,7 @@ struct Request<const ROOM: usize> {
 }
 
 impl<const ROOM: usize> Request<ROOM> {
-    /// Asks for what lies within a range of a file.
+    /// Queries what lies within a range of a file.
     fn ask(fd: impl AsFd, start: u64, length: u64) -> io::Result<Self> {
         let header = Header { start, length, flags: 0, mapped: 0, room: ROOM as u32, reserved: 0 };
         let mut request = Self { header, records: [Record::default(); ROOM] };
@@ -87,7 +87,7 @@ pub struct Extent {
 }
 
 /// The extents of a file in its order. Holes and what has no place of its own
-/// on the device (inline, compressed, not yet written) are left out.
+/// on the device (inline, compressed, not yet written) are skipped.
 ///
 /// # Errors
 /// `EOPNOTSUPP` and `ENOTTY`: this file system doesn't tell.

@@ -1,8 +1,7 @@
 //! File handles: `name_to_handle_at` and `open_by_handle_at` (open_by_handle_at(2)).
 //!
-//! A handle names an inode of one file system without a path. What its bytes
-//! mean is each file system's business (`include/linux/exportfs.h` and
-//! `fs/*/export.c`) and decided by the caller; this file only passes them on.
+//! A handle names an inode of one file system without a path. The meaning of its bytes depends on
+//! the file system (`include/linux/exportfs.h` and `fs/*/export.c`) and is the caller's concern.
 
 use std::ffi::CStr;
 use std::fmt;

@@ -1,36 +1,29 @@
-//! A helper for a process that is about to become another program: the process stays what it
-//! is, with its number, parent and descriptors, and the helper is nobody's child.
+//! A helper for a process that is about to become another program. The process keeps its number,
+//! parent and descriptors; the helper is not its child.
 //!
-//! [`split`] forks; [`Program`] is the side of the process that becomes the program, and
-//! [`Helper`] the other. Two pipes join them: the helper says when the program may start, and
-//! the program's end of the other pipe says whether it has. fork(2), setsid(2), pidfd_open(2).
+//! [`split`] starts it; [`Program`] is the side that becomes the program, [`Helper`] the other side.
+//! Two pipes connect them: with one the helper says when the program may start, the other shows the
+//! helper whether it has. clone(2), fork(2), setsid(2), pidfd_open(2).
 
 use crate::exec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, getpid, pidfd_open, waitpid};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::ptr;
 use std::time::{Duration, Instant};
 
 /// Says that the program may start.
 const GO: u8 = b'g';
 /// Begins a request to write a mark; the file, the text and a zero byte after each follow.
 const MARK: u8 = b'm';
-
-/// One of two processes.
-#[derive(Debug)]
-pub enum Side {
-    /// It becomes the program.
-    Program(Program),
-    /// It helps.
-    Helper(Helper),
-}
 
 /// The side of the process that becomes the program.
 #[derive(Debug)]
@@ -59,78 +52,126 @@ pub enum Started {
     Failed,
 }
 
-/// Forks a helper, which leads a session of its own. Nothing of it is to be seen by the
-/// program: it is no child of it, and no signal tells of it. Only the first process of a PID
-/// namespace, which every orphan becomes a child of, keeps an intermediate process as a child
-/// of which neither wait(2) nor a signal tells. Only while there is a single thread.
-///
-/// # Errors
-/// What pipe(2) or clone(2) said.
-pub fn split() -> io::Result<Side> {
-    let (go_out, go_in) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (start_out, start_in) = pipe_with(PipeFlags::CLOEXEC)?;
-    let program = getpid();
-    // SAFETY: the caller has a single thread, so the child is whole. Flags of 0 send no signal
-    // at its end: it might stay pending, and be the program's.
-    match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
-        -1 => return Err(io::Error::last_os_error()),
-        0 => intermediate(program.is_init()),
-        pid => {
-            if !program.is_init() {
-                reap(pid);
-            }
-            return Ok(Side::Program(Program { told: go_out, tell: start_in }));
-        }
-    }
-    drop((go_out, start_in));
-    let helper = pidfd_open(program, PidfdFlags::empty()).map(|end| Helper {
-        told: start_out,
-        tell: go_in,
-        program,
-        end,
-    });
-    // Had it ended before, the number might be that of another process by now.
-    match helper.map_err(io::Error::from).and_then(|helper| Ok((helper.started()?, helper))) {
-        Ok((Started::NotYet, helper)) => Ok(Side::Helper(helper)),
-        // There is nothing to help.
-        // SAFETY: ends the process without the exit handlers of the one it was forked from.
-        _ => unsafe { libc::_exit(1) },
-    }
+/// What the intermediate process needs, and the helper that it forks.
+struct Split<F> {
+    told: OwnedFd,
+    tell: OwnedFd,
+    program: Pid,
+    help: F,
+    /// The side of the program, which the helper closes.
+    other: Program,
 }
 
-/// Forks the helper and ends, so that it has no parent to wait for it; returns in the helper.
-/// `stay`: until that has ended.
-fn intermediate(stay: bool) {
+/// Starts a helper, which leads a session of its own, does `help` and ends with the status that
+/// this returns. Nothing of it is to be seen by the program: it is no child of it, and no signal
+/// tells of it. Only the first process of a PID namespace, which every orphan becomes a child of,
+/// keeps an intermediate process as a child of which neither wait(2) nor a signal tells. Only while
+/// there is a single thread.
+///
+/// # Errors
+/// What pipe(2), mmap(2) or clone(2) said.
+pub fn split(help: impl FnOnce(Helper) -> u8) -> io::Result<Program> {
+    let (go_out, go_in) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (start_out, start_in) = pipe_with(PipeFlags::CLOEXEC)?;
+    let other = Program { told: go_out, tell: start_in };
+    let split = Split { told: start_out, tell: go_in, program: getpid(), help, other };
+    let pid = start_intermediate(&split)?;
+    if !split.program.is_init() {
+        reap(pid);
+    }
+    Ok(split.other)
+}
+
+/// Starts the intermediate process. As it ends after a fork, it uses the memory of this process,
+/// which does nothing but wait for it: to copy that would take as long as the helper's own fork. Not
+/// so for the first process of a PID namespace, which does not wait. A signal stops or ends either
+/// process as if they had nothing in common, unlike with vfork(2).
+fn start_intermediate<F: FnOnce(Helper) -> u8>(split: &Split<F>) -> io::Result<Pid> {
+    let share = if split.program.is_init() { 0 } else { libc::CLONE_VM };
+    let argument = ptr::from_ref(split).cast_mut().cast();
+    // SAFETY: the caller has a single thread, so a copy is whole; where memory is shared, this
+    // process waits until the other has ended, and uses nothing of the C library meanwhile. The
+    // stack is the other's own. The argument lives longer, and is what `intermediate` expects.
+    // Without a signal in the flags none tells of its end, which might stay pending, and be the
+    // program's.
+    let pid = unsafe { libc::clone(intermediate::<F>, new_stack()?, share, argument) };
+    if pid == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Pid::from_raw(pid).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Forks the helper and ends, so that it has no parent to wait for it. The intermediate process of
+/// the first one of a PID namespace stays until the helper has ended.
+extern "C" fn intermediate<F: FnOnce(Helper) -> u8>(split: *mut libc::c_void) -> libc::c_int {
+    let split: *const Split<F> = split.cast_const().cast();
     // SAFETY: takes nothing; fails only for a leader of a process group, which a child is not.
     unsafe { libc::setsid() };
     // SAFETY: still a single thread. Unlike clone(2) it tells the C library of the new process.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        return;
+        // SAFETY: it is in the memory of the caller of clone(2), of which this process has a copy.
+        // What it owns belongs to this copy alone, and nothing drops it elsewhere in this process.
+        let split = unsafe { ptr::read(split) };
+        end(split.help());
     }
-    if stay && pid > 0 {
+    // SAFETY: as above; only looked at, so that nothing of it is dropped.
+    let stays = unsafe { (*split).program.is_init() };
+    if stays && pid > 0 {
         // SAFETY: closes every descriptor; this process needs none.
         unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
-        reap(pid.into());
+        Pid::from_raw(pid).into_iter().for_each(reap);
     }
-    // SAFETY: ends the process without the exit handlers of the one it was forked from.
-    unsafe { libc::_exit(0) }
+    0
 }
 
-/// Waits for a child, also one of which no signal tells.
-fn reap(pid: i64) {
-    loop {
-        // SAFETY: no status is wanted.
-        let ended = unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::__WALL) };
-        if ended != -1 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return;
+/// Ends this process without the exit handlers of the one it was forked from.
+fn end(status: u8) -> ! {
+    // SAFETY: takes a number.
+    unsafe { libc::_exit(status.into()) }
+}
+
+impl<F: FnOnce(Helper) -> u8> Split<F> {
+    /// Helps, in the helper process.
+    fn help(self) -> u8 {
+        let Self { told, tell, program, help, other } = self;
+        drop(other);
+        let helper = pidfd_open(program, PidfdFlags::empty());
+        let helper = helper.map(|end| Helper { told, tell, program, end });
+        // Had it ended before, the number might be that of another process by now.
+        match helper.map_err(io::Error::from).and_then(|helper| Ok((helper.started()?, helper))) {
+            Ok((Started::NotYet, helper)) => help(helper),
+            // There is nothing to help.
+            _ => 1,
         }
     }
 }
 
+/// The upper end of a new stack for another process, as large as that of a thread. It is never
+/// unmapped: the one process becomes another program, the other is the helper.
+fn new_stack() -> io::Result<*mut libc::c_void> {
+    const BYTES: usize = 2 << 20;
+    // An overflow hits a page that can't be accessed.
+    const GUARD: usize = 64 << 10;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
+    // SAFETY: a new mapping, whose address the kernel chooses.
+    let low = unsafe { mmap_anonymous(ptr::null_mut(), BYTES, access, flags)? };
+    // SAFETY: a part of that mapping, which nothing uses yet.
+    unsafe { mprotect(low, GUARD, MprotectFlags::empty())? };
+    Ok(low.wrapping_byte_add(BYTES))
+}
+
+/// Waits for a child, also one of which no signal tells. Not by the C library, whose `errno` the
+/// child may use too.
+fn reap(pid: Pid) {
+    let all = WaitOptions::from_bits_retain(libc::__WALL.cast_unsigned());
+    while waitpid(Some(pid), all).is_err_and(|error| error == Errno::INTR) {}
+}
+
 impl Program {
     /// Waits until the helper says that the program may start, until it has gone, or for this
-    /// time. Writes the marks that it asks for.
+    /// time. Writes the marks that it requests.
     pub fn wait(&self, limit: Duration) {
         let until = Instant::now() + limit;
         let mut said = Vec::new();
@@ -162,7 +203,7 @@ impl Program {
     }
 }
 
-/// Writes the mark that a message asks for; the length of the message, once it is whole.
+/// Writes the mark that a message requests; the length of the message, once it is whole.
 fn write_mark(said: &[u8]) -> Option<usize> {
     let mut ends = said.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
     let (file, text) = (ends.next()?, ends.next()?);
@@ -197,7 +238,7 @@ impl Helper {
     ///
     /// # Errors
     /// It has gone on, or the path has a zero byte.
-    pub fn ask_for_mark(&self, file: &Path, text: &str) -> io::Result<()> {
+    pub fn request_mark(&self, file: &Path, text: &str) -> io::Result<()> {
         if file.as_os_str().as_bytes().contains(&0) || text.contains('\0') {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -260,16 +301,15 @@ mod tests {
 
     /// How a process ends that forks a helper, which does `help`, and becomes `argv`.
     fn outcome(argv: &[&str], limit: Duration, help: impl Fn(Helper)) -> Change {
-        let program = || match split().unwrap() {
-            Side::Program(program) => {
-                program.wait(limit);
-                program.exec(argv);
-                99
-            }
-            Side::Helper(helper) => {
+        let program = || {
+            let helps = |helper| {
                 help(helper);
                 0
-            }
+            };
+            let program = split(helps).unwrap();
+            program.wait(limit);
+            program.exec(argv);
+            99
         };
         wait(fork(program).unwrap()).unwrap().0
     }
@@ -323,13 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn the_program_writes_the_marks_that_it_is_asked_for() {
+    fn the_program_writes_the_requested_marks() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("mark");
         fs::write(&file, "").unwrap();
         let asks = |helper: Helper| {
-            helper.ask_for_mark(Path::new("/nonexistent/mark"), "lost").unwrap();
-            helper.ask_for_mark(&file, "here").unwrap();
+            helper.request_mark(Path::new("/nonexistent/mark"), "lost").unwrap();
+            helper.request_mark(&file, "here").unwrap();
             helper.go().unwrap();
         };
         assert_eq!(outcome(&["true"], LONG, asks), Change::Exited(0));

@@ -1,10 +1,8 @@
-//! A part of a file mapped for a huge page, and brought in as one large folio:
-//! madvise(2) `MADV_HUGEPAGE` and `MADV_POPULATE_READ` over a mapping that is aligned
-//! to the size of a huge page.
+//! Brings a part of a file in as one large folio: madvise(2) `MADV_HUGEPAGE` and
+//! `MADV_POPULATE_READ` over a mapping that is aligned to the size of a huge page.
 //!
-//! For a mapping with that advice the kernel reads a whole huge page at the first
-//! fault, into one folio where the file system has large ones
-//! (`do_sync_mmap_readahead` of `mm/filemap.c`).
+//! For a mapping with that advice the kernel reads a whole huge page at the first fault, into one
+//! folio if the file system has large ones (`do_sync_mmap_readahead` of `mm/filemap.c`).
 
 use std::fs::File;
 use std::io;

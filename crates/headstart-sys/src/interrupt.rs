@@ -1,8 +1,7 @@
-//! Being asked to stop, as something that can be waited for beside other
-//! things. sigaction(2), eventfd(2).
+//! Termination signals as a descriptor that can be polled with others. sigaction(2), eventfd(2).
 //!
-//! Handlers and no blocked signals: a child would inherit what is blocked, and
-//! then not end when it is asked to.
+//! It uses handlers instead of blocked signals: a child would inherit blocked signals and could not
+//! be ended.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,14 +14,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Where the handler writes; it lives as long as the process.
-static TOLD: AtomicI32 = AtomicI32::new(-1);
+static EVENT: AtomicI32 = AtomicI32::new(-1);
 
 /// The handler.
-extern "C" fn tell(_signal: libc::c_int) {
+extern "C" fn on_signal(_signal: libc::c_int) {
     let one = 1u64;
     // SAFETY: write(2) is async-signal-safe, and the pointer is to eight bytes.
     // It sets no errno, since the counter of an eventfd is never full here.
-    unsafe { libc::write(TOLD.load(Ordering::Relaxed), (&raw const one).cast(), 8) };
+    unsafe { libc::write(EVENT.load(Ordering::Relaxed), (&raw const one).cast(), 8) };
 }
 
 /// A descriptor that can be read once SIGINT, SIGTERM or SIGHUP has come.
@@ -39,8 +38,8 @@ impl Interrupt {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         // The handler has a descriptor of its own, which stays.
         let own = std::mem::ManuallyDrop::new(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?);
-        TOLD.store(own.as_raw_fd(), Ordering::Relaxed);
-        SIGNALS.into_iter().try_for_each(|signal| handle(signal, tell))?;
+        EVENT.store(own.as_raw_fd(), Ordering::Relaxed);
+        SIGNALS.into_iter().try_for_each(|signal| handle(signal, on_signal))?;
         Ok(Self(fd))
     }
 

@@ -11,7 +11,7 @@ const WHO_PROCESS: libc::c_int = 1;
 /// How the block layer treats the requests of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoPriority {
-    /// Only when nobody else wants the disk.
+    /// Only when the disk is idle.
     Idle,
     /// Like everybody, from 0 (first) to 7.
     BestEffort(u8),

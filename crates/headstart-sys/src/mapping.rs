@@ -1,6 +1,6 @@
-//! mmap(2) of a part of a file that is only looked at from outside: no page of
-//! it can be touched, so it neither faults, nor holds pages, nor can it end in
-//! SIGBUS when the file shrinks. Also room in the address space for several such.
+//! mmap(2) of a part of a file without access: its pages can't be touched, so it neither faults nor
+//! holds pages, and it can't end in SIGBUS when the file shrinks. Also reserves address space for
+//! several such mappings.
 
 use std::io;
 use std::os::fd::AsFd;

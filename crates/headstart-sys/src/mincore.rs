@@ -1,8 +1,7 @@
 //! mincore(2): which pages of a part of a file are in the page cache.
 //!
-//! Since Linux 5.0 the kernel says "all" when the caller neither owns the file
-//! nor may write it (`can_do_mincore` in `mm/mincore.c`); telling such an
-//! answer from a true one is left to the caller.
+//! Since Linux 5.0 the kernel says "all" when the caller neither owns the file nor may write it
+//! (`can_do_mincore` in `mm/mincore.c`); the caller has to recognise that answer.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,9 +11,9 @@ use crate::mapping::Mapping;
 /// Fills `resident` with one entry per page, from byte `offset` of the file on:
 /// true when the page is in the page cache.
 ///
-/// The part is mapped for the time of the call and never touched; it may lie
+/// The part is mapped for the time of the call and not accessed; it may lie
 /// behind the file's end, where nothing is resident. Costs one byte of memory
-/// per page, so ask for large files in windows.
+/// per page, so request large files in windows.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! Mounts of our own. unshare(2), `CLONE_NEWNS`.
+//! A private mount namespace. unshare(2), `CLONE_NEWNS`.
 
 use rustix::thread::UnshareFlags;
 use std::io;
 
-/// Gives this process mounts of its own, so that what it mounts is seen by nobody else
-/// and goes with it. Only while there is a single thread: each thread has its own
+/// Gives this process private mounts: other processes don't see what it mounts, and it is
+/// unmounted at its end. Only while there is a single thread: each thread has its own
 /// namespace from there on.
 ///
 /// # Errors

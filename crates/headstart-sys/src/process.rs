@@ -1,4 +1,4 @@
-//! Children: what became of them, processes that go on by themselves. fork(2), wait4(2).
+//! Child processes: fork, wait, and processes that go on by themselves. fork(2), wait4(2).
 
 use rustix::process::{Pid, child_subreaper, getpid};
 use std::ffi::CString;
@@ -61,9 +61,9 @@ pub struct Usage {
     pub major_faults: u64,
     /// Faults that did not.
     pub minor_faults: u64,
-    /// Processor time in user space, in µs.
+    /// CPU time in user space, in µs.
     pub user_us: u64,
-    /// Processor time in the kernel, in µs.
+    /// CPU time in the kernel, in µs.
     pub system_us: u64,
 }
 
@@ -152,8 +152,8 @@ fn remover(at: RawFd, dirs: &[CString]) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Goes on in a new session, without the standard descriptors, while the calling process ends with status 0. Only while there is a single thread.
-/// fork(2), setsid(2).
+/// Goes on in a new session, without the standard descriptors, while the calling process ends with
+/// status 0. Only while there is a single thread. fork(2), setsid(2).
 ///
 /// # Errors
 /// What fork(2) said.
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_is_waited_for_and_its_status_told() {
+    fn a_child_is_waited_for_and_its_status_reported() {
         for (status, expected) in [(0, Change::Exited(0)), (7, Change::Exited(7))] {
             let pid = fork(|| status).unwrap();
             assert_eq!(wait(pid).unwrap().0, expected);

@@ -1,8 +1,7 @@
-//! Following another process from system call to system call: ptrace(2), by
-//! `PTRACE_SEIZE` only. All calls are for the thread that seized.
+//! Follows another process from system call to system call: ptrace(2), by `PTRACE_SEIZE` only. All
+//! calls have to come from the thread that seized.
 //!
-//! Running a system call in a stopped process ([`run_syscall`]) needs its registers and is
-//! there on x86-64 only.
+//! [`run_syscall`] needs the registers of a stopped process, and exists on x86-64 only.
 
 use std::io;
 #[cfg(target_arch = "x86_64")]
@@ -15,7 +14,7 @@ pub enum Stop {
     Gone,
     /// It enters or leaves a system call; [`syscall`] says which.
     Syscall,
-    /// It has just become another program; its first system call to leave is execve.
+    /// It has just executed a program and is about to return from execve.
     Exec,
     /// It has just started a thread or process.
     Started,
@@ -65,7 +64,7 @@ pub fn seize(pid: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, pid, options)
 }
 
-/// The next stop of any followed thread, if there is one now; `None` when there is none.
+/// The next stop of any followed thread; `None` if none has stopped yet.
 /// The kernel sends `SIGCHLD` when there is one again.
 ///
 /// # Errors
@@ -133,8 +132,8 @@ pub fn syscall(pid: i32) -> io::Result<Syscall> {
     })
 }
 
-/// Has a stopped thread make a system call at `at`, where the instruction for one is in
-/// its memory, and puts everything back. Its signals wait meanwhile.
+/// Makes a stopped thread execute a system call at `at`, where its memory has the instruction, and
+/// restores everything. Its signals wait meanwhile.
 ///
 /// # Errors
 /// What the system call says; `ESRCH` when the thread was killed, `Unsupported` for 32-bit
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_of_wait_are_told_apart() {
+    fn statuses_of_wait_are_distinguished() {
         let stopped = |signal: i32, event: i32| event << 16 | signal << 8 | 0x7f;
         for (status, expected) in [
             (0, Stop::Gone),

@@ -1,5 +1,5 @@
-//! Signals: what a program inherits of them, and waiting for them. sigaction(2),
-//! sigprocmask(2), sigwaitinfo(2).
+//! Signals: their inherited state, and waiting for them. sigaction(2), sigprocmask(2),
+//! sigwaitinfo(2).
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub(crate) fn restore() {
 
 /// Blocks all signals that can be, so that they can be waited for with [`next`], those of
 /// children included. Call it before the first thread starts, which inherits the mask.
-pub fn hold_back() {
+pub fn block() {
     // Were it ignored, the kernel would throw away how children ended.
     disposition(libc::SIGCHLD, Some(libc::SIG_DFL));
     let set = held();
@@ -68,7 +68,7 @@ pub fn hold_back() {
     };
 }
 
-/// Waits for a signal that was held back.
+/// Waits for a signal that was blocked.
 ///
 /// # Errors
 /// None that a sane kernel returns.
@@ -98,7 +98,7 @@ pub fn ignore(signal: i32) {
     disposition(signal, Some(libc::SIG_IGN));
 }
 
-/// Does on a signal again what it was at the start of this process: ignore it, or its default.
+/// Restores the disposition of a signal that this process was started with.
 pub fn obey(signal: i32) {
     let is_ignored = IGNORED.load(Ordering::Relaxed) & bit(signal) != 0;
     disposition(signal, Some(if is_ignored { libc::SIG_IGN } else { libc::SIG_DFL }));

@@ -1,8 +1,9 @@
-//! Faults of a process one page at a time: userfaultfd(2), Documentation/admin-guide/mm/userfaultfd.rst.
+//! Makes faults of a process map one page at a time: userfaultfd(2),
+//! Documentation/admin-guide/mm/userfaultfd.rst.
 //!
-//! A mapping that is registered for asynchronous write protection behaves as ever as long
-//! as nothing is protected, but that a fault maps its own page alone and none of the
-//! fault-around pages (`should_fault_around` of `mm/memory.c`). That is all this is used for.
+//! In a mapping that is registered for asynchronous write protection, while nothing is protected,
+//! the only difference is that a fault maps its own page and no fault-around pages
+//! (`should_fault_around` of `mm/memory.c`). It is used only for that.
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -40,7 +41,7 @@ impl Userfault {
         Ok(own)
     }
 
-    /// Has faults in these addresses map one page each, until this is dropped.
+    /// Makes faults in these addresses map one page each, until this is dropped.
     ///
     /// # Errors
     /// `EPERM` for shared mappings of files that are not open for writing, `EBUSY` when

@@ -1,9 +1,8 @@
 //! madvise(2) `MADV_WILLNEED` over pieces of several files in one call.
 //!
-//! The kernel holds requests back while one such call lasts (`blk_start_plug` in
-//! `mm/madvise.c`), so that pieces of different files that lie side by side on the
-//! disk become one request, if they are named in that order. With posix_fadvise(2)
-//! each piece is a request.
+//! The kernel plugs requests during such a call (`blk_start_plug` in `mm/madvise.c`), so pieces of
+//! different files that are adjacent on the disk become one request if they are named in that
+//! order. With posix_fadvise(2) each piece is a request.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -24,25 +23,25 @@ pub struct Piece<'a> {
     pub length: usize,
 }
 
-/// Asks the kernel to read the pieces ahead, in this order, and does not wait for
+/// Requests readahead of the pieces, in this order, and does not wait for
 /// them. Each is cut to what one `readahead` may ask of its device. Mapping a file
 /// counts as an access to it (atime) unless it was opened with `O_NOATIME`.
 ///
-/// Returns the numbers of the pieces that were left out because they can't be mapped.
+/// Returns the numbers of the pieces that were skipped because they can't be mapped.
 ///
 /// # Errors
 /// `EINVAL` without any pieces, `ENOMEM` where they are too large for the address
-/// space or what is allowed of it. Nothing was asked for then.
+/// space or what is allowed of it. Nothing was requested then.
 pub fn will_need(pieces: &[Piece<'_>]) -> io::Result<Vec<usize>> {
     let page = rustix::param::page_size();
     let pages = |piece: &Piece<'_>| piece.length.checked_next_multiple_of(page);
     let total = pieces.iter().try_fold(0usize, |sum, piece| sum.checked_add(pages(piece)?));
     let room = Mapping::room(total.ok_or(Errno::NOMEM)?)?;
-    let (mut left_out, mut lost) = (Vec::new(), Vec::new());
+    let (mut skipped, mut lost) = (Vec::new(), Vec::new());
     let mut used = 0;
     for (number, piece) in pieces.iter().enumerate() {
-        // FaultAround of one kind and one file would become one mapping, and the
-        // kernel would cut what is asked of both to what it asks of one.
+        // Adjacent mappings of one kind and one file would become one mapping, and the kernel would
+        // shorten the request for both to that for one.
         let sharing = if number % 2 == 0 { MapFlags::SHARED } else { MapFlags::PRIVATE };
         // SAFETY: it fits behind what is used of our own room, which has place for
         // all pieces and of which nothing behind that was given up. Without access rights
@@ -59,7 +58,7 @@ pub fn will_need(pieces: &[Piece<'_>]) -> io::Result<Vec<usize>> {
         };
         let taken = piece.length.next_multiple_of(page);
         if mapped.is_err() {
-            left_out.push(number);
+            skipped.push(number);
             // A file system that refuses comes after what was there has been unmapped
             // (mmap_region of mm/vma.c), and another thread may have got the place.
             lost.push((used, taken));
@@ -70,7 +69,7 @@ pub fn will_need(pieces: &[Piece<'_>]) -> io::Result<Vec<usize>> {
         // SAFETY: it changes nothing in memory.
         unsafe { madvise(filled.as_ptr(), filled.len(), Advice::WillNeed)? };
     }
-    Ok(left_out)
+    Ok(skipped)
 }
 
 #[cfg(test)]
@@ -80,7 +79,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn what_can_not_be_mapped_is_left_out_and_no_pieces_are_too_few() {
+    fn what_can_not_be_mapped_is_skipped_and_no_pieces_are_too_few() {
         let other = std::fs::File::open("/proc/self/status").unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 9000]).unwrap();
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_a_piece_that_is_left_out_is_asked_for() {
+    fn what_lies_behind_a_piece_that_is_skipped_is_requested() {
         let other = std::fs::File::open("/proc/self/status").unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 9000]).unwrap();

@@ -1,4 +1,4 @@
-//! A control group with a limit of memory, in either version, which goes with the value.
+//! A control group with a memory limit, of either version, which is removed with its value.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,5 +1,5 @@
-//! A file system on FUSE with one file, whose server answers until it is told to go silent:
-//! then it takes requests and answers none, and whoever asked waits without being killable.
+//! A FUSE file system with one file, whose server answers until it is told to go silent. Then it
+//! takes requests and answers none, and the callers wait unkillably.
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 /// The name of the file.
 pub const FILE: &str = "file";
 const FILE_NODE: INodeNo = INodeNo(2);
-/// Names and attributes are asked for anew each time.
+/// Names and attributes are requested again each time.
 const NOT_KEPT: Duration = Duration::ZERO;
 
 /// A mounted file system, seen by the calling thread and what it starts.

@@ -1,6 +1,6 @@
-//! What the tests of all crates share: file systems of their own ([`LoopFs`]), what a
-//! test needs and skips without, commands, files, and what the kernel does to the page
-//! cache by itself ([`undisturbed`]). It knows nothing of the command's own output.
+//! Shared by the tests of all crates: loop-mounted file systems ([`LoopFs`]), requirements and
+//! skips, commands, files, and page reclaim by the kernel ([`undisturbed`]). It knows nothing about
+//! the command's output.
 #![allow(clippy::disallowed_methods)] // Its files end.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 /// Says why a test does not run; under CI, where all of them must run, it fails.
 pub fn skip(why: &str) {
-    assert!(std::env::var_os("CI").is_none(), "cannot run in CI: {why}");
+    assert!(std::env::var_os("CI").is_none(), "can't run in CI: {why}");
     eprintln!("skipped: {why}");
 }
 
@@ -135,7 +135,7 @@ pub fn run_inner(inner: &str, wrapper: &[&str], exe: &Path, variables: &[(&str, 
     assert!(output.status.success() && text.contains("1 passed"), "{wrapper:?}: {text}");
 }
 
-/// What libtest calls a test whose whole path is this: it leaves out the crate.
+/// What libtest calls a test whose whole path is this: it omits the crate.
 pub fn libtest_name(path: &str) -> &str {
     path.split_once("::").unwrap().1
 }

@@ -1,8 +1,7 @@
-//! Kernels that take pages from the cache by themselves, without want of memory: DAMON's
-//! proactive reclaim takes those that it believes idle, also some that were just read
-//! (Documentation/admin-guide/mm/damon). A measurement of what is in memory says nothing
-//! when some of it was taken meanwhile. Here that is seen, event by event, and not guessed
-//! from a result. What is taken for want of memory is no concern of this file.
+//! Kernels that reclaim pages without memory pressure: DAMON's proactive reclaim takes idle pages,
+//! also some that were just read (Documentation/admin-guide/mm/damon). A measurement of what is
+//! resident is invalid when some of it was reclaimed meanwhile. This detects it from trace events,
+//! not from results. Reclaim under memory pressure is not handled here.
 
 use headstart::host::id::Dev;
 use headstart::host::mounts::MountTable;
@@ -29,7 +28,7 @@ pub fn undisturbed<T>(places: &[&Path], mut measure: impl FnMut() -> T) -> T {
         let mut devices = devices_of(places);
         let Some(trace) = Trace::begin() else { return measure() };
         let value = measure();
-        // Mounted anew, an image may have another device.
+        // Mounted again, an image may have another device.
         devices.extend(devices_of(places));
         if trace.pages_of(&devices) == 0 {
             return value;

@@ -1,4 +1,4 @@
-//! A value axis: from values to pixels, and the ticks people expect.
+//! A value axis: from values to pixels, and ticks at round values.
 
 use super::units::grouped;
 

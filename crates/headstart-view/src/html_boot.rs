@@ -1,4 +1,4 @@
-//! A boot as one page that needs nothing else: the picture, and the figures in tables.
+//! A boot as one self-contained page: the picture, and the figures in tables.
 
 use super::svg::Escaped;
 use super::svg_boot;
@@ -53,7 +53,7 @@ fn phases(out: &mut String, boot: &Analysis) {
             phase.name.clone(),
             seconds(phase.begin_ms),
             seconds(phase.end_ms),
-            mib(phase.read_ahead_bytes),
+            mib(phase.prefetched_bytes),
             pages(outcome.touched_pages),
             pages(outcome.ready_pages),
             pages(outcome.late_pages),
@@ -70,7 +70,7 @@ fn phases(out: &mut String, boot: &Analysis) {
         "ready",
         "late",
         "missing",
-        "planned, not touched",
+        "wasted",
     ];
     table(out, "Phases", &head, rows);
 }
@@ -78,8 +78,8 @@ fn phases(out: &mut String, boot: &Analysis) {
 fn gaps(out: &mut String, boot: &Analysis) {
     let mut gaps = boot.idle.clone();
     gaps.sort_by_key(|gap| std::cmp::Reverse(gap.to_us - gap.from_us));
-    let left_out = gaps.len().saturating_sub(GAPS);
-    let title = match left_out {
+    let skipped = gaps.len().saturating_sub(GAPS);
+    let title = match skipped {
         0 => "Times in which nothing came into memory".to_owned(),
         n => format!("Times in which nothing came into memory, without {n} shorter ones"),
     };

@@ -1,11 +1,11 @@
-//! The few pieces of SVG that the pictures share.
+//! The SVG elements that the pictures share.
 
 use super::axis::Axis;
 use headstart::host::names;
 use std::fmt::{self, Display, Write};
 
 /// Okabe and Ito's colours for light and for dark grounds;
-/// where there are more things to tell apart, they begin again.
+/// where there are more things to distinguish, they begin again.
 pub(super) const COLOURS: [(&str, &str); 6] = [
     ("#0072b2", "#4aa8e0"),
     ("#56b4e9", "#9ad4f5"),
@@ -16,7 +16,7 @@ pub(super) const COLOURS: [(&str, &str); 6] = [
 ];
 
 /// Begins a picture: its size, title, ground and look. `class` is that of the
-/// picture, and c0, c1 … are those of the colours, which are told apart by people
+/// picture, and c0, c1 … are those of the colours, which are distinguished by people
 /// who see red and green alike, and change with the viewer's light or dark setting.
 pub(super) fn open(
     out: &mut String,
@@ -170,8 +170,8 @@ mod tests {
         for (name, lines) in [
             ("hot", vec!["hot"]),
             ("selectively cold", vec!["selectively", "cold"]),
-            ("read-ahead", vec!["read-ahead"]),
-            ("read-ahead beside", vec!["read-ahead", "beside"]),
+            ("prefetched", vec!["prefetched"]),
+            ("prefetched beside", vec!["prefetched", "beside"]),
             ("unbreakablelong", vec!["unbreakable…"]),
             ("naïve – read everything twice", vec!["naïve – read", "everything …"]),
         ] {

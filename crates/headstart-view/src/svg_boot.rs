@@ -1,6 +1,6 @@
-//! A picture of a boot, with the axis and the look of `systemd-analyze plot`: seconds
-//! from the kernel's start, a bar for each unit in the order in which they were started,
-//! lines where phases end; above them what came into memory, and the idle times.
+//! A picture of a boot, with the axis and the look of `systemd-analyze plot`: seconds from the
+//! kernel's start, a bar for each unit in the order of their starts, and lines where phases end.
+//! Above them are the pages that were read, and the idle times.
 
 use super::svg::{COLOURS, Escaped, Px, line, open, put, shortened, text};
 use super::svg_boot_flow::{Columns, DEMAND, LEFT, PANEL, RIGHT, Time, WIDTH, bar, key, panels};
@@ -72,9 +72,9 @@ pub fn svg(boot: &Analysis) -> String {
         (LEFT + RIGHT) / 2.0,
         bottom + 34.0,
         "m mid",
-        "seconds from the begin of the boot",
+        "seconds from the beginning of the boot",
     );
-    legend(&mut out, bottom + 62.0, left_out(boot, units.len()));
+    legend(&mut out, bottom + 62.0, skipped(boot, units.len()));
     out.push_str("</svg>\n");
     out
 }
@@ -88,9 +88,9 @@ fn drawn_units(boot: &Analysis) -> Vec<(&UnitTimes, Bar)> {
 }
 
 /// How many units have no bar.
-fn left_out(boot: &Analysis, drawn: usize) -> u64 {
+fn skipped(boot: &Analysis, drawn: usize) -> u64 {
     let kept = boot.timeline.as_ref().map_or(0, |t| t.units.len() - drawn.min(t.units.len()));
-    boot.timeline.as_ref().map_or(0, |t| t.units_left_out).saturating_add(kept as u64)
+    boot.timeline.as_ref().map_or(0, |t| t.units_skipped).saturating_add(kept as u64)
 }
 
 /// The phases as a strip, each with a line where it ends.
@@ -104,7 +104,7 @@ fn draw_phases(out: &mut String, boot: &Analysis, time: &Time, y: f64, bottom: f
         let title = format!("{}: {} ms, until {:.3} s", phase.name, millis(took), to / 1e3);
         let shade = if i % 2 == 0 { 0.45 } else { 0.25 };
         bar(out, ENDING, shade, [x, y, x_to, STRIP], &title);
-        // A name is left out where it would lie on the next.
+        // A name is skipped where it would lie on the next.
         let fits = 7.2 * phase.name.chars().count() as f64 + 8.0 <= x_to - x;
         if fits && x >= last {
             text(out, x + 4.0, y + 13.0, "", &phase.name);
@@ -167,7 +167,7 @@ fn draw_unit(out: &mut String, unit: &UnitTimes, bar_of: Bar, y: f64, time: &Tim
 }
 
 /// What the colours of the bars mean.
-fn legend(out: &mut String, y: f64, left_out: u64) {
+fn legend(out: &mut String, y: f64, skipped: u64) {
     let mut x = LEFT;
     for (colour, opacity, words) in [
         (DEMAND, 0.85, "a unit is being started"),
@@ -176,9 +176,9 @@ fn legend(out: &mut String, y: f64, left_out: u64) {
     ] {
         x = key(out, x, y, colour, opacity, words);
     }
-    if left_out > 0 {
+    if skipped > 0 {
         let words =
-            format!("{} devices, slices and late units are not drawn", grouped(left_out as f64, 0));
+            format!("{} devices, slices and late units are not drawn", grouped(skipped as f64, 0));
         text(out, RIGHT, y, "m end", &words);
     }
 }
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn phases_units_what_came_in_and_idle_times_are_in_the_picture() {
         let mut bins = Bins::default();
-        bins.add(Row::Ahead, 100_000, 3 << 20);
+        bins.add(Row::Prefetched, 100_000, 3 << 20);
         bins.add(Row::Wasted, 100_000, 1 << 20);
         bins.add(Row::Late, 1_500_000, 4096);
         let units = vec![unit("a<b>.service", 200_000, 900_000), unit("dev-sda.device", 1, 1)];

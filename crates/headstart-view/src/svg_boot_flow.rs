@@ -1,5 +1,5 @@
-//! The upper part of a boot's picture: what came into memory over time, and the axis and
-//! bars that all of the picture shares.
+//! The upper part of a boot's picture: the pages that were read over time, and the axis and bars
+//! that the whole picture shares.
 
 use super::axis::Axis;
 use super::svg::{Escaped, Px, levels, line, put, text};
@@ -92,7 +92,7 @@ pub(super) struct Part {
 /// The panels with their titles. Before anything is prefetched all is missing.
 pub(super) fn panels(bins: &Bins, replayed: bool) -> Vec<(&'static str, Vec<Part>)> {
     let part = |name, colour, row| Part { name, colour, bytes: bins.row(row).to_vec() };
-    let ahead = bins.ahead.iter().zip(&bins.wasted);
+    let ahead = bins.prefetched.iter().zip(&bins.wasted);
     let used = ahead.map(|(ahead, wasted)| ahead.saturating_sub(*wasted)).collect();
     let demand = part("by the boot itself", DEMAND, Row::Demand);
     if !replayed {

@@ -1,6 +1,5 @@
-//! A picture of one start: what it touched and how that fared, what was brought in
-//! and by whom, and how far prefetching was in front. Below them the files that
-//! are worth a look.
+//! A picture of one start: the touched pages by class, what was read and by whom, and how far ahead
+//! prefetching was. Below them are the most affected files.
 
 use super::axis::Axis;
 use super::svg::{COLOURS, Escaped, Px, levels, line, open, put, shortened, text};
@@ -60,7 +59,7 @@ pub fn svg(run: &LastRun) -> String {
     let own: Vec<u64> = [&o.late, &o.missing, &o.untouched, &o.metadata]
         .into_iter()
         .fold(vec![0; o.len()], |sum, row| added(&sum, row));
-    let used = o.asked.iter().zip(&o.wasted).map(|(a, w)| a.saturating_sub(*w)).collect();
+    let used = o.prefetched.iter().zip(&o.wasted).map(|(a, w)| a.saturating_sub(*w)).collect();
     let brought = [
         Row { name: "prefetched", colour: AHEAD, pages: used },
         row("of it wasted", WASTED, &o.wasted),
@@ -68,7 +67,7 @@ pub fn svg(run: &LastRun) -> String {
     ];
     stacked(&mut out, tops[1], "brought in", &brought, o, &time, mib);
     let all = added(&added(&o.ready, &o.late), &o.missing);
-    let sums = [row("prefetched", AHEAD, &o.asked), row("touched", TOUCHED, &all)];
+    let sums = [row("prefetched", AHEAD, &o.prefetched), row("touched", TOUCHED, &all)];
     in_all(&mut out, tops[2], &sums, o, &time, mib);
     time.draw(&mut out, tops[2] + PANEL);
     files(&mut out, table, run, rows);
@@ -89,15 +88,15 @@ fn summary(run: &LastRun) -> String {
     let pages = |n: u64| grouped(n as f64, 0);
     let replay = if run.replayed { "" } else { "nothing was prefetched; " };
     format!(
-        "start {} in {} ms; {replay}{} pages touched: {} ready, {} late, {} missing; {} read \
-         ahead, {} of them wasted",
+        "start {} in {} ms; {replay}{} pages touched: {} ready, {} late, {} missing; {} \
+         prefetched, {} of them wasted",
         run.starts,
         millis(run.duration_us as f64 / 1000.0),
         pages(t.touched),
         pages(t.ready),
         pages(t.late),
         pages(t.missing),
-        pages(t.asked),
+        pages(t.prefetched),
         pages(t.wasted),
     )
 }
@@ -121,7 +120,13 @@ impl Time {
         for (ms, label) in self.ticks() {
             text(out, self.x(ms), bottom + 18.0, "m mid", &label);
         }
-        text(out, (LEFT + RIGHT) / 2.0, bottom + 36.0, "m mid", "ms from the begin of the start");
+        text(
+            out,
+            (LEFT + RIGHT) / 2.0,
+            bottom + 36.0,
+            "m mid",
+            "ms from the beginning of the start",
+        );
     }
 }
 
@@ -237,7 +242,7 @@ fn files(out: &mut String, top: f64, run: &LastRun, rows: usize) {
         put(out, format_args!(r#"<text x="{x}" y="{y}"><title>{path}</title>{name}</text>"#));
     }
     let more = (run.files.len() - rows) as u64;
-    let more = more.saturating_add(run.files_left_out);
+    let more = more.saturating_add(run.files_skipped);
     let y = top + ROW * (rows + 1) as f64;
     if rows == 0 {
         text(out, 306.0, y, "m", "none was late, missing or wasted");
@@ -268,7 +273,7 @@ mod tests {
     use headstart::host::range::PageRange;
     use headstart::host::usage::How;
     use headstart::outcome::counts::Classification;
-    use headstart::outcome::last_run::timeline::{AskedSpan, Timeline};
+    use headstart::outcome::last_run::timeline::{PrefetchedSpan, Timeline};
     use headstart::profile::spans::Spans;
     use proptest::prelude::*;
     use std::path::Path;
@@ -282,15 +287,15 @@ mod tests {
     }
 
     #[test]
-    fn all_that_became_of_pages_is_in_the_picture_and_so_are_the_files() {
+    fn all_classes_of_pages_are_in_the_picture_and_so_are_the_files() {
         let mut timeline = Timeline::new(100_000_000);
         let classes = Classification {
             late: set(&[(1, 10)]),
             missing: set(&[(5, 90)]),
             ..Classification::default()
         };
-        let asked = [AskedSpan { pages: PageRange::of(1, 2), at: 12_000_000 }];
-        timeline.add(Some(Path::new("/<lib>.so")), &classes, &asked);
+        let prefetched = [PrefetchedSpan { pages: PageRange::of(1, 2), at: 12_000_000 }];
+        timeline.add(Some(Path::new("/<lib>.so")), &classes, &prefetched);
         let run = LastRun { page_size: 4096, name: "app".into(), ..timeline.finish() };
         let svg = svg(&run);
         for part in [
@@ -329,7 +334,7 @@ mod tests {
                 missing: lists(),
                 untouched: lists(),
                 metadata: lists(),
-                asked: lists(),
+                prefetched: lists(),
                 wasted: lists(),
                 lead_us: vec![None; pages.len()],
             };

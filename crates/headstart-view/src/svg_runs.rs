@@ -1,15 +1,15 @@
-//! A picture of runs: every run as a dot over its number, and beside it each
-//! state's box, median and interval.
+//! A picture of runs: every run as a dot over its number, and next to it each state's box, median
+//! and interval.
 //!
-//! The dots show what a summary hides (drift, a slow first run, two speeds);
-//! the boxes show what dots hide. The colours are told apart by people who see
-//! red and green alike, and change with the viewer's light or dark setting.
+//! The dots show what a summary hides (drift, a slow first run, two modes); the boxes show what
+//! dots hide. The colours suit red-green colour blindness, and follow the viewer's light or dark
+//! setting.
 
 use super::axis::Axis;
 use super::svg::{COLOURS, Escaped, Px, line, open, put, shortened, text, two_lines};
 use super::units::{decimals_for, grouped, millis};
 
-/// The runs of one state (cold, read-ahead, hot …).
+/// The runs of one state (cold, prefetched, hot …).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct State<'a> {
     /// Its name.
@@ -30,7 +30,7 @@ pub struct Interval {
     pub high: f64,
     /// How often such an interval holds it: 0.95 for 95 %.
     pub confidence: f64,
-    /// Whether that is as much as was asked for.
+    /// Whether that is as much as was requested.
     pub is_confident: bool,
 }
 

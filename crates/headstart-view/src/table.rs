@@ -46,8 +46,8 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// As lines of text, two spaces between columns, none at the end of a line.
-    /// What isn't visible is escaped. Widths count characters: double-width ones push their line to the right.
+    /// As lines of text, two spaces between columns, none at the end of a line. What isn't visible
+    /// is escaped. Widths count characters: double-width ones push their line to the right.
     pub fn text(&self) -> String {
         let mut out = String::new();
         self.lines(
@@ -133,7 +133,7 @@ mod tests {
     fn starts() -> Table {
         let mut table = Table::new().words("state").numbers("ms").words("note");
         table.row(["cold", "18,849", ""]);
-        table.row(["read-ahead", "2,379", "7.9 × faster"]);
+        table.row(["prefetched", "2,379", "7.9 × faster"]);
         table.row(["hot", "702"]);
         table
     }
@@ -143,7 +143,7 @@ mod tests {
         let expected = "\
 state           ms  note
 cold        18,849
-read-ahead   2,379  7.9 × faster
+prefetched   2,379  7.9 × faster
 hot            702
 ";
         assert_eq!(starts().text(), expected);
@@ -155,7 +155,7 @@ hot            702
 | state      |     ms | note         |
 | ---------- | -----: | ------------ |
 | cold       | 18,849 |              |
-| read-ahead |  2,379 | 7.9 × faster |
+| prefetched |  2,379 | 7.9 × faster |
 | hot        |    702 |              |
 ";
         assert_eq!(starts().markdown(), expected);

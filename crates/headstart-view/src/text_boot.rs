@@ -1,4 +1,4 @@
-//! A recorded boot in words.
+//! A recorded boot as text.
 
 use crate::units::{grouped, millis};
 use headstart::boot::analysis::Analysis;
@@ -24,7 +24,11 @@ pub fn summary(boot: &Analysis) -> String {
     let sums = boot.sums;
     let mut parts = vec![match boot.boot.replayed {
         true => {
-            format!("{} prefetched, {} of it wasted", mib(sums.ahead_bytes), mib(sums.wasted_bytes))
+            format!(
+                "{} prefetched, {} of it wasted",
+                mib(sums.prefetched_bytes),
+                mib(sums.wasted_bytes)
+            )
         }
         false => "nothing was prefetched".into(),
     }];

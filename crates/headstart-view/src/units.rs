@@ -1,4 +1,4 @@
-//! Numbers for people: durations with the digits that matter.
+//! Numbers as text: durations with their significant digits.
 
 /// Milliseconds with three digits or all before the point: "4.13", "41.3",
 /// "413", "18,849".

@@ -15,10 +15,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).map(PathBuf::from).ok_or("Usage: decode PACK")?;
     let bytes = std::fs::read(&path)?;
     let pack = codec::decode(&bytes)?;
-    let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::HALF };
+    let limits = Limits { budget: u64::MAX, metadata: true };
     let decoding = median(|| drop(codec::decode(&bytes)));
     let packs = std::slice::from_ref(&pack);
-    let planning = median(|| drop(Plan::of_packs(packs, limits, ReadStrategy::default())));
+    let planning =
+        median(|| drop(Plan::of_packs(packs, Frequency::HALF, limits, ReadStrategy::default())));
     let (files, ranges) = (pack.files.len(), pack.ranges.len());
     println!("{files} files, {ranges} ranges: decoded in {decoding} µs, planned in {planning} µs");
     Ok(())

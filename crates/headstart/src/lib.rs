@@ -1,4 +1,4 @@
-//! Learns which file pages a start touches and reads them ahead of the next.
+//! Learns which file pages a start touches and prefetches them at the next start.
 //!
 //! ```text
 //! trace ──▶ profile ──▶ pack ──▶ replay ──▶ outcome
@@ -7,9 +7,10 @@
 //! kernel    how often
 //! ```
 //!
-//! These folders are the data flow; what follows a program, a service ([`service`]) or a
-//! boot ([`boot`]) puts them together. Below them are [`host`], what the machine says of
-//! itself, and [`cache`], what is in the page cache; above them is [`doctor`]. Which folder
+//! These folders are the data flow. [`launch`] is the pipeline that puts them together for
+//! programs, services and benchmarks; [`boot`] uses it for the phases of a boot, [`service`] finds
+//! the processes of a service. Below them are [`host`], what the machine reports of itself, and
+//! [`cache`], what is in the page cache; above them is [`doctor`]. Which folder
 //! may import which is a table of `doc/architecture.md`, checked by a test. Parsers and
 //! planners take values and return values; the drivers that do I/O are named as such.
 #![forbid(unsafe_code)]

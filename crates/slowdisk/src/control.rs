@@ -23,11 +23,11 @@ const LONGEST: u64 = 16 << 20;
 pub enum Command {
     /// Nothing: whether it lives.
     Ping,
-    /// Be a device of that kind from now on, and count anew.
+    /// Be a device of that kind from now on, and count from zero.
     Become(Device, Overhead),
-    /// The counters; begin anew if so told.
+    /// The counters; set to zero if so requested.
     Stats {
-        /// Whether counting begins anew.
+        /// Whether counting begins at zero.
         reset: bool,
     },
     /// End.
@@ -78,7 +78,7 @@ fn converse(
     caller.set_write_timeout(Some(PATIENCE))?;
     let command: Command = serde_json::from_str(&line(&caller)?)?;
     let answer = serde_json::to_string(&answer(&command))? + "\n";
-    // Whoever asks for the end may be gone by then; the end comes all the same.
+    // Whoever requests the end may be gone by then; the end comes all the same.
     let sent = caller.write_all(answer.as_bytes());
     if command != Command::Quit {
         sent?;
@@ -100,7 +100,7 @@ fn socket(dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// When it does not answer, or not sensibly.
-pub fn ask(dir: &Path, command: &Command) -> Result<Option<Answer>> {
+pub fn query(dir: &Path, command: &Command) -> Result<Option<Answer>> {
     let path = socket(dir);
     let mut server = match UnixStream::connect(&path) {
         Ok(server) => server,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_answered_until_the_end_is_asked_for() {
+    fn a_question_is_answered_until_the_end_is_requested() {
         let dir = tempfile::tempdir().unwrap();
         let listener = Listener::bind(dir.path()).unwrap();
         let stats = Stats { late: 7, ..Stats::default() };
@@ -144,17 +144,17 @@ mod tests {
             drop(UnixStream::connect(socket(dir.path())).unwrap());
             let mut nonsense = UnixStream::connect(socket(dir.path())).unwrap();
             nonsense.write_all(b"nonsense\n").unwrap();
-            let asked = ask(dir.path(), &Command::Stats { reset: true }).unwrap();
-            assert_eq!(asked, Some(Answer::Stats(Box::new(stats.clone()))));
-            assert_eq!(ask(dir.path(), &Command::Quit).unwrap(), Some(Answer::Done));
+            let answer = query(dir.path(), &Command::Stats { reset: true }).unwrap();
+            assert_eq!(answer, Some(Answer::Stats(Box::new(stats.clone()))));
+            assert_eq!(query(dir.path(), &Command::Quit).unwrap(), Some(Answer::Done));
         });
     }
 
     #[test]
     fn nobody_there_is_no_error() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(ask(dir.path(), &Command::Ping).unwrap(), None);
+        assert_eq!(query(dir.path(), &Command::Ping).unwrap(), None);
         drop(Listener::bind(dir.path()).unwrap());
-        assert_eq!(ask(dir.path(), &Command::Ping).unwrap(), None);
+        assert_eq!(query(dir.path(), &Command::Ping).unwrap(), None);
     }
 }

@@ -18,7 +18,7 @@ const START: Nanos = 60_000_000_000;
 /// makes high rates possible at all.
 const GRACE: Nanos = 50_000;
 
-/// What the way through FUSE and the loop device takes by itself. It is taken
+/// The overhead of FUSE and the loop device. It is taken
 /// off each modelled time, so that the device as its user sees it is as slow
 /// as the model says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ impl<T> Engine<T> {
         self.lock().counters.error();
     }
 
-    /// The counts up to now; `reset` begins anew in the same instant.
+    /// The counts up to now; `reset` sets them to zero in the same instant.
     pub fn stats(&self, reset: bool) -> Stats {
         let mut inner = self.lock();
         let now = self.now();

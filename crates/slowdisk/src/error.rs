@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call on a file failed.
-    #[error("Cannot {action} {}: {source}", path.display())]
+    #[error("Can't {action} {}: {source}", path.display())]
     Io {
         /// What was being done, as a verb.
         action: &'static str,

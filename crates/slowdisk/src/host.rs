@@ -98,14 +98,14 @@ pub fn loops_on(file: &Path, memory_name: &str) -> Result<Vec<PathBuf>> {
     Ok(loops)
 }
 
-/// Tells the kernel whether a device rotates and how far to read ahead.
+/// Sets whether a device rotates, and the kernel's readahead.
 ///
 /// # Errors
 /// When sysfs refuses.
-pub fn set_queue(device: &Path, rotational: bool, read_ahead_kib: u32) -> Result<()> {
-    // The order matters: a change of `rotational` resets the read-ahead.
+pub fn set_queue(device: &Path, rotational: bool, readahead_kib: u32) -> Result<()> {
+    // The order matters: a change of `rotational` resets the readahead.
     set(device, "rotational", u32::from(rotational))?;
-    set(device, "read_ahead_kb", read_ahead_kib)
+    set(device, "read_ahead_kb", readahead_kib)
 }
 
 fn set(device: &Path, name: &str, value: u32) -> Result<()> {
@@ -181,7 +181,7 @@ pub fn becomes_free(device: &Path) -> Result<bool> {
 }
 
 /// Processes that see a file system of the device mounted; those that end
-/// meanwhile are left out.
+/// meanwhile are skipped.
 ///
 /// # Errors
 /// When /proc cannot be listed.

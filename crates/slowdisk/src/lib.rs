@@ -1,7 +1,7 @@
 //! An image file served as a block device with a modelled latency.
 //!
 //! A model ([`model`]) says what a disk is like; the scheduler ([`sched`])
-//! turns arrivals into completion times; the rest carries that out through a
+//! turns requests into completion times; the rest carries that out through a
 //! FUSE file under a loop device. Development only: it never touches the
 //! image unless told to keep writes, and nothing of the project needs it to
 //! run.

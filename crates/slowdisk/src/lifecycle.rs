@@ -11,7 +11,7 @@ use std::process::{Child, Command as Process, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::control::{Answer, Command, ask};
+use crate::control::{Answer, Command, query};
 use crate::engine::Overhead;
 use crate::error::{Error, Result};
 use crate::host;
@@ -38,7 +38,7 @@ pub struct Up {
 ///
 /// # Errors
 /// When anything of it fails; all that was done by then is undone.
-pub fn up(state: &State, disk: Disk, read_ahead_kib: u32, server: Process) -> Result<Up> {
+pub fn up(state: &State, disk: Disk, readahead_kib: u32, server: Process) -> Result<Up> {
     if disk.keep_writes && disk.model.device.is_none() {
         let reason = "without times to keep and with writes kept it is any loop device: use \
                       losetup --find --show --direct-io=on";
@@ -54,27 +54,27 @@ pub fn up(state: &State, disk: Disk, read_ahead_kib: u32, server: Process) -> Re
         }
     }
     let entry = state.add()?;
-    bring_up(&entry, disk, read_ahead_kib, server).map_err(|error| match tear_down(&entry) {
+    bring_up(&entry, disk, readahead_kib, server).map_err(|error| match tear_down(&entry) {
         Ok(()) => error,
         Err(second) => Error::Refused(format!("{error}; and then: {second}")),
     })
 }
 
-fn bring_up(entry: &Entry, mut disk: Disk, read_ahead_kib: u32, server: Process) -> Result<Up> {
+fn bring_up(entry: &Entry, mut disk: Disk, readahead_kib: u32, server: Process) -> Result<Up> {
     entry.save(&disk)?;
     let (child, ready) = start(entry, server)?;
     disk.server = Some(child.id());
     // Whoever has to kill it when it is stuck needs its number.
     entry.save(&disk)?;
     let device = host::attach(&ready.file)?;
-    host::set_queue(&device, disk.model.rotational, read_ahead_kib)?;
+    host::set_queue(&device, disk.model.rotational, readahead_kib)?;
     let mut warnings = Vec::new();
     if let Some(model) = &disk.model.device {
         disk.overhead = calibrate(entry, &device, model)?;
         if disk.overhead.fixed_ns > HIGH_OVERHEAD_NS {
             let us = disk.overhead.fixed_ns / 1000.0;
             warnings.push(format!(
-                "The way to the disk takes {us:.0} us: the machine is busy, times will be off"
+                "The overhead of the disk is {us:.0} us: the machine is busy, times will be off"
             ));
         }
         let (rate, most) = (model.requests_per_s(), crate::model::FUSE_REQUESTS_PER_S);
@@ -120,10 +120,10 @@ fn start(entry: &Entry, mut server: Process) -> Result<(Child, Ready)> {
     Err(Error::Tool { command: "The server".to_owned(), message })
 }
 
-/// Measures the way to the device and then lets it be as slow as its model.
+/// Measures the overhead of the device and then lets it be as slow as its model.
 fn calibrate(entry: &Entry, path: &Path, model: &Device) -> Result<Overhead> {
     let become_device =
-        |device: Device, overhead| match ask(entry.dir(), &Command::Become(device, overhead))? {
+        |device: Device, overhead| match query(entry.dir(), &Command::Become(device, overhead))? {
             Some(Answer::Done) => Ok(()),
             _ => Err(Error::Refused(format!("The server ended; see {}", entry.log().display()))),
         };
@@ -178,7 +178,7 @@ pub fn absolute(path: &Path) -> PathBuf {
 /// # Errors
 /// When it does not answer though it is there.
 pub fn is_alive(entry: &Entry) -> Result<bool> {
-    let answer = ask(entry.dir(), &Command::Ping).map_err(|error| {
+    let answer = query(entry.dir(), &Command::Ping).map_err(|error| {
         let server = entry.load().ok().flatten().and_then(|disk| disk.server);
         let server = server.map_or_else(|| "of it".to_owned(), |id| id.to_string());
         Error::Refused(format!("{error}: kill -9 the process {server} and try again"))
@@ -203,7 +203,7 @@ pub fn tear_down(entry: &Entry) -> Result<()> {
     }
     let server = entry.load().ok().flatten().and_then(|disk| disk.server).filter(|_| alive);
     let server = server.and_then(watch);
-    ask(entry.dir(), &Command::Quit)?;
+    query(entry.dir(), &Command::Quit)?;
     if let Some(server) = server {
         wait_for_end(&server);
     }

@@ -1,4 +1,4 @@
-//! Who else uses the processors: a busy machine cannot hold a model, and
+//! Who else uses the CPUs: a busy machine cannot hold a model, and
 //! whoever measures has to know.
 
 use std::fs;
@@ -7,13 +7,16 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 
-/// Processors' worth of other work above which times cannot be relied on.
+/// CPUs that other work uses, above which times are not reliable.
 pub const BUSY: f64 = 0.1;
+/// The share of the CPUs' time that has to stay idle for a load: with less the CPUs bound it and
+/// not the disk.
+pub const IDLE: f64 = 0.1;
 
 /// Parent of all kernel threads, among them the loop devices' workers.
 const KTHREADD: u32 = 2;
 
-/// A stretch of time in which the use of the processors is watched.
+/// A stretch of time in which the use of the CPUs is watched.
 #[derive(Debug)]
 pub struct Watch {
     own: Vec<u32>,
@@ -32,7 +35,7 @@ impl Watch {
         Ok(Self { own, start: Instant::now(), ticks })
     }
 
-    /// Processors' worth of work that others, the hypervisor included, did
+    /// CPUs that others, the hypervisor included, used
     /// since the beginning. Good to a hundredth of a second of work.
     ///
     /// # Errors
@@ -42,6 +45,23 @@ impl Watch {
         let seconds = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
         Ok(seconds / self.start.elapsed().as_secs_f64().max(1e-3))
     }
+}
+
+/// Idle ticks and all ticks of the CPUs since the machine started, for [`idle_share`].
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn cpu_ticks() -> Result<(u64, u64)> {
+    let path = Path::new("/proc/stat");
+    let stat = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    idle_ticks(&stat)
+        .ok_or_else(|| Error::Refused("/proc/stat does not begin with the total".to_owned()))
+}
+
+/// The share of the CPUs' time that was idle between two of [`cpu_ticks`].
+pub fn idle_share(before: (u64, u64), after: (u64, u64)) -> f64 {
+    let all = after.1.saturating_sub(before.1).max(1);
+    after.0.saturating_sub(before.0) as f64 / all as f64
 }
 
 /// Ticks spent outside the processes `own` and the kernel's threads. From the
@@ -64,11 +84,20 @@ fn others(own: &[u32]) -> Result<u64> {
 }
 
 /// User, nice, system and stolen ticks of /proc/stat (proc_stat(5)).
-/// Interrupts are left out: they are mostly ours.
+/// Interrupts are not counted: they are mostly of the disk itself.
 fn total_ticks(stat: &str) -> Option<u64> {
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
     let fields: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
     [0, 1, 2, 7].iter().map(|i| fields.get(*i)).try_fold(0u64, |sum, v| sum.checked_add(*v?))
+}
+
+/// Ticks without work, waiting for a disk among them, and all ticks but those of guests, which
+/// are in the user's (proc_stat(5)).
+fn idle_ticks(stat: &str) -> Option<(u64, u64)> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+    let fields: Vec<u64> = fields.take(8).map_while(|field| field.parse().ok()).collect();
+    let idle = fields.get(3)?.checked_add(*fields.get(4)?)?;
+    Some((idle, fields.iter().try_fold(0u64, |sum, field| sum.checked_add(*field))?))
 }
 
 /// Parent and user and system ticks of a process (proc_pid_stat(5)).
@@ -94,6 +123,15 @@ mod tests {
     }
 
     #[test]
+    fn cpus_that_wait_for_a_disk_are_idle() {
+        let stat = "cpu  100 20 3 9000 400 5 6 7 50 0\ncpu0 1 1 1 1\n";
+        assert_eq!(idle_ticks(stat), Some((9400, 9541)));
+        assert_eq!(idle_ticks("cpu  1 2 3\n"), None);
+        assert_eq!(idle_share((9400, 9541), (9425, 9641)), 0.25);
+        assert_eq!(idle_share((5, 5), (5, 5)), 0.0);
+    }
+
+    #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let stat = "7 (a) b (c) S 2 0 0 0 -1 0 0 0 0 0 30 12 0 0 20 0 1 0 5";
         assert_eq!(process_ticks(stat), Some((2, 42)));
@@ -103,8 +141,10 @@ mod tests {
     #[test]
     fn the_work_of_this_process_counts_only_for_others() {
         let spin = || {
-            let start = Instant::now();
-            while start.elapsed().as_millis() < 300 {
+            // Not by the wall clock: others may have the CPUs.
+            let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            let end = used().tv_sec * 1000 + used().tv_nsec / 1_000_000 + 300;
+            while used().tv_sec * 1000 + used().tv_nsec / 1_000_000 < end {
                 std::hint::spin_loop();
             }
         };
@@ -127,6 +167,7 @@ mod tests {
             total_ticks(&text);
             process_ticks(&text);
             total_ticks(&format!("cpu  {text}"));
+            idle_ticks(&format!("cpu  {text}"));
             process_ticks(&format!("1 (x) {text}"));
         }
     }

@@ -1,4 +1,4 @@
-//! Reads from the real device, past the page cache: what the way to it costs,
+//! Reads from the real device, past the page cache: what the overhead is,
 //! and whether it is as slow as its model.
 
 use std::fs::File;
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::engine::Overhead;
 use crate::error::{Error, Result};
+use crate::load;
 use crate::model::Device;
 use crate::sched::{Nanos, Request};
 use crate::sim::{self, Run, alternating_reads, random_reads, sequential_reads};
@@ -21,7 +22,7 @@ use crate::sim::{self, Run, alternating_reads, random_reads, sequential_reads};
 const PAGE: u64 = 4096;
 /// Direct I/O is aligned to this; enough for every device.
 const ALIGN: usize = 4096;
-/// How often the overhead is measured anew with the last one taken off.
+/// How often the overhead is measured again with the last one taken off.
 const PROBES: usize = 3;
 /// Each of these probes takes about so long …
 const PROBE_US: f64 = 75_000.0;
@@ -80,10 +81,10 @@ fn settled_mean(mut values: Vec<Nanos>) -> f64 {
     values.iter().sum::<Nanos>() as f64 / values.len().max(1) as f64
 }
 
-/// Finds out what the way to a device takes that is to be as slow as `model`;
+/// Measures the overhead of a device that is to be as slow as `model`;
 /// `shape` makes it one of that kind.
 ///
-/// It depends on how long the processor sleeps between question and answer:
+/// It depends on how long the CPU sleeps between question and answer:
 /// so the device is given the model's latency, the overhead found so far taken
 /// off, until the latency comes out right.
 ///
@@ -136,6 +137,8 @@ pub struct Figure {
     pub measured: f64,
     /// The share by which it may be off.
     pub tolerance: f64,
+    /// The share of the CPUs' time that was idle meanwhile.
+    pub idle: f64,
 }
 
 impl Figure {
@@ -147,6 +150,11 @@ impl Figure {
     /// Whether it is within its tolerance.
     pub fn holds(&self) -> bool {
         self.error().abs() <= self.tolerance
+    }
+
+    /// Whether the load took all CPUs, so that a rate below the model's says nothing of the disk.
+    pub fn is_cpu_bound(&self) -> bool {
+        self.idle < load::IDLE && self.error() < 0.0
     }
 }
 
@@ -215,13 +223,15 @@ impl Load {
     /// When the device cannot be read.
     pub fn measure(&self, path: &Path, device: &Device, capacity: u64) -> Result<Figure> {
         let modelled = sim::closed_loop(device, capacity, self.clients, &self.requests);
+        let before = load::cpu_ticks()?;
         let measured = closed_loop(path, self.clients, &self.requests)?;
+        let idle = load::idle_share(before, load::cpu_ticks()?);
         // A short latency by itself cannot be held as well.
         let short = self.clients == 1 && modelled.mean_latency() < 1e6;
         let tolerance = if short { 0.15 } else { 0.05 };
         let value = |run: &Run| (self.value)(run, &self.requests);
         let (modelled, measured) = (value(&modelled), value(&measured));
-        Ok(Figure { name: self.name.clone(), modelled, measured, tolerance })
+        Ok(Figure { name: self.name.clone(), modelled, measured, tolerance, idle })
     }
 }
 
@@ -248,10 +258,19 @@ mod tests {
 
     #[test]
     fn a_figure_holds_on_either_side_of_its_model() {
-        let figure =
-            |measured| Figure { name: String::new(), modelled: 100.0, measured, tolerance: 0.05 };
+        let figure = |measured, idle| Figure {
+            name: String::new(),
+            modelled: 100.0,
+            measured,
+            tolerance: 0.05,
+            idle,
+        };
         for (measured, holds) in [(94.0, false), (96.0, true), (104.0, true), (106.0, false)] {
-            assert_eq!(figure(measured).holds(), holds, "{measured}");
+            assert_eq!(figure(measured, 0.5).holds(), holds, "{measured}");
+        }
+        for (idle, expected) in [(0.0, true), (0.09, true), (0.11, false), (1.0, false)] {
+            assert_eq!(figure(90.0, idle).is_cpu_bound(), expected, "{idle}");
+            assert!(!figure(110.0, idle).is_cpu_bound(), "{idle}");
         }
     }
 

@@ -58,16 +58,16 @@ pub struct Device {
     pub seek: Option<Seek>,
 }
 
-/// Arm and platter. A move over the distance d of a disk of size c takes
+/// Seek and rotation. A seek over the distance d of a disk of size c takes
 /// `settle + (full_stroke - settle) * sqrt(d / c)` and half a revolution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seek {
-    /// The shortest move, in microseconds.
+    /// The shortest seek, in microseconds.
     pub settle_us: f64,
     /// From one end of the image to the other, in microseconds.
     pub full_stroke_us: f64,
-    /// Revolutions a minute; each move waits half of one.
+    /// Revolutions a minute; each seek waits half of one.
     pub rpm: f64,
     /// The next request is the nearest ahead among so many of the oldest.
     pub window: u32,
@@ -124,8 +124,8 @@ impl Device {
         within("seek.window", f64::from(seek.window), 1.0, 1024.0)
     }
 
-    /// The most reads of 4 KiB a second that these times allow, seeks left
-    /// out of account.
+    /// The most reads of 4 KiB a second that these times allow, without
+    /// seeks of account.
     pub fn requests_per_s(&self) -> f64 {
         let overlapped = f64::from(self.queue_depth) * 1e6 / self.read_latency_us;
         let transferred = self.bandwidth_mb_s * 1e6 / 4096.0;

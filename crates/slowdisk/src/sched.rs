@@ -139,7 +139,7 @@ impl<T> Scheduler<T> {
         self.start();
     }
 
-    /// Takes a request in. Arrivals are put in order: one that claims to be
+    /// Takes a request in. Requests are put in order: one that claims to be
     /// older than the last is taken to be as old.
     pub fn arrive(&mut self, now: Nanos, request: Request, tag: T) {
         self.last_arrival = self.last_arrival.max(now);
@@ -211,7 +211,7 @@ impl<T> Scheduler<T> {
         if let Some(iops) = self.device.iops {
             self.next_token = begin.saturating_add(nanos(1e6 / iops));
         }
-        let moving = self.device.seek.as_ref().map_or(0.0, |seek| self.move_us(seek, request));
+        let moving = self.device.seek.as_ref().map_or(0.0, |seek| self.seek_us(seek, request));
         self.head = request.end();
         let transfer = nanos(request.len as f64 / self.device.bandwidth_mb_s);
         self.transfers_end = begin.max(self.transfers_end).saturating_add(transfer);
@@ -219,8 +219,8 @@ impl<T> Scheduler<T> {
     }
 
     /// Seek and rotation, in microseconds. A short gap ahead is passed by
-    /// reading over it when that is quicker.
-    fn move_us(&self, seek: &Seek, request: &Request) -> f64 {
+    /// reading over it when that is faster.
+    fn seek_us(&self, seek: &Seek, request: &Request) -> f64 {
         let distance = request.offset.abs_diff(self.head) as f64;
         if distance == 0.0 {
             return 0.0;

@@ -30,7 +30,7 @@ pub struct Ready {
     /// Whether it runs under real-time priority; without, times are off as
     /// soon as anything else runs.
     pub realtime: bool,
-    /// Whether idle processors stay awake; without, waking them adds tens of
+    /// Whether idle CPUs stay awake; without, waking them adds tens of
     /// microseconds, and not always as many.
     pub awake: bool,
 }

@@ -66,7 +66,7 @@ fn large_reads_in_order_come_at_the_models_bandwidth() {
 }
 
 #[test]
-fn the_mean_seek_at_random_is_eight_fifteenths_of_the_way_to_a_full_stroke() {
+fn the_mean_seek_at_random_is_eight_fifteenths_of_a_full_stroke() {
     // The mean of sqrt(|x - y|) over the unit square is 8/15.
     let device = device("hdd");
     let seek = device.seek.clone().unwrap();
@@ -103,7 +103,7 @@ fn a_short_gap_ahead_is_read_over_but_not_one_behind() {
 }
 
 #[test]
-fn a_deep_queue_makes_the_hard_disk_faster_by_shorter_ways() {
+fn a_deep_queue_makes_the_hard_disk_faster_by_shorter_seeks() {
     let device = device("hdd");
     let reads = random_reads(GIB, PAGE, 20_000, 4);
     let one = closed_loop(&device, GIB, 1, &reads).requests_per_s();

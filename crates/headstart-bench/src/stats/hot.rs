@@ -1,6 +1,6 @@
-//! How near to perfect: cold starts measured against hot ones.
+//! How near prefetched starts come to hot ones.
 //!
-//! A hot start does no I/O, so what it takes is not start-up I/O's to save.
+//! A hot start does no I/O, so prefetching can't save the time that it takes.
 
 use serde::Serialize;
 
@@ -75,7 +75,7 @@ pub struct Progress {
     pub used: f64,
 }
 
-/// How many times the best possible in the order of use a prefetched start took.
+/// The time of prefetched starts ÷ the lower bound in touch order.
 ///
 /// A program computes only with what is there. What it has used at some moment takes
 /// its share of the floor to arrive, whatever comes first, and what is then left to
@@ -121,7 +121,7 @@ mod tests {
         let first = ColdAndHot { cold: &[50.0, f64::NAN, 51.0], hot: &[20.0, 21.0, 20.5] };
         let second = ColdAndHot { cold: &[40.0, 42.0, 41.0, 40.0], hot: &[20.0, 21.0, 20.5] };
         let found = improvement(first, second).unwrap();
-        assert_eq!((found.n, found.left_out, found.estimate), (2, 2, -10.0));
+        assert_eq!((found.n, found.skipped, found.estimate), (2, 2, -10.0));
         let nothing = ColdAndHot { cold: &[], hot: &[] };
         assert_eq!(improvement(nothing, nothing), None);
     }
@@ -134,7 +134,7 @@ mod tests {
         let (bound, by_device) = ratio_to_ideal(&ahead, &hot, &[4.0, 4.4, 3.6]).unwrap();
         assert!(bound == Bound::Floor && (by_device.ratio - 0.5).abs() < 1e-12);
         let (bound, failed) = ratio_to_ideal(&ahead, &[f64::NAN, 1.1, 0.9], &[]).unwrap();
-        assert_eq!((bound, failed.pairs, failed.left_out), (Bound::Hot, 2, 1));
+        assert_eq!((bound, failed.pairs, failed.skipped), (Bound::Hot, 2, 1));
         let (bound, _) = ratio_to_ideal(&ahead, &[], &[0.1, 0.1, 0.1]).unwrap();
         assert_eq!(bound, Bound::Floor);
         assert_eq!(ratio_to_ideal(&ahead, &[], &[]), None);
@@ -156,7 +156,7 @@ mod tests {
         }
         assert_eq!(ratio_in_order(&[1.0], &[], &[1.0], &[]), None);
         let failed = ratio_in_order(&[1.0, 1.0], &[1.0, f64::NAN], &[1.0, 1.0], &[]).unwrap();
-        assert_eq!((failed.pairs, failed.left_out), (1, 1));
+        assert_eq!((failed.pairs, failed.skipped), (1, 1));
     }
 
     proptest! {

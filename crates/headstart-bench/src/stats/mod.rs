@@ -1,9 +1,9 @@
 //! Statistics on run times and counters: values in, values out.
 //!
 //! No function here does I/O or panics, whatever it is given. A value that is
-//! not finite is left out and counted; an answer that the data cannot support
+//! not finite is skipped and counted; an answer that the data cannot support
 //! is `None`. An [`Interval`] carries the confidence it really has, which for
-//! few runs is less than the [`CONFIDENCE`] asked for.
+//! few runs is less than the [`CONFIDENCE`] requested.
 
 mod dist;
 pub mod fdr;
@@ -37,7 +37,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether there were enough values to have the confidence asked for.
+    /// Whether there were enough values to have the confidence requested.
     pub fn is_confident(&self) -> bool {
         self.confidence >= CONFIDENCE - 1e-9
     }
@@ -51,15 +51,6 @@ impl Interval {
     pub fn relative_half_width(&self, centre: f64) -> Option<f64> {
         let half = (self.high - self.low) / 2.0 / centre.abs();
         half.is_finite().then_some(half)
-    }
-
-    /// Half the width on the logarithmic scale, as a factor above 1: 0.03 for
-    /// an estimate that may be 3 % too high or too low. Unlike
-    /// [`Interval::relative_half_width`] it is the same for a ratio and for its
-    /// reciprocal. `None` when an end is not above 0.
-    pub fn ratio_half_width(&self) -> Option<f64> {
-        let half = (self.high / self.low).sqrt() - 1.0;
-        (self.low > 0.0 && half.is_finite()).then_some(half)
     }
 
     fn map(self, f: impl Fn(f64) -> f64) -> Interval {

@@ -1,8 +1,8 @@
-//! In which order the arms of a benchmark run.
+//! The order of the arms of a benchmark.
 //!
-//! Each round runs every arm once in a random order, so that neither drift nor
-//! the arm before favours one of them. The order follows from a seed alone: a
-//! report that names the seed names the design.
+//! Each round runs every arm once in a random order, so that neither drift nor the arm before
+//! favours one of them. The order follows from a seed: a report that names the seed names the
+//! design.
 
 /// Sebastiano Vigna's SplitMix64: one addition and one mixing step a number.
 /// Not for secrets.

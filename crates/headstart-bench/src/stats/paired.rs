@@ -1,10 +1,10 @@
-//! Two arms measured in the same rounds: the difference, or the ratio, of a
-//! round's two values, so that whatever slows a whole round cancels.
+//! Two arms measured in the same rounds: the difference or the ratio of a round's two values, so
+//! that whatever slows a whole round cancels.
 //!
-//! The estimate is Hodges and Lehmann's, the median of all pairwise averages;
-//! its interval inverts Wilcoxon's signed-rank test. Both need the differences
-//! to be symmetric about their centre, which those of two like-shaped arms
-//! are, but no particular distribution. One wild round moves them little.
+//! The estimate is Hodges and Lehmann's, the median of all pairwise averages; its interval inverts
+//! Wilcoxon's signed-rank test. Both assume differences that are symmetric about their centre, as
+//! those of arms of the same shape are, but no particular distribution. One outlier changes them
+//! little.
 
 use serde::Serialize;
 
@@ -16,12 +16,12 @@ use super::{Interval, dist, select, sorted};
 pub struct Location {
     /// How many finite values it rests on.
     pub n: usize,
-    /// How many more were left out because they were not finite.
-    pub left_out: usize,
+    /// How many more were skipped because they were not finite.
+    pub skipped: usize,
     /// The Hodges-Lehmann estimate.
     pub estimate: f64,
     /// The signed-rank interval, with the confidence it achieves. Below six
-    /// values that is less than asked for.
+    /// values that is less than requested.
     pub interval: Interval,
     /// Two-sided p value of the Wilcoxon signed-rank test that the centre is
     /// 0. Zeros are dropped and ties get mid-ranks; up to 50 values the
@@ -37,9 +37,9 @@ pub struct Location {
 pub struct PairedRatio {
     /// How many pairs it rests on.
     pub pairs: usize,
-    /// How many pairs were left out because a value was missing, not finite or
+    /// How many pairs were skipped because a value was missing, not finite or
     /// not above 0.
-    pub left_out: usize,
+    pub skipped: usize,
     /// The typical b/a of a round: 0.5 when b takes half of a's time.
     pub ratio: f64,
     /// The interval of the ratio.
@@ -63,7 +63,7 @@ pub fn location(differences: &[f64]) -> Option<Location> {
     let (rank, confidence) = null.interval_rank();
     Some(Location {
         n,
-        left_out: differences.len() - n,
+        skipped: differences.len() - n,
         estimate: select::median(members, |k| select::walsh(&sorted, k)),
         interval: Interval {
             low: select::walsh(&sorted, rank),
@@ -93,7 +93,7 @@ pub fn ratio(a: &[f64], b: &[f64]) -> Option<PairedRatio> {
     let location = location(&logs)?;
     Some(PairedRatio {
         pairs: location.n,
-        left_out: a.len().max(b.len()) - location.n,
+        skipped: a.len().max(b.len()) - location.n,
         ratio: location.estimate.exp(),
         interval: location.interval.map(f64::exp),
         p: location.p,
@@ -140,18 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_have_no_ratio_are_left_out_and_counted() {
+    fn pairs_that_have_no_ratio_are_skipped_and_counted() {
         let a = [1.0, 0.0, 1.0, f64::NAN, 1.0, -1.0, 9.0];
         let b = [2.0, 1.0, f64::INFINITY, 1.0, 2.0, 1.0];
         let found = ratio(&a, &b).unwrap();
-        assert_eq!((found.pairs, found.left_out), (2, 5));
+        assert_eq!((found.pairs, found.skipped), (2, 5));
         assert!((found.ratio - 2.0).abs() < 1e-12);
         assert_eq!(ratio(&[], &[]), None);
         assert_eq!(ratio(&[0.0], &[1.0]), None);
     }
 
     #[test]
-    fn five_rounds_cannot_have_the_confidence_asked_for() {
+    fn five_rounds_cannot_have_the_confidence_requested() {
         let found = location(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
         assert_eq!((found.interval.low, found.interval.high), (1.0, 5.0));
         assert_eq!(found.interval.confidence, 0.9375);

@@ -1,5 +1,4 @@
-//! Are the runs fit to be compared? Warnings that say which run, how much and
-//! what to do.
+//! Whether runs can be compared: warnings that say which run, how much, and what to do.
 
 use std::fmt;
 
@@ -49,9 +48,9 @@ pub struct Outlier {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Warning {
     /// Runs without a finite value.
-    LeftOut {
+    Skipped {
         /// How many.
-        left_out: usize,
+        skipped: usize,
         /// Of how many runs.
         of: usize,
     },
@@ -90,8 +89,8 @@ pub fn check(values: &[f64]) -> Vec<Warning> {
         values.iter().enumerate().filter(|r| r.1.is_finite()).map(|(i, &x)| (i + 1, x)).collect();
     let mut warnings = Vec::new();
     if runs.len() < values.len() {
-        let left_out = values.len() - runs.len();
-        warnings.push(Warning::LeftOut { left_out, of: values.len() });
+        let skipped = values.len() - runs.len();
+        warnings.push(Warning::Skipped { skipped, of: values.len() });
     }
     if runs.len() < ENOUGH {
         warnings.push(Warning::TooFew { n: runs.len(), needed: ENOUGH });
@@ -176,15 +175,15 @@ const LISTED: usize = 4;
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Warning::LeftOut { left_out, of } => write!(
+            Warning::Skipped { skipped, of } => write!(
                 f,
-                "{left_out} of {of} runs gave no usable value and {} left out. See why: what is \
+                "{skipped} of {of} runs gave no usable value and {} skipped. See why: what is \
                  missing may be just the slow ones.",
-                if *left_out == 1 { "is" } else { "are" }
+                if *skipped == 1 { "is" } else { "are" }
             ),
             Warning::TooFew { n, needed } => write!(
                 f,
-                "{n} {} too few for a 95 % interval. Ask for {needed} or more; 20 are enough \
+                "{n} {} too few for a 95 % interval. Use {needed} or more; 20 are enough \
                  for most comparisons.",
                 if *n == 1 { "run is" } else { "runs are" }
             ),
@@ -207,7 +206,7 @@ impl fmt::Display for Warning {
                 write!(
                     f,
                     ". Something else used the CPU or the disk then. Medians and ratios bear \
-                     it, means do not; close what runs beside it and measure again."
+                     it, means do not; close what runs in parallel and measure again."
                 )
             }
             Warning::Drift { relative_change, p } => write!(
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_first_run_is_told_apart_from_an_outlier() {
+    fn a_slow_first_run_is_distinguished_from_an_outlier() {
         let warnings = check(&with(1, 15.1));
         assert!(
             matches!(warnings[..], [Warning::FirstRunSlower { times }] if (1.49..1.51).contains(&times))
@@ -275,7 +274,7 @@ mod tests {
         assert!(warnings[0].to_string().contains("1.50 times as long"), "{}", warnings[0]);
         // A first run that failed leaves no first run to speak of.
         let second = check(&[vec![f64::NAN], with(1, 15.1)].concat());
-        assert!(matches!(second[..], [Warning::LeftOut { .. }, Warning::Outliers { .. }]));
+        assert!(matches!(second[..], [Warning::Skipped { .. }, Warning::Outliers { .. }]));
     }
 
     #[test]
@@ -317,7 +316,7 @@ mod tests {
         assert_eq!(check(&[]), [Warning::TooFew { n: 0, needed: 6 }]);
         assert_eq!(
             check(&[1.0, f64::NAN, 2.0]),
-            [Warning::LeftOut { left_out: 1, of: 3 }, Warning::TooFew { n: 2, needed: 6 }]
+            [Warning::Skipped { skipped: 1, of: 3 }, Warning::TooFew { n: 2, needed: 6 }]
         );
     }
 }

@@ -1,9 +1,8 @@
-//! What ranks do by chance: the null distributions behind the Wilcoxon
-//! signed-rank and the Mann-Whitney statistics, exact for the run counts of a
-//! benchmark, normal above.
+//! The null distributions of the Wilcoxon signed-rank and the Mann-Whitney statistics: exact for
+//! the run counts of a benchmark, normal above.
 //!
-//! Sources: Hollander & Wolfe, Nonparametric Statistical Methods, ch. 3 and 4;
-//! the counts of Mann-Whitney's U are Gaussian binomial coefficients.
+//! Sources: Hollander & Wolfe, Nonparametric Statistical Methods, ch. 3 and 4; the counts of
+//! Mann-Whitney's U are Gaussian binomial coefficients.
 
 use super::{CONFIDENCE, dist};
 
@@ -58,7 +57,7 @@ impl Null {
 
     /// The rank, from 1, of the member that bounds the interval on each side
     /// (counted from its end), and the confidence this gives. Without enough
-    /// values for the confidence asked for it is the outermost member.
+    /// values for the confidence requested it is the outermost member.
     pub(super) fn interval_rank(&self) -> (u64, f64) {
         let tail = (1.0 - CONFIDENCE) / 2.0;
         let (mut low, mut high) = (1, (self.members / 2).max(1));

@@ -1,4 +1,4 @@
-//! One set of runs in a few numbers.
+//! A summary of one set of runs.
 
 use serde::Serialize;
 
@@ -9,8 +9,8 @@ use super::{CONFIDENCE, Interval, dist, mean, median_of_sorted, sorted};
 pub struct Summary {
     /// How many values it describes.
     pub n: usize,
-    /// How many more were left out because they were not finite.
-    pub left_out: usize,
+    /// How many more were skipped because they were not finite.
+    pub skipped: usize,
     /// Arithmetic mean.
     pub mean: f64,
     /// Sample standard deviation (n − 1); `None` for one value.
@@ -27,20 +27,8 @@ pub struct Summary {
     pub mean_interval: Option<Interval>,
     /// Interval of the median between two of the values, exact whatever the
     /// distribution. Below six values it is the whole range, and its confidence
-    /// says how much less than asked for that is. `None` for one value.
+    /// says how much less than requested that is. `None` for one value.
     pub median_interval: Option<Interval>,
-}
-
-impl Summary {
-    /// Half the mean's interval as a share of the mean.
-    pub fn mean_precision(&self) -> Option<f64> {
-        self.mean_interval.as_ref()?.relative_half_width(self.mean)
-    }
-
-    /// Half the median's interval as a share of the median.
-    pub fn median_precision(&self) -> Option<f64> {
-        self.median_interval.as_ref()?.relative_half_width(self.median)
-    }
 }
 
 /// Summarises the finite values; `None` when there are none.
@@ -56,7 +44,7 @@ pub fn summarise(values: &[f64]) -> Option<Summary> {
     let stddev = stddev(&sorted, mean);
     Some(Summary {
         n: sorted.len(),
-        left_out: values.len() - sorted.len(),
+        skipped: values.len() - sorted.len(),
         mean,
         stddev,
         median,
@@ -139,13 +127,12 @@ mod tests {
         assert_eq!((summary.mean, summary.median, summary.mad), (4.0, 4.0, 0.0));
         assert_eq!((summary.stddev, summary.mean_interval), (None, None));
         assert_eq!(summary.median_interval, None);
-        assert_eq!(summary.mean_precision(), None);
     }
 
     #[test]
-    fn values_that_are_not_finite_are_left_out_and_counted() {
+    fn values_that_are_not_finite_are_skipped_and_counted() {
         let summary = summarise(&[1.0, f64::NAN, 3.0, f64::INFINITY]).unwrap();
-        assert_eq!((summary.n, summary.left_out, summary.mean), (2, 2, 2.0));
+        assert_eq!((summary.n, summary.skipped, summary.mean), (2, 2, 2.0));
         assert_eq!(summarise(&[f64::NAN]), None);
         assert_eq!(summarise(&[]), None);
     }
@@ -154,8 +141,9 @@ mod tests {
     fn constant_values_have_an_interval_of_no_width() {
         let summary = summarise(&[7.0; 10]).unwrap();
         assert_eq!((summary.stddev, summary.mad), (Some(0.0), 0.0));
-        assert_eq!((summary.mean_precision(), summary.median_precision()), (Some(0.0), Some(0.0)));
-        assert_eq!(summarise(&[0.0; 10]).unwrap().mean_precision(), None, "a share of nothing");
+        let mean = summary.mean_interval.unwrap();
+        let median = summary.median_interval.unwrap();
+        assert_eq!((mean.low, mean.high, median.low, median.high), (7.0, 7.0, 7.0, 7.0));
     }
 
     #[test]

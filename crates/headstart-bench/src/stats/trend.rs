@@ -1,7 +1,7 @@
-//! Do the values rise or fall with the rounds? Mann-Kendall and Theil-Sen.
+//! Whether the values rise or fall with the rounds: Mann-Kendall and Theil-Sen.
 //!
-//! Only the order of the values counts, so a wild run is not taken for a
-//! trend (H. B. Mann, Econometrica 13, 1945; P. K. Sen, JASA 63, 1968).
+//! Only the order of the values counts, so an outlier is not taken for a trend (H. B. Mann,
+//! Econometrica 13, 1945; P. K. Sen, JASA 63, 1968).
 
 use serde::Serialize;
 

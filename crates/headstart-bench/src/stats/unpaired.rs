@@ -38,7 +38,7 @@ pub struct Welch {
     pub df: f64,
     /// Two-sided p value. When both sets are constant there is no standard
     /// error, so it is then the permutation test's: 1 if they are equal, else
-    /// 2 of all the ways to deal the values into two sets.
+    /// 2 of all possibilities to deal the values into two sets.
     pub p: f64,
 }
 
@@ -115,7 +115,7 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<Welch> {
     })
 }
 
-/// 2 / C(n + m, n): of all ways to deal the values into the two sets, only the
+/// 2 / C(n + m, n): of all possibilities to deal the values into the two sets, only the
 /// one found and its mirror image are as extreme.
 fn smallest_permutation_p(n: usize, m: usize) -> f64 {
     (1..=n).fold(2.0, |p, i| p * i as f64 / (m + i) as f64).min(1.0)

@@ -1,4 +1,4 @@
-//! Words for a ratio: helps, hurts, makes no difference, or nobody knows yet.
+//! A ratio in words: faster, slower, no difference, or inconclusive.
 
 use std::fmt;
 
@@ -47,18 +47,18 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Judges a ratio of times, second ÷ first. Differences below `smallest`
-    /// (0.02 for 2 %) in either direction do not matter to whoever asks.
+    /// Judges a ratio of times, second ÷ first. Differences below `min_difference`
+    /// (0.02 for 2 %) in either direction do not matter.
     ///
     /// When nothing differs, it says so or says nothing in 95 of 100 cases.
-    pub fn of(ratio: Option<&PairedRatio>, smallest: f64) -> Verdict {
+    pub fn of(ratio: Option<&PairedRatio>, min_difference: f64) -> Verdict {
         let Some(ratio) = ratio.filter(|ratio| ratio.interval.is_confident()) else {
             return Verdict::Unresolved { between: None };
         };
         let Interval { low, high, .. } = ratio.interval;
-        let edge = 1.0 + smallest.max(0.0);
+        let edge = 1.0 + min_difference.max(0.0);
         if low > 1.0 / edge && high < edge {
-            Verdict::NoDifferenceBiggerThan { share: smallest }
+            Verdict::NoDifferenceBiggerThan { share: min_difference }
         } else if high < 1.0 {
             let by = Factor { times: 1.0 / ratio.ratio, low: 1.0 / high, high: 1.0 / low };
             Verdict::Helps { by }
@@ -133,7 +133,7 @@ mod tests {
 
     fn judged(ratio: f64, low: f64, high: f64) -> Verdict {
         let interval = Interval { low, high, confidence: 0.951 };
-        let ratio = PairedRatio { pairs: 20, left_out: 0, ratio, interval, p: 0.0, exact: true };
+        let ratio = PairedRatio { pairs: 20, skipped: 0, ratio, interval, p: 0.0, exact: true };
         Verdict::of(Some(&ratio), 0.02)
     }
 
@@ -161,7 +161,7 @@ mod tests {
     fn too_few_rounds_are_never_a_verdict() {
         let interval = Interval { low: 0.3, high: 0.4, confidence: 0.9375 };
         let ratio =
-            PairedRatio { pairs: 5, left_out: 0, ratio: 0.35, interval, p: 0.0625, exact: true };
+            PairedRatio { pairs: 5, skipped: 0, ratio: 0.35, interval, p: 0.0625, exact: true };
         for few in [Verdict::of(Some(&ratio), 0.02), Verdict::of(None, 0.02)] {
             assert_eq!(few.to_string(), "unresolved: too few usable rounds");
         }
@@ -170,11 +170,10 @@ mod tests {
     #[test]
     fn without_a_smallest_difference_there_is_no_equality() {
         let interval = Interval { low: 1.0, high: 1.0, confidence: 0.96 };
-        let ratio =
-            PairedRatio { pairs: 9, left_out: 0, ratio: 1.0, interval, p: 1.0, exact: true };
-        for smallest in [0.0, -1.0, f64::NAN] {
+        let ratio = PairedRatio { pairs: 9, skipped: 0, ratio: 1.0, interval, p: 1.0, exact: true };
+        for min_difference in [0.0, -1.0, f64::NAN] {
             assert!(matches!(
-                Verdict::of(Some(&ratio), smallest),
+                Verdict::of(Some(&ratio), min_difference),
                 Verdict::Unresolved { between: Some(_) }
             ));
         }

@@ -49,7 +49,6 @@ proptest! {
         let arms = hot::ColdAndHot { cold: &a, hot: &b };
         hot::improvement(arms, arms);
         let rule = sequential::Rule { precision: c, least: 0, most: 5 };
-        rule.after_pairs(&a, &b);
         rule.after_runs(&a);
     }
 

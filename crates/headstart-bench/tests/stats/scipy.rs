@@ -1,4 +1,4 @@
-//! Every figure of `fixtures/stats/scipy.json` (made by `make.py` beside it).
+//! Every figure of `fixtures/stats/scipy.json` (made by `make.py` next to it).
 
 use headstart_bench::stats::{Interval, fdr, paired, summary, trend, unpaired};
 use serde::Deserialize;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use headstart_bench::arm::{Peer, State};
+use headstart_bench::arm::{CacheState, Peer};
 use headstart_bench::stats::sequential::{LEAST, Rule};
 
 use super::cool::Cooling;
@@ -15,24 +15,24 @@ use crate::args;
 /// The arguments of `headstart bench`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-States: cold, everything dropped; selective, only what the program uses is; \
-readahead, cold and prefetched as headstart run does; hot, as an earlier start \
-left it. Each round runs all of them once in random order. The floor reads the \
-same pages by the fastest strategy found, with nothing else going on.
+States: cold, all caches dropped; selective, only the program's files dropped; \
+prefetched, cold with its pack prefetched as by headstart run; hot, with all pages resident \
+from an earlier start. Each round runs all states once in random order. The floor reads the \
+same pages with the fastest read strategy found, while nothing else runs.
 
 Nothing is learned in measured rounds. A program without a pack is learned first, \
 with two cold starts and two that are prefetched, in a pack that is only kept \
 where --pack says so. Cold starts need root, or a command that prepares them.
 
-Exit status: 0 it was measured; 1 something failed, as a start, or it was \
-interrupted; 3 what --assert asks for is not so; 4 a permission is missing.")]
+Exit status: 0 measured; 1 a start or something else failed, or it was interrupted; \
+3 the condition of --assert does not hold; 4 a permission is missing.")]
 pub struct BenchArgs {
     /// Rounds to measure, or at least to measure with --until-ci
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub runs: u32,
 
-    /// Go on until the 95 % interval of every median is this narrow (± half of
-    /// its width, as a share of the median), as 3%
+    /// Continue until the 95 % interval of every median is this narrow (± half of
+    /// its width, as a share of the median), such as 3%
     #[arg(long, value_name = "PERCENT", value_parser = args::percent)]
     pub until_ci: Option<f64>,
 
@@ -48,26 +48,26 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub warmup: u32,
 
-    /// What to measure: cold, selective, readahead, hot [default: all; without
+    /// What to measure: cold, selective, prefetched, hot [default: all; without
     /// selective where --cold-cmd is given, without cold where not permitted]
     #[arg(long, value_name = "STATE,…", value_delimiter = ',')]
-    pub states: Vec<State>,
+    pub states: Vec<CacheState>,
 
-    /// Read ahead this pack; learned and kept there when it is missing
+    /// Prefetch this pack; if it does not exist, it is learned and kept there
     #[arg(long, value_name = "FILE")]
     pub pack: Option<PathBuf>,
 
-    /// Do not look for the fastest way to read the pack
+    /// Do not search for the fastest read strategy
     #[arg(long)]
     pub no_floor: bool,
 
     /// Compare with another command: NAME=CMD runs before the cold program,
-    /// NAME&=CMD beside it, NAME:=CMD instead of it, cold and hot
+    /// NAME&=CMD in parallel with it, NAME:=CMD instead of it, cold and hot
     #[arg(long, value_name = "NAME=CMD")]
     pub against: Vec<Peer>,
 
-    /// A start is over when this holds, and the program is ended: line:TEXT,
-    /// port:NUMBER, file:PATH, dbus:NAME, notify [default: when it ends]
+    /// A start ends when this holds, and the program is killed: line:TEXT, port:NUMBER,
+    /// file:PATH, dbus:NAME, notify [default: when the program ends]
     #[arg(long, value_name = "CONDITION")]
     pub ready: Option<Ready>,
 
@@ -75,20 +75,20 @@ pub struct BenchArgs {
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = args::duration)]
     pub timeout: Duration,
 
-    /// Prepare cold starts with this command, as `umount /x && mount /x`, and not
-    /// by dropping all caches
+    /// Prepare cold starts with this command, such as `umount /x && mount /x`, instead of
+    /// dropping all caches
     #[arg(long, value_name = "CMD")]
     pub cold_cmd: Option<String>,
 
-    /// Run this before every start, and before the cache is emptied
+    /// Run this before each start, and before the caches are dropped
     #[arg(long, value_name = "CMD")]
     pub prepare: Option<String>,
 
-    /// Differences below this don't matter
+    /// Ignore differences below this
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = args::percent)]
     pub min_difference: f64,
 
-    /// Take any exit status of the program as good
+    /// Accept any exit status of the program
     #[arg(short, long)]
     pub ignore_failure: bool,
 
@@ -96,7 +96,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub show_output: bool,
 
-    /// Print one JSON document, which scripts for hyperfine read as well
+    /// Print one JSON document, which hyperfine's scripts read, too
     #[arg(long)]
     pub json: bool,
 
@@ -112,7 +112,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub export_svg: Option<PathBuf>,
 
-    /// End with status 3 unless this is so
+    /// Replace these files even if they are not earlier results
+    #[arg(long)]
+    pub force: bool,
+
+    /// Exit with status 3 unless this holds
     #[arg(long, value_enum, value_name = "WHAT")]
     pub assert: Option<Assertion>,
 
@@ -142,16 +146,16 @@ impl BenchArgs {
 
     /// The states to measure. Where a command prepares cold starts, these leave
     /// the rest of the system alone anyway.
-    pub fn chosen_states(&self, cooling: &Cooling) -> Vec<State> {
+    pub fn chosen_states(&self, cooling: &Cooling) -> Vec<CacheState> {
         match cooling {
             _ if !self.states.is_empty() => self.states.clone(),
-            Cooling::DropCaches => State::ALL.to_vec(),
-            Cooling::Command(_) => vec![State::Cold, State::Readahead, State::Hot],
-            Cooling::Evict => vec![State::Selective, State::Readahead, State::Hot],
+            Cooling::DropCaches => CacheState::ALL.to_vec(),
+            Cooling::Command(_) => vec![CacheState::Cold, CacheState::Prefetched, CacheState::Hot],
+            Cooling::Evict => vec![CacheState::Selective, CacheState::Prefetched, CacheState::Hot],
         }
     }
 
-    /// How many rounds there are, when the benchmark began then.
+    /// How many rounds there are, for a benchmark that `began` then.
     pub fn length(&self, began: Instant) -> Length {
         let least = self.runs as usize;
         Length {
@@ -183,15 +187,15 @@ mod tests {
     }
 
     #[test]
-    fn states_are_those_asked_for_or_those_that_can_be_prepared() {
-        use State::{Cold, Hot, Readahead, Selective};
+    fn states_are_those_requested_or_those_that_can_be_prepared() {
+        use CacheState::{Cold, Hot, Prefetched, Selective};
         let states = |words: &[&str], is_root| {
             let args = parsed(words);
             args.chosen_states(&args.cooling(is_root))
         };
-        assert_eq!(states(&[], true), [Cold, Selective, Readahead, Hot]);
-        assert_eq!(states(&[], false), [Selective, Readahead, Hot]);
-        assert_eq!(states(&["--cold-cmd", "x"], false), [Cold, Readahead, Hot]);
+        assert_eq!(states(&[], true), [Cold, Selective, Prefetched, Hot]);
+        assert_eq!(states(&[], false), [Selective, Prefetched, Hot]);
+        assert_eq!(states(&["--cold-cmd", "x"], false), [Cold, Prefetched, Hot]);
         assert_eq!(states(&["--states", "hot,cold"], false), [Hot, Cold]);
     }
 

@@ -1,4 +1,4 @@
-//! Getting what a start needs out of memory.
+//! Empties the page cache of what a start needs.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,12 +23,12 @@ pub enum Cooling {
     DropCaches,
     /// By a command of the user's.
     Command(String),
-    /// Only the pages of the pack's files, which takes no rights.
+    /// Only the pages of the pack's files, which needs no privileges.
     Evict,
 }
 
 impl Cooling {
-    /// What it does to the machine, for those who use it too.
+    /// What it does to the machine, for other users.
     pub fn announcement(&self) -> Option<String> {
         match self {
             Self::DropCaches => Some(
@@ -51,14 +51,14 @@ pub struct Cooler {
     /// A file on each of their file systems.
     homes: Vec<PathBuf>,
     is_root: bool,
-    told: Cell<bool>,
+    warned: Cell<bool>,
 }
 
 impl Cooler {
     /// Knows of no files yet.
     pub fn new(cooling: Cooling) -> Self {
         let is_root = rustix::process::geteuid().is_root();
-        Self { cooling, files: Vec::new(), homes: Vec::new(), is_root, told: Cell::new(false) }
+        Self { cooling, files: Vec::new(), homes: Vec::new(), is_root, warned: Cell::new(false) }
     }
 
     /// Takes over the files of a pack.
@@ -101,7 +101,7 @@ impl Cooler {
         if !self.is_root {
             return Ok(());
         }
-        // Before names are dropped, because it looks at files.
+        // Before names are dropped, because it opens files.
         let mut devices = Vec::new();
         for home in &self.homes {
             metadata::write_out(home)?;
@@ -111,7 +111,7 @@ impl Cooler {
         metadata::drop_names_and_inodes()?;
         for error in drop_pages(&devices, false) {
             // Said once: it is the same in every round.
-            if !self.told.replace(true) {
+            if !self.warned.replace(true) {
                 let error = output::causes(&error);
                 output::message(format_args!("selective: some metadata stays in memory: {error}"));
             }

@@ -1,6 +1,6 @@
-//! The disks under a program's files: what they read, and when they are idle.
+//! The disks with a program's files: what they read, and when they are idle.
 //!
-//! They are looked up anew each time: a remount may change their numbers.
+//! They are looked up again each time: a remount may change their numbers.
 
 use headstart::host::contents;
 use std::collections::BTreeSet;
@@ -58,7 +58,7 @@ impl Disks {
     }
 
     /// Waits until nothing is under way on them, so that what an earlier start
-    /// asked for is neither counted here nor left in the way.
+    /// requested is neither counted here nor still in flight.
     pub fn settle(&self) -> anyhow::Result<()> {
         let names = self.names()?;
         let deadline = Instant::now() + PATIENCE;
@@ -86,7 +86,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// What was read since; `None` when there is no disk to look at.
+    /// What was read since; `None` without a disk.
     pub fn read(&self) -> anyhow::Result<Option<DiskReads>> {
         if self.names.is_empty() {
             return Ok(None);

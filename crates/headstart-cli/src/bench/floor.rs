@@ -1,11 +1,11 @@
-//! The least time the device needs for a pack: times ways of reading it.
+//! The floor: the least time that the device needs for a pack. Times read strategies.
 
 use std::time::Instant;
 
 use anyhow::Context;
 use headstart::host::mounts::Mounts;
-use headstart::launch::policy::{Bounds, strategy_here};
-use headstart::replay::engine::{Options, Replay};
+use headstart::launch::policy::Purpose;
+use headstart::launch::prefetch::{self, plan, strategy_here};
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
 use headstart::replay::strategy::ReadStrategy;
@@ -13,10 +13,10 @@ use headstart_bench::floor::{Search, Trial};
 
 use super::measure::Bench;
 
-/// A way of reading a pack.
+/// A read strategy for a pack.
 #[derive(Debug)]
 pub struct Floor {
-    /// The way.
+    /// The strategy.
     pub strategy: ReadStrategy,
     plan: Plan,
 }
@@ -24,31 +24,23 @@ pub struct Floor {
 impl Floor {
     /// Reads everything and waits for it; how long that took, in seconds.
     pub fn read(&self) -> anyhow::Result<(Report, f64)> {
-        let options = Options { wait: true, exact: true, ..Options::default() };
         let plan = self.plan.clone();
         let began = Instant::now();
-        let report = Replay::start(plan, options, Mounts::default(), began)
+        let report = prefetch::start(plan, &Purpose::Floor, Mounts::default(), began)
             .context("Can't start to read")?
             .finish();
         Ok((report, began.elapsed().as_secs_f64()))
     }
 }
 
-/// Tries ways until none is left; `None` when we are to stop, or when none
-/// worked.
+/// Tries strategies until none is left; `None` after an interrupt, or when none worked.
 pub fn search(bench: &Bench, progress: impl Fn(usize)) -> anyhow::Result<(Search, Option<Floor>)> {
     let pack = [bench.known_pack()?];
-    let bounds = Bounds::default();
-    let limits = bounds.limits();
     let floor =
-        |strategy: ReadStrategy| Floor { strategy, plan: Plan::of_packs(&pack, limits, strategy) };
-    let mounts = Mounts::default();
-    let own = strategy_here(&pack[0], &mounts, bounds);
-    // What is done for a program beside it is of no use here.
-    let ReadStrategy { near_us, metadata_lead, in_flight, seek, .. } = ReadStrategy::default();
-    let usual = ReadStrategy { near_us, metadata_lead, in_flight, seek, ..own };
+        |strategy: ReadStrategy| Floor { strategy, plan: plan(&pack, strategy, &Purpose::Floor) };
+    let usual = strategy_here(&pack[0], &Mounts::default(), &Purpose::Floor);
     let mut search = Search { usual, ..Search::default() };
-    while let Some(strategy) = search.next_way() {
+    while let Some(strategy) = search.next_strategy() {
         if bench.starter.interrupt.came() {
             return Ok((search, None));
         }

@@ -1,5 +1,5 @@
-//! The result of a benchmark as one JSON document: our own form, which holds
-//! that of hyperfine as well, so that either's scripts read it.
+//! The result of a benchmark as one JSON document: our form, which contains hyperfine's, so that
+//! scripts for either read it.
 
 use headstart_bench::arm::{Arm, Peer};
 use headstart_bench::document::SCHEMA;
@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use super::pack::PackFigures;
 use super::rounds::{Measured, Stopped};
 
-/// The fastest way to read the pack.
+/// The fastest read strategy for the pack.
 #[derive(Clone, Serialize, Debug)]
 pub struct FloorFigures {
-    /// The way.
+    /// The read strategy.
     pub strategy: headstart::replay::strategy::ReadStrategy,
     /// All that were tried.
     #[serde(flatten)]
@@ -34,7 +34,7 @@ pub struct Setup {
     /// How cold starts were prepared.
     pub cold: String,
     /// Differences below this share don't matter.
-    pub smallest: f64,
+    pub min_difference: f64,
     /// The pack.
     pub pack: Option<PackFigures>,
     /// The floor.
@@ -59,7 +59,7 @@ pub struct Document<'a> {
     stopped: Stopped,
     /// The warm-up rounds and what came before them are not in it.
     elapsed_s: f64,
-    smallest: f64,
+    min_difference: f64,
     machine: &'a Machine,
     pack: &'a Option<PackFigures>,
     floor: &'a Option<FloorFigures>,
@@ -94,7 +94,7 @@ impl<'a> Document<'a> {
             rounds: measured.rounds,
             stopped: measured.stopped,
             elapsed_s: measured.elapsed.as_secs_f64(),
-            smallest: setup.smallest,
+            min_difference: setup.min_difference,
             machine: &setup.machine,
             pack: &setup.pack,
             floor: &setup.floor,
@@ -116,7 +116,7 @@ impl<'a> Document<'a> {
 }
 
 /// What hyperfine would have written of the same runs. Its scripts expect a
-/// number for every run, so failed ones are left out, and so is the floor, which
+/// number for every run, so failed ones are skipped, and so is the floor, which
 /// is no command.
 fn hyperfine_results(
     setup: &Setup,

@@ -1,25 +1,24 @@
-//! Measures one arm once: prepares the cache, starts what is to be started, and
-//! counts. Every arm takes this same way; only what happens beside the program
-//! differs.
+//! Measures one arm once: prepares the cache, starts the program, and counts. All arms are measured
+//! by the same code; only what runs in parallel with the program differs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use headstart::launch::policy::Bounds;
-use headstart::launch::prepare::{self, Ahead};
+use headstart::host::user::User;
+use headstart::launch::lifecycle::Launch;
+use headstart::launch::prepare::{LaunchSpec, PrefetchOptions};
 use headstart::pack::{Pack, store};
-use headstart::replay::engine::Replay;
-use headstart_bench::arm::{Arm, How, Peer, State};
-use headstart_bench::run::{ReadAhead, Run};
+use headstart_bench::arm::{Arm, CacheState, Peer, PeerMode};
+use headstart_bench::run::{Prefetch, Run};
 use headstart_sys::process::Usage;
 
 use super::cool::{Cooler, shell};
 use super::disks::Disks;
 use super::floor::Floor;
 use super::ready::Watcher;
-use super::start::{Over, Rest, Running, Starter};
+use super::start::{Leftovers, Running, Starter, WaitEnd};
 use crate::args;
 use crate::run::DEFAULT_MAX_DELAY;
 
@@ -40,24 +39,23 @@ pub struct Bench {
     pub peers: Vec<Peer>,
     /// Its pack.
     pub pack: Option<PathBuf>,
-    /// The fastest way to read the pack.
+    /// The fastest read strategy for the pack.
     pub floor: Option<Floor>,
 }
 
-/// What goes on beside the program.
-enum Beside<'a> {
+/// What runs in parallel with the program.
+enum Parallel<'a> {
     Nothing,
-    Replay(Replay),
+    Launch(Launch),
     Peer(&'a Peer, Running),
 }
 
 impl Bench {
-    /// Measures an arm; `None` when we are to stop.
+    /// Measures an arm; `None` after an interrupt.
     ///
     /// # Errors
-    /// What makes the whole benchmark pointless: a cache that can't be emptied,
-    /// a program that can't be executed. A start that fails is a [`Run`] with
-    /// its failure.
+    /// The cache can't be emptied, or the program not be executed. A start that fails is a [`Run`]
+    /// with its failure.
     pub fn measure(&self, arm: Arm) -> anyhow::Result<Option<Run>> {
         if arm == Arm::Floor {
             return self.measure_floor();
@@ -66,15 +64,17 @@ impl Bench {
             Arm::Other { peer, .. } => command_words(&self.peers[peer].command),
             _ => self.words.clone(),
         };
-        if matches!(arm, Arm::Program { state: State::Hot } | Arm::Other { state: State::Hot, .. })
-        {
+        if matches!(
+            arm,
+            Arm::Program { state: CacheState::Hot } | Arm::Other { state: CacheState::Hot, .. }
+        ) {
             let warm_up = self.start(arm, &words, Cache::AsItIs)?;
             if warm_up.as_ref().is_none_or(|run| run.failure.is_some()) {
                 return Ok(warm_up);
             }
             return self.start(arm, &words, Cache::AsItIs);
         }
-        let selective = arm == Arm::Program { state: State::Selective };
+        let selective = arm == Arm::Program { state: CacheState::Selective };
         self.start(arm, &words, if selective { Cache::Selective } else { Cache::Cold })
     }
 
@@ -85,39 +85,39 @@ impl Bench {
         let mut run = Run::default();
         let began = Instant::now();
         let beside = match arm {
-            Arm::Program { state: State::Readahead } => {
-                Beside::Replay(read_ahead(&self.known_pack()?, began)?)
+            Arm::Program { state: CacheState::Prefetched } => {
+                let path = self.pack.as_deref().context("There is no pack to prefetch")?;
+                Parallel::Launch(released(Launch::prepare(spec(path, true, false, began)))?)
             }
             Arm::Helped { peer } => {
                 let peer = &self.peers[peer];
                 let beside = self.help(peer, &mut run)?;
-                run.peer_s = (peer.how == How::Before).then(|| began.elapsed().as_secs_f64());
+                run.peer_s = (peer.how == PeerMode::Before).then(|| began.elapsed().as_secs_f64());
                 beside
             }
-            _ => Beside::Nothing,
+            _ => Parallel::Nothing,
         };
         let mut running = self.starter.spawn(words, watcher)?;
         let (over, at) = self.starter.wait(&mut running)?;
         match beside {
-            Beside::Nothing => {}
-            Beside::Replay(replay) => {
-                // As `run` does: nobody is left to profit from the rest.
-                replay.stop();
-                run.read_ahead = Some(ReadAhead::from(&replay.finish()));
+            Parallel::Nothing => {}
+            Parallel::Launch(launch) => {
+                let ended = launch.end(true, || None, || true);
+                run.prefetch = ended.report.as_ref().map(Prefetch::from);
             }
-            Beside::Peer(peer, running) => {
-                // One that goes on is ended; one that has ended is judged.
+            Parallel::Peer(peer, running) => {
+                // A running peer is ended; an ended one is judged by its status.
                 let over = match over {
-                    Over::Interrupted => over,
-                    _ if running.has_ended()? => Over::Ended,
-                    _ => Over::Ready,
+                    WaitEnd::Interrupted => over,
+                    _ if running.has_ended()? => WaitEnd::Ended,
+                    _ => WaitEnd::Ready,
                 };
-                let finished = self.starter.finish(running, over, Rest::Keep)?;
+                let finished = self.starter.finish(running, over, Leftovers::Keep)?;
                 run.failure = finished.failure.map(|why| format!("{}: {why}", peer.name));
             }
         }
-        let finished = self.starter.finish(running, over, Rest::End)?;
-        if over == Over::Interrupted {
+        let finished = self.starter.finish(running, over, Leftovers::End)?;
+        if over == WaitEnd::Interrupted {
             return Ok(None);
         }
         self.disks.settle()?;
@@ -126,13 +126,13 @@ impl Bench {
         run.wall_s = run.failure.is_none().then(|| at.duration_since(began).as_secs_f64());
         run.read_bytes = read.map(|disk| disk.bytes);
         run.read_requests = read.map(|disk| disk.requests);
-        run.exit_code = finished.exit_code.filter(|_| over == Over::Ended);
+        run.exit_code = finished.exit_code.filter(|_| over == WaitEnd::Ended);
         run.left_behind = finished.left_behind;
         take_over(&mut run, finished.usage);
         Ok(Some(run))
     }
 
-    /// Prepares what is to hold when the clock starts. What watches the program
+    /// Prepares the state before the clock starts. What watches the program
     /// starts first: it may bring files in.
     fn get_ready(&self, cache: Cache) -> anyhow::Result<Watcher> {
         if let Some(command) = &self.prepare {
@@ -140,7 +140,7 @@ impl Bench {
         }
         let watcher = self.starter.watch()?;
         self.cool(cache)?;
-        self.starter.leave_alone();
+        self.starter.keep_children();
         Ok(watcher)
     }
 
@@ -171,22 +171,22 @@ impl Bench {
     }
 
     /// Runs a peer, or begins to.
-    fn help<'a>(&self, peer: &'a Peer, run: &mut Run) -> anyhow::Result<Beside<'a>> {
+    fn help<'a>(&self, peer: &'a Peer, run: &mut Run) -> anyhow::Result<Parallel<'a>> {
         let words = command_words(&peer.command);
         if words.is_empty() {
-            return Ok(Beside::Nothing);
+            return Ok(Parallel::Nothing);
         }
         let mut helper = self.starter.spawn(&words, Watcher::End)?;
-        if peer.how == How::Beside {
-            return Ok(Beside::Peer(peer, helper));
+        if peer.how == PeerMode::Parallel {
+            return Ok(Parallel::Peer(peer, helper));
         }
         let (over, _) = self.starter.wait(&mut helper)?;
-        let finished = self.starter.finish(helper, over, Rest::Keep)?;
+        let finished = self.starter.finish(helper, over, Leftovers::Keep)?;
         run.failure = finished.failure.map(|why| format!("{}: {why}", peer.name));
-        Ok(Beside::Nothing)
+        Ok(Parallel::Nothing)
     }
 
-    /// Reads the pack in the fastest way known, with nothing else going on.
+    /// Reads the pack with the fastest strategy, while nothing else runs.
     fn measure_floor(&self) -> anyhow::Result<Option<Run>> {
         let Some(floor) = &self.floor else { bail!("There is no floor to measure") };
         if self.starter.interrupt.came() {
@@ -206,7 +206,7 @@ impl Bench {
             wall_s: failure.is_none().then_some(seconds),
             read_bytes: read.map(|disk| disk.bytes),
             read_requests: read.map(|disk| disk.requests),
-            read_ahead: Some(ReadAhead::from(&report)),
+            prefetch: Some(Prefetch::from(&report)),
             failure,
             ..Run::default()
         }))
@@ -221,17 +221,28 @@ enum Cache {
     Cold,
 }
 
-/// Begins to read a pack ahead, as `run` does, and returns when the program may
-/// start.
-pub fn read_ahead(pack: &Pack, began: Instant) -> anyhow::Result<Replay> {
-    let ahead = Ahead {
-        bounds: Bounds::default(),
-        always: true,
-        learn: false,
+/// A launch as `run` makes one, with or without expected benefit.
+pub fn spec(pack: &Path, prefetch: bool, learn: bool, began: Instant) -> LaunchSpec {
+    LaunchSpec {
+        user: User::own(),
+        explicit: Some(pack.into()),
+        file_names: Vec::new(),
+        prefetch: prefetch.then_some(PrefetchOptions { always: true, ..Default::default() }),
+        learn,
         began,
         max_delay: args::duration(DEFAULT_MAX_DELAY).unwrap_or_default(),
-    };
-    prepare::read_ahead(pack, &ahead).context("Can't start to prefetch")
+    }
+}
+
+/// A launch whose program may start.
+pub fn released(mut launch: Launch) -> anyhow::Result<Launch> {
+    launch.wait_for_head();
+    launch.release(|| Ok::<_, anyhow::Error>(()))?;
+    // One without a pack that can be used would measure something else.
+    if let Some(note) = launch.prepared().and_then(|prepared| prepared.notes.first()) {
+        bail!("{note}");
+    }
+    Ok(launch)
 }
 
 fn take_over(run: &mut Run, usage: Usage) {

@@ -1,5 +1,4 @@
-//! The pack that a benchmark prefetches: the program's own, or one that is
-//! learned for it.
+//! The pack that a benchmark prefetches: the program's own, or one that is learned for it.
 
 use crate::output::JsonPath;
 use std::fs::DirBuilder;
@@ -7,12 +6,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use headstart::host::user::User;
 use headstart::launch::learn::{know_device, locate};
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::replay::models::Models;
-use headstart_bench::arm::State;
+use headstart_bench::arm::CacheState;
 use headstart_bench::progress::progress;
 use headstart_bench::report::Accuracy;
 use headstart_bench::stats::hot::Progress;
@@ -24,9 +24,9 @@ use super::measure::Bench;
 use super::rounds;
 use crate::output;
 
-/// Starts that teach a program without a pack: two cold ones, and two that are
-/// prefetched and teach what was missing. Whether each is prefetched.
-const LESSONS: [bool; 4] = [false, false, true, true];
+/// Training starts of a program without a pack: two cold ones, and two that are
+/// prefetched and add what was missing. Whether each is prefetched.
+const TRAINING: [bool; 4] = [false, false, true, true];
 
 /// The pack that was used, in figures.
 #[derive(Clone, Serialize, Debug)]
@@ -64,11 +64,11 @@ pub struct Prepared {
 pub fn prepare(
     bench: &mut Bench,
     named: Option<&Path>,
-    states: &[State],
+    states: &[CacheState],
 ) -> anyhow::Result<Option<Prepared>> {
     let is_root = rustix::process::geteuid().is_root();
-    let ahead = states.contains(&State::Readahead);
-    let begins_cold = ahead || states.contains(&State::Cold);
+    let ahead = states.contains(&CacheState::Prefetched);
+    let begins_cold = ahead || states.contains(&CacheState::Cold);
     let known = known(bench, named)?;
     let learned_now = known.is_none();
     if learned_now && !is_root {
@@ -79,7 +79,7 @@ pub fn prepare(
         Some(path) if learned_now => path.to_owned(),
         _ => scratch.0.join("pack"),
     };
-    // What is traced here does not go into a pack that was there before.
+    // This trace does not change an existing pack.
     let traced = if learned_now { path.clone() } else { scratch.0.join("traced") };
     if let Some(pack) = &known {
         for copy in [&path, &traced] {
@@ -87,19 +87,19 @@ pub fn prepare(
         }
         know(bench, pack)?;
     }
-    let lessons = match (learned_now, ahead) {
-        (true, true) => &LESSONS[..],
-        (true, false) => &LESSONS[..2],
-        (false, true) if is_root => &LESSONS[3..],
+    let training = match (learned_now, ahead) {
+        (true, true) => &TRAINING[..],
+        (true, false) => &TRAINING[..2],
+        (false, true) if is_root => &TRAINING[3..],
         (false, _) => &[],
     };
     if learned_now && !begins_cold {
         bench.cooler.cooling.announcement().into_iter().for_each(output::message);
     }
     let mut accuracy = None;
-    for (i, ahead) in lessons.iter().enumerate() {
-        rounds::progress(&format!("traced start {} of {}", i + 1, lessons.len()));
-        match learn::lesson(bench, &traced, *ahead) {
+    for (i, ahead) in training.iter().enumerate() {
+        rounds::progress(&format!("traced start {} of {}", i + 1, training.len()));
+        match learn::cold_start(bench, &traced, *ahead) {
             Ok(Some(found)) => accuracy = Some(found).filter(|_| *ahead),
             Ok(None) => bail!("Interrupted before anything was measured"),
             // A pack that is known can be measured without this figure.
@@ -134,8 +134,7 @@ pub fn prepare(
 fn known(bench: &Bench, named: Option<&Path>) -> anyhow::Result<Option<Pack>> {
     let Some(path) = named else {
         let key = Key::of_command(&bench.words, locate);
-        let uid = rustix::process::geteuid().as_raw();
-        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let User { uid, variable } = User::own();
         let (_, pack) = store::find(&key.file_names(), uid, variable).map_err(|found| found.1)?;
         return Ok(pack);
     };
@@ -157,7 +156,7 @@ fn know(bench: &mut Bench, pack: &Pack) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A directory of this benchmark's own, which goes with it.
+/// A directory of this benchmark, removed with its value.
 #[derive(Debug)]
 struct Scratch(PathBuf);
 

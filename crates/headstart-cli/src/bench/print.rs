@@ -1,6 +1,6 @@
-//! The result of a benchmark for people: a table, and what it means in words.
+//! The result of a benchmark as text: a table, and what it means in words.
 
-use headstart_bench::arm::{How, State};
+use headstart_bench::arm::{CacheState, PeerMode};
 use headstart_bench::report::{Accuracy, ArmReport, Comparison, IoPart, Limit, Report};
 use headstart_bench::stats::Interval;
 use headstart_bench::stats::hot::Bound;
@@ -60,7 +60,7 @@ fn none() -> String {
     "–".into()
 }
 
-/// As many as tell the ends of the interval apart.
+/// As many digits as distinguish the ends of the interval.
 fn decimals(time: &Summary) -> usize {
     let width = time.median_interval.map_or(time.median / 10.0, |i| i.high - i.low);
     decimals_for(1000.0 * width)
@@ -77,12 +77,12 @@ pub fn lines(setup: &Setup, report: &Report) -> Vec<String> {
     let helpers: Vec<&str> = setup
         .peers
         .iter()
-        .filter(|peer| peer.how != How::Instead)
+        .filter(|peer| peer.how != PeerMode::Instead)
         .map(|peer| peer.name.as_str())
-        .chain([State::Readahead.name()])
+        .chain([CacheState::Prefetched.name()])
         .collect();
-    let told = |found| comparison(found, &helpers);
-    let mut lines: Vec<String> = report.comparisons.iter().map(told).collect();
+    let line = |found| comparison(found, &helpers);
+    let mut lines: Vec<String> = report.comparisons.iter().map(line).collect();
     lines.extend(report.io_parts.iter().filter_map(io_part));
     lines.extend(report.limit.as_ref().map(limit));
     lines.extend(report.limit.as_ref().and_then(|limit| limit.in_order.as_ref()).map(in_order));
@@ -125,7 +125,7 @@ fn io_part(found: &IoPart) -> Option<String> {
     let ms = |seconds: f64| grouped(1000.0 * seconds, 0);
     let change = &found.change_s;
     Some(format!(
-        "I/O part of the start (cold − hot) with {}: {} % left [{}, {}]{}, a change of \
+        "I/O part of the start (cold − hot), {}: {} % left [{}, {}]{}, a change of \
          {} ms [{}, {}]{}",
         found.arm,
         percent(left.estimate),
@@ -146,7 +146,7 @@ fn limit(found: &Limit) -> String {
         Bound::Floor => "the floor",
     };
     format!(
-        "readahead ÷ max(hot, floor) = {ratio:.2} [{:.2}, {:.2}]{}; {bound} is the larger one",
+        "prefetched ÷ max(hot, floor) = {ratio:.2} [{:.2}, {:.2}]{}; {bound} is the larger one",
         interval.low,
         interval.high,
         confidence(interval)
@@ -155,7 +155,7 @@ fn limit(found: &Limit) -> String {
 
 fn in_order(PairedRatio { ratio, interval, .. }: &PairedRatio) -> String {
     format!(
-        "readahead ÷ the least possible in the order of use = {ratio:.2} [{:.2}, {:.2}]{}",
+        "prefetched ÷ lower bound in touch order = {ratio:.2} [{:.2}, {:.2}]{}",
         interval.low,
         interval.high,
         confidence(interval)
@@ -165,8 +165,8 @@ fn in_order(PairedRatio { ratio, interval, .. }: &PairedRatio) -> String {
 fn accuracy(found: &Accuracy) -> String {
     let size = output::size;
     format!(
-        "A traced start used {} of the {} prefetched, {} of it late (it had asked first); {} was \
-         never used, {} was missing.",
+        "A traced start touched {} of the {} prefetched, {} of it late; {} was wasted, {} was \
+         missing.",
         size(found.used + found.late),
         size(found.planned),
         size(found.late),
@@ -224,17 +224,17 @@ mod tests {
     #[test]
     fn only_help_helps() {
         let by = Factor { times: 4.0, low: 3.0, high: 5.0 };
-        let told = |arm: &str, verdict| {
+        let line = |arm: &str, verdict| {
             let found = Comparison { arm: arm.into(), with: "cold".into(), ratio: None, verdict };
-            comparison(&found, &["readahead", "vmtouch"])
+            comparison(&found, &["prefetched", "vmtouch"])
         };
         for (arm, verdict, text) in [
-            ("readahead", Verdict::Helps { by }, "readahead against cold: helps: 4.0 × faster"),
+            ("prefetched", Verdict::Helps { by }, "prefetched against cold: helps: 4.0 × faster"),
             ("vmtouch", Verdict::Hurts { by }, "vmtouch against cold: hurts: 4.0 × slower"),
             ("hot", Verdict::Helps { by }, "hot against cold: 4.0 × faster [3.0, 5.0]"),
             ("hot", Verdict::Unresolved { between: None }, "hot against cold: unresolved: too few"),
         ] {
-            let found = told(arm, verdict);
+            let found = line(arm, verdict);
             assert!(found.starts_with(text), "{found}");
         }
     }

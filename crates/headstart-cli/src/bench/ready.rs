@@ -1,5 +1,5 @@
-//! When a program that doesn't end counts as started: what to wait for, and how
-//! to notice it without disturbing the program.
+//! When a program that does not end counts as started: the conditions, and how to notice them
+//! without disturbing the program.
 
 use crate::output;
 use headstart::host::contents;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// How often a condition is looked at that nothing announces.
+/// How often a condition is polled.
 const TICK: Duration = Duration::from_millis(1);
 /// Pieces of output that are looked through at once.
 const READS: usize = 4;
@@ -115,7 +115,7 @@ pub enum Watcher {
 }
 
 impl Watcher {
-    /// Begins to look out, before the program starts; `shown`: the output that it reads for
+    /// Begins to watch, before the program starts; `shown`: the output that it reads for
     /// that goes to our standard error.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Watcher {
                     if holds(seen, text) {
                         return Ok(true);
                     }
-                    // What can't be the begin of the text any more may go.
+                    // What can't be the beginning of the text any more may go.
                     let last_line = seen.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
                     let begin = (seen.len() + 1).saturating_sub(text.len().max(1));
                     seen.drain(..last_line.max(begin.min(seen.len())));
@@ -287,7 +287,7 @@ fn notify() -> anyhow::Result<Watcher> {
 }
 
 /// Starts `gdbus wait` and returns once it sleeps, so that nothing of it runs
-/// beside the program.
+/// in parallel with the program.
 fn bus(system: bool, name: &str) -> anyhow::Result<Watcher> {
     let which = if system { "--system" } else { "--session" };
     let mut waiting = Command::new("gdbus")

@@ -1,4 +1,4 @@
-//! Round after round: which arm when, how far it is, and when it is enough.
+//! Runs the rounds: the order of the arms, the progress, and the end.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub struct Length {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stopped {
-    /// It was the last one asked for.
+    /// It was the last one requested.
     Rounds,
     /// The medians were precise enough, or the most rounds were made.
     PreciseOrCap,
@@ -69,7 +69,7 @@ pub fn measure(bench: &Bench, arms: &[Arm], length: Length, seed: u64) -> anyhow
         elapsed: Duration::ZERO,
     };
     let mut design = Design::new(seed, arms);
-    let left_out = |at: usize| {
+    let skipped = |at: usize| {
         if at < length.warm_up {
             "warm-up".into()
         } else {
@@ -78,7 +78,7 @@ pub fn measure(bench: &Bench, arms: &[Arm], length: Length, seed: u64) -> anyhow
     };
     for at in 0..length.warm_up {
         let Some(runs) = round(bench, arms, &mut design, |arm| {
-            progress(&format!("{}: {}", left_out(at), name(arm)));
+            progress(&format!("{}: {}", skipped(at), name(arm)));
         })?
         else {
             return Ok(measured);
@@ -89,10 +89,10 @@ pub fn measure(bench: &Bench, arms: &[Arm], length: Length, seed: u64) -> anyhow
     loop {
         let at = length.warm_up + measured.rounds;
         let left = time_left(&measured, length.least, measuring.elapsed());
-        let told = |arm: &Arm| {
-            progress(&format!("{} of {}: {}{left}", left_out(at), length.least, name(arm)));
+        let started = |arm: &Arm| {
+            progress(&format!("{} of {}: {}{left}", skipped(at), length.least, name(arm)));
         };
-        let runs = match round(bench, arms, &mut design, told) {
+        let runs = match round(bench, arms, &mut design, started) {
             Ok(Some(runs)) => runs,
             Ok(None) => break,
             Err(error) if measured.rounds > 0 => {
@@ -119,16 +119,16 @@ pub fn measure(bench: &Bench, arms: &[Arm], length: Length, seed: u64) -> anyhow
     Ok(measured)
 }
 
-/// Every arm once, with its index; `None` when we are to stop.
+/// Every arm once, with its index; `None` after an interrupt.
 fn round(
     bench: &Bench,
     arms: &[Arm],
     design: &mut Design,
-    told: impl Fn(&Arm),
+    started: impl Fn(&Arm),
 ) -> anyhow::Result<Option<Vec<(usize, Run)>>> {
     let mut runs = Vec::new();
     for (place, index) in design.next().unwrap_or_default().into_iter().enumerate() {
-        told(&arms[index]);
+        started(&arms[index]);
         if bench.starter.interrupt.came() {
             return Ok(None);
         }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_left_is_told_once_there_is_something_to_go_by() {
+    fn the_time_left_is_reported_once_there_is_something_to_go_by() {
         assert_eq!(time_left(&after(0), 20, Duration::from_secs(9)), "");
         assert_eq!(time_left(&after(5), 20, Duration::from_secs(10)), "; about 30s left");
         assert_eq!(time_left(&after(25), 20, Duration::from_secs(10)), "");

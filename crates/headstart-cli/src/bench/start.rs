@@ -1,5 +1,5 @@
-//! One start: a program from its exec to its end, or until it is ready; and
-//! then nothing is left of it.
+//! One start: a program from its exec to its end, or until it is ready; all of its processes are
+//! ended afterwards.
 
 use crate::output;
 use headstart::host::contents;
@@ -24,11 +24,11 @@ use rustix::process::{
 
 use super::ready::{Ready, Watcher};
 
-/// How long a program may take to end when it is asked to, and again when it is made to.
+/// How long a program may take to end after SIGTERM, and again after SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 /// How much of a program's messages is kept in memory, about.
 const KEPT: u64 = 64 << 10;
-/// How often what they have beyond that is given back.
+/// How often the rest is freed.
 const TIDY: Duration = Duration::from_millis(250);
 /// Looks that take in all that a pipe or a socket holds.
 const LOOKS: u32 = 16;
@@ -46,7 +46,7 @@ pub struct Starter {
     pub any_status: bool,
     /// Tells when to stop everything.
     pub interrupt: Interrupt,
-    /// Children that are no program's: see [`Starter::leave_alone`].
+    /// Children that are no program's: see [`Starter::keep_children`].
     pub others: RefCell<Vec<i32>>,
 }
 
@@ -61,7 +61,7 @@ pub struct Running {
 
 /// How waiting for a start came to an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Over {
+pub enum WaitEnd {
     /// The program ended.
     Ended,
     /// It is ready.
@@ -72,9 +72,9 @@ pub enum Over {
     Interrupted,
 }
 
-/// What becomes of the processes that an ended one left behind.
+/// What is done with the processes that an ended one left running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rest {
+pub enum Leftovers {
     /// They are ended: they would keep files in memory, and file systems busy.
     End,
     /// They go on.
@@ -108,9 +108,9 @@ impl Starter {
             .context("Can't look after the programs' processes")
     }
 
-    /// What is a child of ours by now is not ended with the next program: it was there before
-    /// us, or a command that prepared the start left it, as the server of a mount.
-    pub fn leave_alone(&self) {
+    /// Does not end present children with the next program: they existed before us, or a preparing
+    /// command left them, such as the server of a mount.
+    pub fn keep_children(&self) {
         *self.others.borrow_mut() = our_children();
     }
 
@@ -143,8 +143,8 @@ impl Starter {
         Ok(Running { pid, end, watcher, messages })
     }
 
-    /// Waits until the start is over; the moment goes with the answer.
-    pub fn wait(&self, running: &mut Running) -> anyhow::Result<(Over, Instant)> {
+    /// Waits until the start is over; also returns when.
+    pub fn wait(&self, running: &mut Running) -> anyhow::Result<(WaitEnd, Instant)> {
         let deadline = Instant::now() + self.timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -161,40 +161,45 @@ impl Starter {
             };
             let now = Instant::now();
             running.messages.iter().for_each(forget_most);
-            // What one that has ended said last is all there, more than one look takes in.
+            // The last output of an ended program is complete, and may take several reads.
             let looks = if ended { LOOKS } else { 1 };
             for _ in 0..looks {
                 if running.watcher.check(running.pid)? {
-                    return Ok((Over::Ready, now));
+                    return Ok((WaitEnd::Ready, now));
                 }
             }
             if ended {
-                return Ok((Over::Ended, now));
+                return Ok((WaitEnd::Ended, now));
             }
             if self.interrupt.came() {
-                return Ok((Over::Interrupted, now));
+                return Ok((WaitEnd::Interrupted, now));
             }
             if now >= deadline {
-                return Ok((Over::TimedOut, now));
+                return Ok((WaitEnd::TimedOut, now));
             }
         }
     }
 
     /// Ends the program, unless it has ended, and tells what it cost.
-    pub fn finish(&self, running: Running, over: Over, rest: Rest) -> anyhow::Result<Finished> {
+    pub fn finish(
+        &self,
+        running: Running,
+        over: WaitEnd,
+        rest: Leftovers,
+    ) -> anyhow::Result<Finished> {
         let Running { pid, end, mut watcher, messages } = running;
         let until_end = matches!(watcher, Watcher::End);
-        if over != Over::Ended {
+        if over != WaitEnd::Ended {
             end_group(pid, &end, &mut watcher)?;
         }
         // A watcher of the bus is a child too.
         drop(watcher);
         let (change, mut usage) = reap(pid)?;
         let mut left_behind = 0;
-        if rest == Rest::End {
+        if rest == Leftovers::End {
             left_behind = end_children(&mut usage, &self.others.borrow())?;
         }
-        if over != Over::Ended {
+        if over != WaitEnd::Ended {
             // It was not left to end its processes by itself.
             left_behind = 0;
         }
@@ -211,7 +216,7 @@ impl Starter {
     }
 
     /// Why a start doesn't count.
-    fn judge(&self, over: Over, change: Change, until_end: bool) -> Option<String> {
+    fn judge(&self, over: WaitEnd, change: Change, until_end: bool) -> Option<String> {
         let ended = match change {
             Change::Exited(status) => format!("it ended with status {status}"),
             Change::Killed(signal) | Change::Stopped(signal) => {
@@ -219,9 +224,9 @@ impl Starter {
             }
         };
         match over {
-            Over::Ready => None,
-            Over::Interrupted => Some("interrupted".into()),
-            Over::TimedOut => Some(format!(
+            WaitEnd::Ready => None,
+            WaitEnd::Interrupted => Some("interrupted".into()),
+            WaitEnd::TimedOut => Some(format!(
                 "it took longer than {}{}",
                 humantime::format_duration(self.timeout),
                 if until_end {
@@ -230,10 +235,10 @@ impl Starter {
                     " to be ready; allow more: --timeout"
                 }
             )),
-            Over::Ended if !until_end => {
+            WaitEnd::Ended if !until_end => {
                 Some(format!("{ended} before {}; it must stay in the foreground", self.ready))
             }
-            Over::Ended => match change {
+            WaitEnd::Ended => match change {
                 Change::Exited(0) => None,
                 Change::Exited(_) if self.any_status => None,
                 Change::Exited(_) => Some(format!("{ended}; --ignore-failure takes that as good")),
@@ -259,14 +264,14 @@ fn wait_for(fds: &mut [PollFd<'_>], time: Duration) -> anyhow::Result<()> {
 fn end_group(pid: Pid, end: &OwnedFd, watcher: &mut Watcher) -> anyhow::Result<()> {
     // Who has ended already needs no signal.
     let _ = kill_process_group(pid, Signal::TERM);
-    let asked = Instant::now();
+    let begin = Instant::now();
     while !has_ended(end, Duration::from_millis(10))? {
-        // It may not end while nobody reads what it writes.
+        // It may block until its output is read.
         watcher.read_lines()?;
-        if asked.elapsed() >= 2 * GRACE {
+        if begin.elapsed() >= 2 * GRACE {
             return cannot_end(pid);
         }
-        if asked.elapsed() >= GRACE {
+        if begin.elapsed() >= GRACE {
             let _ = kill_process_group(pid, Signal::KILL);
             // It may have left its group.
             let _ = pidfd_send_signal(end, Signal::KILL);
@@ -275,7 +280,7 @@ fn end_group(pid: Pid, end: &OwnedFd, watcher: &mut Watcher) -> anyhow::Result<(
     Ok(())
 }
 
-/// Of a process that is still there after all signals.
+/// The failure of a process that survives all signals.
 fn cannot_end(pid: Pid) -> anyhow::Result<()> {
     let pid = pid.as_raw_nonzero();
     bail!(
@@ -290,7 +295,7 @@ fn has_ended(end: &OwnedFd, within: Duration) -> anyhow::Result<bool> {
     Ok(!fds[0].revents().is_empty())
 }
 
-/// How a process that has ended did, and what it cost.
+/// The status and resource usage of an ended process.
 fn reap(pid: Pid) -> anyhow::Result<(Change, Usage)> {
     let seen = look(pid.as_raw_nonzero().get()).context("Can't look after a process")?;
     seen.context("A process that had ended goes on")
@@ -340,23 +345,23 @@ impl Drop for Starter {
     }
 }
 
-/// A file in memory for what a program says on its standard error.
+/// A file in memory for a program's standard error.
 pub(super) fn messages_file() -> anyhow::Result<File> {
     let file = memfd_create("messages", MemfdFlags::CLOEXEC);
     Ok(File::from(file.context("Can't make a file for the program's messages")?))
 }
 
-/// Gives back the memory of all but the end of what a program said.
+/// Frees the memory of all but the end of a program's messages.
 fn forget_most(messages: &File) {
     let old = messages.metadata().map_or(0, |meta| meta.len()).saturating_sub(KEPT);
     if old > 0 {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // What can't be given back goes when the start is over.
+        // Memory that can't be freed is freed when the start is over.
         let _ = fallocate(messages, flags, 0, old);
     }
 }
 
-/// The last line of what a program said, if it said anything.
+/// The last line of a program's messages, if there is one.
 pub(super) fn last_line(mut messages: &File) -> Option<String> {
     const ENOUGH: u64 = 4096;
     let length = messages.seek(SeekFrom::End(0)).ok()?;

@@ -2,7 +2,8 @@
 
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, Table};
-use anyhow::{Context, bail};
+use crate::results::{self, ResultKind};
+use anyhow::bail;
 use headstart::boot::analysis::Analysis;
 use headstart::boot::bins::Row;
 use headstart::boot::machine::Machine;
@@ -12,7 +13,7 @@ use headstart_view::{html_boot, svg_boot};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Units and idle times that are named on a terminal.
 const NAMED: usize = 10;
@@ -22,10 +23,10 @@ const LABEL: usize = 12;
 /// The arguments of `headstart boot analyze`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-It draws what the recorder kept of a boot: its phases, systemd's units, what was read \
-ahead and what the boot read itself, what was late, missing or wasted, and the times \
-in which nothing came into memory. Seconds count from the kernel's start. The picture has \
-the axis of systemd-analyze plot. What was written in that boot is left out.")]
+It draws a recorded boot: its phases, systemd's units, what was prefetched and what the boot \
+read itself, what was late, missing or wasted, and the times without I/O. Seconds count from \
+the kernel's start. The picture has the axis of systemd-analyze plot. Files that were \
+written in that boot are not shown.")]
 pub struct AnalyzeArgs {
     /// The boot, by its number in `boot status` [default: the last]
     number: Option<u64>,
@@ -38,7 +39,11 @@ pub struct AnalyzeArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Look at the image below this directory
+    /// Replace these files even if they are not earlier results
+    #[arg(long)]
+    force: bool,
+
+    /// Use the image below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 
@@ -58,18 +63,15 @@ struct Document<'a> {
 /// Shows it.
 pub fn run(args: &AnalyzeArgs) -> anyhow::Result<ExitStatus> {
     let analysis = look(&Machine::at(&args.root), args.number)?;
-    let write = |path: &Path, text: String| {
-        std::fs::write(path, text).with_context(|| format!("Can't write {}", output::shown(path)))
-    };
     // Files first: a reader of standard output that leaves must not cost them.
     if let Some(path) = &args.svg {
-        write(path, svg_boot::svg(&analysis))?;
+        results::write(path, &svg_boot::svg(&analysis), ResultKind::Svg, args.force)?;
     }
     if let Some(path) = &args.html {
-        write(path, html_boot::html(&analysis))?;
+        results::write(path, &html_boot::html(&analysis), ResultKind::Html, args.force)?;
     }
     if args.json {
-        output::print_json(&Document { schema: "headstart/boot-analyze/1", analysis: &analysis })?;
+        output::print_json(&Document { schema: "headstart/boot-analyze/2", analysis: &analysis })?;
     } else if args.svg.is_none() && args.html.is_none() {
         output::print(|out| text(out, &analysis, output::terminal_width()))?;
     }
@@ -115,11 +117,12 @@ fn phases(out: &mut dyn Write, boot: &Analysis) -> io::Result<()> {
         ("PHASE", Align::Left),
         ("BEGINS", Align::Right),
         ("ENDS", Align::Right),
-        ("READ AHEAD", Align::Right),
+        ("PREFETCHED", Align::Right),
         ("TOUCHED", Align::Right),
         ("READY", Align::Right),
         ("LATE", Align::Right),
         ("MISSING", Align::Right),
+        ("WASTED", Align::Right),
     ]);
     let at = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{:.3} s", ms / 1000.0));
     for phase in &boot.boot.phases {
@@ -128,11 +131,12 @@ fn phases(out: &mut dyn Write, boot: &Analysis) -> io::Result<()> {
             output::harmless(&phase.name),
             at(phase.begin_ms),
             at(phase.end_ms),
-            output::size(phase.read_ahead_bytes),
+            output::size(phase.prefetched_bytes),
             outcome.touched_pages.to_string(),
             format!("{:.1} %", outcome.ready_share() * 100.0),
             outcome.late_pages.to_string(),
             outcome.missing_pages.to_string(),
+            outcome.wasted_pages.to_string(),
         ]);
     }
     table.write(out)
@@ -142,7 +146,7 @@ fn phases(out: &mut dyn Write, boot: &Analysis) -> io::Result<()> {
 /// that are drawn to one scale.
 fn over_time(out: &mut dyn Write, boot: &Analysis, width: usize) -> io::Result<()> {
     let row = |row| columns(boot, row, width);
-    let (ahead, demand) = (row(Row::Ahead), row(Row::Demand));
+    let (ahead, demand) = (row(Row::Prefetched), row(Row::Demand));
     let (late, missing, wasted) = (row(Row::Late), row(Row::Missing), row(Row::Wasted));
     let highest = |rows: &[&Vec<u64>]| rows.iter().flat_map(|r| r.iter().copied()).max();
     let brought = highest(&[&ahead, &demand, &wasted]);
@@ -178,7 +182,7 @@ fn columns(boot: &Analysis, row: Row, width: usize) -> Vec<u64> {
     columns
 }
 
-/// A line of bars; what is there is seen, however little it is.
+/// A line of bars; every value above 0 is visible.
 fn bars(row: &[u64], most: u64) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let bar = |bytes: &u64| match bytes {

@@ -1,14 +1,15 @@
-//! `headstart boot bench`: how long boots take, of a machine or rig that a command
-//! boots, or of this machine's history.
+//! `headstart boot bench`: how long boots take, of a machine that a command boots, or from this
+//! machine's history.
 
 mod print;
 mod rounds;
 
 use crate::exit::ExitStatus;
+use crate::results::{self, ResultKind};
 use crate::{args, output};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use headstart::boot::machine::Machine;
-use headstart_bench::boots::{Arm, Metric, bootperf, metrics, of_history};
+use headstart_bench::boots::{BootArm, Metric, bootperf, metrics, of_history};
 use rounds::{BootCommand, Measured, measure};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -26,7 +27,7 @@ Each command boots a machine once, waits for it, and prints how long that took: 
 last such line counts. Each round runs all commands once in random order, and the others \
 are compared with the first, round by round.
 
---history tells of the boots that `boot status` lists. They were not made in rounds, so \
+--history uses the boots that `boot status` lists. They were not made in rounds, so \
 they are not compared.")]
 pub struct BenchArgs {
     /// Rounds to measure
@@ -37,7 +38,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME=CMD", value_parser = named)]
     arm: Vec<(String, String)>,
 
-    /// Tell of this machine's recorded boots instead
+    /// Use this machine's recorded boots instead
     #[arg(long, conflicts_with_all = ["arm", "command"])]
     history: bool,
 
@@ -45,7 +46,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = args::duration)]
     timeout: Duration,
 
-    /// Differences below this don't matter
+    /// Ignore differences below this
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = args::percent)]
     min_difference: f64,
 
@@ -53,13 +54,17 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Look at the history of the image below this directory
+    /// Use the history of the image below this directory
     #[arg(long, value_name = "DIR", default_value = "/", requires = "history")]
     root: PathBuf,
 
     /// Write the figures to a file in the shape of ChromeOS's boot performance tests
     #[arg(long, value_name = "FILE")]
     bootperf: Option<PathBuf>,
+
+    /// Replace that file even if it is not an earlier result
+    #[arg(long, requires = "bootperf")]
+    force: bool,
 
     /// Print one JSON document
     #[arg(long)]
@@ -79,12 +84,15 @@ struct Document<'a> {
     seed: Option<u64>,
     rounds: usize,
     interrupted: bool,
-    arms: &'a [Arm],
+    arms: &'a [BootArm],
     metrics: &'a [Metric],
 }
 
-/// Measures, or tells of the history.
+/// Measures, or reads the history.
 pub fn run(args: &BenchArgs) -> anyhow::Result<ExitStatus> {
+    if let Some(path) = &args.bootperf {
+        results::check(path, ResultKind::Bootperf, args.force)?;
+    }
     let (seed, measured) = match args.history {
         true => (None, recorded(args)?),
         false => {
@@ -102,8 +110,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitStatus> {
     }
     let write_file = |path: &PathBuf| {
         let text = output::json_text(&bootperf(&measured.arms))?;
-        std::fs::write(path, text + "\n")
-            .with_context(|| format!("Can't write {}", output::shown(path)))
+        results::write(path, &(text + "\n"), ResultKind::Bootperf, args.force)
     };
     // Files first: a reader of standard output that leaves must not cost them. Nor must a file
     // that can't be written cost hours: all is printed.
@@ -136,7 +143,7 @@ fn recorded(args: &BenchArgs) -> anyhow::Result<Measured> {
     Ok(Measured { arms, rounds, interrupted: false })
 }
 
-/// The commands, that at the end of the line first.
+/// The commands, first the one at the end of the command line.
 fn arms(args: &BenchArgs) -> anyhow::Result<Vec<BootCommand>> {
     let base = (!args.command.is_empty()).then(|| BootCommand::words(BASE, &args.command));
     let arms = args.arm.iter().map(|(name, command)| BootCommand::shell(name, command));

@@ -13,11 +13,10 @@ const EARLY: [&str; 4] = ["/usr/", "/bin/", "/sbin/", "/opt/"];
 /// The arguments of `headstart boot enable`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Nothing is started: the next boot is the first that is learned. Without help from \
-the kernel a boot is recorded from where its first units start; what comes before is \
-missing. With --kernel-cmdline the kernel records it from its first page on.")]
+Nothing is started: the next boot is the first that is learned. By default a boot is recorded \
+from its first units on. With --kernel-cmdline the kernel records it from its first page on.")]
 pub struct EnableArgs {
-    /// Also let the kernel record from its first page on, by its command line
+    /// Let the kernel record from its first page on, by words on its command line
     #[arg(long)]
     kernel_cmdline: bool,
 
@@ -99,9 +98,8 @@ fn kernel(machine: &Machine, is_here: bool) -> String {
         let text = release.to_string_lossy().into_owned();
         text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
     };
-    let dirs =
-        ["/usr/lib/modules", "/lib/modules"].map(|dir| std::fs::read_dir(machine.place(dir)));
-    let entries = dirs.into_iter().flatten().flatten().flatten();
-    let latest = entries.map(|entry| entry.file_name()).max_by_key(numbers);
+    let dirs = ["/usr/lib/modules", "/lib/modules"];
+    let names = dirs.into_iter().flat_map(|dir| machine.names(&machine.place(dir)));
+    let latest = names.max_by_key(numbers);
     latest.unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,14 +1,15 @@
-//! `headstart boot replay`: prefetches what boots touch, in the machine or for the one
-//! that the initramfs is about to start.
+//! `headstart boot replay`: prefetches what boots touch, in the running system or in the initramfs
+//! for the system that it is about to start.
 
 use crate::exit::ExitStatus;
+use crate::summary::{add_hitches, add_report};
 use crate::{args, output};
 use anyhow::Context;
-use headstart::boot::first;
+use headstart::boot::first_boot;
 use headstart::boot::machine::{Machine, Unwanted};
-use headstart::boot::replay::{Outcome, Wanted, replay};
-use headstart::boot::root;
-use headstart::replay::frequency::Frequency;
+use headstart::boot::replay::{BootReplay, ReplayOptions, replay};
+use headstart::boot::switch_root;
+use headstart::replay::report::Report;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,25 +19,24 @@ use std::time::{Duration, Instant};
 /// The arguments of `headstart boot replay`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-It reads the packs of the phases in order, from /var/lib/headstart/boot or else \
-/usr/lib/headstart/boot, those ranges that at least two of the last three boots have \
-touched. What lies on file systems that are not mounted yet is read when they appear. \
-Nothing waits for it. What is left of a phase that is over is left out, but for \
-phases that --phase names.
+It prefetches the packs of the phases in order, from /var/lib/headstart/boot or else \
+/usr/lib/headstart/boot: the ranges that at least two of the last three boots touched. \
+Files on file systems that are not mounted yet are prefetched when they appear. \
+No boot waits for it. The rest of a phase that has ended is skipped, unless --phase names \
+the phase.
 
-With --root it reads for the machine whose root directory is mounted there, as in an \
-initramfs: it goes there, on in the background, and stays when the machine switches to \
-that directory.")]
+--root DIR is for an initramfs: it prefetches for the machine whose root directory is mounted \
+there, in the background, and continues when the machine switches to that directory.")]
 pub struct ReplayArgs {
-    /// Read only these phases [default: all]
+    /// Prefetch only these phases [default: all]
     #[arg(long, value_name = "PHASE", num_args = 1..)]
     phase: Vec<String>,
 
-    /// Read for the machine whose root directory is mounted here
+    /// Prefetch for the machine whose root directory is mounted here
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// Wait until the data is there, in the foreground
+    /// Wait until the pages are resident, in the foreground
     #[arg(long)]
     wait: bool,
 
@@ -55,12 +55,13 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     }
     if let Some(root) = &args.root {
         survive();
-        // Before anybody goes on: the directory may be moved at once.
-        root::enter(root).with_context(|| format!("Can't go into {}", output::shown(root)))?;
+        // Before the caller goes on, since the directory may be moved immediately.
+        switch_root::enter(root)
+            .with_context(|| format!("Can't go into {}", output::shown(root)))?;
     }
     let mut phases: Vec<String> = here.phases()?.into_iter().map(|phase| phase.name).collect();
     if args.root.is_some() {
-        first::read_recorder(&here, &phases, first::LIMIT);
+        first_boot::read_recorder(&here, &phases, first_boot::LIMIT);
         if !args.wait {
             headstart_sys::process::detach().context("Can't go on in the background")?;
         }
@@ -71,15 +72,14 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     if !args.phase.is_empty() {
         phases.retain(|name| args.phase.contains(name));
     }
-    let wanted = Wanted {
+    let options = ReplayOptions {
         phases,
-        often: Frequency::TWO_OF_THREE,
         wait: args.wait,
         limit: args.timeout,
         in_initramfs: args.root.is_some(),
         over_too: !args.phase.is_empty(),
     };
-    if let Some(text) = summary(&replay(&here, &wanted, began), wanted.in_initramfs) {
+    if let Some(text) = summary(&replay(&here, &options, began), options.in_initramfs) {
         output::message(text);
     }
     Ok(ExitStatus::Done)
@@ -98,8 +98,8 @@ fn survive() {
     }
 }
 
-/// What became of it in one line; none where the unit that comes later will tell.
-fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
+/// The result in one line; none in an initramfs, where the unit that comes later reports it.
+fn summary(outcome: &BootReplay, in_initramfs: bool) -> Option<String> {
     if outcome.phases.is_empty() && outcome.problems.is_empty() {
         let why = match (&outcome.elsewhere[..], &outcome.over[..]) {
             _ if in_initramfs => return None,
@@ -107,54 +107,56 @@ fn summary(outcome: &Outcome, in_initramfs: bool) -> Option<String> {
                 "the file systems of what was learned are not mounted; is it of another machine?"
             }
             _ if outcome.known.is_empty() => "there are no packs yet",
-            ([], [_, ..]) => "all was over",
+            ([], [_, ..]) => "all of its phases have ended",
             ([], []) => return Some("the initramfs has prefetched all that was learned".into()),
         };
         return Some(format!("nothing is prefetched for this boot: {why}"));
     }
-    let (mut bytes, mut requests, mut stale, mut over) = (0, 0, 0, 0);
-    let (mut changing, mut followed, mut stopped) = (0, 0, 0);
-    for report in outcome.phases.iter().map(|phase| &phase.report) {
-        bytes += report.bytes;
-        requests += report.requests;
-        stale += report.stale_files;
-        changing += report.changing_files;
-        followed += report.followed_files;
-        over += report.over_budget_bytes;
-        stopped += report.stopped_bytes;
-    }
+    let mut sum = Report::default();
+    outcome.phases.iter().for_each(|phase| sum.add(&phase.report));
     let names: Vec<&str> = outcome.phases.iter().map(|phase| phase.phase.as_str()).collect();
-    let mut parts = vec![match names.is_empty() {
-        true => "nothing is prefetched for this boot".to_owned(),
-        false => format!(
-            "prefetched {} in {} for {}",
-            output::size(bytes),
-            output::counted(requests, "request"),
-            names.join(", ")
-        ),
-    }];
-    if stale > 0 {
-        parts.push(format!("{} changed since they were learned", output::counted(stale, "file")));
+    let mut parts = Vec::new();
+    match names.is_empty() {
+        true => parts.push("nothing is prefetched for this boot".to_owned()),
+        false => {
+            add_report(&mut parts, &sum);
+            parts[0].push_str(&format!(" for {}", names.join(", ")));
+        }
     }
-    if followed > 0 {
-        let files = output::counted(followed, "file");
-        parts.push(format!("{files} replaced since, and read like those before"));
+    if sum.followed_files > 0 {
+        let files = output::counted(sum.followed_files, "file");
+        parts.push(format!("{files} replaced since, and prefetched by the ranges of the old ones"));
     }
-    if changing > 0 {
-        parts.push(format!("{} changing at each boot", output::counted(changing, "file")));
-    }
-    if over > 0 {
-        parts.push(format!("{} over the budget", output::size(over)));
-    }
-    if stopped > 0 {
-        parts.push(format!("{} left out because of memory pressure", output::size(stopped)));
-    }
+    add_hitches(&mut parts, &sum);
     if !outcome.over.is_empty() {
-        parts.push(format!("left out what was over: {}", outcome.over.join(", ")));
+        parts.push(format!("skipped ended phases: {}", outcome.over.join(", ")));
     }
     if let Some(why) = outcome.cut_short {
-        parts.push(format!("it ended early: {why}"));
+        parts.push(format!("stopped {why}"));
     }
     parts.extend(outcome.problems.iter().cloned());
     Some(parts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart::boot::replay_records::ReplayRecord;
+
+    #[test]
+    fn a_boot_says_of_its_replay_what_a_start_says() {
+        let mut first = ReplayRecord::new("mounts", false);
+        first.report = Report { bytes: 4096, requests: 1, stale_files: 2, ..Report::default() };
+        let mut second = ReplayRecord::new("system", false);
+        second.report = Report { missing_files: 1, followed_files: 1, stuck: true, ..first.report };
+        let outcome = BootReplay { phases: vec![first, second], ..BootReplay::default() };
+        assert_eq!(
+            summary(&outcome, true).unwrap(),
+            "prefetched 8.0 KiB in 2 requests for mounts, system; \
+             4 files changed since it was learned; 1 file gone; \
+             1 file replaced since, and prefetched by the ranges of the old ones; \
+             prefetching gave up on a file whose server does not answer"
+        );
+        assert_eq!(summary(&BootReplay::default(), true), None);
+    }
 }

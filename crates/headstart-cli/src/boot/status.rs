@@ -1,4 +1,4 @@
-//! `headstart boot status`: is it on, what was learned, and does it help?
+//! `headstart boot status`: whether it is enabled, what was learned, and whether it helps.
 
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, JsonPath, Table};
@@ -7,11 +7,11 @@ use headstart::boot::install;
 use headstart::boot::machine::Machine;
 use headstart::boot::mounted::Mounted;
 use headstart::boot::packs::PackFile;
-use headstart::boot::replayed;
+use headstart::boot::replay_records;
 use headstart::host::error::causes;
+use headstart::launch::policy::FREQUENT_IN_BOOTS;
 use headstart::pack::store::StoreError;
 use headstart::pack::{FileSystem, format_uuid};
-use headstart::replay::frequency::Frequency;
 use rustix::fs::StatVfsMountFlags;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// The arguments of `headstart boot status`.
 #[derive(clap::Args, Debug)]
 pub struct StatusArgs {
-    /// Look at the image below this directory
+    /// Use the image below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 
@@ -41,7 +41,7 @@ struct Status {
     boots: Vec<Boot>,
     gain: Option<Gain>,
     /// What this boot has prefetched until now.
-    this_boot: Vec<replayed::Replayed>,
+    this_boot: Vec<replay_records::ReplayRecord>,
     problems: Vec<String>,
     hint: Option<String>,
 }
@@ -91,7 +91,7 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
     for phase in machine.phases()? {
         let before = packs.len();
         for file in files.iter().filter(|file| file.phase == phase.name) {
-            match pack_status(file, &mut mounted) {
+            match pack_status(machine, file, &mut mounted) {
                 Ok(status) => packs.push(status),
                 Err(StoreError::Missing(_)) => {}
                 Err(error) => problems.push(causes(&error)),
@@ -111,7 +111,7 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
         packs,
         gain,
         boots,
-        this_boot: replayed::all(machine),
+        this_boot: replay_records::all(machine),
         problems,
         hint: None,
     };
@@ -119,9 +119,13 @@ fn look(machine: &Machine) -> anyhow::Result<Status> {
     Ok(status)
 }
 
-fn pack_status(file: &PackFile, mounted: &mut Mounted) -> Result<PackStatus, StoreError> {
-    let (file_system, pack) = file.read()?;
-    let read = Frequency::TWO_OF_THREE.chosen(&pack);
+fn pack_status(
+    machine: &Machine,
+    file: &PackFile,
+    mounted: &mut Mounted,
+) -> Result<PackStatus, StoreError> {
+    let (file_system, pack) = file.read(machine)?;
+    let read = FREQUENT_IN_BOOTS.chosen(&pack);
     let files: HashSet<u32> = read.ranges.iter().map(|range| range.file).collect();
     let place = mounted.place_of(&file_system);
     Ok(PackStatus {
@@ -152,7 +156,7 @@ fn hint(machine: &Machine, status: &Status) -> Option<String> {
     if status.boots.is_empty() {
         return Some(
             "no boot was learned yet: boot once; if one was, \
-             `journalctl -b -u headstart-boot-record` tells why it was not learned"
+             `journalctl -b -u headstart-boot-record` shows why it was not learned"
                 .into(),
         );
     }
@@ -242,22 +246,24 @@ fn write_boots(out: &mut dyn Write, boots: &[Boot]) -> io::Result<()> {
         ("KERNEL", Align::Left),
         ("MOUNTS", Align::Right),
         ("TARGET", Align::Right),
-        ("READ AHEAD", Align::Right),
+        ("PREFETCHED", Align::Right),
         ("READY", Align::Right),
         ("LATE", Align::Right),
         ("MISSING", Align::Right),
+        ("WASTED", Align::Right),
         ("LOST", Align::Right),
     ]);
     for Boot { number, record: boot } in boots {
         let seconds = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{:.2} s", ms / 1000.0));
         let outcome = boot.outcome();
-        let (read, ready, late) = match boot.replayed {
+        let (prefetched, ready, late, wasted) = match boot.replayed {
             true => (
-                output::size(boot.read_ahead_bytes()),
+                output::size(boot.prefetched_bytes()),
                 format!("{:.1} %", outcome.ready_share() * 100.0),
                 outcome.late_pages.to_string(),
+                outcome.wasted_pages.to_string(),
             ),
-            false => ("no".into(), "-".into(), "-".into()),
+            false => ("no".into(), "-".into(), "-".into(), "-".into()),
         };
         table.row([
             number.to_string(),
@@ -265,10 +271,11 @@ fn write_boots(out: &mut dyn Write, boots: &[Boot]) -> io::Result<()> {
             output::harmless(boot.kernel.split(' ').next().unwrap_or_default()),
             seconds(boot.local_fs_ms),
             seconds(boot.default_target_ms),
-            read,
+            prefetched,
             ready,
             late,
             outcome.missing_pages.to_string(),
+            wasted,
             boot.lost_events.to_string(),
         ]);
     }
@@ -303,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gain_is_told_in_words_either_way() {
+    fn the_gain_is_stated_either_way() {
         let gain = |with_ms| Gain { with: 3, without: 1, with_ms, without_ms: 10_000.0 };
         let sooner = words(gain(2500.0));
         assert!(sooner.contains("2.50 s (median of 3 boots)"), "{sooner}");

@@ -1,9 +1,9 @@
-//! What `headstart evict` says: for people and as JSON.
+//! The result of `headstart evict`, as text and JSON.
 
 use std::path::Path;
 
 use headstart::cache::error::Error;
-use headstart::cache::evict::{Evicted, Reason, Report};
+use headstart::cache::evict::{Evicted, EvictionReport, Reason};
 use headstart::cache::holders::Holder;
 use headstart::cache::residency::page_size;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::output::{self, JsonPath, counted};
 pub fn describe(
     args: &EvictArgs,
     files: &[(&Path, &Evicted)],
-    report: &Report,
+    report: &EvictionReport,
     metadata: &MetadataOutcome,
 ) -> Vec<String> {
     let mut lines = Vec::new();
@@ -49,8 +49,7 @@ pub fn describe(
     let total = Total::of(files);
     if total.unknown > 0 {
         let files = counted(total.unknown, "file");
-        lines
-            .push(format!("{files}: the kernel does not tell you what was cached and what stayed"));
+        lines.push(format!("{files}: the kernel does not report what was cached and what stayed"));
     }
     if let Ok(unseen @ 1..) = report.unseen_processes {
         lines.push(format!("Processes whose mappings you may not see: {unseen}"));
@@ -112,7 +111,7 @@ struct Total {
     before: u64,
     after: u64,
     files_stayed: u64,
-    /// Files of which the kernel does not tell what is cached.
+    /// Files of which the kernel does not report what is cached.
     unknown: u64,
 }
 
@@ -163,7 +162,7 @@ impl<'a> Document<'a> {
     pub fn new(
         args: &EvictArgs,
         files: &[(&Path, &'a Evicted)],
-        report: &Report,
+        report: &EvictionReport,
         metadata: &'a MetadataOutcome,
         errors: &[&Error],
     ) -> Self {

@@ -1,14 +1,13 @@
-//! `headstart pack renew`: after an upgrade packs read the files that are there now. Run by
-//! package managers.
+//! `headstart pack renew`: after an upgrade, packs are renewed for the files at their paths.
+//! Package managers run it.
 
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::output::{self, counted};
 use crate::packs::search_path;
 use headstart::boot::machine::Machine;
-use headstart::launch::learned_packs::pack_files;
-use headstart::pack::follow::{Outcome, follow};
-use headstart::pack::store::StoreError;
+use headstart::pack::store::{StoreError, packs_in};
+use headstart::pack::upgrade::{RenewalReport, renew_packs};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,16 +15,16 @@ use std::time::Duration;
 /// The arguments of `headstart pack renew`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-A file that was replaced is not prefetched until it is learned. With this the next start \
-reads the same places of the file that is there now, if it has about the same size, and \
-learns what is true of it. Without PACK these are all packs that this machine learned of \
-boots and programs. The hooks in dist/ let dpkg, rpm and pacman run it.")]
+A replaced file is not prefetched until it is learned again. After this, the next start \
+prefetches the same ranges of the new file, if it has about the same size, and learns the right \
+ones. Without PACK, all learned packs of boots and programs are renewed. The hooks in dist/ let \
+dpkg, rpm and pacman run it.")]
 pub struct RenewArgs {
     /// Only these packs
     #[arg(value_name = "PACK")]
     packs: Vec<PathBuf>,
 
-    /// Look at files for this time at most
+    /// Check files for this time at most
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = args::duration)]
     timeout: Duration,
 
@@ -54,7 +53,7 @@ struct Renewed<'a> {
 pub fn run(args: &RenewArgs) -> anyhow::Result<ExitStatus> {
     let uid = rustix::process::geteuid().as_raw();
     let packs = if args.packs.is_empty() { learned(uid)? } else { args.packs.clone() };
-    let outcome = follow(packs, uid, args.timeout)?;
+    let outcome = renew_packs(packs, uid, args.timeout)?;
     if args.json {
         output::print_json(&Renewed {
             schema: "headstart/pack-renew/1",
@@ -78,14 +77,23 @@ fn learned(uid: u32) -> Result<Vec<PathBuf>, StoreError> {
     let of_programs = search_path()?;
     let of_boots = (uid == 0).then(|| Machine::at("/").state());
     let dirs = of_boots.into_iter().chain(of_programs.into_iter().take(1));
-    let mut packs: Vec<PathBuf> = dirs.flat_map(|dir| pack_files(&dir)).collect();
+    let mut packs = Vec::new();
+    for dir in dirs {
+        packs.extend(packs_in(&dir, uid)?);
+    }
     packs.sort();
     Ok(packs)
 }
 
-fn summary(outcome: &Outcome) -> String {
-    let Outcome { renewal, packs, not_looked_at, packs_not_looked_at, without_uuid, problems } =
-        outcome;
+fn summary(outcome: &RenewalReport) -> String {
+    let RenewalReport {
+        renewal,
+        packs,
+        not_looked_at,
+        packs_not_looked_at,
+        without_uuid,
+        problems,
+    } = outcome;
     let mut parts = vec![match packs {
         0 => "no pack had to be renewed".to_owned(),
         _ => format!("renewed {}", counted(*packs, "pack")),

@@ -1,7 +1,7 @@
-//! A pack by its files, as the forms of `headstart show` need it.
+//! A pack by file, for the forms of `headstart show`.
 
 use headstart::pack::history::HISTORY_STARTS;
-use headstart::pack::{Pack, Range};
+use headstart::pack::{History, Pack, Range};
 use std::path::PathBuf;
 
 /// A pack with its ranges sorted by file.
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
 }
 
 /// `11.1` after four starts: the last first.
-pub fn history(bits: u8, starts: u32) -> String {
+pub fn history(History(bits): History, starts: u32) -> String {
     (0..starts.min(HISTORY_STARTS)).map(|i| if bits >> i & 1 == 1 { '1' } else { '.' }).collect()
 }
 
@@ -55,7 +55,7 @@ mod tests {
         for (bits, starts, text) in
             [(0b1, 1, "1"), (0b1101, 4, "1.11"), (0b1, 3, "1.."), (0xff, 99, "11111111")]
         {
-            assert_eq!(history(bits, starts), text);
+            assert_eq!(history(History(bits), starts), text);
         }
     }
 }

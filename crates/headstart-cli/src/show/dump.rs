@@ -1,5 +1,5 @@
-//! A map of each file in the look of `ureadahead --dump`: a bracketed line is
-//! a stretch of the file, a character is a page.
+//! A map of each file in the form of `ureadahead --dump`: a bracketed line is a stretch of the
+//! file, a character is a page.
 
 use super::by_file::View;
 use crate::output;

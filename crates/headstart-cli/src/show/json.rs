@@ -1,11 +1,11 @@
-//! A pack as a JSON document, `headstart/show/1`.
+//! A pack as a JSON document, `headstart/show/2`.
 
 use super::by_file::{View, history};
 use crate::output::{self, JsonPath};
 use headstart::host::range::PageRange;
 use headstart::host::usage::How;
 use headstart::pack::changing::changes_often;
-use headstart::pack::{FileSystem, Identity, Origin};
+use headstart::pack::{FileSystem, History, Identity, Origin};
 use serde::Serialize;
 use std::path::Path;
 
@@ -45,18 +45,18 @@ struct JsonRange {
     file_system: Option<u16>,
 }
 
-/// Prints the document. Times are milliseconds from the begin of a start,
+/// Prints the document. Times are milliseconds from the beginning of a start,
 /// offsets and lengths bytes, mtime and ctime nanoseconds of Unix time.
 pub fn print(path: &Path, view: &View<'_>) -> anyhow::Result<()> {
     let pack = view.pack;
     let page = pack.page_size();
     let starts = pack.origin.starts;
-    let range = |pages: PageRange, at_us: u32, bits: u8| JsonRange {
+    let range = |pages: PageRange, at_us: u32, touched: History| JsonRange {
         offset: pages.bytes(page).offset,
         length: pages.bytes(page).length(),
         first_touch_ms: f64::from(at_us) / 1000.0,
         how: None,
-        history: history(bits, starts),
+        history: history(touched, starts),
         file_system: None,
     };
     let file = |i: usize| JsonFile {
@@ -75,7 +75,7 @@ pub fn print(path: &Path, view: &View<'_>) -> anyhow::Result<()> {
         ..range(r.page_range(), r.at_us, r.history)
     });
     output::print_json(&Document {
-        schema: "headstart/show/1",
+        schema: "headstart/show/2",
         pack: path.into(),
         origin: &pack.origin,
         page_size: page,

@@ -1,8 +1,8 @@
-//! `headstart show --last-run`: what became of the pages of the last start, over
-//! time and by file.
+//! `headstart show --last-run`: the classification of the last start's pages, over time and by
+//! file.
 
 use crate::output::{self, Align, Table, counted};
-use anyhow::Context;
+use crate::results::{self, ResultKind};
 use headstart::outcome::last_run::{BINS, LastRun, file};
 use headstart::pack::Pack;
 use headstart_view::svg_last_run;
@@ -12,18 +12,17 @@ use std::path::Path;
 
 /// Files that the table names.
 const FILES: usize = 20;
-/// What stands beside a row: its name, and the pages in all.
+/// The label of a row: its name, and the pages in total.
 const BESIDE: usize = 36;
 /// Heights of a bar. Whatever is there is seen.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Shows the record beside the pack at `path`, as a picture if a file is given for that.
-pub fn run(path: &Path, pack: &Pack, svg: Option<&Path>, json: bool) -> anyhow::Result<()> {
+/// Shows the record next to the pack at `path`, as a picture if a file is given; the flag lets it
+/// replace any file.
+pub fn run(path: &Path, pack: &Pack, svg: Option<(&Path, bool)>, json: bool) -> anyhow::Result<()> {
     let run = file::read(path, pack, rustix::process::geteuid().as_raw())?;
-    if let Some(picture) = svg {
-        std::fs::write(picture, svg_last_run::svg(&run))
-            .with_context(|| format!("Can't write {}", output::shown(picture)))?;
-        return Ok(());
+    if let Some((picture, force)) = svg {
+        return results::write(picture, &svg_last_run::svg(&run), ResultKind::Svg, force);
     }
     if json {
         return output::print_json(&run);
@@ -49,10 +48,10 @@ fn print_over_time(run: &LastRun, width: usize, out: &mut dyn Write) -> io::Resu
         ("ready", t.ready, &o.ready),
         ("late", t.late, &o.late),
         ("missing", t.missing, &o.missing),
-        ("prefetched", t.asked, &o.asked),
-        ("of it wasted", t.wasted, &o.wasted),
-        ("read by it, wasted", t.untouched, &o.untouched),
-        ("metadata read by it", t.metadata, &o.metadata),
+        ("prefetched", t.prefetched, &o.prefetched),
+        ("wasted", t.wasted, &o.wasted),
+        ("read, not touched", t.untouched, &o.untouched),
+        ("metadata read", t.metadata, &o.metadata),
     ];
     let rows = rows.map(|(name, total, pages)| (name, total, gathered(pages, columns)));
     let most = rows.iter().flat_map(|(.., pages)| pages).copied().max().unwrap_or(0);
@@ -66,13 +65,12 @@ fn print_over_time(run: &LastRun, width: usize, out: &mut dyn Write) -> io::Resu
     writeln!(out, "{:>19}  {:>9}  {scale}", "", "")?;
     if t.gaps > 0 {
         let gaps = counted(t.gaps, "page");
-        writeln!(out, "\n{gaps} of the wasted ones lie between others that are in the pack")?;
+        writeln!(out, "\n{gaps} of the wasted ones are in gaps between ranges of the pack")?;
     }
     if let (Some(least), Some(median)) = leads(run) {
         writeln!(
             out,
-            "asked for before the first touch: {} ms in the median stretch of time, {} ms in the \
-             shortest",
+            "lead time before first touch: median {} ms, least {} ms",
             millis(median as f64 / 1000.0),
             millis(least as f64 / 1000.0)
         )?;
@@ -87,7 +85,7 @@ fn leads(run: &LastRun) -> (Option<i64>, Option<i64>) {
     (leads.first().copied(), leads.get(leads.len() / 2).copied())
 }
 
-/// Fewer stretches of time, each as long as several.
+/// Merges intervals into fewer ones.
 fn gathered(pages: &[u64], columns: usize) -> Vec<u64> {
     let mut out = vec![0u64; columns];
     for (i, n) in pages.iter().enumerate() {
@@ -130,7 +128,7 @@ fn print_files(run: &LastRun, out: &mut dyn Write) -> io::Result<()> {
     }
     table.write(out)?;
     let named = run.files.len().min(FILES);
-    let more = ((run.files.len() - named) as u64).saturating_add(run.files_left_out);
+    let more = ((run.files.len() - named) as u64).saturating_add(run.files_skipped);
     if more > 0 {
         writeln!(out, "and {}; --json has more", counted(more, "file"))?;
     }
@@ -153,7 +151,7 @@ mod tests {
             missing: zero(),
             untouched: zero(),
             metadata: zero(),
-            asked: zero(),
+            prefetched: zero(),
             wasted: zero(),
             lead_us: vec![Some(2500); bins],
         };
@@ -178,7 +176,7 @@ mod tests {
         assert!(text.lines().take(11).all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("              ready      24000  ████"), "{text}");
         assert!(text.contains("▁\n"), "{text}");
-        assert!(text.contains("2.50 ms in the median"), "{text}");
+        assert!(text.contains("median 2.50 ms, least 2.50 ms"), "{text}");
         assert!(text.contains("/a\\012"), "{text}");
         print(1);
     }

@@ -1,13 +1,13 @@
-//! The verdict on a start, in one short line: how long it took, how much of that prefetching
-//! saved, and how many pages it did not have. Says nothing of how that came about. Pure.
+//! The verdict on a start in one short line: its duration, the share that prefetching saved, and
+//! the pages that were not prefetched. Pure.
 
-use super::Lesson;
+use super::LearnedStart;
 use crate::output;
-use headstart::outcome::counts::Outcome;
+use headstart::outcome::counts::PageCounts;
 use headstart::replay::report::Report;
 use std::time::Duration;
 
-/// Less than this share of a start, in percent, is not told as saved: two starts differ by more.
+/// Less than this share of a start, in percent, is not printed as saved: two starts differ by more.
 const NOTABLE_PERCENT: u64 = 5;
 
 /// How long a start took, and how much was saved, if that is known and worth a word.
@@ -33,14 +33,14 @@ fn about(us: u64) -> String {
     }
 }
 
-/// What became of a start that was prefetched or learned, or both.
-pub fn of(report: Option<&Report>, lesson: Option<&Lesson>) -> Vec<String> {
-    let said = match (report, lesson) {
-        (Some(_), Some(lesson)) => Some(pages(lesson)),
+/// The parts for a start that was prefetched or learned, or both.
+pub fn of(report: Option<&Report>, start: Option<&LearnedStart>) -> Vec<String> {
+    let said = match (report, start) {
+        (Some(_), Some(start)) => Some(pages(start)),
         (Some(report), None) if report.bytes > 0 => {
             Some(format!("{} prefetched", output::size(report.bytes)))
         }
-        (None, Some(Lesson { learned, outcome })) if learned.written => {
+        (None, Some(LearnedStart { learned, outcome })) if learned.written => {
             let files = output::counted(outcome.unnamed_files, "file");
             Some(match (learned.starts, outcome.unnamed_files) {
                 (1, 0) => "learned; the next start is prefetched".into(),
@@ -57,9 +57,9 @@ pub fn of(report: Option<&Report>, lesson: Option<&Lesson>) -> Vec<String> {
 }
 
 /// How many pages were missing, or came too late.
-fn pages(lesson: &Lesson) -> String {
-    let Outcome { unnamed_files, unnamed_pages, .. } = lesson.outcome;
-    let known = known_pages(lesson);
+fn pages(start: &LearnedStart) -> String {
+    let PageCounts { unnamed_files, unnamed_pages, .. } = start.outcome;
+    let known = known_pages(start);
     if unnamed_files == 0 {
         return known;
     }
@@ -71,7 +71,7 @@ fn pages(lesson: &Lesson) -> String {
 }
 
 /// The same, whatever files they are of.
-fn known_pages(Lesson { learned, outcome }: &Lesson) -> String {
+fn known_pages(LearnedStart { learned, outcome }: &LearnedStart) -> String {
     let all = output::grouped(outcome.touched_pages);
     let [missing, late] = [outcome.missing_pages, outcome.late_pages].map(output::grouped);
     match (outcome.missing_pages, outcome.late_pages) {
@@ -90,9 +90,13 @@ mod tests {
     use super::*;
     use headstart::launch::learn::Learned;
 
-    fn lesson(touched_pages: u64, missing_pages: u64, late_pages: u64) -> Lesson {
-        let outcome = Outcome { touched_pages, missing_pages, late_pages, ..Outcome::default() };
-        Lesson { learned: Learned { written: true, starts: 2, ..Learned::default() }, outcome }
+    fn start(touched_pages: u64, missing_pages: u64, late_pages: u64) -> LearnedStart {
+        let outcome =
+            PageCounts { touched_pages, missing_pages, late_pages, ..PageCounts::default() };
+        LearnedStart {
+            learned: Learned { written: true, starts: 2, ..Learned::default() },
+            outcome,
+        }
     }
 
     #[test]
@@ -115,37 +119,37 @@ mod tests {
     fn a_verdict_has_one_part_about_the_pages() {
         let replay = Report { bytes: 4 << 20, ..Report::default() };
         let resident = Report::default();
-        let first = Lesson {
+        let first = LearnedStart {
             learned: Learned { written: true, starts: 1, ..Learned::default() },
-            outcome: Outcome::default(),
+            outcome: PageCounts::default(),
         };
-        let mut longer = lesson(20_000, 9695, 7);
+        let mut longer = start(20_000, 9695, 7);
         longer.learned.after_cut_off = true;
         let new =
             "9,695 of 20,000 pages are new, since the start before was not learned to its end";
-        let mut nameless = lesson(64, 0, 0);
+        let mut nameless = start(64, 0, 0);
         (nameless.learned.starts, nameless.outcome.unnamed_files) = (1, 1);
         let but =
             "learned; the next start is prefetched, but for 1 file whose names can't be found";
-        let mut unnamed = lesson(4864, 24, 0);
+        let mut unnamed = start(4864, 24, 0);
         (unnamed.outcome.unnamed_files, unnamed.outcome.unnamed_pages) = (2, 20);
         let of_unnamed =
             "24 of 4,864 pages were missing, 20 of them of 2 files whose names can't be found";
-        for (report, lesson, expected) in [
+        for (report, start, expected) in [
             (Some(&replay), Some(unnamed), of_unnamed),
             (None, Some(nameless), but),
             (Some(&replay), Some(longer), new),
-            (Some(&replay), Some(lesson(4864, 24, 0)), "24 of 4,864 pages were missing"),
-            (Some(&replay), Some(lesson(4864, 24, 3)), "24 of 4,864 pages were missing, 3 late"),
-            (Some(&replay), Some(lesson(4864, 0, 3)), "3 of 4,864 pages were late"),
-            (Some(&replay), Some(lesson(64, 0, 0)), "all 64 pages were ready"),
+            (Some(&replay), Some(start(4864, 24, 0)), "24 of 4,864 pages were missing"),
+            (Some(&replay), Some(start(4864, 24, 3)), "24 of 4,864 pages were missing, 3 late"),
+            (Some(&replay), Some(start(4864, 0, 3)), "3 of 4,864 pages were late"),
+            (Some(&replay), Some(start(64, 0, 0)), "all 64 pages were ready"),
             (Some(&replay), None, "4.0 MiB prefetched"),
             (Some(&resident), None, ""),
             (None, Some(first), "learned; the next start is prefetched"),
-            (None, Some(lesson(64, 0, 0)), "learned start 2"),
+            (None, Some(start(64, 0, 0)), "learned start 2"),
             (None, None, ""),
         ] {
-            assert_eq!(of(report, lesson.as_ref()).join("; "), expected);
+            assert_eq!(of(report, start.as_ref()).join("; "), expected);
         }
     }
 }

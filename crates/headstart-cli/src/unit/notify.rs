@@ -1,5 +1,4 @@
-//! Tells systemd that a unit is ready (sd_notify(3)): a datagram to the socket that it
-//! names.
+//! Notifies systemd that a unit is ready (sd_notify(3)): a datagram to `$NOTIFY_SOCKET`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -27,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_is_told_at_a_path_or_an_abstract_name() {
+    fn a_notification_reaches_a_path_or_an_abstract_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let abstract_name = format!("headstart-test-{}", std::process::id());

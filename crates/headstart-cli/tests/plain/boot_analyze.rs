@@ -44,7 +44,7 @@ fn machine() -> (tempfile::TempDir, Machine, String) {
         ..Timeline::default()
     };
     for (row, at, bytes) in [
-        (Row::Ahead, 200_000, 8 << 20),
+        (Row::Prefetched, 200_000, 8 << 20),
         (Row::Wasted, 200_000, 1 << 20),
         (Row::Demand, 2_900_000, 4096),
     ] {
@@ -69,7 +69,7 @@ fn refused(args: &[&str]) -> String {
 }
 
 #[test]
-fn the_last_boot_is_told_as_text_json_picture_and_page() {
+fn the_last_boot_is_reported_as_text_json_picture_and_page() {
     let (dir, _, root) = machine();
     let text = said(&["boot", "analyze", "--root", &root]);
     assert!(text.starts_with("Boot 2, Linux 6.12.9: default target after 3.00 s\n"), "{text}");
@@ -78,24 +78,38 @@ fn the_last_boot_is_told_as_text_json_picture_and_page() {
     assert!(text.contains("500 ms  0.900 s  ssh.service"), "{text}");
     assert!(!text.contains('\u{1b}'), "names can't write what they want: {text}");
     let document = json(&["boot", "analyze", "--json", "--root", &root]);
-    assert_eq!(document["schema"], "headstart/boot-analyze/1");
+    assert_eq!(document["schema"], "headstart/boot-analyze/2");
     assert_eq!((&document["number"], &document["end_us"]), (&2.into(), &3_000_000.into()));
-    assert_eq!(document["sums"]["ahead_bytes"], 8 << 20);
+    assert_eq!(document["sums"]["prefetched_bytes"], 8 << 20);
     assert_eq!(document["timeline"]["units"][0]["name"], "ssh.service");
     assert_eq!(document["boot"]["phases"][1]["name"], "system");
     let (svg, html) = (dir.path().join("x.svg"), dir.path().join("x.html"));
     let (svg_path, html_path) = (svg.to_str().unwrap(), html.to_str().unwrap());
     let text = said(&["boot", "analyze", "--root", &root, "--svg", svg_path, "--html", html_path]);
-    assert_eq!(text, "", "the picture is what was asked for");
-    let svg = fs::read_to_string(svg).unwrap();
-    assert!(svg.contains(">ssh.service (500 ms)<"), "{svg}");
-    assert!(fs::read_to_string(html).unwrap().contains(&svg));
+    assert_eq!(text, "", "the picture is what was requested");
+    let picture = fs::read_to_string(&svg).unwrap();
+    assert!(picture.contains(">ssh.service (500 ms)<"), "{picture}");
+    assert!(fs::read_to_string(&html).unwrap().contains(&picture));
     let status = json(&["boot", "status", "--json", "--root", &root]);
     assert_eq!(status["boots"][0]["number"], 2);
+    // Its own pictures are replaced, and nothing else.
+    let mine = dir.path().join("app.py");
+    fs::write(&mine, "print()").unwrap();
+    for option in ["--svg", "--html"] {
+        let path = if option == "--svg" { svg_path } else { html_path };
+        said(&["boot", "analyze", "--root", &root, option, path]);
+        let line = ["boot", "analyze", "--root", &root, option, mine.to_str().unwrap()];
+        let output = headstart(&line);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && told.contains("give --force"), "{told}");
+        assert_eq!(fs::read(&mine).unwrap(), b"print()");
+    }
+    said(&["boot", "analyze", "--root", &root, "--force", "--svg", mine.to_str().unwrap()]);
+    assert!(fs::read(&mine).unwrap().starts_with(b"<svg"));
 }
 
 #[test]
-fn a_boot_is_named_by_its_number_and_one_without_a_timeline_is_told_all_the_same() {
+fn a_boot_is_named_by_its_number_and_one_without_a_timeline_is_reported_all_the_same() {
     let (_dir, _, root) = machine();
     let text = said(&["boot", "analyze", "1", "--root", &root]);
     assert!(text.contains("were not kept of it") && text.contains("system"), "{text}");
@@ -107,7 +121,7 @@ fn a_boot_is_named_by_its_number_and_one_without_a_timeline_is_told_all_the_same
 }
 
 #[test]
-fn a_timeline_that_is_broken_or_not_ours_is_told_and_the_record_is_shown() {
+fn a_timeline_that_is_broken_or_not_ours_is_reported_and_the_record_is_shown() {
     let (dir, machine, root) = machine();
     let path = machine.state().join("history/000002.timeline.json");
     let elsewhere = dir.path().join("elsewhere");

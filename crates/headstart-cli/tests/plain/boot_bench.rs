@@ -53,7 +53,7 @@ fn arms_run_once_a_round_in_random_order_and_are_compared_with_the_first() {
 }
 
 #[test]
-fn a_command_that_does_not_boot_is_told_with_the_reason() {
+fn a_command_that_does_not_boot_is_reported_with_the_reason() {
     for (args, why) in [
         (&["--", "false"][..], "ended with exit status: 1"),
         (&["--", "echo", "done"], "no line with the seconds"),
@@ -76,7 +76,7 @@ fn a_command_that_does_not_boot_is_told_with_the_reason() {
 }
 
 #[test]
-fn the_history_is_summed_up_with_and_without_read_ahead() {
+fn the_history_is_summed_up_with_and_without_prefetched() {
     let dir = tempfile::tempdir().unwrap();
     let machine = Machine::at(dir.path());
     let root = dir.path().to_str().unwrap();

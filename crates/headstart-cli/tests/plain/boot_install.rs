@@ -2,9 +2,13 @@
 //! and that all of it goes again. The same for services and `unit`.
 
 use crate::command::{headstart, json};
+use headstart::boot::history::BootRecord;
+use headstart::boot::machine::Machine;
+use headstart::pack::key::Key;
+use headstart::pack::{FileSystem, Origin, Pack, store};
 use headstart_testing::skip;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -64,6 +68,104 @@ fn an_image_is_enabled_and_disabled_without_a_trace() {
     assert_eq!(fs::read_to_string(dir.path().join("etc/kernel/cmdline")).unwrap(), "quiet\n");
     let text = said(&["boot", "status", "--root", &root]);
     assert!(text.starts_with("not enabled\n"), "{text}");
+}
+
+#[test]
+fn links_of_an_image_lead_to_nothing_outside_of_it() {
+    let (dir, root) = image();
+    let host = tempfile::tempdir().unwrap();
+    let at = |name: &str| host.path().join(name);
+    for name in ["units", "state/headstart/boot"] {
+        fs::create_dir_all(at(name)).unwrap();
+    }
+    fs::write(at("cmdline"), "host\n").unwrap();
+    fs::write(at("state/headstart/boot/a.pack"), "").unwrap();
+    let before = files(host.path());
+    for (link, target) in
+        [("etc/kernel/cmdline", "cmdline"), ("etc/systemd/system", "units"), ("var/lib", "state")]
+    {
+        let link = dir.path().join(link);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&link);
+        symlink(at(target), link).unwrap();
+    }
+    let units = dir.path().join("usr/lib/systemd/system");
+    fs::create_dir_all(&units).unwrap();
+    fs::write(units.join("web.service"), "[Service]\nExecStart=/bin/web\n").unwrap();
+    let kept = dir.path().join(at("units").strip_prefix("/").unwrap());
+    for arguments in [
+        &["boot", "enable", "--kernel-cmdline"][..],
+        &["unit", "web"],
+        &["unit", "web", "--remove"],
+        &["boot", "disable", "--purge"],
+    ] {
+        headstart(&[arguments, &["--root", &root]].concat());
+        assert_eq!(files(host.path()), before, "{arguments:?}");
+        assert_eq!(fs::read_to_string(at("cmdline")).unwrap(), "host\n", "{arguments:?}");
+        assert!(arguments[1] != "enable" || !files(&kept).is_empty(), "where the image looks");
+    }
+}
+
+#[test]
+fn nothing_that_links_of_an_image_lead_to_outside_of_it_is_told_of_it() {
+    let (dir, root) = image();
+    let host = tempfile::tempdir().unwrap();
+    let on_host = Machine::at(host.path());
+    on_host.keep(&mut BootRecord::default(), None).unwrap();
+    let of = FileSystem { uuid: Some([7; 16]), kind: "ext4".into(), ..FileSystem::default() };
+    fs::write(on_host.pack("mounts", &of), "no pack").unwrap();
+    let pack = host.path().join("var/lib/headstart/packs");
+    let pack = pack.join(Key::of_name("web.service").file_name);
+    let origin = Origin { page_shift: 12, starts: 7, ..Origin::default() };
+    store::lock(&pack).unwrap().write(&Pack { origin, ..Pack::default() }).unwrap();
+    for (path, text) in [
+        ("etc/headstart/boot.conf", "nonsense\n"),
+        ("usr/lib/modules/9.9.9/x", ""),
+        ("usr/local/bin/headstart", ""),
+    ] {
+        let path = host.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    for link in ["etc/headstart", "var/lib/headstart", "usr/lib/modules"] {
+        let (link, target) = (dir.path().join(link), host.path().join(link));
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        let _ = fs::remove_dir_all(&link);
+        symlink(target, link).unwrap();
+    }
+    let units = dir.path().join("usr/lib/systemd/system");
+    fs::create_dir_all(&units).unwrap();
+    fs::write(units.join("web.service"), "[Service]\nExecStart=/bin/web\n").unwrap();
+    said(&["unit", "web", "--root", &root]);
+    let service = &json(&["unit", "--list", "--json", "--root", &root])["services"][0];
+    assert_eq!((&service["name"], &service["starts"]), (&"web.service".into(), &0.into()));
+    let status = json(&["boot", "status", "--json", "--root", &root]);
+    for list in ["packs", "boots", "problems"] {
+        assert_eq!(status[list].as_array().map(Vec::len), Some(0), "{list}: {status}");
+    }
+    let analysis = headstart(&["boot", "analyze", "--root", &root]);
+    assert!(String::from_utf8(analysis.stderr).unwrap().contains("No boot was recorded yet"));
+    said(&["boot", "enable", "--kernel-cmdline", "--root", &root]);
+    let program = dir.path().join("usr/local/bin/headstart");
+    fs::remove_file(&program).unwrap();
+    symlink(host.path().join("usr/local/bin/headstart"), &program).unwrap();
+    let refused = headstart(&["boot", "enable", "--root", &root]);
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(why.contains("There is no /usr/bin/headstart"), "{why}");
+}
+
+#[test]
+fn a_command_line_of_an_image_is_what_it_was_when_boots_are_disabled_again() {
+    for before in ["quiet\n", "quiet", "", "quiet \n\n", "\n"] {
+        let (dir, root) = image();
+        let cmdline = dir.path().join("etc/kernel/cmdline");
+        fs::write(&cmdline, before).unwrap();
+        said(&["boot", "enable", "--kernel-cmdline", "--root", &root]);
+        assert!(fs::read_to_string(&cmdline).unwrap().contains("trace_instance="));
+        said(&["boot", "disable", "--root", &root]);
+        assert_eq!(fs::read_to_string(&cmdline).unwrap(), before);
+        assert!(!dir.path().join("etc/systemd/system/sysinit.target.wants").exists());
+    }
 }
 
 #[test]
@@ -188,4 +290,47 @@ fn what_is_written_for_a_service_is_sound_to_systemd() {
         .output()
         .unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn units_are_no_more_exposed_than_security_md_says() {
+    let analyze = || {
+        let mut command = Command::new("systemd-analyze");
+        command.args(["security", "--offline=true", "--no-pager"]);
+        command
+    };
+    // 250 has it.
+    let help = Command::new("systemd-analyze").arg("--help").output();
+    if !help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--offline")) {
+        return skip("there is no systemd-analyze that takes units offline");
+    }
+    let (dir, root) = image();
+    let units = dir.path().join("usr/lib/systemd/system");
+    fs::create_dir_all(&units).unwrap();
+    fs::write(units.join("web.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
+    said(&["boot", "enable", "--kernel-cmdline", "--root", &root]);
+    said(&["unit", "web", "--root", &root]);
+    let security = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../SECURITY.md"));
+    let security = security.unwrap();
+    for name in [
+        "headstart-boot-replay.service",
+        "headstart-boot-record.service",
+        "headstart-boot-end-trace.service",
+        "headstart-unit@.service",
+    ] {
+        let line = security.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let figure = line.and_then(|line| line.trim_end_matches(" |").rsplit("| ").next());
+        let most: f64 =
+            figure.unwrap_or_default().parse().unwrap_or_else(|e| panic!("{name}: {e}"));
+        let unit = dir.path().join("etc/systemd/system").join(name);
+        let text =
+            fs::read_to_string(&unit).unwrap().replace("/usr/local/bin/headstart", "/bin/true");
+        fs::write(&unit, text).unwrap();
+        // Other versions weigh otherwise.
+        let threshold = format!("--threshold={}", (most * 10.0).round() + 3.0);
+        let output = analyze().arg(threshold).arg(&unit).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("exposure level"), "{name}: {output:?}");
+        assert!(output.status.success(), "{name}: {most}: {told}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Files without an end: no verb reads them for ever, or runs out of memory.
 
+use headstart_testing::{is_root, must, skip};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -62,17 +63,33 @@ fn a_file_of_a_terabyte_is_refused_as_a_list_a_result_and_a_pack() {
 }
 
 #[test]
-fn what_a_machine_keeps_of_boots_may_be_a_device_without_an_end() {
+fn what_a_machine_keeps_of_boots_may_be_a_file_of_a_terabyte_or_a_device() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().to_str().unwrap();
-    for path in ["etc/headstart/boot.conf", "var/lib/headstart/boot/history/000001.json"] {
-        let path = dir.path().join(path);
+    let kept = ["etc/headstart/boot.conf", "var/lib/headstart/boot/history/000001.json"];
+    let kept = kept.map(|path| dir.path().join(path));
+    for path in &kept {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
+    }
+    let is_refused = || {
+        refused(&["boot", "analyze", "--root", root], "");
+        let status = limited(&["boot", "status", "--root", root]);
+        assert!(status.status.code().is_some_and(|code| code <= 1), "{status:?}");
+        String::from_utf8_lossy(&[status.stdout, status.stderr].concat()).into_owned()
+    };
+    let told = is_refused();
+    assert!(told.contains(TOO_LARGE), "{told}");
+    if !is_root() {
+        return skip("devices of an image need root");
+    }
+    // A link leads to the device of the image, not to that of this machine.
+    for path in &kept {
+        fs::remove_file(path).unwrap();
         symlink("/dev/zero", path).unwrap();
     }
-    refused(&["boot", "analyze", "--root", root], "");
-    let status = limited(&["boot", "status", "--root", root]);
-    assert!(status.status.code().is_some_and(|code| code <= 1), "{status:?}");
-    let text = String::from_utf8_lossy(&[status.stdout, status.stderr].concat()).into_owned();
-    assert!(text.contains(TOO_LARGE), "{text}");
+    fs::create_dir(dir.path().join("dev")).unwrap();
+    must("mknod", &[dir.path().join("dev/zero").to_str().unwrap(), "c", "1", "5"]);
+    let told = is_refused();
+    assert!(told.contains("it is no regular file"), "{told}");
 }

@@ -8,7 +8,7 @@ use headstart::host::usage::How;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
-use headstart::pack::{FileSystem, Origin, Pack, store};
+use headstart::pack::{FileSystem, History, Origin, Pack, store};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -56,8 +56,9 @@ fn pack_of(file: &Path, pages: u64) -> Pack {
     // One that is what was learned, and one that is gone.
     for name in [file.to_owned(), file.join("gone")] {
         let identity = identity_of(&rustix::fs::stat(file).unwrap());
-        let piece = Piece { pages: (0..pages).into(), at_us: 0, how: How::READ, history: 1 };
-        let part = FilePart { file_system, identity, changes: 0, pieces: vec![piece] };
+        let piece =
+            Piece { pages: (0..pages).into(), at_us: 0, how: How::READ, history: History(1) };
+        let part = FilePart { file_system, identity, changes: History(0), pieces: vec![piece] };
         parts.files.insert(names.intern(&name).unwrap(), part);
     }
     parts.build(names.table())

@@ -47,7 +47,14 @@ fn programs_are_listed_by_their_commands_and_forgotten_by_name_or_disuse() {
     assert_eq!(listed(packs), all);
 
     let several = headstart(packs, &["forget", "git", "app"]);
-    assert!(!several.status.success(), "{several:?}");
+    let said = String::from_utf8(several.stderr).unwrap();
+    assert!(!several.status.success(), "{said}");
+    for command in ["/opt/one/app", "/opt/two/app"] {
+        assert!(said.contains(&format!(".pack ({command})")), "{said}");
+    }
+    let absent = headstart(packs, &["show", "python3"]);
+    let said = String::from_utf8(absent.stderr).unwrap();
+    assert!(said.contains("There is no pack python3; `headstart list` shows"), "{said}");
     assert_eq!(listed(packs), all, "nothing is forgotten when a name is unclear");
     assert!(headstart(packs, &["forget", "git status"]).status.success());
     assert!(!status.exists() && git.exists());

@@ -16,7 +16,7 @@ fn headstart_in(dir: &Path, packs: &str, args: &[&str]) -> Output {
 }
 
 #[test]
-fn what_a_list_names_and_is_gone_is_counted_and_told_by_the_exit_status() {
+fn what_a_list_names_and_is_gone_is_counted_and_shown_by_the_exit_status() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("here"), [0; 8192]).unwrap();
     fs::write(dir.path().join("empty"), "").unwrap();

@@ -29,7 +29,7 @@ fn median(document: &Value, name: &str, counter: &str) -> f64 {
     found.as_f64().unwrap_or_else(|| panic!("no {counter} of {name}: {document:#}"))
 }
 
-/// A shell command that empties the cache of a file system by mounting it anew.
+/// A shell command that empties the cache of a file system by mounting it again.
 fn remount(fs: &LoopFs) -> String {
     let (mount, image) = (fs.path().display(), fs.beside("image"));
     format!("umount {mount} && mount -o loop {} {mount}", image.display())
@@ -52,7 +52,7 @@ fn python_is_measured_on(kind: &'static str) {
         "--cold-cmd",
         &cold,
         "--states",
-        "cold,selective,readahead,hot",
+        "cold,selective,prefetched,hot",
         "--pack",
         &pack,
         "--against",
@@ -64,7 +64,7 @@ fn python_is_measured_on(kind: &'static str) {
     ];
     let found = bench(&options, &command);
 
-    let names = ["cold", "selective", "readahead", "hot", "nothing", "floor"];
+    let names = ["cold", "selective", "prefetched", "hot", "nothing", "floor"];
     for name in names {
         let runs = arm(&found, name)["runs"].as_array().unwrap();
         assert_eq!(runs.len(), 3, "{kind} {name}");
@@ -72,13 +72,13 @@ fn python_is_measured_on(kind: &'static str) {
     }
     // 30 modules are some 15 MB.
     let read = |name: &str| median(&found, name, "read_bytes");
-    for name in ["cold", "selective", "readahead", "nothing", "floor"] {
+    for name in ["cold", "selective", "prefetched", "nothing", "floor"] {
         assert!(read(name) > 8e6, "{kind}: {name} read only {} bytes", read(name));
     }
     assert!(read("hot") < 0.05 * read("cold"), "{kind}: hot read {} bytes", read("hot"));
     let faults = |name: &str| median(&found, name, "major_faults");
     assert!(faults("cold") >= 20.0 && faults("selective") >= 20.0, "{kind}: {found:#}");
-    assert!(faults("readahead") * 4.0 < faults("cold"), "{kind}: {}", faults("readahead"));
+    assert!(faults("prefetched") * 4.0 < faults("cold"), "{kind}: {}", faults("prefetched"));
     // Another test may drop caches meanwhile.
     assert!(faults("hot") * 10.0 < faults("cold"), "{kind}: {}", faults("hot"));
 
@@ -98,8 +98,8 @@ fn python_is_measured_on(kind: &'static str) {
     assert_eq!(results.len(), 5, "the floor is no command");
     assert!(results.iter().all(|r| r["times"].as_array().unwrap().len() == 3));
 
-    assert!(std::fs::read_to_string(markdown).unwrap().contains("| readahead |"));
-    assert!(std::fs::read_to_string(svg).unwrap().contains("<title>readahead, run 3"));
+    assert!(std::fs::read_to_string(markdown).unwrap().contains("| prefetched |"));
+    assert!(std::fs::read_to_string(svg).unwrap().contains("<title>prefetched, run 3"));
     // A pack that is there is used and left as it is.
     let before = std::fs::read(&pack).unwrap();
     let options =
@@ -149,7 +149,7 @@ fn a_difference_that_is_there_is_called() {
 }
 
 #[test]
-fn a_peer_runs_before_the_program_or_beside_it_and_is_ended() {
+fn a_peer_runs_before_the_program_or_in_parallel_and_is_ended() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let file = fs.path().join("file");
     std::fs::write(&file, noise(8 << 20)).unwrap();
@@ -269,7 +269,7 @@ fn a_helper_that_fails_is_no_help() {
 }
 
 #[test]
-fn programs_that_fail_or_never_end_are_told_with_their_last_words() {
+fn programs_that_fail_or_never_end_are_reported_with_their_last_words() {
     let message = |options: &[&str], command: &[&str]| {
         let output =
             headstart(&[&["bench", "--states", "hot"], options, &["--"], command].concat());
@@ -291,7 +291,7 @@ fn programs_that_fail_or_never_end_are_told_with_their_last_words() {
 }
 
 #[test]
-fn what_a_program_leaves_behind_is_ended_and_told() {
+fn what_a_program_leaves_behind_is_ended_and_reported() {
     let dir = disk_dir();
     let pid = dir.path().join("pid");
     let script = format!("sleep 1000.5 & echo $! > {}", pid.display());
@@ -382,21 +382,21 @@ fn what_is_asserted_and_not_so_ends_with_status_three() {
         headstart(&words)
     };
     assert_eq!(with("hot", "nonsense").status.code(), Some(2));
-    let output = with("readahead,hot", "helps");
+    let output = with("prefetched,hot", "helps");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--states cold,readahead"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--states cold,prefetched"));
     if !is_root() {
         return skip("only root can learn what is to be prefetched");
     }
     // One round shows nothing.
     for what in ["helps", "harmless"] {
-        let output = with("selective,readahead", what);
+        let output = with("selective,prefetched", what);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
     }
 }
 
 #[test]
-fn without_root_cold_starts_are_refused_with_a_way_out() {
+fn without_root_cold_starts_are_refused_with_a_fix() {
     if !is_root() || !has("setpriv") {
         return skip("needs root and setpriv");
     }

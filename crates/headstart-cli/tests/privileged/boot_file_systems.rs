@@ -3,7 +3,7 @@
 
 use crate::command::json;
 use crate::common::scripted_boot::Boot;
-use headstart::pack::{FileSystem, MetadataRange, Origin, Pack, store};
+use headstart::pack::{FileSystem, History, MetadataRange, Origin, Pack, store};
 use headstart_testing::{LoopFs, must, undisturbed};
 use std::fs;
 use std::path::PathBuf;
@@ -56,8 +56,13 @@ fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
     boot.again();
     boot.touches(&both[..1]);
     assert_eq!((pack(&of_one).origin.starts, pack(&of_two).origin.starts), (3, 2));
-    let histories = |of| pack(of).ranges.iter().fold(0, |all, range| all | range.history);
+    let histories = |of| pack(of).ranges.iter().fold(0, |all, range| all | range.history.0);
     assert_eq!((histories(&of_one), histories(&of_two)), (0b111, 0b10));
+
+    // What two of its last three boots touched is prefetched.
+    boot.again();
+    boot.touches(&both);
+    assert_eq!((histories(&of_one), histories(&of_two)), (0b1111, 0b101));
 
     // What else this machine did meanwhile is of no interest, nor are packs of other names.
     for file in machine.packs() {
@@ -72,7 +77,7 @@ fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
     let read = undisturbed(&[one.path()], || {
         one.remount();
         two.unmount();
-        let read = boot.read_ahead();
+        let read = boot.prefetch();
         two.mount();
         read
     });
@@ -83,7 +88,7 @@ fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
     let read = undisturbed(&[one.path(), two.path()], || {
         one.remount();
         two.remount();
-        boot.read_ahead()
+        boot.prefetch()
     });
     let mut of = read.phases[0].packs.clone();
     of.sort();
@@ -94,7 +99,7 @@ fn each_file_system_has_a_pack_that_follows_the_boots_in_which_it_is_mounted() {
 }
 
 #[test]
-fn of_file_systems_that_are_not_mounted_eight_packs_are_kept_and_the_others_told() {
+fn of_file_systems_that_are_not_mounted_eight_packs_are_kept_and_the_others_reported() {
     let Some(boot) = Boot::new("away") else { return };
     let Some(fs) = LoopFs::new("ext4") else { return };
     fs::write(fs.path().join("data"), vec![7; 200_000]).unwrap();
@@ -104,7 +109,8 @@ fn of_file_systems_that_are_not_mounted_eight_packs_are_kept_and_the_others_told
             let of = FileSystem { uuid: Some([age; 16]), kind: "ext4".into(), source: vec![] };
             let learned_at = 1_800_000_000 - u64::from(age);
             let origin = Origin { page_shift: 12, starts: 1, learned_at, ..Origin::default() };
-            let range = MetadataRange { file_system: 0, first: 0, pages: 1, at_us: 0, history: 1 };
+            let range =
+                MetadataRange { file_system: 0, first: 0, pages: 1, at_us: 0, history: History(1) };
             let path = boot.machine().pack("mounts", &of);
             let (file_systems, metadata) = (vec![of], vec![range]);
             let pack = Pack { origin, file_systems, metadata, ..Pack::default() };
@@ -124,7 +130,7 @@ fn of_file_systems_that_are_not_mounted_eight_packs_are_kept_and_the_others_told
 }
 
 #[test]
-fn a_pack_that_is_cut_off_is_told_once_and_replaced() {
+fn a_pack_that_is_cut_off_is_reported_once_and_replaced() {
     let Some(boot) = Boot::new("cut-off") else { return };
     let Some(fs) = LoopFs::new("ext4") else { return };
     let file = fs.path().join("data");

@@ -10,7 +10,7 @@ use headstart::host::usage::How;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
-use headstart::pack::{Origin, store};
+use headstart::pack::{History, Origin, store};
 use headstart_testing::{LoopFs, must, undisturbed};
 use std::fs;
 use std::path::Path;
@@ -145,10 +145,12 @@ fn put_pack(fs: &LoopFs, dir: &str, of: Of, pages: u64) {
     let file_system = parts.file_system(&on).unwrap();
     let mut identity = identity_of(&rustix::fs::stat(&data).unwrap());
     identity.ino += u64::from(of == Of::Earlier);
-    let piece = Piece { pages: (0..pages).into(), at_us: 0, how: How::READ, history: 1 };
+    let piece = Piece { pages: (0..pages).into(), at_us: 0, how: How::READ, history: History(1) };
     let mut names = PathInterner::default();
     let node = names.intern(Path::new("/data")).unwrap();
-    parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces: vec![piece] });
+    parts
+        .files
+        .insert(node, FilePart { file_system, identity, changes: History(0), pieces: vec![piece] });
     let name = Machine::at("/").pack("mounts", &on);
     let dir = fs.path().join(dir);
     for earlier in fs::read_dir(&dir).into_iter().flatten().flatten() {
@@ -191,7 +193,7 @@ fn of_what_was_learned_here_and_what_came_with_the_image_that_is_read_whose_file
 }
 
 #[test]
-fn the_initramfs_reads_ahead_for_a_root_directory_that_moves_and_lets_go_of_it() {
+fn the_initramfs_prefetches_for_a_root_directory_that_moves_and_lets_go_of_it() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     prepare(&fs);
     put_pack(&fs, LEARNED, Of::This, 1024);

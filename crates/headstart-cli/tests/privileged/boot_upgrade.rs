@@ -31,15 +31,15 @@ fn a_file_that_was_replaced_by_one_of_about_its_size_is_read_like_that_before_it
         fs::remove_file(&files[2]).unwrap();
         std::os::unix::fs::symlink("same", &files[2]).unwrap();
         let pages = |bytes: usize| (bytes as u64).div_ceil(4096) * 4096;
-        let read_ahead = || {
+        let prefetch = || {
             undisturbed(&[fs.path()], || {
                 // What else was learned is the script's, and in memory afterwards.
-                boot.read_ahead();
+                boot.prefetch();
                 fs.remount();
-                boot.read_ahead().phases[0].report
+                boot.prefetch().phases[0].report
             })
         };
-        let report = read_ahead();
+        let report = prefetch();
         assert!(report.followed_files > 0 && report.stale_files > 1, "{kind}: {report:?}");
         assert_eq!(report.failed, 0, "another kind of file is another file: {report:?}");
         let read = report.bytes - report.metadata_bytes;
@@ -49,7 +49,7 @@ fn a_file_that_was_replaced_by_one_of_about_its_size_is_read_like_that_before_it
         fs.remount();
         boot.again();
         boot.touches(&files);
-        let report = read_ahead();
+        let report = prefetch();
         let read = report.bytes - report.metadata_bytes;
         let all = [SIZE, SIZE + SIZE / 10, SIZE * 2].map(pages).iter().sum::<u64>();
         assert_eq!(read, all, "{kind}: {report:?}");

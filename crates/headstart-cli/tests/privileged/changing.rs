@@ -52,14 +52,14 @@ fn missing(pack: &Path, name: &str) -> u64 {
     files.filter(of).map(|file| file["missing"].as_u64().unwrap()).sum()
 }
 
-/// Reads a pack ahead into an empty cache; what became of it.
+/// Prefetches a pack into an empty cache; its report.
 fn replay(fs: &LoopFs, pack: &Path) -> Value {
     fs.remount();
     json(&["replay", "--wait", "--json", pack.to_str().unwrap()])["report"].clone()
 }
 
 #[test]
-fn files_that_each_start_changes_are_read_ahead_from_the_third_start_on() {
+fn files_that_each_start_changes_are_prefetched_from_the_third_start_on() {
     if !has("python3") {
         return skip("python3 is missing");
     }
@@ -94,7 +94,7 @@ fn files_that_each_start_changes_are_read_ahead_from_the_third_start_on() {
 }
 
 #[test]
-fn a_file_that_was_replaced_once_is_left_out_and_learned_anew() {
+fn a_file_that_was_replaced_once_is_skipped_and_learned_again() {
     if !has("python3") {
         return skip("python3 is missing");
     }

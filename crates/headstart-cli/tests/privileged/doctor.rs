@@ -21,7 +21,7 @@ fn a_kernel_that_can_record_gives_status_0_to_root_and_4_to_others() {
     }
     let output = headstart(&["doctor", "--json"]);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["schema"], "headstart/doctor/2");
+    assert_eq!(document["schema"], "headstart/doctor/3");
     assert_eq!((output.status.code(), &document["lack"]), (Some(0), &Value::Null), "{document}");
     assert_eq!(check(&document, "trace_instances").unwrap()["state"], "ok");
 
@@ -82,7 +82,7 @@ fn a_leftover_of_a_killed_recording_is_listed_until_a_start_removes_it() {
     assert!(
         headstart(&["record", "-q", "--pack", pack.to_str().unwrap(), "true"]).status.success()
     );
-    // It takes the kernel a while, and is done beside the program.
+    // It takes the kernel a while, and is done in parallel with the program.
     let deadline = Instant::now() + Duration::from_secs(60);
     while leftovers().0 != "ok" {
         assert!(Instant::now() < deadline, "{:?}", leftovers());
@@ -106,7 +106,7 @@ fn a_file_system_is_listed_with_what_can_be_done_on_it() {
         let found = all.iter().find(|found| found["mount_point"]["path"] == mount_point).unwrap();
         assert_eq!(found["kind"], kind);
         assert_eq!((&found["paths"], &found["metadata"]), (&paths.into(), &metadata.into()));
-        assert!(found["read_ahead_kb"].is_u64(), "{found}");
+        assert!(found["readahead_kb"].is_u64(), "{found}");
         let devices = document["devices"].as_array().unwrap();
         let device = devices.iter().find(|device| device["dev"] == found["device"]).unwrap();
         assert_eq!(format!("/dev/{}", device["name"].as_str().unwrap()), fs.device());

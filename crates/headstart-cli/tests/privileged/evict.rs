@@ -267,7 +267,7 @@ fn a_dry_run_evicts_nothing_and_a_missing_file_is_a_failure_beside_the_others() 
 }
 
 #[test]
-fn only_root_may_drop_metadata_and_others_are_told() {
+fn only_root_may_drop_metadata_and_others_are_reported() {
     if !is_root() || !has("setpriv") {
         return skip("needs root and setpriv");
     }

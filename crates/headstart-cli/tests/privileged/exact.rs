@@ -249,7 +249,7 @@ sys.exit(6)";
 }
 
 #[test]
-fn a_program_that_can_not_be_executed_is_told_as_ever() {
+fn a_program_that_can_not_be_executed_is_reported_as_ever() {
     if !is_root() {
         return skip("recording needs root");
     }
@@ -306,7 +306,7 @@ os.execv("/bin/sh", ["sh", "-c", "exit 9"])
 "#;
 
 #[test]
-fn a_program_that_limits_its_system_calls_is_asked_for_none_of_ours() {
+fn a_program_under_a_seccomp_filter_makes_no_system_call_of_headstart() {
     let Some(python) = python() else { return };
     let packs = disk_dir();
     let pack = packs.path().join("a.pack");

@@ -118,7 +118,7 @@ fn a_program_that_waits_to_be_traced_starts_when_headstart_is_killed() {
     }
     let dir = disk_dir();
     let pack = dir.path().join("a.pack");
-    // Killed before, in and after the time in which the program is held back.
+    // Killed before, in and after the time in which exec is delayed.
     for delay in 0..24 {
         let mark = dir.path().join(format!("mark{delay}"));
         let begin = Instant::now();
@@ -150,7 +150,7 @@ fn a_program_that_waits_to_be_traced_starts_when_headstart_is_killed() {
 }
 
 #[test]
-fn the_instance_of_a_live_recording_is_never_touched() {
+fn the_instance_of_a_live_recording_stays() {
     if !is_root() {
         return skip("recording needs root");
     }

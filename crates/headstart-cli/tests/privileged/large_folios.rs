@@ -40,7 +40,7 @@ fn replay(pack: &str) -> Value {
     json(&["replay", "--wait", "--verify", "--json", "--large-folios", pack])
 }
 
-/// What became of parts of the pack, which also has some of python's own files.
+/// The result for parts of the pack, which also has some of python's own files.
 fn parts(figures: &Value, what: &str) -> u64 {
     figures["large_folios"][what].as_u64().unwrap_or_else(|| panic!("{figures:#}"))
 }

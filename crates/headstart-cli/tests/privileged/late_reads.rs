@@ -1,5 +1,5 @@
 //! What a start still reads after a complete replay goes into its pack: after two
-//! learned starts nothing is left, whatever way of reading the program has.
+//! learned starts nothing is left, however the program reads.
 
 use crate::command::{headstart, json};
 use crate::common::python;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Reads ahead for itself, reads parts, maps, lists, follows links, asks for
+/// Calls readahead itself, reads parts, maps, lists, follows links, requests
 /// attributes and for names that are not there.
 const PROGRAM: &str = r#"
 import mmap, os, sys
@@ -61,7 +61,7 @@ fn prepare(root: &Path, names: u32) {
     must("sync", &["-f", root.to_str().unwrap()]);
 }
 
-/// Learns `program` in so many cold starts, reads its pack ahead from a cold cache,
+/// Learns `program` in so many cold starts, prefetches its pack with a cold cache,
 /// and then has `measure` say something.
 fn after<T>(starts: u32, fs: &LoopFs, program: &[&str], measure: impl Fn(&str) -> T) -> T {
     let packs = disk_dir();

@@ -123,7 +123,7 @@ fn a_helper_that_has_nothing_to_learn_takes_no_memory_once_all_is_prefetched() {
     assert!(child.wait().unwrap().success());
 }
 
-/// KiB that the disk of a file system has been asked for.
+/// KiB that were read from the disk of a file system.
 fn kib_read(fs: &LoopFs) -> u64 {
     let text = fs::read_to_string(fs.sysfs().join("stat")).unwrap();
     text.split_ascii_whitespace().nth(2).unwrap().parse::<u64>().unwrap() / 2
@@ -168,6 +168,6 @@ fn a_start_whose_files_do_not_fit_into_its_control_group_reads_no_more_and_is_no
     assert!(figures["learned"].is_null(), "{figures:#}");
     let notes = figures["notes"].to_string();
     assert!(notes.contains("more memory than the control group leaves"), "{notes}");
-    let prefetched = figures["read_ahead"]["bytes"].as_u64().unwrap();
+    let prefetched = figures["prefetch"]["bytes"].as_u64().unwrap();
     assert!((1..=MEMORY as u64 / 4 * 3).contains(&prefetched), "{figures:#}");
 }

@@ -18,6 +18,7 @@ mod initramfs_hooks;
 mod killed;
 mod large_folios;
 mod late_reads;
+mod limits;
 mod little_memory;
 mod pack_renew;
 mod package_hooks;

@@ -3,9 +3,10 @@
 
 use crate::command::{headstart, json};
 use crate::common::packs;
-use headstart_testing::{LoopFs, disk_dir, noise, undisturbed, write_synced};
+use headstart_testing::{LoopFs, disk_dir, has, noise, skip, undisturbed, write_synced};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const PAGE: usize = 4096;
 
@@ -31,7 +32,7 @@ fn replace(path: &Path, pages: usize) {
 }
 
 #[test]
-fn a_file_that_was_replaced_is_read_ahead_before_it_is_learned() {
+fn a_file_that_was_replaced_is_prefetched_before_it_is_learned() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let dir = disk_dir();
     let files = ["same", "replaced", "grown", "gone"].map(|name| fs.path().join(name));
@@ -57,7 +58,7 @@ fn a_file_that_was_replaced_is_read_ahead_before_it_is_learned() {
     assert_eq!(counts, [1, 1, 1, 1], "{told:#}");
     assert_eq!(read(), (200, 1));
     let shown = json(&["show", "--json", pack]);
-    assert_eq!(shown.to_string().matches("assumed").count(), 1, "{shown:#}");
+    assert_eq!(shown.to_string().matches("inferred").count(), 1, "{shown:#}");
     let again = headstart(&["pack", "renew", pack]);
     let said = String::from_utf8(again.stderr).unwrap();
     assert!(again.status.success() && said.contains("no pack had to be renewed"), "{said}");
@@ -89,7 +90,7 @@ fn files_for_which_there_is_no_time_stay_as_they_were() {
 }
 
 #[test]
-fn a_broken_pack_is_told_and_the_others_are_renewed() {
+fn a_broken_pack_is_reported_and_the_others_are_renewed() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let dir = disk_dir();
     let (file, pack) = learned_file(&fs, dir.path());
@@ -122,4 +123,32 @@ fn a_directory_that_somebody_keeps_locked_is_not_waited_for_longer_than_allowed(
     let output = headstart(&renew);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert_ne!(fs::read(&pack).unwrap(), before);
+}
+
+#[test]
+fn many_packs_are_renewed_with_few_flushes_of_the_disk() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    if !has("strace") {
+        return skip("there is no strace");
+    }
+    let dir = disk_dir();
+    let (file, pack) = learned_file(&fs, dir.path());
+    let paths: Vec<PathBuf> = (0..100).map(|n| dir.path().join(format!("{n}.pack"))).collect();
+    for path in &paths {
+        fs::copy(&pack, path).unwrap();
+    }
+    replace(&file, 200);
+    let traced = dir.path().join("calls");
+    let output = Command::new("strace")
+        .args(["-f", "-e", "trace=syncfs,fsync,fdatasync", "-o"])
+        .arg(&traced)
+        .args([env!("CARGO_BIN_EXE_headstart"), "pack", "renew", "--timeout", "1m", "--json"])
+        .args(&paths)
+        .output()
+        .unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["packs"], 100, "{told:#}");
+    let calls = fs::read_to_string(&traced).unwrap();
+    let flushes = calls.lines().filter(|line| line.contains("sync")).count();
+    assert!((1..=10).contains(&flushes), "{flushes} for 100 packs");
 }

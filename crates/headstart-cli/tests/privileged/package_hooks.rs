@@ -47,7 +47,7 @@ fn known(pack: &Pack, path: &str) -> Option<(Identity, bool)> {
     let mut files = pack.files.iter().enumerate();
     let (index, file) = files.find(|(_, file)| pack.paths.path(file.node) == Path::new(path))?;
     let mut ranges = pack.ranges.iter().filter(|range| range.file as usize == index);
-    Some((file.identity, ranges.all(|range| range.how.has(How::ASSUMED))))
+    Some((file.identity, ranges.all(|range| range.how.has(How::INFERRED))))
 }
 
 /// A package with one small file.

@@ -192,7 +192,7 @@ fn pages_of_a_lower_file_are_seen_through_overlayfs() {
 }
 
 #[test]
-fn a_user_who_may_not_know_is_told_so_and_shown_no_map() {
+fn a_user_who_may_not_know_is_reported_so_and_shown_no_map() {
     if !is_root() || !has("setpriv") {
         return skip("needs root and setpriv");
     }
@@ -250,7 +250,7 @@ fn directories_are_descended_and_what_has_no_pages_is_counted() {
 
     let output = headstart(&["pages", path, "/nowhere"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("Cannot look at /nowhere: No such"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Can't look at /nowhere: No such"));
 }
 
 #[test]

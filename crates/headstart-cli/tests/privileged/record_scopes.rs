@@ -166,7 +166,7 @@ fn a_pack_that_cannot_be_written_leaves_the_old_one_and_the_program_alone() {
 }
 
 #[test]
-fn files_in_memory_anyway_are_left_out() {
+fn files_in_memory_anyway_are_skipped() {
     if !is_root() {
         return skip("recording needs root");
     }
@@ -210,7 +210,7 @@ fn the_first_request_is_sent_within_five_milliseconds() {
     let mut times: Vec<u64> = (0..9)
         .map(|_| {
             fs.remount();
-            // Nothing else on the machine gets the processor first.
+            // Nothing else on the machine gets the CPU first.
             let output = Command::new("chrt")
                 .args(["--fifo", "1", env!("CARGO_BIN_EXE_headstart")])
                 .args(["run", "--no-learn", "--pack", pack.to_str().unwrap()])
@@ -219,7 +219,7 @@ fn the_first_request_is_sent_within_five_milliseconds() {
                 .unwrap();
             assert!(output.status.success(), "{output:?}");
             let figures: Value = serde_json::from_slice(&std::fs::read(&figures).unwrap()).unwrap();
-            figures["read_ahead"]["first_request_us"].as_u64().unwrap_or(u64::MAX)
+            figures["prefetch"]["first_request_us"].as_u64().unwrap_or(u64::MAX)
         })
         .collect();
     times.sort_unstable();

@@ -75,7 +75,7 @@ fn small_files_side_by_side_come_in_few_requests_and_their_time_of_access_stays(
     }
     // Places are given when the data is written: to all at once.
     must("sync", &["-f", fs.path().to_str().unwrap()]);
-    // They are asked for in another order: each third is adjacent to the first.
+    // They are requested in another order: each third is adjacent to the first.
     let order = (0..FILES).map(|i| i * 171 % FILES);
     let list: String = order.map(|i| format!("{} 0:{PAGE}\n", name(i).display())).collect();
     let accessed =
@@ -94,7 +94,7 @@ fn small_files_side_by_side_come_in_few_requests_and_their_time_of_access_stays(
 }
 
 #[test]
-fn without_kernel_read_ahead_the_data_is_read_all_the_same() {
+fn without_kernel_prefetched_the_data_is_read_all_the_same() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let file = file_on(&fs, "file", 256);
     let resident = undisturbed(&[fs.path()], || {
@@ -270,7 +270,7 @@ fn a_rotational_disk_is_read_in_elevator_order_and_all_comes_in() {
     assert_eq!(models.len(), 1, "{models:?}");
     let hdd = r#"{"latency_us":8000,"next_us":100,"bandwidth_mb_s":100,"depth":1,"iops":120}"#;
     std::fs::write(&models[0], hdd).unwrap();
-    assert!(in_packs(&["doctor"]).contains("order of the disk"));
+    assert!(in_packs(&["doctor"]).contains("elevator"));
     // The pack also has the shell's own files.
     let figures: Value = undisturbed(&[fs.path(), Path::new("/")], || {
         fs.remount();

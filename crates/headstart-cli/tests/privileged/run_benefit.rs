@@ -1,4 +1,4 @@
-//! A program that waits for the disk for less than a replay costs is left alone.
+//! A program that waits for the disk for less than a replay costs is not prefetched.
 
 use crate::common::run_json as run;
 use headstart_testing::{LoopFs, disk_dir, must, noise, undisturbed, write_synced};
@@ -22,7 +22,7 @@ fn take_devices_for(model: &str, packs: &Path) -> usize {
 }
 
 #[test]
-fn where_it_is_not_worth_it_a_program_is_left_alone_unless_told_otherwise() {
+fn without_expected_benefit_a_program_is_not_prefetched_unless_always() {
     // The device of the system can't be opened everywhere, that of an image can.
     let Some(fs) = LoopFs::new("ext4") else { return };
     // All of it is on that device, and little.
@@ -35,24 +35,24 @@ fn where_it_is_not_worth_it_a_program_is_left_alone_unless_told_otherwise() {
     let packs = disk_dir();
     run(packs.path(), &[], &command);
     assert!(take_devices_for(QUICK, packs.path()) > 0);
-    let is_left_alone = |figures: &Value| {
+    let is_not_prefetched = |figures: &Value| {
         let notes = figures["notes"].to_string();
         assert_eq!(
             notes.contains("no expected benefit here"),
-            figures["read_ahead"].is_null(),
+            figures["prefetch"].is_null(),
             "{notes}"
         );
-        figures["read_ahead"].is_null()
+        figures["prefetch"].is_null()
     };
     for starts in [2, 3] {
         let figures = run(packs.path(), &[], &command);
-        assert!(is_left_alone(&figures), "{figures:#}");
+        assert!(is_not_prefetched(&figures), "{figures:#}");
         assert_eq!(figures["learned"]["starts"], starts, "{figures:#}");
     }
     let figures = run(packs.path(), &[], &command);
-    assert!(is_left_alone(&figures) && figures["learned"].is_null(), "{figures:#}");
+    assert!(is_not_prefetched(&figures) && figures["learned"].is_null(), "{figures:#}");
     let figures = run(packs.path(), &["--always"], &command);
-    assert!(!is_left_alone(&figures), "{figures:#}");
+    assert!(!is_not_prefetched(&figures), "{figures:#}");
     assert_eq!(figures["learned"]["starts"], 4, "{figures:#}");
 }
 

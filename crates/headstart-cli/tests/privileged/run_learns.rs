@@ -4,7 +4,7 @@
 use crate::command::{headstart, json};
 use crate::common::python;
 use headstart_testing::{
-    LoopFs, as_nobody, disk_dir, is_root, must, skip, undisturbed, write_synced,
+    LoopFs, as_nobody, disk_dir, is_root, must, skip, undisturbed, wait_until, write_synced,
 };
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -92,7 +92,7 @@ fn after_two_starts_a_third_finds_its_pages_in_memory_on_btrfs() {
 }
 
 #[test]
-fn a_warm_start_teaches_the_same_pages_as_a_cold_one() {
+fn a_warm_start_learns_the_same_pages_as_a_cold_one() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     if !python::install(&fs) {
         return;
@@ -142,11 +142,12 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
     let script = format!("exec cat {}/??? >/dev/null", fs.path().display());
     let command = ["sh", "-c", &script];
     run(packs.path(), &command);
-    let bytes = |figures: &Value, of: &str| figures["read_ahead"][of].as_u64().unwrap();
-    // The shell and its libraries are of the start, too.
+    let bytes = |figures: &Value, of: &str| figures["prefetch"][of].as_u64().unwrap();
+    // The shell and its libraries are of the start, too, and pages of them that not every start
+    // touches.
     let places = [fs.path(), Path::new("/")];
     let hot = undisturbed(&places, || {
-        run(packs.path(), &["sh", "-c", &script]);
+        json(&["replay", "--wait", "--json", &pack_in(packs.path())]);
         run(packs.path(), &command)
     });
     let assumed = bytes(&hot, "assumed_bytes");
@@ -168,7 +169,7 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
 }
 
 #[test]
-fn files_that_were_replaced_cut_or_deleted_are_left_out_and_counted() {
+fn files_that_were_replaced_cut_or_deleted_are_skipped_and_counted() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let at = |name: &str| fs.path().join(name).to_str().unwrap().to_owned();
     let names = ["same", "replaced", "cut", "deleted"];
@@ -210,7 +211,7 @@ fn files_that_were_replaced_cut_or_deleted_are_left_out_and_counted() {
     fs.remount();
     let (output, figures) = start(packs.path(), "run", &[], &command);
     assert_eq!(output.status.code(), Some(1), "cat misses a file");
-    assert_eq!(figures["read_ahead"]["stale_files"], 2);
+    assert_eq!(figures["prefetch"]["stale_files"], 2);
     let line = String::from_utf8(output.stderr).unwrap();
     assert!(line.contains("2 files changed since"), "{line}");
     let verdict = headstart(&["pack", "verify", &pack]);
@@ -254,7 +255,7 @@ fn a_start_that_is_cut_off_says_so_and_what_the_next_one_adds_is_no_alarm() {
 }
 
 #[test]
-fn names_of_every_kind_are_learned_and_read_ahead() {
+fn names_of_every_kind_are_learned_and_prefetched() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let deep = "d/".repeat(1990);
     let names = ["a b", "new\nline", "back\\slash", "trailing ", &format!("{deep}file")];
@@ -276,8 +277,8 @@ fn names_of_every_kind_are_learned_and_read_ahead() {
     assert_eq!(first["learned"]["dropped"]["not_found"], 0, "{first:#}");
     fs.remount();
     let second = run(packs.path(), &["sh", "-c", &script]);
-    assert_eq!(second["read_ahead"]["failed"], 0, "{second:#}");
-    assert_eq!(second["read_ahead"]["missing_files"], 0, "{second:#}");
+    assert_eq!(second["prefetch"]["failed"], 0, "{second:#}");
+    assert_eq!(second["prefetch"]["missing_files"], 0, "{second:#}");
     assert!(second["ready_share"].as_f64().unwrap() > 0.95, "{second:#}");
 }
 
@@ -384,4 +385,31 @@ fn a_pack_path_that_is_not_utf8_is_in_the_figures_byte_for_byte() {
     let path = &figures["learned"]["pack"]["path_bytes"];
     let path: Vec<u8> = serde_json::from_value(path.clone()).unwrap();
     assert_eq!(path, pack.as_os_str().as_bytes());
+}
+
+#[test]
+fn the_figures_of_a_server_can_be_seen_while_it_runs() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let dir = disk_dir();
+    let file = dir.path().join("file");
+    write_synced(&file, &[7; 100 << 12]);
+    let pack = dir.path().join("a.pack");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .args(["run", "--for", "500ms", "--pack", pack.to_str().unwrap(), "--"])
+        .args(["sh", "-c", "cat \"$0\" >/dev/null; read line", file.to_str().unwrap()])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let shown = ["show", "--last-run", "--json", pack.to_str().unwrap()];
+    let figures = wait_until("figures of the start", || {
+        let output = headstart(&shown);
+        output.status.success().then(|| serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    });
+    assert!(server.try_wait().unwrap().is_none(), "it runs");
+    assert_eq!((&figures["name"], &figures["starts"]), (&"sh-code".into(), &1.into()));
+    assert!(figures["totals"]["touched"].as_u64().unwrap() >= 100, "{figures:#}");
+    drop(server.stdin.take());
+    server.wait().unwrap();
 }

@@ -1,5 +1,5 @@
 //! A file system whose server does not answer keeps neither the program nor its exit status,
-//! nor the command that prints what became of the start.
+//! nor the command that prints the run summary, and one process waits for it at most.
 
 use crate::common::packs::write;
 use headstart_testing::fuse::Fuse;
@@ -51,23 +51,62 @@ fn silent(dir: &Path) -> Option<Fuse> {
     fuse
 }
 
+/// Said of files whose server an earlier start still waits for.
+const SKIPPED: &str = "1 file not prefetched: another process still waits for the file server";
+
+/// A start of a program that is prefetched and not learned.
+fn prefetched(pack: &str, limit: &str) -> Output {
+    let run = ["run", "-v", "--no-learn", "--always", "--pack", pack, "--for", limit, "--"];
+    end_of(headstart().args(run).args(["sh", "-c", "exit 7"]).spawn().unwrap())
+}
+
+/// Processes but this one with a thread that sees the mounts that this thread sees.
+fn processes_left() -> usize {
+    let mounts = fs::read_link("/proc/thread-self/ns/mnt").unwrap();
+    let own = std::process::id().to_string();
+    let is_here = |pid: &String| {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let mut mounts_of = tasks.map(|task| fs::read_link(task.path().join("ns/mnt")));
+        *pid != own && mounts_of.any(|of| of.is_ok_and(|of| of == mounts))
+    };
+    // Not `self`, which is this one.
+    let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let names = all.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(is_number).filter(is_here).count()
+}
+
+/// Waits until one process waits for the server, and all others have ended.
+fn one_is_left() {
+    wait_until("end of all processes but one", || (processes_left() == 1).then_some(()));
+}
+
 #[test]
 fn a_server_that_took_a_request_and_is_silent_keeps_neither_the_program_nor_its_status() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let (dir, packs) = (disk_dir(), disk_dir());
     let pack = pack_of(&fs, packs.path(), &dir.path().join("file"));
     let Some(fuse) = silent(dir.path()) else { return };
-    let run = ["run", "-v", "--no-learn", "--always", "--pack", &pack];
     // Also where it goes on when its start is over.
-    for limit in ["10s", "1ms"] {
-        let mut start = headstart();
-        start.args(run).args(["--for", limit, "--", "sh", "-c", "exit 7"]);
-        let output = end_of(start.spawn().unwrap());
+    for (limit, expected) in [
+        ("10s", "gave up on a file whose server does not answer"),
+        ("1ms", SKIPPED),
+        ("10s", SKIPPED),
+    ] {
+        let output = prefetched(&pack, limit);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
-        assert!(said.contains("left behind at a file that does not answer"), "{said}");
+        assert!(said.contains(expected), "{said}");
+        one_is_left();
     }
     assert!(fuse.unanswered() > 0, "the server took requests");
+    drop(fuse);
+    wait_until("end of the process that waited", || (processes_left() == 0).then_some(()));
+    // Another server on the same place answers.
+    let Some(_fuse) = Fuse::at(dir.path(), vec![7; 8192]) else { return };
+    let said = prefetched(&pack, "10s").stderr;
+    let said = String::from_utf8_lossy(&said);
+    assert!(!said.contains("server"), "{said}");
 }
 
 #[test]
@@ -80,12 +119,6 @@ fn a_replay_ends_when_a_server_is_silent_and_reads_what_is_local() {
     let Some(fuse) = silent(dir.path()) else { return };
     let list = lists.path().join("list");
     let words = ["replay", "--json", "--", list.to_str().unwrap()];
-    // One that is killed keeps nobody from reading to the end what it said.
-    fs::write(&list, format!("{} 0:4096\n", fuse.file().display())).unwrap();
-    let mut killed = headstart().args(words).spawn().unwrap();
-    wait_until("a request of it", || (fuse.unanswered() > 0).then_some(()));
-    killed.kill().unwrap();
-    assert_eq!(end_of(killed).status.signal(), Some(9));
     // More of them than there are threads.
     let served = format!("{} 0:4096\n", fuse.file().display()).repeat(200);
     fs::write(&list, format!("{served}{} 0:{}\n", local.display(), 100 << 12)).unwrap();
@@ -93,12 +126,41 @@ fn a_replay_ends_when_a_server_is_silent_and_reads_what_is_local() {
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["report"]["stuck"], true, "{told}");
     assert_eq!(told["report"]["bytes"], 100 << 12, "{told}");
-    // Whole files, whose sizes it asks for.
-    fs::write(&list, format!("{}\n", fuse.file().display())).unwrap();
+    assert_eq!(output.status.code(), Some(1), "a server was left behind: {told}");
     let output = end_of(headstart().args(words).spawn().unwrap());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("their file server does not answer"), "{said}");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["report"]["unserved_files"], 200, "it is not asked again: {told}");
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    one_is_left();
+}
+
+#[test]
+fn a_replay_that_is_killed_keeps_nobody_from_reading_to_the_end_what_it_said() {
+    let (dir, lists) = (disk_dir(), disk_dir());
+    let Some(fuse) = silent(dir.path()) else { return };
+    let list = lists.path().join("list");
+    fs::write(&list, format!("{} 0:4096\n", fuse.file().display())).unwrap();
+    let words = ["replay", "--json", "--", list.to_str().unwrap()];
+    let mut killed = headstart().args(words).spawn().unwrap();
+    wait_until("a request of it", || (fuse.unanswered() > 0).then_some(()));
+    killed.kill().unwrap();
+    assert_eq!(end_of(killed).status.signal(), Some(9));
+}
+
+#[test]
+fn sizes_of_files_that_a_server_does_not_tell_are_waited_for_once() {
+    let (dir, lists) = (disk_dir(), disk_dir());
+    let Some(fuse) = silent(dir.path()) else { return };
+    let list = lists.path().join("list");
+    fs::write(&list, format!("{}\n", fuse.file().display())).unwrap();
+    for expected in ["their file server does not answer", SKIPPED] {
+        let words = ["replay", "--", list.to_str().unwrap()];
+        let output = end_of(headstart().args(words).spawn().unwrap());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(expected), "{said}");
+        one_is_left();
+    }
 }
 
 #[test]
@@ -135,4 +197,9 @@ fn what_a_silent_server_keeps_from_being_named_costs_a_start_little_time() {
         assert_eq!(listed(), [true; 2], "silent: {is_silent}; {said}");
     }
     wait_until("a request without an answer", || (fuse.unanswered() > 0).then_some(()));
+    // Who waited for the name waits on, and the next does not begin to.
+    let output = prefetched(pack.to_str().unwrap(), "10s");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(SKIPPED), "{said}");
+    one_is_left();
 }

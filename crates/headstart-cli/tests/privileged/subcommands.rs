@@ -12,7 +12,7 @@ use std::process::Command;
 fn figures(figures: &Value) -> (u64, u64, String) {
     let pack = figures["learned"]["pack"]["path"].as_str().unwrap_or_default().to_owned();
     let wasted = figures["touched"]["wasted_pages"].as_u64().unwrap_or(0);
-    (figures["read_ahead"]["bytes"].as_u64().unwrap_or(0), wasted << 12, pack)
+    (figures["prefetch"]["bytes"].as_u64().unwrap_or(0), wasted << 12, pack)
 }
 
 /// The commands of the packs, in order.

@@ -9,17 +9,22 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdout, Command};
 
 /// Says its number, then what signals it gets and with which `si_code`, until
-/// its stdin ends.
-const LISTENER: &str = r#"
-    use POSIX;
-    for my $n (grep { $_ != 9 && $_ != 19 && $_ != 32 && $_ != 33 } 1..64) {
-        my $say = sub { syswrite(STDOUT, "got $n $_[1]{code}\n") };
-        sigaction($n, POSIX::SigAction->new($say, POSIX::SigSet->new, SA_SIGINFO));
-    }
-    syswrite(STDOUT, "$$\n");
-    while (1) { my $got = sysread(STDIN, my $byte, 1); last if defined $got && $got == 0 }
-    exit 3;
-"#;
+/// its stdin ends. It takes them one by one: a handler could be interrupted by the next.
+const LISTENER: &str = "
+import os, select, signal
+signals = signal.valid_signals() - {9, 19}
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+print(os.getpid(), flush=True)
+ended = False
+while True:
+    got = signal.sigtimedwait(signals, 0 if ended else 0.01)
+    if got:
+        print('got', got.si_signo, got.si_code, flush=True)
+    elif ended:
+        os._exit(3)
+    else:
+        ended = bool(select.select([0], [], [], 0)[0]) and not os.read(0, 1)
+";
 
 /// A program under way and what it says.
 struct Started {
@@ -32,9 +37,7 @@ struct Started {
 impl Started {
     /// Starts a program that begins with saying its number.
     fn new(invocations: &Invocations, line: &[&OsStr]) -> Self {
-        let mut command = invocations.command(line);
-        // Handlers run at once and for every signal.
-        let mut child = command.env("PERL_SIGNALS", "unsafe").spawn().unwrap();
+        let mut child = invocations.command(line).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let pid = lines.next().unwrap().unwrap().parse().unwrap();
         Self { child, lines, pid }
@@ -79,7 +82,7 @@ fn in_each_invocation(
 #[test]
 fn every_signal_that_can_be_sent_reaches_the_program_once() {
     let invocations = Invocations::new();
-    in_each_invocation(&invocations, &[], &["perl", "-e", LISTENER], |mut started| {
+    in_each_invocation(&invocations, &[], &["/usr/bin/python3", "-c", LISTENER], |mut started| {
         let target = started.child.id().cast_signed();
         for number in (1..=64).filter(|n| ![9, 19, 32, 33].contains(n)) {
             kill(target, number).unwrap();
@@ -195,6 +198,54 @@ fn the_program_is_the_process_that_was_started_and_has_no_child() {
         assert_eq!(started.next(), "<>");
         assert_eq!(started.end(), (Vec::new(), 3));
     });
+}
+
+/// As the first process of a PID namespace: makes 20 orphans, and says how many of them stay
+/// zombies, when all have ended.
+const ADOPTER: &str = r#"
+    use POSIX;
+    $SIG{CHLD} = 'IGNORE';
+    pipe(my $end, my $held);
+    for (1..20) { if (!fork) { fork; POSIX::_exit(0) } }
+    close $held;
+    sysread($end, my $byte, 1);
+    my ($zombies, $alive);
+    for my $attempt (1..1000) {
+        ($zombies, $alive) = (0, 0);
+        for my $stat (glob '/proc/[0-9]*/stat') {
+            open(my $file, '<', $stat) or next;
+            my $line = <$file> // next;
+            my ($pid, $name, $state) = $line =~ /^(\d+) \((.*)\) (.)/ or next;
+            next if $name ne 'perl' || $pid == $$;
+            $state eq 'Z' ? $zombies++ : $alive++;
+        }
+        last if !$zombies && !$alive;
+        select(undef, undef, undef, 0.01);
+    }
+    print "$zombies zombies, $alive alive\n";
+"#;
+
+#[test]
+fn orphans_that_the_first_process_of_a_namespace_adopts_are_reaped() {
+    if !headstart_testing::is_root() || !headstart_testing::has("unshare") {
+        return headstart_testing::skip("needs root and unshare");
+    }
+    let invocations = Invocations::new();
+    let headstart = invocations.headstart();
+    let headstart = headstart.to_str().unwrap();
+    let first = ["unshare", "--pid", "--fork", "--mount-proc"];
+    for through in [
+        &[][..],
+        &[headstart, "run", "--"],
+        &[headstart, "run", "--no-learn", "--no-replay", "--"],
+        &[headstart, "run", "-v", "--"],
+        &[headstart, "record", "--"],
+    ] {
+        let line = [&first[..], through, &["perl", "-e", ADOPTER]].concat();
+        let came = invocations.start(&words(&line), b"");
+        let said = String::from_utf8(came.stdout).unwrap();
+        assert_eq!(said, "0 zombies, 0 alive\n", "{through:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn all(came: Came) -> Came {
 }
 
 #[test]
-fn exit_statuses_and_deaths_are_told_as_a_shell_tells_them() {
+fn exit_statuses_and_signals_are_reported_as_by_a_shell() {
     let invocations = Invocations::new();
     for (script, status) in [
         ("exit 0", 0),
@@ -32,7 +32,7 @@ fn exit_statuses_and_deaths_are_told_as_a_shell_tells_them() {
 }
 
 #[test]
-fn a_program_that_cannot_be_executed_is_told_as_env_tells_it() {
+fn a_program_that_cannot_be_executed_is_reported_as_env_tells_it() {
     let invocations = Invocations::new();
     let [text, script] = ["text", "script"].map(|name| invocations.scratch().join(name));
     std::fs::write(&text, "echo no interpreter was named: $0 $1\n").unwrap();

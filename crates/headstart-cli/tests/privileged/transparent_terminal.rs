@@ -8,7 +8,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use std::ffi::OsString;
 
 /// The invocations to start a job, the bare one first.
-fn ways_of(invocations: &Invocations, job: &[&str]) -> Vec<(&'static str, Vec<OsString>)> {
+fn kinds_of(invocations: &Invocations, job: &[&str]) -> Vec<(&'static str, Vec<OsString>)> {
     let job: Vec<OsString> = job.iter().map(OsString::from).collect();
     let mut out = vec![("bare", job.clone())];
     for (user, through) in invocations.users() {
@@ -49,7 +49,7 @@ const CTRL_BACKSLASH: &str = "\x1c";
 fn keys_and_window_sizes_reach_the_program_once() {
     let invocations = Invocations::new();
     let program = listener("1, 2, 3, 12, 20, 28");
-    for (invocation, job) in ways_of(&invocations, &["perl", "-e", &program]) {
+    for (invocation, job) in kinds_of(&invocations, &["perl", "-e", &program]) {
         println!("{invocation}");
         let mut terminal = Terminal::new(&invocations, "foreground", &job);
         let leader = terminal.job();
@@ -84,7 +84,7 @@ fn keys_and_window_sizes_reach_the_program_once() {
 fn ctrl_z_stops_both_and_either_way_of_continuing_continues_both() {
     let invocations = Invocations::new();
     let program = listener("12, 18");
-    for (invocation, job) in ways_of(&invocations, &["perl", "-e", &program]) {
+    for (invocation, job) in kinds_of(&invocations, &["perl", "-e", &program]) {
         println!("{invocation}");
         let mut terminal = Terminal::new(&invocations, "foreground", &job);
         let leader = terminal.job();
@@ -118,7 +118,7 @@ fn a_program_that_suspends_itself_suspends_its_job() {
         ("kill 'TSTP', $$", 20),
     ] {
         let program = format!("$SIG{{CONT}} = sub {{ $n++ }}; {how}; {how}; exit(40 + $n)");
-        for (invocation, job) in ways_of(&invocations, &["perl", "-e", &program]) {
+        for (invocation, job) in kinds_of(&invocations, &["perl", "-e", &program]) {
             println!("{how}, {invocation}");
             let mut terminal = Terminal::new(&invocations, "foreground", &job);
             terminal.job();
@@ -135,7 +135,7 @@ fn a_program_that_suspends_itself_suspends_its_job() {
 fn a_background_job_that_reads_waits_for_the_foreground() {
     let invocations = Invocations::new();
     let program = ["sh", "-c", "read line; echo \"<$line>\"; exit 5"];
-    for (invocation, job) in ways_of(&invocations, &program) {
+    for (invocation, job) in kinds_of(&invocations, &program) {
         println!("{invocation}");
         let mut terminal = Terminal::new(&invocations, "background", &job);
         terminal.job();
@@ -154,7 +154,8 @@ fn a_lost_terminal_is_told_to_the_program_that_leads_the_session() {
     headstart_testing::must("mkfifo", &["-m", "666", fifo.to_str().unwrap()]);
     let program = r#"$SIG{HUP} = sub { print $f "hup $$"; close $f; exit };
                      open($f, ">", $ARGV[0]); syswrite(STDOUT, "<ready>"); sleep 1000;"#;
-    for (invocation, job) in ways_of(&invocations, &["perl", "-e", program, fifo.to_str().unwrap()])
+    for (invocation, job) in
+        kinds_of(&invocations, &["perl", "-e", program, fifo.to_str().unwrap()])
     {
         println!("{invocation}");
         let mut terminal = Terminal::new(&invocations, "leader", &job);
@@ -170,7 +171,7 @@ fn a_lost_terminal_is_told_to_the_program_that_leads_the_session() {
 #[test]
 fn keys_at_any_moment_of_the_launch_stop_or_end_the_job() {
     let invocations = Invocations::new();
-    let all = ways_of(&invocations, &["sleep", "1000"]);
+    let all = kinds_of(&invocations, &["sleep", "1000"]);
     for (invocation, job) in all {
         for (i, delay) in noise(10).into_iter().enumerate() {
             let mut terminal = Terminal::new(&invocations, "foreground", &job);

@@ -3,15 +3,23 @@
 use headstart_testing::{has, is_root, skip};
 use std::process::Command;
 
-/// What `boot disable` says on a machine where `prepare` was done to an empty `/run` and
-/// `/etc/systemd`.
-fn said_where(prepare: &str) -> String {
+/// A service that exists nowhere but here.
+const SERVICE: &str = "mkdir -p /etc/systemd/system && printf '[Service]\\nExecStart=/bin/true\\n' \
+    >/etc/systemd/system/test-of-headstart.service";
+
+/// What a verb says on a machine where `prepare` was done to an empty `/run` and `/etc/systemd`,
+/// and where headstart is installed.
+fn said_where(prepare: &str, verb: &[&str]) -> String {
     let script = format!(
-        "mount -t tmpfs none /run && mount -t tmpfs none /etc/systemd && {prepare} && exec \"$0\" \"$@\""
+        "mount -t tmpfs none /run && mount -t tmpfs -o mode=755 none /etc/systemd && {SERVICE} && \
+         mount -t tmpfs -o mode=755 none /usr/local && mkdir /usr/local/bin && \
+         install -m 755 \"$0\" /usr/local/bin/headstart && {prepare} && \
+         exec /usr/local/bin/headstart \"$@\""
     );
     let output = Command::new("unshare")
         .args(["-m", "--propagation", "private", "sh", "-c", &script])
-        .args([env!("CARGO_BIN_EXE_headstart"), "boot", "disable"])
+        .arg(env!("CARGO_BIN_EXE_headstart"))
+        .args(verb)
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -19,7 +27,7 @@ fn said_where(prepare: &str) -> String {
 }
 
 #[test]
-fn whoever_writes_units_where_systemd_does_not_run_hears_of_it() {
+fn units_that_no_running_systemd_uses_are_reported() {
     if !is_root() || !has("unshare") {
         return skip("needs root and unshare");
     }
@@ -27,7 +35,11 @@ fn whoever_writes_units_where_systemd_does_not_run_hears_of_it() {
         return skip("there is no /etc/systemd to hide");
     }
     for (prepare, expected) in [("true", true), ("mkdir -p /run/systemd/system", false)] {
-        let said = said_where(prepare);
-        assert_eq!(said.contains("systemd does not run here"), expected, "{prepare}: {said}");
+        for verb in [&["boot", "disable"][..], &["boot", "enable"], &["unit", "test-of-headstart"]]
+        {
+            let said = said_where(prepare, verb);
+            let found = said.contains("systemd does not run here");
+            assert_eq!(found, expected, "{verb:?}, {prepare}: {said}");
+        }
     }
 }

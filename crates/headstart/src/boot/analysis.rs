@@ -1,5 +1,4 @@
-//! A recorded boot as it is shown: its record, what is kept of it over time, and what
-//! follows from both. Pure.
+//! A recorded boot as it is shown: its record, its timeline, and what follows from both. Pure.
 
 use super::bins::{Gap, Row};
 use super::history::BootRecord;
@@ -7,7 +6,7 @@ use super::timeline::Timeline;
 use super::unit_times::UnitTimes;
 use serde::Serialize;
 
-/// Shorter times without reading are no gaps, in µs.
+/// Shorter times without I/O do not count as idle, in µs.
 pub const LEAST_GAP_US: u64 = 50_000;
 
 /// A boot.
@@ -17,26 +16,26 @@ pub struct Analysis {
     pub number: u64,
     /// Its record.
     pub boot: BootRecord,
-    /// What is kept of it over time, if there is anything.
+    /// Its timeline, if there is one.
     pub timeline: Option<Timeline>,
     /// Until when it was followed, in µs.
     pub end_us: u64,
     /// Bytes in all.
     pub sums: Sums,
-    /// The times in which nothing came into memory.
+    /// The idle times, in which nothing was read.
     pub idle: Vec<Gap>,
 }
 
 /// Bytes of a boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Sums {
-    /// Read ahead.
-    pub ahead_bytes: u64,
+    /// Prefetched.
+    pub prefetched_bytes: u64,
     /// Of that, not touched.
     pub wasted_bytes: u64,
     /// Brought in by the boot itself.
     pub demand_bytes: u64,
-    /// Touched when prefetching had not come to it yet.
+    /// Touched before it was prefetched.
     pub late_bytes: u64,
     /// Touched and not in the pack.
     pub missing_bytes: u64,
@@ -53,7 +52,7 @@ impl Analysis {
         let end_us = end.min(86_400_000_000);
         let row = |row| timeline.as_ref().map_or(0, |t| t.bins.sum(row));
         let sums = Sums {
-            ahead_bytes: row(Row::Ahead),
+            prefetched_bytes: row(Row::Prefetched),
             wasted_bytes: row(Row::Wasted),
             demand_bytes: row(Row::Demand),
             late_bytes: row(Row::Late),

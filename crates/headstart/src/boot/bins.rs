@@ -1,22 +1,22 @@
-//! Bytes over time in stretches of equal length, as many as there is room for. Pure.
+//! Bytes over time in intervals of equal length, up to a maximum number. Pure.
 
 use serde::{Deserialize, Serialize};
 
-/// Stretches at most: a boot of 80 s in the finest.
+/// The most intervals: a boot of 80 s at the finest resolution.
 pub const MOST: usize = 8192;
-/// The finest stretch, in µs. Times of pages are no finer either.
+/// The shortest interval, in µs. Times of pages are not finer either.
 pub const FINEST_US: u64 = 10_000;
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Row {
-    /// Read ahead, when it came in.
-    Ahead,
-    /// Read ahead and not touched until the recording ended, when it came in.
+    /// Prefetched, when it came in.
+    Prefetched,
+    /// Prefetched and not touched until the recording ended, when it came in.
     Wasted,
     /// What the boot brought in itself, when it came in.
     Demand,
-    /// Touched when prefetching had not come to it yet.
+    /// Touched before it was prefetched.
     Late,
     /// Touched and not in the pack.
     Missing,
@@ -24,21 +24,22 @@ pub enum Row {
 
 impl Row {
     /// All, in the order in which they are kept.
-    pub const ALL: [Self; 5] = [Self::Ahead, Self::Wasted, Self::Demand, Self::Late, Self::Missing];
+    pub const ALL: [Self; 5] =
+        [Self::Prefetched, Self::Wasted, Self::Demand, Self::Late, Self::Missing];
 }
 
 /// Bytes over time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Bins {
-    /// How long a stretch is, in µs.
+    /// The length of an interval, in µs.
     pub bin_us: u64,
-    /// Read ahead.
-    pub ahead: Vec<u64>,
+    /// Prefetched.
+    pub prefetched: Vec<u64>,
     /// Of that, not touched.
     pub wasted: Vec<u64>,
     /// Brought in by the boot itself.
     pub demand: Vec<u64>,
-    /// Touched too early.
+    /// Touched before it was prefetched.
     pub late: Vec<u64>,
     /// Touched and not in the pack.
     pub missing: Vec<u64>,
@@ -49,7 +50,7 @@ impl Default for Bins {
         let none = Vec::new;
         Self {
             bin_us: FINEST_US,
-            ahead: none(),
+            prefetched: none(),
             wasted: none(),
             demand: none(),
             late: none(),
@@ -71,7 +72,7 @@ impl Bins {
     /// One row.
     pub fn row(&self, row: Row) -> &[u64] {
         match row {
-            Row::Ahead => &self.ahead,
+            Row::Prefetched => &self.prefetched,
             Row::Wasted => &self.wasted,
             Row::Demand => &self.demand,
             Row::Late => &self.late,
@@ -80,20 +81,26 @@ impl Bins {
     }
 
     fn rows(&mut self) -> [&mut Vec<u64>; 5] {
-        [&mut self.ahead, &mut self.wasted, &mut self.demand, &mut self.late, &mut self.missing]
+        [
+            &mut self.prefetched,
+            &mut self.wasted,
+            &mut self.demand,
+            &mut self.late,
+            &mut self.missing,
+        ]
     }
 
-    /// The number of stretches.
+    /// The number of intervals.
     pub fn len(&self) -> usize {
-        self.ahead.len()
+        self.prefetched.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.ahead.is_empty()
+        self.prefetched.is_empty()
     }
 
-    /// When a stretch begins, in µs.
+    /// When an interval begins, in µs.
     pub fn at_us(&self, bin: usize) -> u64 {
         self.bin_us.saturating_mul(bin as u64)
     }
@@ -103,8 +110,8 @@ impl Bins {
         self.row(row).iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// Adds what came at a time. Where there is no room for so late a time, two
-    /// stretches become one.
+    /// Adds bytes at a time. If the time is beyond the last interval, pairs of intervals are
+    /// merged.
     pub fn add(&mut self, row: Row, at_us: u64, bytes: u64) {
         if bytes == 0 {
             return;
@@ -116,9 +123,9 @@ impl Bins {
         if bin >= self.len() {
             self.rows().into_iter().for_each(|row| row.resize(bin + 1, 0));
         }
-        let [ahead, wasted, demand, late, missing] = self.rows();
+        let [prefetched, wasted, demand, late, missing] = self.rows();
         let row = match row {
-            Row::Ahead => ahead,
+            Row::Prefetched => prefetched,
             Row::Wasted => wasted,
             Row::Demand => demand,
             Row::Late => late,
@@ -127,7 +134,7 @@ impl Bins {
         row[bin] = row[bin].saturating_add(bytes);
     }
 
-    /// Adds what came at some time in a stretch, evenly.
+    /// Adds bytes evenly over a time.
     pub fn spread(&mut self, row: Row, from_us: u64, length_us: u64, bytes: u64) {
         let parts = (length_us / self.bin_us).clamp(1, MOST as u64);
         let (each, rest) = (bytes / parts, bytes % parts);
@@ -145,10 +152,9 @@ impl Bins {
         }
     }
 
-    /// The times between `from_us` and `to_us` in which nothing came in, as long as
-    /// `least_us` at least.
+    /// The idle times between `from_us` and `to_us` that take at least `least_us`.
     pub fn gaps(&self, from_us: u64, to_us: u64, least_us: u64) -> Vec<Gap> {
-        let busy = (0..self.len()).filter(|bin| self.ahead[*bin] > 0 || self.demand[*bin] > 0);
+        let busy = (0..self.len()).filter(|bin| self.prefetched[*bin] > 0 || self.demand[*bin] > 0);
         let ends = busy.map(|bin| (self.at_us(bin), self.at_us(bin + 1)));
         let mut idle_from = from_us;
         let gap = |(begin, end): (u64, u64)| {
@@ -159,7 +165,7 @@ impl Bins {
         ends.chain([(to_us, to_us)]).filter_map(gap).collect()
     }
 
-    /// Whether it can be drawn: what a file says may be anything.
+    /// Whether it is valid: it may come from any file.
     pub fn is_sound(&self) -> bool {
         let same = Row::ALL.iter().all(|row| self.row(*row).len() == self.len());
         same && self.len() <= MOST && self.bin_us > 0
@@ -174,11 +180,11 @@ mod tests {
     #[test]
     fn a_boot_that_takes_longer_has_longer_stretches() {
         let mut bins = Bins::default();
-        bins.add(Row::Ahead, 15_000, 4096);
+        bins.add(Row::Prefetched, 15_000, 4096);
         bins.add(Row::Demand, 81_919_999, 1);
-        assert_eq!((bins.bin_us, bins.len(), bins.ahead[1]), (FINEST_US, MOST, 4096));
+        assert_eq!((bins.bin_us, bins.len(), bins.prefetched[1]), (FINEST_US, MOST, 4096));
         bins.add(Row::Demand, 81_920_000, 7);
-        assert_eq!((bins.bin_us, bins.len(), bins.ahead[0]), (20_000, MOST / 2 + 1, 4096));
+        assert_eq!((bins.bin_us, bins.len(), bins.prefetched[0]), (20_000, MOST / 2 + 1, 4096));
         assert_eq!((bins.demand[MOST / 2 - 1], bins.demand[MOST / 2]), (1, 7));
     }
 
@@ -229,7 +235,7 @@ mod tests {
             length in 0u64..3_000_000,
         ) {
             let mut bins = Bins::default();
-            times.iter().for_each(|at| bins.add(Row::Ahead, *at, 1));
+            times.iter().for_each(|at| bins.add(Row::Prefetched, *at, 1));
             let mut end = from;
             for gap in bins.gaps(from, from + length, 20_000) {
                 prop_assert!(gap.from_us >= end && gap.to_us >= gap.from_us + 20_000);

@@ -1,15 +1,15 @@
-//! Cuts what a boot touched into phases by time. Pure.
+//! Cuts what a boot touched into phases, by time. Pure.
 
 use crate::profile::fold::{Observation, Pages};
 use crate::profile::spans::{Span, Spans};
 use std::ops::Range;
 
-/// For each of these windows, in nanoseconds of the trace clock, what was first touched
-/// in it, with times that count from its begin. Windows don't overlap.
+/// For each of these windows, in nanoseconds of the trace clock, the pages that were first touched
+/// in it, with times from its begin. Windows don't overlap.
 ///
-/// A page is in the phase that touched it first: it is in memory from then on. A page
-/// that the boot itself brought in is in the phase that touches it, too, even if it came
-/// in earlier; if none does, in the one in which it came.
+/// A page belongs to the phase that touched it first, since it is resident from then on. So does a
+/// page that the boot itself brought in, even if that was earlier; without a touch it belongs to
+/// the phase in which it was brought in.
 pub fn cut(seen: &Observation, windows: &[Range<u64>]) -> Vec<Observation> {
     windows.iter().map(|window| part(seen, window)).collect()
 }

@@ -1,7 +1,7 @@
-//! What is kept of each boot, which records are kept, and what they say of the gain.
-//! Pure; [`super::machine`] has the files.
+//! The record of each boot, which records are kept, and what they say of the gain. Pure;
+//! [`super::machine`] reads and writes the files.
 
-use crate::outcome::counts::Outcome;
+use crate::outcome::counts::PageCounts;
 use serde::{Deserialize, Serialize};
 
 /// How many boots are kept.
@@ -30,9 +30,9 @@ pub struct BootRecord {
     pub events: u64,
     /// Trace events that were lost.
     pub lost_events: u64,
-    /// From the begin of the boot until local file systems were mounted, in ms.
+    /// From the beginning of the boot until local file systems were mounted, in ms.
     pub local_fs_ms: Option<f64>,
-    /// From the begin of the boot until the default target was reached, in ms.
+    /// From the beginning of the boot until the default target was reached, in ms.
     pub default_target_ms: Option<f64>,
     /// Whether there was a pack to prefetch.
     pub replayed: bool,
@@ -50,39 +50,29 @@ pub struct BootRecord {
 pub struct PhaseRecord {
     /// Its name.
     pub name: String,
-    /// When it began, from the begin of the boot, in ms.
+    /// When it began, from the beginning of the boot, in ms.
     pub begin_ms: Option<f64>,
-    /// When it ended, from the begin of the boot, in ms.
+    /// When it ended, from the beginning of the boot, in ms.
     pub end_ms: Option<f64>,
     /// Whether one of its packs was written.
     pub learned: bool,
     /// Bytes that were prefetched for it.
-    pub read_ahead_bytes: u64,
+    pub prefetched_bytes: u64,
     /// Requests that were made for that.
     pub requests: u64,
-    /// What became of its pages.
-    pub outcome: Outcome,
+    /// The classification of its pages.
+    pub outcome: PageCounts,
 }
 
 impl BootRecord {
-    /// What became of the pages of all phases.
-    pub fn outcome(&self) -> Outcome {
-        let mut sum = Outcome::default();
-        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
-        for of_phase in self.phases.iter().map(|phase| phase.outcome) {
-            add(&mut sum.touched_pages, of_phase.touched_pages);
-            add(&mut sum.ready_pages, of_phase.ready_pages);
-            add(&mut sum.late_pages, of_phase.late_pages);
-            add(&mut sum.missing_pages, of_phase.missing_pages);
-            add(&mut sum.wasted_pages, of_phase.wasted_pages);
-            add(&mut sum.inserted_untouched_pages, of_phase.inserted_untouched_pages);
-        }
-        sum
+    /// The classification of the pages of all phases.
+    pub fn outcome(&self) -> PageCounts {
+        self.phases.iter().map(|phase| phase.outcome).sum()
     }
 
     /// Bytes that were prefetched.
-    pub fn read_ahead_bytes(&self) -> u64 {
-        self.phases.iter().fold(0, |sum, phase| sum.saturating_add(phase.read_ahead_bytes))
+    pub fn prefetched_bytes(&self) -> u64 {
+        self.phases.iter().fold(0, |sum, phase| sum.saturating_add(phase.prefetched_bytes))
     }
 }
 
@@ -92,12 +82,12 @@ pub fn parse(document: &[u8]) -> Option<BootRecord> {
     (record.schema == SCHEMA).then_some(record)
 }
 
-/// The name of a record's file. Numbers and not times: at boot the clock may be wrong.
+/// The name of a record's file. It has a number, since the clock may be wrong at boot.
 pub fn file_name(number: u64) -> String {
     format!("{number:06}.json")
 }
 
-/// The name of the file with what is kept of that boot over time.
+/// The name of the boot's timeline file.
 pub fn timeline_name(number: u64) -> String {
     format!("{number:06}.timeline.json")
 }
@@ -109,7 +99,7 @@ pub fn number(file_name: &str) -> Option<u64> {
     plain.then(|| digits.parse().ok())?
 }
 
-/// The number of the next record, and which of those there are have to go for it.
+/// The number of the next record, and the numbers of those that are removed for it.
 pub fn rotate(mut numbers: Vec<u64>) -> (u64, Vec<u64>) {
     numbers.sort_unstable();
     numbers.dedup();
@@ -132,7 +122,7 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// The gain of these boots; `None` unless there are some of either kind.
+    /// The gain of these boots; `None` unless there are boots with and without prefetching.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a BootRecord>) -> Option<Self> {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for record in records {
@@ -144,7 +134,7 @@ impl Gain {
     }
 }
 
-/// The middle of these times, those that are no number left out; `None` when there are none.
+/// The median of these times without NaN; `None` without a time.
 fn median(times: &mut Vec<f64>) -> Option<f64> {
     times.retain(|ms| ms.is_finite());
     times.sort_by(f64::total_cmp);

@@ -1,20 +1,16 @@
-//! The units of a machine or an image, and what the kernel's command line needs so that
-//! boots are recorded from the first page: put there and taken away again.
+//! Installs and removes the units, and the options for the kernel's command line with which boots
+//! are recorded from the first page, on this machine or in an image.
 //!
-//! The driver. It writes files and links only, so that it works on an image; nothing is
-//! started.
+//! The driver. It writes files and links only and starts nothing, so that it works on an image.
 
-use super::early;
-use super::machine::{Machine, MachineError};
+use super::machine::{Machine, MachineError, STATE};
 use super::record::INSTANCE;
-use crate::host::contents;
+use super::root_copies;
 use crate::host::names;
-use crate::pack::store::replace::replace;
+use crate::pack::store::below::Below;
 use crate::pack::store::replaceable;
 use crate::trace::decode::EVENTS;
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::symlink;
+use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -29,7 +25,7 @@ pub const UNITS: [(&str, &str); 2] = [
 const END_TRACE: &str = "headstart-boot-end-trace.service";
 const END_TRACE_TEXT: &str = include_str!("units/headstart-boot-end-trace.service");
 /// Where its text has what the kernel was told, and what ends that.
-const TOLD: &str = "TOLD";
+const OPTION: &str = "OPTION";
 const ENDS: &str = "ENDS";
 /// What ends the recording of each kind of kernel: removing the instance; disabling the
 /// events of the global one, which opening this file for writing does.
@@ -125,29 +121,28 @@ pub fn enable(machine: &Machine, program: &Path, words: &str) -> Result<Vec<Stri
     for (unit, text) in UNITS {
         let packaged = Path::new(PACKAGED_UNITS).join(unit);
         let local = Path::new(LOCAL_UNITS).join(unit);
-        let path = place(machine, &local);
         let mut target = &packaged;
-        if !place(machine, &packaged).exists() || name != PACKAGED {
+        if !exists(machine, &packaged) || name != PACKAGED {
             target = &local;
-            if contents::text(&path).is_ok_and(|text| !text.starts_with(OURS)) {
-                return Err(InstallError::Foreign(path));
+            let there = text_of(machine, &local);
+            if there.as_ref().is_some_and(|text| !text.starts_with(OURS)) {
+                return Err(InstallError::Foreign(place(machine, &local)));
             }
             let text = text.replace(PACKAGED, name);
-            if contents::text(&path).ok().as_deref() != Some(&text) {
-                write(&path, &text)?;
-                done.push(format!("wrote {}", names::path(&path)));
+            if there.as_ref() != Some(&text) {
+                write(machine, &local, &text)?;
+                done.push(format!("wrote {}", shown(machine, &local)));
             }
         }
         if want(machine, unit, target)? {
             done.push(format!("enabled {unit}"));
         }
     }
-    // Never that of a package, which goes with it.
+    // Never that of a package, which the package removes.
     let local = Path::new(LOCAL_UNITS).join(END_TRACE);
-    let path = place(machine, &local);
     let text = end_trace(name, words);
-    if contents::text(&path).ok().as_deref() != Some(&text) {
-        write(&path, &text)?;
+    if text_of(machine, &local).as_ref() != Some(&text) {
+        write(machine, &local, &text)?;
     }
     want(machine, END_TRACE, &local)?;
     Ok(done)
@@ -155,25 +150,24 @@ pub fn enable(machine: &Machine, program: &Path, words: &str) -> Result<Vec<Stri
 
 /// The unit that ends what the kernel was told to record, if `program` is gone.
 fn end_trace(program: &str, words: &str) -> String {
-    let told = words.split(' ').next().unwrap_or_default();
-    let is_instance = told.starts_with("trace_instance=");
+    let option = words.split(' ').next().unwrap_or_default();
+    let is_instance = option.starts_with("trace_instance=");
     let ends = if is_instance { REMOVE_INSTANCE } else { DISABLE_EVENTS };
-    END_TRACE_TEXT.replace(PACKAGED, program).replace(TOLD, told).replace(ENDS, ends)
+    END_TRACE_TEXT.replace(PACKAGED, program).replace(OPTION, option).replace(ENDS, ends)
 }
 
 /// Makes the link that enables a unit; whether it was not there.
 fn want(machine: &Machine, unit: &str, target: &Path) -> Result<bool, InstallError> {
-    let link = place(machine, &wanted(unit));
-    if fs::read_link(&link).is_ok_and(|is| is == target) {
-        return Ok(false);
-    }
-    let changed = |source| InstallError::File { path: link.clone(), source };
-    if let Some(dir) = link.parent() {
-        fs::create_dir_all(dir).map_err(changed)?;
-    }
-    remove(&link)?;
-    symlink(target, &link).map_err(changed)?;
-    Ok(true)
+    let link = wanted(unit);
+    let is_there = |below: &Below| below.read_link(&link).is_ok_and(|is| is == target);
+    let made = machine.below().and_then(|below| {
+        let is_there = is_there(&below);
+        if !is_there {
+            below.link(target, &link)?;
+        }
+        Ok(!is_there)
+    });
+    made.map_err(|source| InstallError::File { path: place(machine, &link), source })
 }
 
 /// The name of a program, as the machine sees it, for a unit of root to start: nobody else can
@@ -200,26 +194,32 @@ pub(crate) fn startable<'a>(machine: &Machine, program: &'a Path) -> Result<&'a 
 pub fn add_kernel_words(machine: &Machine, words: &str) -> Result<Vec<String>, InstallError> {
     let mut done = remove_kernel_words(machine)?;
     done.clear();
-    let cmdline = machine.place(KERNEL_CMDLINE);
-    if let Ok(text) = contents::text(&cmdline) {
-        let text = text.trim_end();
-        let gap = if text.is_empty() { "" } else { " " };
-        write(&cmdline, &format!("{text}{gap}{words}\n"))?;
-        done.push(format!("added to {}: {words}", names::path(&cmdline)));
+    let cmdline = Path::new(KERNEL_CMDLINE);
+    if let Some(text) = text_of(machine, cmdline) {
+        write(machine, cmdline, &with_words(&text, words))?;
+        done.push(format!("added to {}: {words}", shown(machine, cmdline)));
         done.push("run `kernel-install add-all`, or what else makes the loader's entries".into());
         return Ok(done);
     }
-    let reads_several = machine.place("/etc/default/grub.d").is_dir()
-        || machine.place("/usr/sbin/update-grub").exists();
-    if machine.place("/etc/default/grub").exists() && reads_several {
-        let grub = machine.place(GRUB);
+    let is_there = |path: &str| exists(machine, Path::new(path));
+    let is_dir = machine.below().is_ok_and(|b| b.is_dir(Path::new("/etc/default/grub.d")));
+    if is_there("/etc/default/grub") && (is_dir || is_there("/usr/sbin/update-grub")) {
         let line = format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {words}\"");
-        write(&grub, &format!("# Written by `headstart boot enable`.\n{line}\n"))?;
-        done.push(format!("wrote {}", names::path(&grub)));
+        let grub = Path::new(GRUB);
+        write(machine, grub, &format!("# Written by `headstart boot enable`.\n{line}\n"))?;
+        done.push(format!("wrote {}", shown(machine, grub)));
         done.push("run `update-grub` to let it take effect".into());
         return Ok(done);
     }
     Err(InstallError::Loader(words.into()))
+}
+
+/// A command line with these words at its end, before the blanks and line breaks that it ends
+/// with.
+fn with_words(text: &str, words: &str) -> String {
+    let line = text.trim_end();
+    let gap = if line.is_empty() { "" } else { " " };
+    format!("{line}{gap}{words}{}", &text[line.len()..])
 }
 
 /// Disables and removes what [`enable`] and [`add_kernel_words`] left. Tells what was
@@ -230,15 +230,16 @@ pub fn add_kernel_words(machine: &Machine, words: &str) -> Result<Vec<String>, I
 pub fn disable(machine: &Machine) -> Result<Vec<String>, InstallError> {
     let mut done = Vec::new();
     for unit in UNITS.iter().map(|(unit, _)| *unit).chain([END_TRACE]) {
-        if remove(&place(machine, &wanted(unit)))? && unit != END_TRACE {
+        if remove(machine, &wanted(unit))? && unit != END_TRACE {
             done.push(format!("disabled {unit}"));
         }
-        let path = place(machine, &Path::new(LOCAL_UNITS).join(unit));
-        let ours = contents::text(&path).is_ok_and(|text| text.starts_with(OURS));
-        if ours && remove(&path)? {
-            done.push(format!("removed {}", names::path(&path)));
+        let path = Path::new(LOCAL_UNITS).join(unit);
+        let ours = text_of(machine, &path).is_some_and(|text| text.starts_with(OURS));
+        if ours && remove(machine, &path)? {
+            done.push(format!("removed {}", shown(machine, &path)));
         }
     }
+    remove_empty(machine, &Path::new(LOCAL_UNITS).join(WANTS))?;
     done.extend(remove_kernel_words(machine)?);
     Ok(done)
 }
@@ -249,33 +250,32 @@ pub fn disable(machine: &Machine) -> Result<Vec<String>, InstallError> {
 /// They can't be removed.
 pub fn purge(machine: &Machine) -> Result<bool, InstallError> {
     let path = machine.state();
-    let copies = early::purge(machine);
+    let copies = root_copies::purge(machine);
     let copies = copies.map_err(|source| InstallError::File { path: path.clone(), source })?;
-    match fs::remove_dir_all(&path) {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(copies),
-        Err(source) => Err(InstallError::File { path, source }),
-    }
+    let removed = machine.below().and_then(|below| below.remove_all(Path::new(STATE)));
+    let removed = removed.map_err(|source| InstallError::File { path, source })?;
+    Ok(removed || copies)
 }
 
 /// Which units are enabled.
 pub fn enabled(machine: &Machine) -> Vec<&'static str> {
-    let is = |unit: &&str| place(machine, &wanted(unit)).symlink_metadata().is_ok();
+    let Ok(below) = machine.below() else { return Vec::new() };
+    let is = |unit: &&str| below.read_link(&wanted(unit)).is_ok();
     UNITS.iter().map(|(unit, _)| *unit).filter(is).collect()
 }
 
 fn remove_kernel_words(machine: &Machine) -> Result<Vec<String>, InstallError> {
     let mut done = Vec::new();
-    let grub = machine.place(GRUB);
-    if remove(&grub)? {
-        done.push(format!("removed {}; run `update-grub`", names::path(&grub)));
+    let grub = Path::new(GRUB);
+    if remove(machine, grub)? {
+        done.push(format!("removed {}; run `update-grub`", shown(machine, grub)));
     }
-    let cmdline = machine.place(KERNEL_CMDLINE);
-    if let Ok(text) = contents::text(&cmdline) {
+    let cmdline = Path::new(KERNEL_CMDLINE);
+    if let Some(text) = text_of(machine, cmdline) {
         let without = without_ours(&text);
         if without != text {
-            write(&cmdline, &without)?;
-            done.push(format!("removed our words from {}", names::path(&cmdline)));
+            write(machine, cmdline, &without)?;
+            done.push(format!("removed headstart's words from {}", shown(machine, cmdline)));
         }
     }
     Ok(done)
@@ -293,7 +293,7 @@ pub fn without_ours(text: &str) -> String {
 /// The program of the recorder as its unit has it.
 pub(crate) fn recorder(machine: &Machine) -> String {
     let unit = Path::new(LOCAL_UNITS).join(UNITS[0].0);
-    let text = contents::text(place(machine, &unit)).unwrap_or_default();
+    let text = text_of(machine, &unit).unwrap_or_default();
     let program = text.lines().find_map(|line| line.strip_prefix(STARTS)?.split(' ').next());
     program.unwrap_or(PACKAGED).to_owned()
 }
@@ -313,23 +313,41 @@ pub(crate) fn is_plain(path: &str) -> bool {
     path.starts_with('/') && path.chars().all(plain)
 }
 
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), InstallError> {
-    let written = replace(path, text.as_bytes());
-    written.map_err(|source| InstallError::File { path: path.into(), source })
+/// A path on a machine as it is seen from here, for people.
+pub(crate) fn shown(machine: &Machine, path: &Path) -> String {
+    names::path(&place(machine, path)).to_string()
+}
+
+/// The text of a file of a machine, if it can be read.
+pub(crate) fn text_of(machine: &Machine, path: &Path) -> Option<String> {
+    machine.below().and_then(|below| below.text(path)).ok()
+}
+
+pub(crate) fn exists(machine: &Machine, path: &Path) -> bool {
+    machine.below().is_ok_and(|below| below.exists(path))
+}
+
+pub(crate) fn write(machine: &Machine, path: &Path, text: &str) -> Result<(), InstallError> {
+    let written = machine.below().and_then(|below| below.write(path, text.as_bytes()));
+    written.map_err(|source| InstallError::File { path: place(machine, path), source })
 }
 
 /// Removes a file; whether there was one.
-pub(crate) fn remove(path: &Path) -> Result<bool, InstallError> {
-    match fs::remove_file(path) {
-        Ok(()) => Ok(true),
-        Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => Ok(false),
-        Err(source) => Err(InstallError::File { path: path.into(), source }),
-    }
+pub(crate) fn remove(machine: &Machine, path: &Path) -> Result<bool, InstallError> {
+    let removed = machine.below().and_then(|below| below.remove(path));
+    removed.map_err(|source| InstallError::File { path: place(machine, path), source })
+}
+
+/// Removes a directory if nothing is left in it; whether it did.
+pub(crate) fn remove_empty(machine: &Machine, path: &Path) -> Result<bool, InstallError> {
+    let removed = machine.below().and_then(|below| below.remove_empty(path));
+    removed.map_err(|source| InstallError::File { path: place(machine, path), source })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const WORDS: &str = "trace_instance=headstart-boot,a:b trace_buf_size=4M";
 
@@ -374,7 +392,7 @@ mod tests {
             ("/etc/kernel/cmdline", "root=/dev/sda1 quiet\n"),
             ("/etc/systemd/system/other.service", "[Unit]\n"),
         ] {
-            write(&machine.place(path), text).unwrap();
+            write(&machine, Path::new(path), text).unwrap();
         }
         let before = tree(dir.path());
         let program = Path::new("/usr/local/bin/headstart");
@@ -398,17 +416,17 @@ mod tests {
     }
 
     #[test]
-    fn units_of_a_package_are_only_linked_and_those_of_others_are_left_alone() {
+    fn units_of_a_package_are_only_linked_and_those_of_others_stay() {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::at(dir.path());
         for (unit, text) in UNITS {
-            write(&place(&machine, &Path::new(PACKAGED_UNITS).join(unit)), text).unwrap();
+            write(&machine, &Path::new(PACKAGED_UNITS).join(unit), text).unwrap();
         }
         assert_eq!(enable(&machine, Path::new(PACKAGED), WORDS).unwrap().len(), 2);
         let link = fs::read_link(place(&machine, &wanted(UNITS[0].0))).unwrap();
         assert_eq!(link, Path::new(PACKAGED_UNITS).join(UNITS[0].0));
         let own = place(&machine, &Path::new(LOCAL_UNITS).join(UNITS[0].0));
-        write(&own, "[Unit]\nDescription=mine\n").unwrap();
+        fs::write(&own, "[Unit]\nDescription=mine\n").unwrap();
         let refused = enable(&machine, Path::new("/usr/local/bin/headstart"), WORDS);
         assert!(matches!(refused, Err(InstallError::Foreign(_))));
         disable(&machine).unwrap();
@@ -421,9 +439,9 @@ mod tests {
     fn what_the_kernel_records_is_ended_without_us_by_what_it_was_told() {
         for (release, ends) in [("6.12", REMOVE_INSTANCE), ("6.1", DISABLE_EVENTS)] {
             let text = end_trace("/opt/headstart", &kernel_words(release));
-            let told = kernel_words(release).split(' ').next().unwrap().to_owned();
+            let option = kernel_words(release).split(' ').next().unwrap().to_owned();
             for line in [
-                format!("ConditionKernelCommandLine={told}"),
+                format!("ConditionKernelCommandLine={option}"),
                 format!("ExecStart=-{ends}"),
                 "ConditionFileIsExecutable=!/opt/headstart".to_owned(),
             ] {
@@ -439,8 +457,8 @@ mod tests {
         let words = kernel_words("6.1");
         let refused = add_kernel_words(&machine, &words).unwrap_err().to_string();
         assert!(refused.contains(&words), "{refused}");
-        write(&machine.place("/etc/default/grub"), "").unwrap();
-        write(&machine.place("/usr/sbin/update-grub"), "").unwrap();
+        write(&machine, Path::new("/etc/default/grub"), "").unwrap();
+        write(&machine, Path::new("/usr/sbin/update-grub"), "").unwrap();
         add_kernel_words(&machine, &words).unwrap();
         let text = fs::read_to_string(machine.place(GRUB)).unwrap();
         assert!(text.ends_with(&format!("\"$GRUB_CMDLINE_LINUX {words}\"\n")), "{text}");

@@ -1,29 +1,30 @@
-//! From a recorded boot to the packs of its phases and its record.
+//! Learns a recorded boot: the packs of its phases, and its record. The driver behind
+//! [`super::record`].
 //!
-//! The driver behind [`super::record`]: it names files once for the whole boot, cuts,
-//! and joins each phase into its packs, what was touched of each file system into one.
+//! It resolves names once for the whole boot, cuts it into phases, and joins each phase into its
+//! packs, one for each file system.
 
-use super::away::forgotten;
-use super::choose::settle;
+use super::across_phases::settle;
 use super::cut::cut;
-use super::early;
 use super::history::{BootRecord, PhaseRecord, SCHEMA};
 use super::machine::Machine;
 use super::mounted::Mounted;
-use super::packs::{self, Known};
-use super::phases::{DEFAULT_TARGET, Moments, Phase, Span, spans};
+use super::packs::{self, KnownPack};
+use super::phases::{DEFAULT_TARGET, Interval, Moments, Phase, spans};
 use super::record::RecordError;
-use super::replayed::{self, Replayed, monotonic_us};
+use super::replay_records::{self, ReplayRecord};
+use super::root_copies;
 use super::split::{is_empty, split, with_untouched};
 use super::timeline::{self, Clock, Sight, Timeline};
 use super::unit_times::UnitTimes;
+use crate::host::clock::{micros, monotonic_us};
 use crate::host::contents;
 use crate::host::error::causes;
 use crate::host::id::Dev;
 use crate::host::names;
 use crate::host::proc::in_first_pid_namespace;
-use crate::launch::lesson::{Ahead, Lesson};
-use crate::launch::policy::Learning;
+use crate::launch::policy::{FREQUENT_IN_BOOTS, Learning};
+use crate::launch::recorded_launch::{Prefetched, RecordedLaunch};
 use crate::outcome::last_run::OverTime;
 use crate::pack::join::{Joined, join};
 use crate::pack::merge::{Rule, merge};
@@ -31,7 +32,6 @@ use crate::pack::store::{self, StoreError};
 use crate::pack::{EarlierNames, FileSystem, Pack};
 use crate::profile::fold::{Observation, Rules, fold};
 use crate::profile::seen::{self, Seen, SeenError};
-use crate::replay::frequency::Frequency;
 use crate::trace::file::Capture;
 use std::collections::HashSet;
 use std::fs;
@@ -41,9 +41,9 @@ use std::time::{Duration, Instant};
 
 /// A boot as it was recorded.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct RecordedBoot {
     pub capture: Capture,
-    /// What the trace clock was ahead of the monotonic one, in nanoseconds.
+    /// By how much the trace clock is ahead of the monotonic one, in nanoseconds.
     pub clock_ahead: i128,
     /// When the recording began, in µs of the monotonic clock.
     pub began: u64,
@@ -59,16 +59,16 @@ pub(super) struct Recorded {
 /// What the phases share.
 struct Boot<'a> {
     machine: &'a Machine,
-    lesson: Lesson,
+    launch: RecordedLaunch,
     /// All of it, by file system.
     whole: Vec<(FileSystem, Pack)>,
     /// The packs that there were before it was learned.
-    known: Vec<Known>,
-    replays: Vec<Replayed>,
+    known: Vec<KnownPack>,
+    replays: Vec<ReplayRecord>,
     /// From the trace clock to that of the boot.
     clock: Clock,
     /// From when until when it was recorded, in µs of the monotonic clock.
-    recorded: Span,
+    recorded: Interval,
 }
 
 /// Learns a boot.
@@ -76,12 +76,12 @@ pub(super) fn learn(
     machine: &Machine,
     phases: &[Phase],
     moments: &Moments,
-    recorded: Recorded,
+    recorded: RecordedBoot,
 ) -> Result<BootRecord, RecordError> {
-    let Recorded { capture, clock_ahead, began, askers, source, missed_ms, ended, units } =
+    let RecordedBoot { capture, clock_ahead, began, askers, source, missed_ms, ended, units } =
         recorded;
-    let end = monotonic_us().saturating_sub(ended.elapsed().as_micros() as u64);
-    let recorded = Span { begin: began, end };
+    let end = monotonic_us().saturating_sub(micros(ended.elapsed()));
+    let recorded = Interval { begin: began, end };
     let clock = Clock { ahead_ns: clock_ahead, began_us: moments.began };
     let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
     let mut problems = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn learn(
     (record.source, record.missed_ms) = (source.into(), missed_ms);
     let mut timeline = boot.timeline(&ahead);
     match units {
-        Ok((units, left_out)) => (timeline.units, timeline.units_left_out) = (units, left_out),
+        Ok((units, skipped)) => (timeline.units, timeline.units_skipped) = (units, skipped),
         Err(error) => record.problems.push(format!("the times of units are not known: {error}")),
     }
     let windows: Vec<_> = spans.iter().map(|span| clock.window(*span)).collect();
@@ -111,7 +111,7 @@ pub(super) fn learn(
         record.phases.push(of_phase);
     }
     boot.forget_some(&names, &mut record.problems);
-    if let Err(error) = early::keep(machine) {
+    if let Err(error) = root_copies::keep(machine) {
         record.problems.push(causes(&error));
     }
     record.learn_ms = ended.elapsed().as_secs_f64() * 1000.0;
@@ -120,7 +120,7 @@ pub(super) fn learn(
 }
 
 /// The names in the packs of what is mounted.
-fn earlier_names(known: &[Known]) -> EarlierNames {
+fn earlier_names(known: &[KnownPack]) -> EarlierNames {
     let mut names = EarlierNames::new();
     let here = known.iter().filter(|known| known.is_mounted);
     for (ino, paths) in here.flat_map(|known| known.pack.names()) {
@@ -138,15 +138,15 @@ impl Boot<'_> {
         askers: &[i32],
         phases: &[&str],
         clock: Clock,
-        recorded: Span,
+        recorded: Interval,
         problems: &mut Vec<String>,
     ) -> Result<(Boot<'a>, Observation), RecordError> {
-        let replays = replayed::all(machine);
+        let replays = replay_records::all(machine);
         let mounts = seen::complete(&mut capture)?;
         if in_first_pid_namespace() {
             capture.description.ignored_tids.extend(askers);
         }
-        let readers = replayed::threads(&replays);
+        let readers = replay_records::threads(&replays);
         let ahead = brought_in_by(&readers, &capture)?;
         capture.description.ignored_tids.extend(readers);
         let mut mounted = Mounted::default();
@@ -156,14 +156,14 @@ impl Boot<'_> {
         let seen =
             Seen::of(capture, &mounts, &earlier_names(&known), None, Learning::BOOT.names_limit)?;
         let lasted = Duration::from_micros(monotonic_us().saturating_sub(clock.began_us));
-        let lesson = Lesson::new(seen, mounts, lasted, Learning::BOOT);
-        let whole = split(&lesson.pack("boot", Vec::new(), &lesson.seen.pages, false));
-        Ok((Boot { machine, lesson, whole, known, replays, clock, recorded }, ahead))
+        let launch = RecordedLaunch::new(seen, mounts, lasted, Learning::BOOT);
+        let whole = split(&launch.pack("boot", Vec::new(), &launch.seen.pages, false));
+        Ok((Boot { machine, launch, whole, known, replays, clock, recorded }, ahead))
     }
 
     /// What is kept of the boot but for its phases.
     fn record(&self, moments: &Moments, problems: Vec<String>) -> BootRecord {
-        let Seen { names, tally, description, .. } = &self.lesson.seen;
+        let Seen { names, tally, description, .. } = &self.launch.seen;
         BootRecord {
             schema: SCHEMA.into(),
             boot_id: boot_id(self.machine),
@@ -180,25 +180,33 @@ impl Boot<'_> {
     }
 
     /// What is kept of a phase before it is learned.
-    fn record_of(&self, phase: &Phase, span: Option<Span>) -> PhaseRecord {
+    fn record_of(&self, phase: &Phase, span: Option<Interval>) -> PhaseRecord {
         let ms = |us: u64| us.saturating_sub(self.clock.began_us) as f64 / 1000.0;
         let replays = self.replays_of(&phase.name);
         PhaseRecord {
             name: phase.name.clone(),
             begin_ms: span.map(|span| ms(span.begin)),
             end_ms: span.map(|span| ms(span.end)),
-            read_ahead_bytes: replays.clone().map(|replayed| replayed.report.bytes).sum(),
+            prefetched_bytes: replays.clone().map(|replayed| replayed.report.bytes).sum(),
             requests: replays.map(|replayed| replayed.report.requests).sum(),
             ..PhaseRecord::default()
         }
     }
 
     fn pages(&self) -> &Observation {
-        &self.lesson.seen.pages
+        &self.launch.seen.pages
     }
 
-    fn replays_of(&self, phase: &str) -> impl Iterator<Item = &Replayed> + Clone {
+    fn replays_of(&self, phase: &str) -> impl Iterator<Item = &ReplayRecord> + Clone {
         self.replays.iter().filter(move |replayed| replayed.phase == phase)
+    }
+
+    /// What these replays read of the packs that they name.
+    fn prefetched<'a>(&self, replays: impl Iterator<Item = &'a ReplayRecord>) -> Option<Pack> {
+        let paths: HashSet<&PathBuf> = replays.flat_map(|replayed| &replayed.packs).collect();
+        let packs = self.known.iter().filter(|known| paths.contains(&known.file.path));
+        let read = packs.map(|known| FREQUENT_IN_BOOTS.chosen(&known.pack));
+        read.reduce(|one, other| merge(&one, &other, Rule::Union))
     }
 
     /// Joins a phase into its packs, if it `was_seen`.
@@ -214,21 +222,21 @@ impl Boot<'_> {
         }
         let known = self.known(&record.name);
         let replays = self.replays_of(&record.name);
-        let ahead = Ahead {
+        let ahead = Prefetched {
             packs: known.iter().map(|known| &known.pack).collect(),
-            read: read_ahead(replays.clone()),
+            read: self.prefetched(replays.clone()),
             reports: replays.map(|replayed| replayed.report).collect(),
-            ..Ahead::default()
+            ..Prefetched::default()
         };
-        let (outcome, run) = self.lesson.classify(part, &ahead);
+        let (outcome, run) = self.launch.classify(part, &ahead);
         record.outcome = outcome;
         let nothing = part.files.is_empty() && part.metadata.is_empty();
         if nothing && known.is_empty() {
             return Ok(None);
         }
         let was_complete = ahead.was_complete(&outcome);
-        let new = self.lesson.pack(&record.name, Vec::new(), part, was_complete);
-        let rule = self.lesson.rule(part, &ahead);
+        let new = self.launch.pack(&record.name, Vec::new(), part, was_complete);
+        let rule = self.launch.rule(part, &ahead);
         let mut stays = false;
         for (of, new) in with_untouched(&new, known.iter().map(|known| &known.of)) {
             let known = known.iter().find(|known| known.of.is(&of)).map(|known| &known.pack);
@@ -268,7 +276,9 @@ impl Boot<'_> {
         let nothing = Pack::default();
         let whole = self.whole.iter().find(|(touched, _)| touched.is(of));
         let whole = whole.map_or(&nothing, |(_, pack)| pack);
-        let joined = join(&path, 0, new, known, rule, |before, pack| settle(pack, before, whole))?;
+        let locked = store::lock(&path)?;
+        let settle = |before: Option<&Pack>, pack: &mut Pack| settle(pack, before, whole);
+        let joined = join(locked, 0, new, known, rule, settle)?;
         if joined.written.is_some() && is_empty(&joined.pack) {
             // All of it was forgotten.
             fs::remove_file(&path).map_err(|source| StoreError::Write { path, source })?;
@@ -279,12 +289,12 @@ impl Boot<'_> {
     /// Removes packs of file systems that are not mounted, where there are too many.
     fn forget_some(&self, phases: &[&str], problems: &mut Vec<String>) {
         for phase in phases {
-            let is_away = |known: &&Known| {
+            let is_away = |known: &&KnownPack| {
                 known.file.phase == *phase && known.file.is_own && !known.is_mounted
             };
             let away = self.known.iter().filter(is_away);
             let away = away.map(|known| (known.pack.origin.learned_at, &known.file.path));
-            for path in forgotten(away.collect()) {
+            for path in packs::forgotten(away.collect()) {
                 problems.push(match fs::remove_file(path) {
                     Ok(()) => format!(
                         "{} is removed: there are newer packs of other file systems that \
@@ -298,7 +308,7 @@ impl Boot<'_> {
     }
 
     fn page_size(&self) -> u64 {
-        self.lesson.seen.description.page_size
+        self.launch.seen.description.page_size
     }
 
     /// What came in when, but for what belongs to a phase.
@@ -313,9 +323,9 @@ impl Boot<'_> {
         timeline.enter(&Sight {
             boot: self.pages(),
             ahead,
-            names: &self.lesson.seen.names,
-            file_systems: &self.lesson.file_systems,
-            during: self.lesson.during.clone(),
+            names: &self.launch.seen.names,
+            file_systems: &self.launch.file_systems,
+            during: self.launch.during.clone(),
             page_size: self.page_size(),
             clock: self.clock,
         });
@@ -325,8 +335,8 @@ impl Boot<'_> {
     /// The packs of a phase as the replay of this boot found them, of each file system that
     /// is mounted the one that was learned here or else that of the image. Others are not of
     /// this boot, and stay as they are.
-    fn known(&self, phase: &str) -> Vec<&Known> {
-        let mut out: Vec<&Known> = Vec::new();
+    fn known(&self, phase: &str) -> Vec<&KnownPack> {
+        let mut out: Vec<&KnownPack> = Vec::new();
         for known in self.known.iter().filter(|known| known.is_mounted) {
             let is_new = !out.iter().any(|better| better.of.is(&known.of));
             if known.file.phase == phase && is_new {
@@ -335,16 +345,6 @@ impl Boot<'_> {
         }
         out
     }
-}
-
-/// What these replays read of the packs that they name.
-fn read_ahead<'a>(replays: impl Iterator<Item = &'a Replayed>) -> Option<Pack> {
-    let mut paths: Vec<&PathBuf> = replays.flat_map(|replayed| &replayed.packs).collect();
-    paths.sort();
-    paths.dedup();
-    let packs = paths.iter().filter_map(|path| store::read(path, 0).ok());
-    let read = packs.map(|pack| Frequency::TWO_OF_THREE.chosen(&pack));
-    read.reduce(|one, other| merge(&one, &other, Rule::Union))
 }
 
 /// What these threads brought into memory.
@@ -356,7 +356,7 @@ fn brought_in_by(threads: &HashSet<i32>, capture: &Capture) -> Result<Observatio
     Ok(fold(capture.events()?.filter(|event| threads.contains(&event.tid)), &rules))
 }
 
-/// From the begin of the boot until a unit was active, in ms.
+/// From the beginning of the boot until a unit was active, in ms.
 fn since_begin(moments: &Moments, unit: &str) -> Option<f64> {
     let at = moments.units.get(unit)?;
     Some(at.saturating_sub(moments.began) as f64 / 1000.0)

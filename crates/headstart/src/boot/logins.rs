@@ -1,6 +1,7 @@
-//! Whether a user has logged in, as logind tells: each session is a file of
-//! assignments in `/run/systemd/sessions` (sd-login(3) reads those, too).
+//! Whether a user has logged in, as logind says: it keeps a file of assignments for each session in
+//! `/run/systemd/sessions` (sd-login(3) reads them too).
 
+use crate::host::clock::micros;
 use crate::host::contents;
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::time::Duration;
 const QUIET: Duration = Duration::from_secs(2);
 
 /// When the first user logged in, in µs of the monotonic clock; `None` when nobody has.
-/// Greeters and the sessions of cron jobs are none.
+/// Greeters and the sessions of cron jobs do not count.
 pub fn first(sessions: &Path) -> Option<u64> {
     let entries = fs::read_dir(sessions).into_iter().flatten().flatten();
     // Beside each is a pipe that lasts as long as the session: reading that waits for its end.
@@ -35,7 +36,6 @@ pub fn login(session: &str) -> Option<u64> {
 /// has been read for so long, and somebody logged in then. `None` until it has been for long
 /// enough: a machine that waited for its user was quiet before that, too.
 pub fn quiet_since(login: u64, now: u64, idle: Duration) -> Option<u64> {
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let since = now.saturating_sub(micros(idle)).max(login);
     (now.saturating_sub(since) >= micros(QUIET)).then_some(since)
 }

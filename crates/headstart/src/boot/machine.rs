@@ -1,15 +1,19 @@
-//! Where the things of a boot are, and whether headstart is wanted in this one.
+//! Paths and configuration of boots, and whether headstart is switched off in this one.
 //!
-//! The driver of history and configuration ([`super::packs`] has the packs); all places
-//! may lie below another root, for images and tests.
+//! The driver of history and configuration ([`super::packs`] has the packs). All paths may be below
+//! another root directory, for images and tests.
 
 use super::history::{self, BootRecord};
 use super::phases::{ConfigError, Phase, built_in, with_config};
-use super::timeline::{self, Timeline};
+use super::timeline::Timeline;
 use crate::host::contents;
 use crate::host::error::causes;
 use crate::host::names;
+use crate::outcome::last_run::ParseError;
+use crate::pack::Pack;
+use crate::pack::store::below::Below;
 use crate::pack::store::{self, StoreError};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -34,13 +38,13 @@ pub enum MachineError {
         /// What is wrong.
         source: ConfigError,
     },
-    /// What is kept of a boot over time is of no use.
+    /// The timeline of a boot is invalid.
     #[error("{path} is not used; each further boot has one of its own", path = names::path(.path))]
     Timeline {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: timeline::ParseError,
+        source: ParseError,
     },
     /// It can't be written.
     #[error("Can't write {path}", path = names::path(.path))]
@@ -66,7 +70,7 @@ pub struct Machine {
 pub struct Unwanted(pub &'static str);
 
 /// Where packs and history are kept.
-const STATE: &str = "/var/lib/headstart/boot";
+pub(super) const STATE: &str = "/var/lib/headstart/boot";
 
 /// Where units may be, the stronger first (systemd.unit(5), "UNIT FILE LOAD PATH").
 pub(crate) const UNIT_DIRS: [&str; 9] = [
@@ -95,6 +99,43 @@ impl Machine {
         self.root.join(path.trim_start_matches('/'))
     }
 
+    /// What is on it: links that are followed don't lead out of it.
+    pub(crate) fn below(&self) -> io::Result<Below> {
+        Below::open(&self.place("/"))
+    }
+
+    /// A place, as it is seen from the machine.
+    fn inside<'a>(&self, place: &'a Path) -> &'a Path {
+        place.strip_prefix(&self.root).unwrap_or(place)
+    }
+
+    /// All of the file at a place, as the machine sees it.
+    ///
+    /// # Errors
+    /// It is missing, or can't be read.
+    pub(super) fn bytes(&self, place: &Path) -> io::Result<Vec<u8>> {
+        self.below()?.bytes(self.inside(place))
+    }
+
+    /// The names in the directory at a place, as the machine sees it; none where there is none.
+    pub fn names(&self, place: &Path) -> Vec<OsString> {
+        self.below().map(|below| below.names(self.inside(place))).unwrap_or_default()
+    }
+
+    /// Whether the machine sees anything at a place.
+    pub fn has(&self, place: &Path) -> bool {
+        self.below().is_ok_and(|below| below.exists(self.inside(place)))
+    }
+
+    /// Reads a pack at a place, if root of the machine can trust it.
+    ///
+    /// # Errors
+    /// It is missing, can't be read, or is not trusted.
+    pub fn read_pack(&self, place: &Path) -> Result<Pack, StoreError> {
+        let failed = |source| StoreError::Read { path: place.into(), source };
+        self.below().map_err(failed)?.pack(self.inside(place), place, 0)
+    }
+
     /// Where packs and history are kept.
     pub fn state(&self) -> PathBuf {
         self.place(STATE)
@@ -121,7 +162,7 @@ impl Machine {
     /// The configuration is there and can't be used.
     pub fn phases(&self) -> Result<Vec<Phase>, MachineError> {
         let path = self.config();
-        match contents::text(&path) {
+        match self.below().and_then(|below| below.text(self.inside(&path))) {
             Ok(text) => with_config(&text).map_err(|source| MachineError::Config { path, source }),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(built_in()),
             Err(source) => Err(MachineError::Read { path, source }),
@@ -137,8 +178,8 @@ impl Machine {
 
     /// Whether nothing is to be prefetched in this boot.
     pub fn keeps_from_replay(&self) -> Option<Unwanted> {
-        let asked = self.run().join("noreplay").exists();
-        self.is_off().or(asked.then_some(Unwanted("/run/headstart/noreplay is there")))
+        let is_unwanted = self.run().join("noreplay").exists();
+        self.is_off().or(is_unwanted.then_some(Unwanted("/run/headstart/noreplay is there")))
     }
 
     /// Whether a replay under way is to end.
@@ -186,8 +227,8 @@ impl Machine {
         above(Path::new(STATE)).into_iter().filter(is_to_be_mounted).collect()
     }
 
-    /// The boots that are kept, the last one first. A record that can't be read is left
-    /// out.
+    /// The boots that are kept, the last one first. A record that can't be read is skipped
+    /// .
     pub fn records(&self) -> Vec<BootRecord> {
         self.boots().into_iter().map(|(_, record)| record).collect()
     }
@@ -195,10 +236,10 @@ impl Machine {
     /// The same, each with its number.
     pub fn boots(&self) -> Vec<(u64, BootRecord)> {
         let dir = self.history();
-        let mut numbers = numbers(&dir);
+        let mut numbers = self.numbers(&dir);
         numbers.sort_unstable();
         let read = |number: &u64| -> Option<(u64, BootRecord)> {
-            let bytes = contents::bytes(dir.join(history::file_name(*number))).ok()?;
+            let bytes = self.bytes(&dir.join(history::file_name(*number))).ok()?;
             Some((*number, history::parse(&bytes)?))
         };
         numbers.iter().rev().filter_map(read).collect()
@@ -210,7 +251,10 @@ impl Machine {
     /// It is of no use.
     pub fn timeline(&self, number: u64) -> Result<Option<Timeline>, MachineError> {
         let path = self.history().join(history::timeline_name(number));
-        let bytes = match store::read_bytes(&path, rustix::process::geteuid().as_raw()) {
+        let uid = rustix::process::geteuid().as_raw();
+        let read = |below: Below| below.trusted(self.inside(&path), &path, uid);
+        let failed = |source| StoreError::Read { path: path.clone(), source };
+        let bytes = match self.below().map_err(failed).and_then(read) {
             Ok(bytes) => bytes,
             Err(StoreError::Missing(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -232,8 +276,8 @@ impl Machine {
     ) -> Result<(), MachineError> {
         let dir = self.history();
         let locked = store::lock(&dir.join("record"))?;
-        let (next, gone) = history::rotate(numbers(&dir));
-        // First: a record tells what became of it.
+        let (next, gone) = history::rotate(self.numbers(&dir));
+        // First: a record refers to it.
         if let Some(timeline) = timeline {
             let path = dir.join(history::timeline_name(next));
             let write = || locked.write_beside(&path, &serde_json::to_vec(timeline)?);
@@ -258,11 +302,10 @@ impl Machine {
     fn history(&self) -> PathBuf {
         self.state().join("history")
     }
-}
 
-fn numbers(dir: &Path) -> Vec<u64> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| history::number(entry.file_name().to_str()?)).collect()
+    fn numbers(&self, dir: &Path) -> Vec<u64> {
+        self.names(dir).iter().filter_map(|name| history::number(name.to_str()?)).collect()
+    }
 }
 
 /// Whether a command line has this word.
@@ -286,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_is_left_alone_when_its_command_line_or_a_file_says_so() {
+    fn a_boot_is_ignored_when_its_command_line_or_a_file_says_so() {
         for (files, off, no_replay) in [
             (vec![("/proc/cmdline", "quiet headstart=off")], true, true),
             (vec![("/proc/cmdline", "headstart=offline noheadstart=off\n")], false, false),
@@ -334,7 +377,7 @@ mod tests {
                 ..BootRecord::default()
             };
             let timeline = Timeline {
-                schema: timeline::SCHEMA.into(),
+                schema: crate::boot::timeline::SCHEMA.into(),
                 recorded_from_us: boot,
                 ..Timeline::default()
             };
@@ -342,7 +385,7 @@ mod tests {
         }
         let kept: Vec<u64> = machine.records().iter().map(|r| r.recorded_at).collect();
         assert_eq!(kept, [8, 7, 6, 5, 4, 3, 2, 1]);
-        assert_eq!(numbers(&machine.history()).len(), 8);
+        assert_eq!(machine.numbers(&machine.history()).len(), 8);
         let boots = machine.boots();
         assert_eq!(
             boots.iter().map(|(n, _)| *n).collect::<Vec<_>>(),
@@ -359,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_that_can_not_be_written_is_told_and_the_record_is_kept() {
+    fn a_timeline_that_can_not_be_written_is_reported_and_the_record_is_kept() {
         let (_dir, machine) =
             machine(&[("/var/lib/headstart/boot/history/000001.timeline.json/x", "")]);
         let mut record = BootRecord { schema: history::SCHEMA.into(), ..BootRecord::default() };

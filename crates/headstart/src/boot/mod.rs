@@ -1,45 +1,45 @@
-//! Boots as starts: one is recorded, cut into phases, and each phase learned and read
-//! ahead as packs of its own, one for each file system.
+//! Boots: a recorded boot is cut into phases, and each phase is learned and prefetched as packs of
+//! its own, one for each file system.
 //!
 //! ```text
 //! record ──▶ phases, cut ──▶ learn ──▶ split ──▶ packs      what a boot touched
 //!               └─────────────▶ history, timeline ──▶ analysis
-//! packs ──▶ choose ──▶ queue ──▶ replay ──▶ replayed         the next boot
+//! packs ──▶ queue ──▶ replay ──▶ replay_records              the next boot
 //! ```
 //!
-//! [`phases`] (which there are, and when each was over), [`cut`] (a trace into phases),
-//! [`split`] and [`pack_name`] (packs by file system), [`choose`] (what of a pack is read),
-//! [`origin`] (of which pack), `away` (of which file systems packs are forgotten),
-//! [`history`] (what is kept of each boot), [`timeline`] (what is kept of it over time, with
-//! [`bins`] and [`unit_times`]) and [`analysis`] (what is shown of that) are pure. The
-//! drivers are [`record`] and [`replay`] (by its `queue`), with [`machine`] (where things
-//! are, and whether we are wanted), [`packs`] (which there are), [`first`] (what is read
-//! before anything was learned), [`early`] (where packs are until `/var` is mounted),
-//! [`systemd`] and [`logins`] (when phases are over) and [`install`] (the units).
+//! Pure: [`phases`] has the phases and their ends, [`cut`] cuts a trace into phases, [`split`] and
+//! [`pack_name`] divide packs by file system. [`across_phases`] corrects what one phase can't know
+//! of the others, [`own_or_shipped`] selects between a learned pack and one of the image.
+//! [`history`] and [`timeline`] (with [`bins`] and [`unit_times`]) are what is kept of each boot,
+//! [`analysis`] is what is shown of that.
+//!
+//! Drivers: [`record`] and [`replay`] (with `queue`), [`machine`] for paths and configuration,
+//! [`packs`] for the files. [`first_boot`] reads the recorder before anything was learned,
+//! [`root_copies`] keeps packs readable until `/var` is mounted, [`switch_root`] is for the
+//! initramfs. [`systemd`] and [`logins`] report the ends of phases, [`install`] writes the units.
 
+pub mod across_phases;
 pub mod analysis;
-mod away;
 pub mod bins;
-pub mod choose;
 pub mod cut;
-pub mod early;
-pub mod first;
+pub mod first_boot;
 pub mod history;
 pub mod install;
 mod learn;
 pub mod logins;
 pub mod machine;
 pub mod mounted;
-pub mod origin;
+pub mod own_or_shipped;
 pub mod pack_name;
 pub mod packs;
 pub mod phases;
 mod queue;
 pub mod record;
 pub mod replay;
-pub mod replayed;
-pub mod root;
+pub mod replay_records;
+pub mod root_copies;
 pub mod split;
+pub mod switch_root;
 pub mod systemd;
 #[cfg(test)]
 mod test_packs;

@@ -21,7 +21,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Looks anew.
+    /// Looks again.
     ///
     /// # Errors
     /// The mounts can't be read.

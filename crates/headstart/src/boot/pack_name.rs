@@ -1,7 +1,7 @@
 //! The names of the packs of boots: `PHASE@KEY.pack`, where the key tells the file system
 //! that all of the pack is of. Pure.
 //!
-//! What is not of this form is no pack of a boot and is left alone.
+//! What is not of this form is no pack of a boot and is ignored.
 
 use super::phases::is_name;
 use crate::host::fsid::FsUuid;
@@ -11,7 +11,7 @@ use crate::pack::{FileSystem, format_uuid};
 /// No name of a phase has it.
 const SEPARATOR: char = '@';
 const ENDING: &str = ".pack";
-/// What of a type is in a key: some are as long as their programs like.
+/// The length to which a type is cut in a key: FUSE types may be long.
 const MOST_OF_KIND: usize = 64;
 
 /// The key of a file system: its UUID, or its type and a hash of type and source where it

@@ -6,9 +6,9 @@ use super::mounted::Mounted;
 use super::pack_name::{file_name, key, parse};
 use super::split::{is_empty, share};
 use crate::host::error::causes;
-use crate::pack::store::{self, StoreError};
+use crate::pack::store::StoreError;
 use crate::pack::{FileSystem, Pack};
-use std::fs;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// A file that is named like a pack of a boot.
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct PackFile {
     /// The phase.
     pub phase: String,
-    /// What tells the file system.
+    /// The key of the file system.
     pub key: String,
     /// Where it is.
     pub path: PathBuf,
@@ -25,13 +25,12 @@ pub struct PackFile {
 }
 
 impl PackFile {
-    /// The file system that it is of, and what it has of that: anything else in it is left
-    /// out.
+    /// Its file system, and the part for that file system; other parts are skipped.
     ///
     /// # Errors
     /// It can't be used.
-    pub fn read(&self) -> Result<(FileSystem, Pack), StoreError> {
-        let pack = store::read(&self.path, 0)?;
+    pub fn read(&self, machine: &Machine) -> Result<(FileSystem, Pack), StoreError> {
+        let pack = machine.read_pack(&self.path)?;
         // A kill may come between the last write and the removal of one that is used up.
         if is_empty(&pack) {
             return Err(StoreError::Missing(self.path.clone()));
@@ -45,7 +44,7 @@ impl PackFile {
 
 /// A pack that can be used.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownPack {
     /// Its file.
     pub file: PackFile,
     /// The file system that it is of.
@@ -63,15 +62,15 @@ pub fn known(
     phases: &[&str],
     mounted: &mut Mounted,
     problems: &mut Vec<String>,
-) -> Vec<Known> {
+) -> Vec<KnownPack> {
     let mut out = Vec::new();
     for file in machine.packs() {
         if !phases.contains(&file.phase.as_str()) {
             continue;
         }
-        match file.read() {
+        match file.read(machine) {
             Ok((of, pack)) => {
-                out.push(Known { is_mounted: mounted.has(&of), file, of, pack });
+                out.push(KnownPack { is_mounted: mounted.has(&of), file, of, pack });
             }
             Err(StoreError::Missing(_)) => {}
             Err(error) => problems.push(causes(&error)),
@@ -89,35 +88,45 @@ impl Machine {
     /// All packs of boots, those that were learned here first. What has another name is
     /// none.
     pub fn packs(&self) -> Vec<PackFile> {
-        [packs_in(&self.state(), true), packs_in(&self.shipped(), false)].concat()
+        [self.packs_in(&self.state(), true), self.packs_in(&self.shipped(), false)].concat()
+    }
+
+    /// In the order of their names.
+    fn packs_in(&self, dir: &Path, is_own: bool) -> Vec<PackFile> {
+        let pack = |name: OsString| {
+            let (phase, key) = parse(name.to_str()?)?;
+            Some(PackFile { phase: phase.into(), key: key.into(), path: dir.join(&name), is_own })
+        };
+        let mut out: Vec<PackFile> = self.names(dir).into_iter().filter_map(pack).collect();
+        out.sort_by(|a, b| a.path.cmp(&b.path));
+        out
     }
 }
 
-/// In the order of their names.
-fn packs_in(dir: &Path, is_own: bool) -> Vec<PackFile> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut out: Vec<PackFile> = entries
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let (phase, key) = parse(name.to_str()?)?;
-            Some(PackFile { phase: phase.into(), key: key.into(), path: entry.path(), is_own })
-        })
-        .collect();
-    out.sort_by(|a, b| a.path.cmp(&b.path));
-    out
+/// The number of packs of unmounted file systems that are kept for each phase: of the other root of
+/// an A/B machine, or of removable disks. Others are learned again when they are needed.
+const MOST_AWAY: usize = 8;
+
+/// The packs to forget among those of one phase whose file systems are `away`: all but the last
+/// learned ones. Each comes with its time.
+pub(super) fn forgotten<T>(mut away: Vec<(u64, T)>) -> Vec<T> {
+    away.sort_by_key(|(learned_at, _)| std::cmp::Reverse(*learned_at));
+    away.into_iter().skip(MOST_AWAY).map(|(_, pack)| pack).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::boot::test_packs::{here, pack_of_a_file_on};
+    use crate::pack::store;
+    use std::fs;
 
     fn fs(tag: u8) -> FileSystem {
         FileSystem { uuid: Some([tag; 16]), kind: "ext4".into(), ..Default::default() }
     }
 
     #[test]
-    fn packs_are_found_by_their_names_those_learned_here_first_and_other_files_are_left_alone() {
+    fn packs_are_found_by_their_names_those_learned_here_first_and_other_files_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::at(dir.path());
         assert_eq!(machine.packs(), []);
@@ -154,11 +163,19 @@ mod tests {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].contains("it has nothing of the file system in its name"));
         assert!(known(&machine, &["system"], &mut mounted, &mut problems).is_empty());
-        // One with nothing in it is as good as none.
+        // An empty one counts as none.
         let used_up = machine.pack("system", &here);
         let nothing = Pack { ranges: Vec::new(), files: Vec::new(), ..pack_of_a_file_on(&here) };
         store::lock(&used_up).unwrap().write(&nothing).unwrap();
         assert!(known(&machine, &["system"], &mut mounted, &mut problems).is_empty());
         assert_eq!(problems.len(), 1, "{problems:?}");
+    }
+
+    #[test]
+    fn of_file_systems_that_are_away_the_packs_that_were_learned_last_are_kept() {
+        let away = |count: u64| (0..count).map(|n| (n * 7 % 11, n * 7 % 11)).collect();
+        for (count, expected) in [(0, vec![]), (8, vec![]), (9, vec![0]), (11, vec![2, 1, 0])] {
+            assert_eq!(forgotten(away(count)), expected, "{count}");
+        }
     }
 }

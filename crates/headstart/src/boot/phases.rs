@@ -103,7 +103,7 @@ fn is_unit(name: &str) -> bool {
     name.contains('.') && !name.starts_with('-') && name.len() < 256 && name.chars().all(usual)
 }
 
-/// When the things happened that end phases.
+/// The times of the events that end phases.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Moments {
     /// The boot began: 0, but in a container.
@@ -118,17 +118,17 @@ pub struct Moments {
 
 /// When a phase began and ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
+pub struct Interval {
     /// Its begin.
     pub begin: u64,
     /// Its end, no earlier.
     pub end: u64,
 }
 
-/// When each phase was; `None` for those that were not over yet, or never came. What
-/// comes behind one of those that every boot has is not over either; a unit that is only
-/// in the configuration may not be part of this boot, and its phase is left out.
-pub fn spans(phases: &[Phase], moments: &Moments) -> Vec<Option<Span>> {
+/// When each phase was; `None` for phases that were not over, or never came. Phases after an
+/// unfinished built-in phase are not over either; a configured unit may not be part of this boot,
+/// and its phase is skipped.
+pub fn spans(phases: &[Phase], moments: &Moments) -> Vec<Option<Interval>> {
     let built_in = built_in();
     let mut begin = Some(moments.began);
     phases
@@ -140,7 +140,7 @@ pub fn spans(phases: &[Phase], moments: &Moments) -> Vec<Option<Span>> {
                 Until::Unit(unit) => moments.units.get(unit).copied(),
                 Until::Session => moments.session,
             };
-            let span = end.map(|end| Span { begin: from, end: end.max(from) });
+            let span = end.map(|end| Interval { begin: from, end: end.max(from) });
             begin = match span {
                 Some(span) => Some(span.end),
                 None if built_in.contains(phase) => None,
@@ -207,7 +207,7 @@ mod tests {
             session,
         };
         let all = [("local-fs.target", 10), (DEFAULT_TARGET, 30), ("web.service", 20)];
-        let span = |begin, end| Some(Span { begin, end });
+        let span = |begin, end| Some(Interval { begin, end });
         for (name, moments, expected) in [
             (
                 "a unit that was early, and one that this boot has not",

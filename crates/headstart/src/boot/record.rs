@@ -1,27 +1,25 @@
-//! Records a boot from where the kernel or an early unit began, until its last phase is
-//! over.
-//!
-//! The driver: it takes the trace over, waits, and hands out what there is to
-//! `learn`. The boot never waits for it.
+//! Records a boot from the kernel's begin, or from that of an early unit, until its last phase is
+//! over. The driver: it takes over the trace, waits, and passes the recording to `learn`. The boot
+//! never waits for it.
 
-use super::learn::{Recorded, learn};
+use super::learn::{RecordedBoot, learn};
 use super::logins;
 use super::machine::{Machine, MachineError};
 use super::mounted::Mounted;
 use super::phases::{DEFAULT_TARGET, Moments, Phase, spans};
-use super::replayed::monotonic_us;
 use super::systemd::systemctl::Systemctl;
-use super::systemd::{Told, bus, finished, is_booted, unit_times, units_of};
+use super::systemd::{Activations, bus, finished, is_booted, unit_times, units_of};
 use crate::boot::history::BootRecord;
+use crate::host::clock::monotonic_us;
 use crate::host::contents;
 use crate::host::memory;
 use crate::host::names;
 use crate::host::proc::in_first_pid_namespace;
 use crate::launch::LaunchError;
-use crate::trace::capture::{Bounds, CaptureError, Earlier, Recorder, Sizes};
+use crate::trace::capture::{CaptureError, Earlier, Recorder, RecordingLimits, Sizes};
 use crate::trace::file::Capture;
 use crate::trace::instance::Instance;
-use crate::trace::tracefs::Tracefs;
+use crate::trace::tracefs::{TraceError, Tracefs};
 use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::io;
@@ -30,14 +28,16 @@ use thiserror::Error;
 
 /// The trace instance that the kernel's command line is to make.
 pub const INSTANCE: &str = "headstart-boot";
-/// What says, below `/run/headstart`, that this boot has had its recorder.
+/// The file below `/run/headstart` that marks this boot as recorded.
 const RECORDED: &str = "recorded";
 
-/// How often it is looked how far the boot is.
+/// How often the progress of the boot is checked.
 const TICK: Duration = Duration::from_secs(2);
 /// Bytes of raw trace that are kept, and what share of the memory at most.
 const RAW_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=256 << 20;
 const RAW_SHARE: u64 = 16;
+/// How often two clocks are read to compare them; a reading takes some 30 µs.
+const CLOCK_READINGS: usize = 5;
 
 /// Why a boot was not learned.
 #[derive(Debug, Error)]
@@ -45,23 +45,23 @@ pub enum RecordError {
     /// Another recorder is at work.
     #[error("Another headstart records this boot; one is enough")]
     Busy,
-    /// One was, and has ended.
+    /// A recorder has ended before.
     #[error("This boot was recorded before, or its recorder was killed; the next boot is learned")]
     Again,
     /// The recorder came too late.
     #[error("This boot is over; `headstart boot enable` lets each further boot be recorded early")]
     Over,
-    /// As of any start: it can't be traced, read or kept.
+    /// The errors of any launch.
     #[error(transparent)]
     Launch(LaunchError),
     /// A file of ours.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// What is learned has no place.
+    /// There is no directory for packs.
     #[error("{} is not mounted, so this boot is not learned", names::path(.0))]
     NoState(std::path::PathBuf),
-    /// Nobody told when the phases were over.
-    #[error("systemd did not tell how far the boot is, so it is not learned")]
+    /// systemd did not report the ends of the phases.
+    #[error("systemd did not report the progress of the boot, so it is not learned")]
     Systemd(#[source] io::Error),
 }
 
@@ -73,7 +73,7 @@ impl<E: Into<LaunchError>> From<E> for RecordError {
 
 /// How a boot is to be recorded.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct RecordOptions {
     /// The trace instance that may be there.
     pub instance: String,
     /// When to end even if a phase is not over.
@@ -105,7 +105,7 @@ impl Source {
 struct Recording {
     recorder: Recorder,
     source: Source,
-    /// What the trace clock was ahead of the monotonic one, in nanoseconds.
+    /// By how much the trace clock is ahead of the monotonic one, in nanoseconds.
     clock_ahead: i128,
     /// When it began, in µs of the monotonic clock; 0 for one that the kernel began.
     began: u64,
@@ -121,80 +121,84 @@ pub type Wait<'a> = &'a dyn Fn(Duration) -> bool;
 /// Why it is not learned.
 pub fn record(
     machine: &Machine,
-    wanted: &Wanted,
+    options: &RecordOptions,
     wait: Wait<'_>,
 ) -> Result<BootRecord, RecordError> {
-    let _alone = alone(machine)?;
-    let recorded = record_alone(machine, wanted, wait);
+    let _alone = the_only_recorder(machine)?;
+    let recorded = record_alone(machine, options, wait);
     if recorded.is_err() {
-        discard(machine, &wanted.instance);
+        discard(machine, &options.instance);
     }
     recorded
 }
 
-/// Removes what the kernel was told to record and nobody wants, so that it costs nothing
-/// any more, and what killed recorders left.
+/// Removes the trace that the kernel's command line started and that is not wanted, so that it
+/// costs nothing any more, and what killed recorders left.
 pub fn discard(machine: &Machine, instance: &str) {
-    let is_told = is_told(machine, &["trace_instance=", "trace_event="]);
-    // So early in a boot it may not be mounted yet.
-    let tracefs = if is_told { Tracefs::locate().map(Some) } else { Tracefs::mounted() };
+    let has_option = has_option(machine, &["trace_instance=", "trace_event="]);
+    // It may not be mounted yet early in a boot.
+    let tracefs = if has_option { Tracefs::locate().map(Some) } else { Tracefs::mounted() };
     // Where there is no tracefs there is nothing to remove.
     if let Ok(Some(tracefs)) = tracefs {
         tracefs.remove_orphans();
-        // At once: what we leave behind is ended with our unit.
+        // Immediately: a process in the background would end with our unit.
         drop(Instance::adopt(&tracefs, instance));
         let _ = of_global(machine, &tracefs);
     }
 }
 
 /// Whether the kernel's command line has a word that begins so.
-fn is_told(machine: &Machine, begins: &[&str]) -> bool {
+fn has_option(machine: &Machine, begins: &[&str]) -> bool {
     let command_line = contents::text(machine.place("/proc/cmdline")).unwrap_or_default();
     let mut words = command_line.split_ascii_whitespace();
     words.any(|word| begins.iter().any(|begin| word.starts_with(begin)))
 }
 
-/// Removes what the kernel records for a recorder that was killed: in this boot no other
-/// will take it over.
-pub fn discard_left(machine: &Machine) {
-    let is_left = |tracefs: Tracefs| tracefs.has(INSTANCE) && machine.run().join(RECORDED).exists();
-    if Tracefs::mounted().ok().flatten().is_some_and(is_left) && alone(machine).is_ok() {
+/// Removes the trace instances that killed headstarts left: those of starts, and that of a boot,
+/// which no other recorder takes over in this boot. It takes the kernel a while, so it is done in
+/// parallel with a program.
+pub fn remove_orphans(machine: &Machine) {
+    // Without tracefs there is nothing to remove.
+    let Ok(Some(tracefs)) = Tracefs::mounted() else { return };
+    tracefs.remove_orphans();
+    let is_left = tracefs.has(INSTANCE) && machine.run().join(RECORDED).exists();
+    if is_left && the_only_recorder(machine).is_ok() {
         discard(machine, INSTANCE);
     }
 }
 
 /// What the global trace holds, if the kernel's command line says that it is ours.
 fn of_global(machine: &Machine, tracefs: &Tracefs) -> Result<Option<Earlier>, CaptureError> {
-    if is_told(machine, &["trace_event="]) { Earlier::of_global(tracefs) } else { Ok(None) }
+    if has_option(machine, &["trace_event="]) { Earlier::of_global(tracefs) } else { Ok(None) }
 }
 
 fn record_alone(
     machine: &Machine,
-    wanted: &Wanted,
+    options: &RecordOptions,
     wait: Wait<'_>,
 ) -> Result<BootRecord, RecordError> {
     mark(machine)?;
     let phases = machine.phases()?;
-    let Recording { recorder, source, clock_ahead, began } = begin(machine, wanted)?;
-    let followed = follow(machine, wanted, &phases, (&recorder, began), wait);
+    let Recording { recorder, source, clock_ahead, began } = begin(machine, options)?;
+    let followed = follow(machine, options, &phases, (&recorder, began), wait);
     let ended = Instant::now();
     let (capture, instance): (Capture, Instance) = recorder.finish()?;
     remove(instance);
-    let (moments, told) = followed?;
-    // Below the mount point it would be in the way of what is learned later.
+    let (moments, activations) = followed?;
+    // Below the mount point it would hide what is learned later.
     let mut mounted = Mounted::default();
     mounted.look()?;
     if let Some(place) = machine.mounts_of_state().into_iter().find(|place| !mounted.at(place)) {
         return Err(RecordError::NoState(place));
     }
-    // When nothing is recorded any more: so long an answer is no part of the boot.
+    // After the recording: such a long answer is no part of the boot.
     let units = unit_times(&Systemctl::of(machine), moments.began);
     let missed_us = began.saturating_sub(moments.user_space.unwrap_or(began));
-    let recorded = Recorded {
+    let recorded = RecordedBoot {
         capture,
         clock_ahead,
         began,
-        askers: told.askers,
+        askers: activations.askers,
         source: source.words(),
         missed_ms: missed_us / 1000,
         ended,
@@ -204,7 +208,7 @@ fn record_alone(
 }
 
 /// Keeps other recorders of this boot out.
-fn alone(machine: &Machine) -> Result<File, RecordError> {
+fn the_only_recorder(machine: &Machine) -> Result<File, RecordError> {
     let path = machine.run().join("record.lock");
     let failed = |source| MachineError::Write { path: path.clone(), source };
     fs::create_dir_all(machine.run()).map_err(failed)?;
@@ -226,14 +230,14 @@ fn mark(machine: &Machine) -> Result<(), RecordError> {
 }
 
 /// Takes over what is recorded already, or begins.
-fn begin(machine: &Machine, wanted: &Wanted) -> Result<Recording, RecordError> {
+fn begin(machine: &Machine, options: &RecordOptions) -> Result<Recording, RecordError> {
     let tracefs = Tracefs::locate()?;
     let most = memory::available().unwrap_or(0) / RAW_SHARE;
     let most = usize::try_from(most.clamp(*RAW_BYTES.start(), *RAW_BYTES.end()));
     let most = most.unwrap_or(usize::MAX);
-    // What this thread does is no part of the boot, whatever number it has here.
+    // This thread is no part of the boot, whatever its number in this namespace.
     let mut own = Vec::new();
-    let (instance, source, earlier) = match Instance::adopt(&tracefs, &wanted.instance)? {
+    let (instance, source, earlier) = match Instance::adopt(&tracefs, &options.instance)? {
         Some(instance) => (instance, Source::Adopted, Earlier::default()),
         None => {
             let instance = Instance::create(&tracefs, None)?;
@@ -247,60 +251,79 @@ fn begin(machine: &Machine, wanted: &Wanted) -> Result<Recording, RecordError> {
         }
     };
     let now = monotonic_us();
-    let clock_ahead = i128::from(instance.now_ns()?) - i128::from(now) * 1000;
+    let clock_ahead = clock_ahead(&instance)?;
     let began = if source == Source::Own { now } else { 0 };
-    let bounds = Bounds::here();
+    let bounds = RecordingLimits::here();
     let sizes = Sizes {
         // It is as large as the command line made it.
         may_change: source != Source::Adopted,
-        bounds: Some(Bounds { most, ..bounds }),
+        bounds: Some(RecordingLimits { most, ..bounds }),
     };
     let recorder = Recorder::of(&tracefs, instance, own, earlier, sizes, true)?;
     Ok(Recording { recorder, source, clock_ahead, began })
 }
 
+/// How far the clock of a trace is ahead of the monotonic one, in nanoseconds. Whoever runs in
+/// between, as at a boot others do, makes them look further apart, so the closest of some readings
+/// counts.
+fn clock_ahead(instance: &Instance) -> Result<i128, TraceError> {
+    let readings: Result<Vec<_>, TraceError> = (0..CLOCK_READINGS)
+        .map(|_| Ok((monotonic_us(), instance.now_ns()?, monotonic_us())))
+        .collect();
+    Ok(closest(&readings?))
+}
+
+/// The difference by that reading whose times of the monotonic clock before and after it, in
+/// microseconds, are closest to each other.
+fn closest(readings: &[(u64, u64, u64)]) -> i128 {
+    let closest = readings.iter().min_by_key(|(before, _, after)| after.saturating_sub(*before));
+    closest.map_or(0, |&(before, trace_ns, after)| {
+        i128::from(trace_ns) - (i128::from(before) + i128::from(after)) * 500
+    })
+}
+
 /// Waits until the last phase is over, or the time is up.
 fn follow(
     machine: &Machine,
-    wanted: &Wanted,
+    options: &RecordOptions,
     phases: &[Phase],
     (recorder, began): (&Recorder, u64),
     wait: Wait<'_>,
-) -> Result<(Moments, Told), RecordError> {
+) -> Result<(Moments, Activations), RecordError> {
     let units = units_of(phases);
     let since = Instant::now();
     let (socket, systemctl) = (machine.place(bus::SOCKET), Systemctl::of(machine));
     let systemd = (socket.as_path(), &systemctl);
     let in_container = machine.place("/run/systemd/container").exists();
-    let mut told = Told::default();
+    let mut activations = Activations::default();
     let mut moments = Moments::default();
     let mut first = true;
     loop {
-        let asked = wait(TICK.min(wanted.limit.saturating_sub(since.elapsed())));
-        let answer = told.ask(systemd, &units);
-        let out_of_time = asked || since.elapsed() >= wanted.limit || recorder.is_full();
-        if asked
-            && !is_booted(&told)
+        let is_stopped = wait(TICK.min(options.limit.saturating_sub(since.elapsed())));
+        let answer = activations.query(systemd, &units);
+        let out_of_time = is_stopped || since.elapsed() >= options.limit || recorder.is_full();
+        if is_stopped
+            && !is_booted(&activations)
             && let Ok(Some(at)) = finished(systemd)
         {
-            told.units.insert(DEFAULT_TARGET.to_owned(), at);
+            activations.units.insert(DEFAULT_TARGET.to_owned(), at);
         }
         if let Err(error) = answer
             && out_of_time
-            && told.units.is_empty()
+            && activations.units.is_empty()
         {
             return Err(RecordError::Systemd(error));
         }
-        if first && is_booted(&told) && told.units.values().all(|at| *at < began) {
+        if first && is_booted(&activations) && activations.units.values().all(|at| *at < began) {
             return Err(RecordError::Over);
         }
-        first = first && told.units.is_empty();
-        moments.user_space = told.user_space;
-        moments.units.clone_from(&told.units);
-        moments.began = told.user_space.filter(|_| in_container).unwrap_or(0);
+        first = first && activations.units.is_empty();
+        moments.user_space = activations.user_space;
+        moments.units.clone_from(&activations.units);
+        moments.began = activations.user_space.filter(|_| in_container).unwrap_or(0);
         let login = logins::first(&machine.place("/run/systemd/sessions"));
         if let Some(login) = login
-            && is_booted(&told)
+            && is_booted(&activations)
             && moments.session.is_none()
         {
             let idle = recorder.idle_for();
@@ -314,7 +337,7 @@ fn follow(
             }
         }
         if out_of_time || spans.iter().all(Option::is_some) {
-            return Ok((moments, told));
+            return Ok((moments, activations));
         }
     }
 }
@@ -323,5 +346,17 @@ fn follow(
 fn remove(instance: Instance) {
     if in_first_pid_namespace() {
         instance.remove_in_background();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clocks_are_compared_where_nobody_ran_in_between() {
+        let readings = [(100, 9_105_000, 5_110), (200, 1_204_000, 208), (300, 1_400_000, 400)];
+        assert_eq!(closest(&readings), 1_000_000);
+        assert_eq!(closest(&[(5, 1_000, 5)]), -4_000);
     }
 }

@@ -1,24 +1,22 @@
-//! Prefetches what boots touch: the packs of the phases in order, each when its file
-//! system appears.
+//! Prefetches what boots touch: the packs of the phases in order, each when its file system is
+//! mounted. The driver.
 //!
-//! The driver. It never waits for a phase and nothing waits for it: it ends with its
-//! packs, with its time, or when told. What is left of a phase when that is over, as the
-//! recorder notes, is left out.
+//! It waits for no phase, and no phase waits for it. It ends when all is read, after a time limit,
+//! or when it is cancelled. It skips what is left of a phase that is over, as the recorder notes.
 
-use super::choose::one_after_another;
+use super::across_phases::chain_times;
 use super::machine::Machine;
 use super::mounted::{Changes, Mounted};
 use super::phases::SESSION;
-use super::queue::{Part, Queue};
-use super::replayed::Replayed;
+use super::queue::{NextPack, Queue};
+use super::replay_records::ReplayRecord;
 use crate::host::error::causes;
 use crate::host::mounts::Mounts;
-use crate::launch::policy::{limits_of_boot, strategy_of_boot};
+use crate::launch::policy::Purpose;
+use crate::launch::prefetch;
 use crate::pack::Pack;
-use crate::replay::engine::{Ended, Options, Replay};
-use crate::replay::frequency::Frequency;
+use crate::replay::engine::Ended;
 use crate::replay::models::Models;
-use crate::replay::plan::Plan;
 use crate::replay::report::Report;
 use crate::replay::strategy::{Order, ReadStrategy};
 use crate::trace::kernel_tids::KernelTids;
@@ -32,33 +30,31 @@ const TICK: Duration = Duration::from_millis(20);
 /// The same while it only waits for file systems.
 const WAITING: Duration = Duration::from_millis(200);
 
-/// What is to be prefetched.
+/// The options of a replay for a boot.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ReplayOptions {
     /// The phases, in order.
     pub phases: Vec<String>,
-    /// Which ranges.
-    pub often: Frequency,
     /// Whether to wait until the data is there.
     pub wait: bool,
     /// When to end.
     pub limit: Duration,
     /// Whether this is the initramfs, where no more file systems will appear.
     pub in_initramfs: bool,
-    /// Whether what is left of a phase that is over is still read.
+    /// Whether the rest of a phase that is over is still read.
     pub over_too: bool,
 }
 
-/// What became of it.
+/// The result of a replay for a boot.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct BootReplay {
     /// Each phase that was prefetched.
-    pub phases: Vec<Replayed>,
+    pub phases: Vec<ReplayRecord>,
     /// Phases of which a pack was found.
     pub known: Vec<String>,
     /// What could not be used.
     pub problems: Vec<String>,
-    /// Phases of which a part was left out, for they were over.
+    /// Phases of which a part was skipped, because they had ended.
     pub over: Vec<String>,
     /// Phases of which nothing was read, because no file system of their packs is mounted.
     pub elsewhere: Vec<String>,
@@ -66,40 +62,40 @@ pub struct Outcome {
     pub cut_short: Option<&'static str>,
 }
 
-struct Session<'a> {
+struct Replayer<'a> {
     machine: &'a Machine,
-    wanted: &'a Wanted,
+    options: &'a ReplayOptions,
     models: Models,
     tids: KernelTids,
     began: Instant,
     queue: Queue<'a>,
-    replayed: Vec<Option<Replayed>>,
-    out: Outcome,
+    replayed: Vec<Option<ReplayRecord>>,
+    out: BootReplay,
 }
 
 /// Prefetches. What fails is among the problems of the outcome.
-pub fn replay(machine: &Machine, wanted: &Wanted, began: Instant) -> Outcome {
-    let mut session = Session {
+pub fn replay(machine: &Machine, options: &ReplayOptions, began: Instant) -> BootReplay {
+    let mut replayer = Replayer {
         machine,
-        wanted,
+        options,
         models: Models::here(),
         tids: KernelTids::here(),
         began,
-        queue: Queue::new(machine, &wanted.phases, wanted.often),
-        replayed: wanted.phases.iter().map(|_| None).collect(),
-        out: Outcome::default(),
+        queue: Queue::new(machine, &options.phases),
+        replayed: options.phases.iter().map(|_| None).collect(),
+        out: BootReplay::default(),
     };
-    if let Err(error) = session.go() {
-        session.out.problems.push(error.to_string());
+    if let Err(error) = replayer.go() {
+        replayer.out.problems.push(error.to_string());
     }
-    session.note_elsewhere();
-    let known = session.queue.known().into_iter().map(|phase| wanted.phases[phase].clone());
-    session.out.known = known.collect();
-    session.out.phases = session.replayed.into_iter().flatten().collect();
-    session.out
+    replayer.note_elsewhere();
+    let known = replayer.queue.known().into_iter().map(|phase| options.phases[phase].clone());
+    replayer.out.known = known.collect();
+    replayer.out.phases = replayer.replayed.into_iter().flatten().collect();
+    replayer.out
 }
 
-impl Session<'_> {
+impl Replayer<'_> {
     fn go(&mut self) -> io::Result<()> {
         let mut mounted = Mounted::default();
         let mut changes = Changes::watch()?;
@@ -119,7 +115,7 @@ impl Session<'_> {
                     mounted.look().map_err(io::Error::other)?;
                 }
             }
-            if self.wanted.in_initramfs || !self.expects_more(&mounted) {
+            if self.options.in_initramfs || !self.expects_more(&mounted) {
                 return Ok(());
             }
             let mut has_changed = false;
@@ -130,7 +126,7 @@ impl Session<'_> {
                     return Ok(());
                 }
                 if !has_changed {
-                    self.leave_out(&mut mounted);
+                    self.skip_ended(&mut mounted);
                     if !self.expects_more(&mounted) {
                         return Ok(());
                     }
@@ -145,27 +141,35 @@ impl Session<'_> {
         }
     }
 
-    /// What of the next packs is to be read now, together: those of one phase. On a rotational
-    /// disk that is all there is: a pass for each phase seeks more often, and programs
-    /// that miss something of a later phase wait for all of them.
+    /// The packs that are read together next: those of one phase. On a rotational disk, those of
+    /// all phases: a pass for each phase would seek more often, and programs that need a page of a
+    /// later phase would wait for all passes. Sessions of users are read separately, with the usual
+    /// priority.
     fn next(
         &mut self,
         mounted: &mut Mounted,
         mounts: &Mounts,
-    ) -> Option<(Vec<Part>, ReadStrategy)> {
-        self.leave_out(mounted);
+    ) -> Option<(Vec<NextPack>, ReadStrategy)> {
+        self.skip_ended(mounted);
         let mut parts = self.queue.next_phase(mounted);
         let main = parts.iter().max_by_key(|part| part.pack.data_bytes())?;
         let strategy = self.strategy(main, mounts);
-        if strategy.order == Order::Disk {
-            parts.extend(std::iter::from_fn(|| self.queue.next(mounted, |_| true)));
+        if strategy.order == Order::Elevator {
+            let (first, phases) = (parts[0].phase, &self.options.phases);
+            let joins = |phase| is_session(phases, phase) == is_session(phases, first);
+            parts.extend(std::iter::from_fn(|| self.queue.next(mounted, joins)));
         }
         Some((parts, strategy))
     }
 
-    /// How a part is read, and those with it.
-    fn strategy(&self, part: &Part, mounts: &Mounts) -> ReadStrategy {
-        strategy_of_boot(self.models.of_boot(&part.pack, mounts), &part.pack, self.wanted.wait)
+    /// The read strategy of a part, and of those with it.
+    fn strategy(&self, part: &NextPack, mounts: &Mounts) -> ReadStrategy {
+        self.purpose().strategy(self.models.of_boot(&part.pack, mounts), &part.pack)
+    }
+
+    fn purpose(&self) -> Purpose {
+        let limit = self.options.limit.saturating_sub(self.began.elapsed());
+        Purpose::Boot { wait: self.options.wait, limit, tids: self.tids.clone() }
     }
 
     /// Whether file systems or packs may still appear.
@@ -175,19 +179,19 @@ impl Session<'_> {
     }
 
     fn all_over(&self) -> bool {
-        (0..self.wanted.phases.len()).all(|phase| is_past(self.machine, self.wanted, phase))
+        (0..self.options.phases.len()).all(|phase| is_past(self.machine, self.options, phase))
     }
 
-    /// Leaves out what is left of phases that are over.
-    fn leave_out(&mut self, mounted: &mut Mounted) {
-        let Self { machine, wanted, queue, .. } = self;
-        for phase in queue.leave_out(mounted, |phase| is_past(machine, wanted, phase)) {
+    /// Skips what is left of phases that have ended.
+    fn skip_ended(&mut self, mounted: &mut Mounted) {
+        let Self { machine, options, queue, .. } = self;
+        for phase in queue.skip_ended(mounted, |phase| is_past(machine, options, phase)) {
             self.note_over(phase);
         }
     }
 
     fn note_over(&mut self, phase: usize) {
-        let name = &self.wanted.phases[phase];
+        let name = &self.options.phases[phase];
         if !self.out.over.contains(name) {
             self.out.over.push(name.clone());
         }
@@ -197,38 +201,34 @@ impl Session<'_> {
     fn note_elsewhere(&mut self) {
         let mut phases = self.queue.away();
         phases.retain(|phase| self.replayed[*phase].is_none());
-        let names = phases.iter().map(|phase| self.wanted.phases[*phase].clone());
+        let names = phases.iter().map(|phase| self.options.phases[*phase].clone());
         self.out.elsewhere = names.collect();
     }
 
     /// Reads parts of packs.
-    fn read(&mut self, parts: &[Part], strategy: ReadStrategy, mounts: Mounts) -> io::Result<()> {
+    fn read(
+        &mut self,
+        parts: &[NextPack],
+        strategy: ReadStrategy,
+        mounts: Mounts,
+    ) -> io::Result<()> {
         let Some(last) = parts.iter().map(|part| part.phase).max() else { return Ok(()) };
-        if parts.iter().all(|part| self.wanted.phases[part.phase] == SESSION) {
+        if is_session(&self.options.phases, last) {
             // The boot proper goes before it, and others may use the machine by then. The
-            // threads of the replay inherit it; the usual priority can always be had.
+            // threads of the replay inherit it; the usual priority is always permitted.
             let _ = ioprio::set_for_thread(IoPriority::BestEffort(DEFAULT_LEVEL));
         }
         let mut packs: Vec<Pack> = parts.iter().map(|part| part.pack.clone()).collect();
-        one_after_another(parts.iter().map(|part| part.phase).zip(&mut packs));
-        let plan = Plan::of_packs(&packs, limits_of_boot(), strategy);
+        chain_times(parts.iter().map(|part| part.phase).zip(&mut packs));
         // Without it the recorder counts these threads to the boot.
         self.keep(parts, None);
-        let left = self.wanted.limit.saturating_sub(self.began.elapsed());
-        let options = Options {
-            wait: self.wanted.wait,
-            timeout: Some(left),
-            exact: true,
-            // Most upgrades change little of where a file is read.
-            follow: true,
-            tids: self.tids.clone(),
-            ..Options::default()
-        };
-        let replay = Replay::start(plan, options, mounts, self.began)?;
+        let purpose = self.purpose();
+        let plan = prefetch::plan(&packs, strategy, &purpose);
+        let replay = prefetch::start(plan, &purpose, mounts, self.began)?;
         let mut past = false;
-        let is_over = || self.machine.is_cancelled() || self.began.elapsed() >= self.wanted.limit;
+        let is_over = || self.machine.is_cancelled() || self.began.elapsed() >= self.options.limit;
         while !replay.is_finished() && !past && !is_over() {
-            past = is_past(self.machine, self.wanted, last);
+            past = is_past(self.machine, self.options, last);
             thread::sleep(TICK);
         }
         let Ended { report, threads, .. } = replay.end();
@@ -240,12 +240,11 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Tells the recorder that these are read, or what became of each and which threads
-    /// did it.
-    fn keep(&mut self, parts: &[Part], done: Option<(Vec<Report>, Vec<i32>)>) {
+    /// Notes for the recorder that these are read, or the figures of each and its threads.
+    fn keep(&mut self, parts: &[NextPack], done: Option<(Vec<Report>, Vec<i32>)>) {
         for (number, part) in parts.iter().enumerate() {
-            let name = &self.wanted.phases[part.phase];
-            let new = || Replayed::new(name, self.wanted.in_initramfs);
+            let name = &self.options.phases[part.phase];
+            let new = || ReplayRecord::new(name, self.options.in_initramfs);
             let replayed = self.replayed[part.phase].get_or_insert_with(new);
             if !replayed.packs.contains(&part.path) {
                 replayed.packs.push(part.path.clone());
@@ -262,33 +261,37 @@ impl Session<'_> {
         }
     }
 
-    /// Notes what is wrong, once.
+    /// Notes a problem, once.
     fn note(&mut self, problem: String) {
         if !self.out.problems.contains(&problem) {
             self.out.problems.push(problem);
         }
     }
 
-    /// Whether it has to end here. When it only waits for file systems, and has read others,
-    /// that is not before its end: those of another root, or of a disk that is not attached,
-    /// do not come.
+    /// Whether it has to end here. If it only `waits` for file systems, and has read others, that
+    /// is no early end: those of another root, or of a removable disk, do not come.
     fn is_over(&mut self, waits: bool) -> bool {
         let is_cancelled = self.machine.is_cancelled();
-        let time_is_up = self.began.elapsed() >= self.wanted.limit;
+        let time_is_up = self.began.elapsed() >= self.options.limit;
         let is_done = waits && self.replayed.iter().any(Option::is_some);
         self.out.cut_short = match (is_cancelled, time_is_up) {
-            (true, _) => Some("/run/headstart/cancel is there"),
-            (_, true) if !is_done => Some("its time was up"),
+            (true, _) => Some("by /run/headstart/cancel"),
+            (_, true) if !is_done => Some("by --timeout"),
             _ => None,
         };
         is_cancelled || time_is_up
     }
 }
 
-/// Whether a phase is over: what it touches was read by the programs themselves, and
-/// reading it now would only hold up what comes next.
-fn is_past(machine: &Machine, wanted: &Wanted, phase: usize) -> bool {
-    !wanted.over_too && machine.is_over(&wanted.phases[phase])
+/// Whether the phase of this number is a user's session.
+fn is_session(phases: &[String], phase: usize) -> bool {
+    phases[phase] == SESSION
+}
+
+/// Whether a phase is over: its programs have read its files, and reading them now would only delay
+/// the next phase.
+fn is_past(machine: &Machine, options: &ReplayOptions, phase: usize) -> bool {
+    !options.over_too && machine.is_over(&options.phases[phase])
 }
 
 #[cfg(test)]
@@ -298,19 +301,18 @@ mod tests {
     use std::fs;
 
     /// A machine without packs, and what a replay for it says within `limit`.
-    fn on(limit: Duration, prepare: impl Fn(&Machine)) -> Outcome {
+    fn on(limit: Duration, prepare: impl Fn(&Machine)) -> BootReplay {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::at(dir.path());
         prepare(&machine);
-        let wanted = Wanted {
+        let options = ReplayOptions {
             phases: vec!["mounts".into(), "system".into()],
-            often: Frequency::TWO_OF_THREE,
             wait: true,
             limit,
             in_initramfs: false,
             over_too: false,
         };
-        replay(&machine, &wanted, Instant::now())
+        replay(&machine, &options, Instant::now())
     }
 
     #[test]
@@ -323,13 +325,13 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         });
-        assert_eq!(waits.cut_short, Some("its time was up"));
+        assert_eq!(waits.cut_short, Some("by --timeout"));
     }
 
     #[test]
     fn it_waits_for_file_systems_of_a_phase_until_that_is_over() {
         let waits = on(Duration::from_millis(1), |machine| keep_pack(machine, "mounts", &away()));
-        assert_eq!((waits.cut_short, waits.over.len()), (Some("its time was up"), 0));
+        assert_eq!((waits.cut_short, waits.over.len()), (Some("by --timeout"), 0));
         for (fs, there) in [(away(), false), (here("proc"), true)] {
             let ends = on(Duration::from_secs(600), |machine| {
                 keep_pack(machine, "mounts", &fs);

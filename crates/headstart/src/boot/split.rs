@@ -1,11 +1,10 @@
-//! A pack by file system: each boot phase has a pack for each. Pure.
+//! Splits a pack by file system. Pure.
 
 use crate::pack::build::{FilePart, Parts};
 use crate::pack::paths::PathInterner;
 use crate::pack::{FileSystem, Pack};
 
-/// What a pack has of each file system, as a pack of that alone. Those of which it has
-/// nothing are left out.
+/// A pack for each file system with ranges in this pack.
 pub fn split(pack: &Pack) -> Vec<(FileSystem, Pack)> {
     let mut names = PathInterner::default();
     let whole = Parts::of(pack, &mut names);
@@ -36,8 +35,8 @@ pub fn split(pack: &Pack) -> Vec<(FileSystem, Pack)> {
     packs.filter(|(_, pack)| !is_empty(pack)).collect()
 }
 
-/// What a boot has of each file system that it touched, and nothing of each that is
-/// `known` besides: of these it says that nothing was needed.
+/// A pack for each file system that the boot touched, and an empty one for each other that is
+/// `known`, of which it needed nothing.
 pub fn with_untouched<'a>(
     boot: &Pack,
     known: impl Iterator<Item = &'a FileSystem>,
@@ -73,7 +72,7 @@ mod tests {
     use crate::host::usage::How;
     use crate::pack::merge::{Rule, merge};
     use crate::pack::pieces::Piece;
-    use crate::pack::{Identity, Origin};
+    use crate::pack::{History, Identity, Origin};
     use proptest::prelude::*;
     use std::path::{Path, PathBuf};
 
@@ -83,7 +82,7 @@ mod tests {
     }
 
     fn piece(first: u64, end: u64) -> Piece {
-        Piece { pages: PageRange { first, end }, at_us: 7, how: How::READ, history: 1 }
+        Piece { pages: PageRange { first, end }, at_us: 7, how: How::READ, history: History(1) }
     }
 
     /// A boot that touched files (file system, pages), and metadata of these file systems.
@@ -96,7 +95,9 @@ mod tests {
             let node = names.intern(Path::new(&format!("/{on}/{number}"))).unwrap();
             let pieces = vec![piece(0, *pages)];
             let identity = Identity { ino: number as u64, ..Identity::default() };
-            parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces });
+            parts
+                .files
+                .insert(node, FilePart { file_system, identity, changes: History(0), pieces });
         }
         for (on, pages) in metadata {
             let file_system = parts.file_system(&fs(*on)).unwrap();
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pack_is_only_believed_about_the_file_system_that_is_asked_for() {
+    fn a_pack_is_only_trusted_about_the_requested_file_system() {
         let one = boot(&[(1, 4)], &[]);
         let both = boot(&[(1, 4), (2, 5)], &[]);
         let of = |tag| move |is: &FileSystem| is.is(&fs(tag));
@@ -181,11 +182,11 @@ mod tests {
                     let file = file(r);
                     let path = pack.paths.path(file.node);
                     (path, number(pack, file.file_system), file.identity.ino, r.first, r.pages,
-                     r.at_us, r.how.0, r.history)
+                     r.at_us, r.how.0, r.history.0)
                 }).collect();
                 ranges.sort();
                 let mut metadata: Vec<_> = pack.metadata.iter().map(|m| {
-                    (number(pack, m.file_system), m.first, m.pages, m.at_us, m.history)
+                    (number(pack, m.file_system), m.first, m.pages, m.at_us, m.history.0)
                 }).collect();
                 metadata.sort();
                 (ranges, metadata)

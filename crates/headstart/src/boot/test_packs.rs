@@ -8,7 +8,7 @@ use crate::host::usage::How;
 use crate::pack::build::{FilePart, Parts};
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::Piece;
-use crate::pack::{FileSystem, Origin, Pack, store};
+use crate::pack::{FileSystem, History, Origin, Pack, store};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -18,8 +18,9 @@ pub(super) fn pack_of_a_file_on(fs: &FileSystem) -> Pack {
     let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
     let mut parts = Parts { origin, ..Parts::default() };
     let file_system = parts.file_system(fs).unwrap();
-    let pieces = vec![Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::READ, history: 1 }];
-    let part = FilePart { file_system, identity: Identity::default(), changes: 0, pieces };
+    let pieces =
+        vec![Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::READ, history: History(1) }];
+    let part = FilePart { file_system, identity: Identity::default(), changes: History(0), pieces };
     parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
     parts.build(names.table())
 }

@@ -1,11 +1,11 @@
-//! What is kept of a boot over time, beside its record: a document of bounded size.
-//! Pure; [`super::machine`] has the file.
+//! A boot over time, kept beside its record: a document of bounded size. Pure; [`super::machine`]
+//! reads and writes the file.
 
 use super::bins::{Bins, Row};
-use super::phases::Span;
+use super::phases::Interval;
 use super::unit_times::{self, UnitTimes};
 use crate::host::id::{Dev, InodeId};
-use crate::outcome::last_run::OverTime;
+use crate::outcome::last_run::{OverTime, ParseError};
 use crate::pack::FileSystem;
 use crate::profile::fold::Observation;
 use crate::profile::learn::may_be_read;
@@ -14,10 +14,9 @@ use crate::profile::spans::Spans;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::ops::{Range, RangeInclusive};
-use thiserror::Error;
 
-/// What the document calls itself.
-pub const SCHEMA: &str = "headstart/boot-timeline/1";
+/// The schema name of the document.
+pub const SCHEMA: &str = "headstart/boot-timeline/2";
 
 /// One boot over time. All times count from its begin, in µs.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -36,21 +35,7 @@ pub struct Timeline {
     /// The units of systemd, in the order in which they were started.
     pub units: Vec<UnitTimes>,
     /// Units for which there was no room.
-    pub units_left_out: u64,
-}
-
-/// A document that can't be used.
-#[derive(Debug, Error)]
-pub enum ParseError {
-    /// It is no such document.
-    #[error("it is no timeline of a boot")]
-    Json(#[from] serde_json::Error),
-    /// It is one of another version.
-    #[error("it is {0:?}, and this headstart reads {SCHEMA:?}")]
-    Schema(String),
-    /// It contradicts itself.
-    #[error("it is damaged: {0}")]
-    Damaged(&'static str),
+    pub units_skipped: u64,
 }
 
 /// Who saw what came in.
@@ -88,7 +73,7 @@ impl Clock {
     }
 
     /// When something was on the trace clock; nothing if it was not.
-    pub(super) fn window(self, span: Option<Span>) -> Range<u64> {
+    pub(super) fn window(self, span: Option<Interval>) -> Range<u64> {
         let trace_ns = |us: u64| {
             let ns = i128::from(us) * 1000 + self.ahead_ns;
             u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
@@ -109,7 +94,7 @@ impl Timeline {
             .collect();
         let is_read =
             |id: &InodeId| may_be_read(sight.file_systems, id.dev) && !written.contains(id);
-        for (row, seen) in [(Row::Demand, sight.boot), (Row::Ahead, sight.ahead)] {
+        for (row, seen) in [(Row::Demand, sight.boot), (Row::Prefetched, sight.ahead)] {
             for (_, pages) in seen.files.iter().filter(|(id, _)| is_read(id)) {
                 self.count(row, &pages.inserted, seen.began, sight);
             }
@@ -137,7 +122,7 @@ impl Timeline {
 
     /// Enters what of a phase was late or missing. `phase` is in µs of the monotonic
     /// clock.
-    pub fn enter_phase(&mut self, phase: Span, run: &OverTime, began_us: u64, page_size: u64) {
+    pub fn enter_phase(&mut self, phase: Interval, run: &OverTime, began_us: u64, page_size: u64) {
         for (row, pages) in [(Row::Late, &run.late), (Row::Missing, &run.missing)] {
             for (bin, pages) in pages.iter().enumerate().filter(|(_, pages)| **pages > 0) {
                 let from = phase.begin.saturating_sub(began_us);
@@ -150,11 +135,11 @@ impl Timeline {
     /// Reads a document.
     ///
     /// # Errors
-    /// It is none, or one that contradicts itself.
+    /// It is no such document, or contradicts itself.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let timeline: Self = serde_json::from_slice(bytes)?;
         if timeline.schema != SCHEMA {
-            return Err(ParseError::Schema(timeline.schema));
+            return Err(ParseError::Schema { found: timeline.schema, read: SCHEMA });
         }
         if !timeline.bins.is_sound() {
             return Err(ParseError::Damaged("its stretches of time do not match"));
@@ -173,7 +158,7 @@ mod tests {
     use crate::host::range::PageRange;
     use crate::profile::fold::{Rules, fold};
     use crate::profile::resolve::{FileKind, ResolvedFile};
-    use crate::trace::{Event, Kind};
+    use crate::trace::{Event, EventKind};
     use proptest::prelude::*;
     use std::path::PathBuf;
 
@@ -185,7 +170,7 @@ mod tests {
         InodeId { dev, ino }
     }
 
-    fn event(ms: u64, tid: i32, kind: Kind, id: InodeId, first: u64, pages: u64) -> Event {
+    fn event(ms: u64, tid: i32, kind: EventKind, id: InodeId, first: u64, pages: u64) -> Event {
         Event { time: ms * MS, tid, kind, id, pages: PageRange::of(first, pages) }
     }
 
@@ -207,17 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_ahead_read_by_the_boot_and_read_without_result_is_entered_when_it_came_in() {
+    fn what_was_prefetched_read_by_the_boot_and_read_without_result_is_entered_when_it_came_in() {
         let (file, written, other) = (id(DISK, 1), id(DISK, 2), id(TMPFS, 3));
         let block = id(Dev::new(0, 9), u64::from(DISK.0));
         let events = [
-            event(1000, 7, Kind::Insert, file, 0, 8),
-            event(1020, 1, Kind::Read, file, 0, 6),
-            event(1030, 1, Kind::Insert, file, 20, 2),
-            event(1040, 1, Kind::Insert, written, 0, 4),
-            event(1041, 1, Kind::Insert, other, 0, 4),
-            event(1050, 1, Kind::Insert, block, 0, 1),
-            event(1060, 7, Kind::Insert, block, 5, 1),
+            event(1000, 7, EventKind::Insert, file, 0, 8),
+            event(1020, 1, EventKind::Read, file, 0, 6),
+            event(1030, 1, EventKind::Insert, file, 20, 2),
+            event(1040, 1, EventKind::Insert, written, 0, 4),
+            event(1041, 1, EventKind::Insert, other, 0, 4),
+            event(1050, 1, EventKind::Insert, block, 0, 1),
+            event(1060, 7, EventKind::Insert, block, 5, 1),
         ];
         let rules = |ignored: &[i32]| Rules {
             block_devices: [DISK].into(),
@@ -246,7 +231,7 @@ mod tests {
             let bytes = timeline.bins.row(row).iter().copied().enumerate();
             bytes.filter(|(_, bytes)| *bytes > 0).map(|(bin, bytes)| (bin, bytes / 4096)).collect()
         };
-        assert_eq!(came(Row::Ahead), [(10, 8), (16, 1)]);
+        assert_eq!(came(Row::Prefetched), [(10, 8), (16, 1)]);
         assert_eq!(came(Row::Wasted), [(10, 2)]);
         assert_eq!(came(Row::Demand), [(13, 2), (15, 1)]);
     }
@@ -260,7 +245,7 @@ mod tests {
             ..OverTime::default()
         };
         let mut timeline = Timeline::default();
-        timeline.enter_phase(Span { begin: 600_000, end: 650_000 }, &run, 500_000, 4096);
+        timeline.enter_phase(Interval { begin: 600_000, end: 650_000 }, &run, 500_000, 4096);
         assert_eq!(timeline.bins.sum(Row::Late), 5 * 4096);
         assert_eq!(timeline.bins.late[12..], [10_240, 10_240]);
         assert_eq!(timeline.bins.missing[10..12], [6144, 6144]);
@@ -271,11 +256,11 @@ mod tests {
         let good = Timeline { schema: SCHEMA.into(), ..Timeline::default() };
         let text = |timeline: &Timeline| serde_json::to_string(timeline).unwrap();
         assert_eq!(Timeline::parse(text(&good).as_bytes()).unwrap(), good);
-        let uneven = Bins { ahead: vec![1], ..Bins::default() };
+        let uneven = Bins { prefetched: vec![1], ..Bins::default() };
         let timeless = Bins { bin_us: 0, ..Bins::default() };
         let units = vec![UnitTimes::default(); unit_times::MOST + 1];
         for (json, why) in [
-            ("[".to_owned(), "no timeline"),
+            ("[".to_owned(), "no such document"),
             ("{}".to_owned(), "it is \"\""),
             (
                 text(&Timeline { schema: "headstart/boot-timeline/9".into(), ..good.clone() }),

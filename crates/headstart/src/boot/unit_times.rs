@@ -1,9 +1,9 @@
-//! When each systemd unit was started, became active and ended, as `systemctl show`
-//! tells. Pure; [`super::systemd`] asks.
+//! When each systemd unit was started, became active and ended, from `systemctl show`. Pure;
+//! [`super::systemd`] runs it.
 
 use serde::{Deserialize, Serialize};
 
-/// The properties to ask for, of all units.
+/// The properties to request, of all units.
 pub const PROPERTIES: &str = "Id,InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic,\
                               ActiveExitTimestampMonotonic,InactiveEnterTimestampMonotonic";
 
@@ -12,7 +12,7 @@ pub const MOST: usize = 2000;
 /// Bytes of a unit's name (`UNIT_NAME_MAX` of systemd).
 const LONGEST: usize = 255;
 
-/// One unit, with times in µs from the begin of the boot. A unit that was started
+/// One unit, with times in µs from the beginning of the boot. A unit that was started
 /// several times has those of the last.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -77,9 +77,9 @@ pub fn parse(answer: &str, began: u64) -> (Vec<UnitTimes>, u64) {
     units.sort_by(|a, b| (a.began(), &a.name).cmp(&(b.began(), &b.name)));
     // A name that is an alias of another may be told twice.
     units.dedup_by(|a, b| a.name == b.name);
-    let left_out = units.len().saturating_sub(MOST) as u64;
+    let skipped = units.len().saturating_sub(MOST) as u64;
     units.truncate(MOST);
-    (units, left_out)
+    (units, skipped)
 }
 
 fn unit(block: &str, began: u64) -> Option<UnitTimes> {
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn a_systemds_answer_gives_its_started_units_in_their_order() {
         let began = 40_455_600_000;
-        let (units, left_out) = parse(SHOWN, began);
-        assert_eq!((units.len(), left_out), (UNITS, 0));
+        let (units, skipped) = parse(SHOWN, began);
+        assert_eq!((units.len(), skipped), (UNITS, 0));
         assert!(units.is_sorted_by_key(UnitTimes::began));
         let of = |name: &str| units.iter().find(|unit| unit.name == name).unwrap();
         assert_eq!(
@@ -153,8 +153,8 @@ mod tests {
         }
         let many: Vec<String> =
             (0..MOST + 3).map(|i| block(&format!("{i}.service"), "7")).collect();
-        let (units, left_out) = parse(&many.join("\n"), 0);
-        assert_eq!((units.len(), left_out), (MOST, 3));
+        let (units, skipped) = parse(&many.join("\n"), 0);
+        assert_eq!((units.len(), skipped), (MOST, 3));
     }
 
     #[test]

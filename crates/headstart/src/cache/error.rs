@@ -1,4 +1,4 @@
-//! What can go wrong with one file of the page cache.
+//! Errors for one file of the page cache.
 
 use crate::host::names;
 use std::io;
@@ -11,7 +11,7 @@ pub enum Error {
     #[error("{} is neither a regular file nor a block device; only those have cached pages", names::path(.0))]
     NotAFile(PathBuf),
     /// A system call refused.
-    #[error("Cannot {what} {}", names::path(path))]
+    #[error("Can't {what} {}", names::path(path))]
     Io {
         /// What was being done, to be read before the path.
         what: &'static str,

@@ -1,7 +1,6 @@
-//! Getting files out of the page cache, and what stayed in it and why.
+//! Evicts files from the page cache, and explains which pages stayed.
 //!
-//! posix_fadvise(2) drops what is clean and unused and says nothing about the
-//! rest; this looks at the rest.
+//! posix_fadvise(2) drops clean unused pages and does not report the rest; this does.
 
 use crate::host::range::PageRange;
 use std::collections::HashMap;
@@ -48,10 +47,10 @@ pub enum Reason {
     },
 }
 
-/// What became of one file.
+/// The result for one file.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 pub struct Evicted {
-    /// Cached pages before; `None`: the kernel does not tell this user.
+    /// Cached pages before; `None` if the kernel does not tell this user.
     pub before: Option<u64>,
     /// Cached pages after; `None` as above.
     pub after: Option<u64>,
@@ -59,9 +58,9 @@ pub struct Evicted {
     pub reasons: Vec<Reason>,
 }
 
-/// What became of all files.
+/// The result for all files.
 #[derive(Debug)]
-pub struct Report {
+pub struct EvictionReport {
     /// One for each file, in their order.
     pub files: Vec<Result<Evicted, Error>>,
     /// Of the processes that may be a reason too, how many could not be looked
@@ -82,7 +81,7 @@ pub fn cached(path: &Path) -> Result<Option<u64>, Error> {
 /// Drops the pages of regular files, block devices or symbolic links to them from the page
 /// cache; with `sync`, writes their dirty pages first, which would stay otherwise. Without,
 /// the kernel only begins to write them.
-pub fn evict(files: &[PathBuf], sync: bool) -> Report {
+pub fn evict(files: &[PathBuf], sync: bool) -> EvictionReport {
     let files: Vec<_> = files.iter().map(|path| evict_one(path, sync)).collect();
     // All processes are looked at once for all files, and only if needed.
     let mut wanted: HashMap<InodeId, Vec<PageRange>> = HashMap::new();
@@ -101,7 +100,10 @@ pub fn evict(files: &[PathBuf], sync: bool) -> Report {
         evicted.reasons = reasons(evicted.after.unwrap_or(0), &left, holders);
         evicted
     };
-    Report { files: files.into_iter().map(|file| file.map(explain)).collect(), unseen_processes }
+    EvictionReport {
+        files: files.into_iter().map(|file| file.map(explain)).collect(),
+        unseen_processes,
+    }
 }
 
 /// Does the same without asking why pages stayed, which takes a look at all processes; what
@@ -148,7 +150,7 @@ fn drop_one(path: &Path, sync: bool) -> Result<Dropped, Error> {
     advise()?;
     let mut after = count(&opened, path)?;
     if after.is_some_and(|after| after > 0) {
-        // What was being read or written at the first try may be done now.
+        // I/O of the first try may be complete now.
         advise()?;
         after = count(&opened, path)?;
     }

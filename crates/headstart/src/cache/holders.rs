@@ -1,7 +1,7 @@
 //! Which processes have a file mapped, and so keep its pages in the page cache.
 //!
-//! Files are told apart as `/proc/PID/maps` does it, by the super block's device
-//! number and the inode: on btrfs and overlayfs that is not what stat(2) gives.
+//! Files are identified as in `/proc/PID/maps`, by the device number of the super block and the
+//! inode. On btrfs and overlayfs that differs from stat(2).
 
 use crate::host::contents;
 use crate::host::range::PageRange;
@@ -28,7 +28,7 @@ pub struct Holder {
     pub locked: bool,
 }
 
-/// What a look through all processes found.
+/// The mappings of all processes.
 #[derive(Clone, Default, Debug)]
 pub struct Holders {
     /// By file, in the order of process numbers.

@@ -1,11 +1,9 @@
-//! Lists of file parts as text, one file a line:
-//! `name offset:length,offset:length`, in bytes.
+//! Lists of file parts as text, one file a line: `name offset:length,offset:length`, in bytes.
 //!
-//! It is the list that Tim Bird's mincore tool (2011) wrote and treadahead
-//! read. That one could not hold every name; here a name is written as in all text
-//! ([`names`]), so that a list can be looked at in a terminal, and a space at its beginning
-//! or end is `\040`. Spaces inside a name stay: the parts begin after the last space. A
-//! backslash that no three octal digits follow stands for itself.
+//! The form is that of Tim Bird's mincore tool (2011) and treadahead, extended to all names: a name
+//! is written as in all text ([`names`]), and a space at its beginning or end is `\040`. Other
+//! spaces stay: the parts begin after the last space. A backslash that no three octal digits follow
+//! stands for itself.
 
 use crate::host::names::{self, unescape};
 use crate::host::range::ByteRange;

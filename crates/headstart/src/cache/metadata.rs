@@ -1,10 +1,9 @@
-//! Getting names, inodes and file-system metadata out of memory.
+//! Drops names, inodes and file-system metadata from memory.
 //!
-//! A cold start pays for these too. They cannot be dropped for one file: the
-//! kernel offers all names and inodes of the machine at once, and the pages of
-//! the block device, through which ext2, ext3 and ext4 read their metadata, are
-//! those of the whole file system. xfs keeps its metadata in buffers that go
-//! with the inodes; btrfs and f2fs in pages that neither call reaches.
+//! A cold start reads these too. The kernel can't drop them for one file: it drops unused names and
+//! inodes of the whole machine, and the block device's pages, through which ext2, ext3 and ext4
+//! read metadata, only for the whole file system. xfs has its metadata in buffers that go with the
+//! inodes; btrfs and f2fs have it in pages that neither call reaches.
 
 use crate::host::contents;
 use std::fs::File;

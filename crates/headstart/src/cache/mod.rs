@@ -1,12 +1,12 @@
-//! The page cache of this machine: what is in it, and getting it out again.
+//! The page cache of this machine: what it holds, and eviction.
 //!
 //! ```text
-//! paths ──▶ walk ──▶ open ──▶ residency ──▶ list     which ranges of a file are in memory
-//!                        └──▶ evict ◀── holders      out with them, but for what is in use
+//! paths ──▶ walk ──▶ open ──▶ residency ──▶ list     resident ranges of files
+//!                        └──▶ evict ◀── holders      eviction, except of mapped pages
 //! file systems ─────▶ metadata                       the same for inodes and directories
 //! ```
 //!
-//! [`list`] is pure; the others ask the kernel. Nothing here reads a file's content.
+//! [`list`] is pure; the others query the kernel. Nothing here reads a file's content.
 
 pub mod error;
 pub mod evict;

@@ -1,4 +1,4 @@
-//! Opening a file to ask about its pages, without leaving a trace in it.
+//! Opens a file to query its pages, without a change of its access time.
 
 use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom};
@@ -88,6 +88,6 @@ mod tests {
     #[test]
     fn an_error_names_the_path() {
         let error = open(Path::new("/nowhere/at all")).unwrap_err();
-        assert_eq!(error.to_string(), "Cannot look at /nowhere/at all");
+        assert_eq!(error.to_string(), "Can't look at /nowhere/at all");
     }
 }

@@ -1,16 +1,13 @@
 //! Which pages of a file are in the page cache.
 //!
-//! Two calls answer that and each has a gap, which this file closes:
-//! mincore(2) says "all" to callers who may not know, and cachestat(2) gives
-//! no positions, is missing before Linux 6.5, and on overlayfs counts the
-//! overlay's own inode, through which no page is ever cached.
+//! Two calls tell, and each has a gap. mincore(2) says "all" to callers without permission.
+//! cachestat(2) gives no positions, is missing before Linux 6.5, and on overlayfs counts the
+//! overlay's own inode, which has no cached pages.
 //!
-//! They also mean different things by "cached". mincore(2) means pages whose
-//! data is there ([`resident_ranges`]); cachestat(2) also counts pages that are
-//! still being read, and pages of which only some blocks have been written on
-//! file systems with blocks smaller than a page ([`resident_count`]). So the
-//! count tells what need not be asked for again, and only the map tells what
-//! has arrived.
+//! They also differ in what "cached" means. mincore(2) means pages with data ([`resident_ranges`]);
+//! cachestat(2) also counts pages that are being read, and pages of which only some blocks were
+//! written, on file systems with blocks smaller than a page ([`resident_count`]). So the count says
+//! what need not be requested again, and the map says what has arrived.
 
 use crate::host::range::{ByteRange, PageRange};
 use std::io;
@@ -55,7 +52,7 @@ pub fn page_size() -> u64 {
 
 /// The cached pages among the first `len` bytes of a file.
 ///
-/// The file is mapped in windows and never touched. Parts that cachestat(2)
+/// The file is mapped in windows and not accessed. Parts that cachestat(2)
 /// finds empty are not looked at page by page, so that a sparse file of any size
 /// costs what is cached of it.
 ///
@@ -141,7 +138,7 @@ fn answers_are_true(file: impl AsFd, pages: u64) -> io::Result<bool> {
     let mut claimed = [true];
     match mincore(file, offset, &mut claimed) {
         Ok(()) => Ok(!claimed[0]),
-        // As large as a file can be here: there is nothing behind it to ask for.
+        // As large as a file can be here: there is nothing behind it to request.
         Err(e) if e.raw_os_error() == Some(Errno::OVERFLOW.raw_os_error()) => Ok(false),
         Err(e) => Err(e),
     }
@@ -153,8 +150,8 @@ fn is_overlay(file: impl AsFd) -> io::Result<bool> {
 
 /// `f_type` of statfs(2), which is a 32-bit number in a word of either sign.
 pub(crate) fn file_system_magic(file: impl AsFd) -> io::Result<u64> {
-    // The type of `f_type` is another one on each architecture.
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
+    // Each architecture has another type.
     let magic = rustix::fs::fstatfs(file)?.f_type as u64;
     Ok(magic & 0xffff_ffff)
 }

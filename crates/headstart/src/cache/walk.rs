@@ -1,5 +1,5 @@
-//! Which files a command line means: those it names and, below the directories
-//! it names, all regular files of the same file system.
+//! The files that a command line means: those it names and, below the directories it names, all
+//! regular files of the same file system.
 
 use std::fs::{DirEntry, FileType};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -1,4 +1,4 @@
-//! One thing that was looked at, and how it is.
+//! A check of doctor, and its result.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ pub enum State {
     Ok,
     /// Headstart works, but does less or slower.
     Degraded,
-    /// Headstart cannot record or cannot replay.
+    /// Headstart can't record or can't replay.
     Missing,
 }
 

@@ -1,4 +1,4 @@
-//! The driver: reads what the checks are made of.
+//! The driver of the checks: reads what they need.
 
 use crate::host::contents;
 use std::fs;
@@ -7,7 +7,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use headstart_sys::cachestat::cachestat;
-use headstart_sys::fsuuid::fs_uuid;
 use headstart_sys::handle::{name_to_handle, open_by_handle};
 use rustix::fs::{Access, AtFlags, CWD, OFlags};
 use serde::Serialize;
@@ -20,8 +19,9 @@ use super::check::Check;
 use super::{kernel, memory, packs, rights, storage, tracing};
 use crate::cache::residency::page_size;
 use crate::host;
-use crate::host::fsid::BlockDevice;
+use crate::host::fsid::{self, BlockDevice};
 use crate::host::id::Dev;
+use crate::host::user::User;
 use crate::launch::learned_packs::{LearnedPack, learned_packs};
 use crate::pack::store;
 use crate::replay::models::Models;
@@ -57,9 +57,15 @@ pub fn examine() -> Examination {
         && rights::is_first_user_namespace(namespace("user"));
     checks.extend(tracing_checks(may_mount));
     checks.extend(rights::capabilities(capabilities));
+    checks.extend([rights::open_by_handle(try_handle())]);
+    let mounts = MountTable::read().unwrap_or_else(|e| {
+        checks.push(Check::degraded("mounts", format!("File systems can't be listed: {e}")));
+        MountTable::default()
+    });
+    let root = mounts.at(Path::new("/"));
+    checks
+        .extend(root.map(|root| rights::fs_uuid(&root.fstype.to_string_lossy(), fsid::uuid(root))));
     checks.extend([
-        rights::open_by_handle(try_handle()),
-        rights::fs_uuid(fs::File::open("/").and_then(fs_uuid).map(drop)),
         kernel::cachestat(try_cachestat()),
         kernel::perf(text("/proc/sys/kernel/perf_event_paranoid"), may_measure),
         kernel::pressure(text("/proc/pressure/io")),
@@ -69,19 +75,15 @@ pub fn examine() -> Examination {
     ]);
     checks.extend(rights::namespaces(namespace("user"), namespace("pid")));
     checks.push(rights::container(container().as_deref()));
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let pack_dirs = store::search_path(uid.is_root(), variable).unwrap_or_else(|error| {
-        checks.push(Check::degraded("packs_own", error.to_string()));
-        Vec::new()
-    });
+    let pack_dirs =
+        store::search_path(uid.is_root(), User::own().variable).unwrap_or_else(|error| {
+            checks.push(Check::degraded("packs_own", error.to_string()));
+            Vec::new()
+        });
     checks.extend(pack_checks(&pack_dirs, uid.as_raw()));
 
     let read = |path: &str| text(path).ok();
     let types = text("/proc/filesystems").unwrap_or_default();
-    let mounts = MountTable::read().unwrap_or_else(|e| {
-        checks.push(Check::degraded("mounts", format!("File systems cannot be listed: {e}")));
-        MountTable::default()
-    });
     let file_systems = file_systems(&mounts, &types, read, block_device, btrfs_directory);
     let models = Models::here();
     let readable = |name: &str| fs::File::open(Path::new("/dev").join(name)).is_ok();
@@ -94,11 +96,13 @@ pub fn examine() -> Examination {
     });
     let file_systems: Vec<FileSystem> = file_systems.collect();
     checks.extend(file_systems.iter().filter_map(storage::server));
-    let packs = learned_packs(&pack_dirs, &models, uid.as_raw());
+    // What is wrong with a directory is one of the checks.
+    let of = |dir: &PathBuf| learned_packs(std::slice::from_ref(dir), &models, uid.as_raw()).ok();
+    let packs = pack_dirs.iter().filter_map(of).flatten().collect();
     Examination { checks, file_systems, devices, packs }
 }
 
-/// Measures the devices of all file systems anew; what could not be measured,
+/// Probes the devices of all file systems again; what could not be probed,
 /// and why.
 pub fn reprobe(found: &Examination) -> Vec<(String, io::Error)> {
     let models = Models::here();

@@ -1,4 +1,4 @@
-//! Kernel features, of what they were found to be. Nothing here reads.
+//! Kernel features. Pure.
 
 use std::io;
 
@@ -35,7 +35,7 @@ pub fn cachestat(tried: io::Result<()>) -> Check {
 pub fn perf(setting: io::Result<String>, rights: bool) -> Check {
     const ID: &str = "perf_event_paranoid";
     let Ok(text) = setting else {
-        return Check::degraded(ID, "This kernel has no perf events: page faults cannot be timed");
+        return Check::degraded(ID, "This kernel has no perf events: page faults can't be timed");
     };
     match text.trim().parse::<i32>() {
         Ok(level) if level <= 2 || rights => {
@@ -54,11 +54,11 @@ pub fn pressure(read: io::Result<String>) -> Check {
     const ID: &str = "pressure";
     match read {
         Ok(text) if text.starts_with("some ") => {
-            Check::ok(ID, "The kernel tells how long programs wait for memory and devices")
+            Check::ok(ID, "The kernel reports how long programs wait for memory and devices")
         }
         _ => Check::degraded(
             ID,
-            "The kernel does not tell how long programs wait for memory and devices",
+            "The kernel does not report how long programs wait for memory and devices",
         )
         .fix("add psi=1 to the kernel command line and restart"),
     }

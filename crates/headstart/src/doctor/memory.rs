@@ -1,4 +1,4 @@
-//! Whether there is memory to prefetch into. Nothing here reads.
+//! Whether there is memory to prefetch into. Pure.
 
 use super::check::Check;
 
@@ -21,12 +21,12 @@ pub fn available(bytes: Option<u64>) -> Check {
 pub fn group(headroom: Option<u64>) -> Check {
     const ID: &str = "memory_group";
     match headroom {
-        None => Check::ok(ID, "No control group limits our memory"),
+        None => Check::ok(ID, "No control group limits the memory"),
         Some(bytes) if bytes < LITTLE => Check::degraded(
             ID,
-            format!("Our control group leaves {} MiB, so little is prefetched", bytes >> 20),
+            format!("The control group leaves {} MiB, so little is prefetched", bytes >> 20),
         ),
-        Some(bytes) => Check::ok(ID, format!("Our control group leaves {} MiB", bytes >> 20)),
+        Some(bytes) => Check::ok(ID, format!("The control group leaves {} MiB", bytes >> 20)),
     }
 }
 

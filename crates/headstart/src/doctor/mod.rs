@@ -1,14 +1,13 @@
-//! What this machine can do for headstart: kernel, rights, memory, packs and
-//! file systems, each lack with the command that fixes it.
+//! Checks of this machine: kernel, permissions, memory, packs and file systems, each problem with
+//! the command that fixes it.
 //!
 //! ```text
 //! examine ──▶ kernel, rights, memory, tracing, storage, packs ──▶ checks
-//! looks       small functions from what was read to what it means
+//! reads       small pure functions
 //! ```
 //!
-//! Each file has small functions that turn what was read into a [`Check`];
-//! [`examine()`] does the reading. Nothing is changed, but for a trace instance
-//! that is made and removed again.
+//! The functions in each file turn what [`examine()`] read into a [`Check`]. Nothing is changed,
+//! but a trace instance is made and removed again.
 
 mod check;
 mod examine;

@@ -1,4 +1,4 @@
-//! Directories of packs: there, trusted, writable? Nothing here reads.
+//! Directories of packs: whether they exist, are trusted and are writable. Pure.
 
 use crate::host::names;
 use std::io;
@@ -32,7 +32,7 @@ pub fn directory(path: &Path, found: io::Result<Directory>, uid: u32, first: boo
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             Check::ok(id, format!("{name} does not exist, so no packs are taken from it"))
         }
-        Err(e) => Check::degraded(id, format!("{name} cannot be used: {e}")),
+        Err(e) => Check::degraded(id, format!("{name} can't be used: {e}")),
         Ok(dir) if dir.uid != 0 && dir.uid != uid => {
             let owner = dir.uid;
             Check::degraded(
@@ -46,7 +46,7 @@ pub fn directory(path: &Path, found: io::Result<Directory>, uid: u32, first: boo
                 .fix(format!("sudo chmod go-w {name}"))
         }
         Ok(dir) if first && !dir.writable => {
-            Check::degraded(id, format!("{name} cannot be written, so nothing is learned"))
+            Check::degraded(id, format!("{name} can't be written, so nothing is learned"))
         }
         Ok(_) => Check::ok(id, format!("{name} can be used")),
     }
@@ -65,13 +65,13 @@ mod tests {
             (dir(0, 0o40755, true), 0, true, State::Ok, "can be used"),
             (dir(0, 0o40755, false), 1000, false, State::Ok, "can be used"),
             (dir(1000, 0o40700, true), 1000, true, State::Ok, "can be used"),
-            (dir(0, 0o40755, false), 0, true, State::Degraded, "cannot be written"),
+            (dir(0, 0o40755, false), 0, true, State::Degraded, "can't be written"),
             (dir(1000, 0o40755, true), 0, true, State::Degraded, "user 1000"),
             (dir(0, 0o40775, true), 0, true, State::Degraded, "Others may write"),
             (dir(0, 0o41777, true), 0, true, State::Degraded, "Others may write"),
             (gone(), 0, true, State::Ok, "will be created"),
             (gone(), 0, false, State::Ok, "does not exist"),
-            (Err(io::ErrorKind::NotADirectory.into()), 0, true, State::Degraded, "cannot be used"),
+            (Err(io::ErrorKind::NotADirectory.into()), 0, true, State::Degraded, "can't be used"),
         ] {
             let check = directory(Path::new("/packs"), found, uid, first);
             assert_eq!(check.state, state, "{check:?}");

@@ -1,6 +1,7 @@
-//! What this process may do, and where it is. Nothing here reads.
+//! The permissions and namespaces of this process. Pure.
 
 use crate::host::contents;
+use crate::host::fsid::{FsIdError, FsUuid};
 use std::io;
 
 use super::check::Check;
@@ -50,19 +51,19 @@ pub fn capabilities(effective: u64) -> Vec<Check> {
             SYS_ADMIN,
             "cap_sys_admin",
             "Inodes of xfs and btrfs can be named, and metadata evicted",
-            "Inodes of xfs and btrfs are named by walking, and metadata cannot be evicted",
+            "Inodes of xfs and btrfs are named by walking, and metadata can't be evicted",
         ),
         (
             DAC_READ_SEARCH,
             "cap_dac_read_search",
             "Files can be opened by inode, and all files prefetched",
-            "Files cannot be opened by inode, and others' unreadable files not be prefetched",
+            "Files can't be opened by inode, and others' unreadable files not be prefetched",
         ),
         (
             SYS_NICE,
             "cap_sys_nice",
             "The replay can be given any priority",
-            "The replay cannot be given a higher priority than its parent has",
+            "The replay can't be given a higher priority than its parent has",
         ),
     ]
     .into_iter()
@@ -83,7 +84,7 @@ pub fn open_by_handle(tried: io::Result<()>) -> Check {
         Ok(()) => Check::ok(ID, "Files can be found by inode, without walking through directories"),
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             let meaning =
-                "Files cannot be opened by inode; they are found by walking, which is slow";
+                "Files can't be opened by inode; they are found by walking, which is slow";
             Check::degraded(ID, meaning).fix("sudo headstart record …")
         }
         Err(e) => Check::degraded(
@@ -95,15 +96,32 @@ pub fn open_by_handle(tried: io::Result<()>) -> Check {
     }
 }
 
-/// Whether a file system tells its UUID itself (6.9).
-pub fn fs_uuid(tried: io::Result<()>) -> Check {
+/// Whether the root file system, of this type, has a UUID. One of zeros is none: all file systems
+/// that were made so have it.
+pub fn fs_uuid(kind: &str, found: Result<Option<FsUuid>, FsIdError>) -> Check {
     const ID: &str = "fs_uuid";
-    match tried {
-        Ok(()) => Check::ok(ID, "The root file system tells its UUID, by which packs know it"),
-        Err(e) => Check::degraded(
-            ID,
-            format!("The root file system does not tell its UUID in the usual way: {e}"),
-        ),
+    let fix = match kind {
+        "ext2" | "ext3" | "ext4" => Some("tune2fs -U random DEVICE"),
+        "xfs" => Some("xfs_admin -U generate DEVICE, not mounted"),
+        "btrfs" => Some("btrfstune -u DEVICE, not mounted"),
+        _ => None,
+    };
+    match found {
+        Ok(Some(uuid)) if uuid.0 != [0; 16] => {
+            Check::ok(ID, "The root file system has a UUID, by which packs identify it")
+        }
+        Ok(_) => {
+            let check = Check::degraded(
+                ID,
+                "The root file system has no UUID of its own, by which packs identify it: its metadata \
+                 may not be prefetched, nor its packs renewed",
+            );
+            match fix {
+                Some(fix) => check.fix(fix),
+                None => check,
+            }
+        }
+        Err(error) => Check::degraded(ID, error.to_string()),
     }
 }
 
@@ -122,7 +140,7 @@ pub fn namespaces(user: Option<u64>, pid: Option<u64>) -> [Check; 2] {
     let pid = Check::ok(
         "pid_namespace",
         if pid.is_none_or(|number| number == FIRST_PID_NAMESPACE) {
-            "In the first PID namespace: trace events name our processes"
+            "In the first PID namespace: trace events have the process numbers of /proc"
         } else {
             "In a PID namespace: programs are followed by the numbers that the kernel has for them"
         },
@@ -178,6 +196,22 @@ mod tests {
         let unsupported = open_by_handle(Err(io::ErrorKind::Unsupported.into()));
         assert!(unsupported.state == State::Degraded && unsupported.fix.is_none());
         assert_eq!(open_by_handle(Ok(())).state, State::Ok);
-        assert_eq!(fs_uuid(Err(io::ErrorKind::Unsupported.into())).state, State::Degraded);
+    }
+
+    #[test]
+    fn a_root_file_system_without_a_uuid_is_named_with_the_fix() {
+        for (kind, uuid, state, fix) in [
+            ("ext4", Some([7; 16]), State::Ok, None),
+            ("ext4", Some([0; 16]), State::Degraded, Some("tune2fs -U random")),
+            ("ext4", None, State::Degraded, Some("tune2fs -U random")),
+            ("xfs", Some([0; 16]), State::Degraded, Some("xfs_admin -U generate")),
+            ("overlay", None, State::Degraded, None),
+        ] {
+            let check = fs_uuid(kind, Ok(uuid.map(FsUuid)));
+            assert_eq!(check.state, state, "{kind} {uuid:?}");
+            let found = check.fix.as_deref();
+            assert_eq!(found.is_some(), fix.is_some(), "{kind} {uuid:?}");
+            assert!(found.unwrap_or_default().starts_with(fix.unwrap_or("")), "{found:?}");
+        }
     }
 }

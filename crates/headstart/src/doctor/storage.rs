@@ -1,6 +1,6 @@
 //! File systems and block devices in use, and what headstart can do on them.
 //!
-//! Reads through a function that the caller passes, so that it is pure.
+//! Pure: it reads through a function that the caller passes.
 
 use crate::host::json_path::JsonPath;
 use serde::Serialize;
@@ -50,10 +50,10 @@ pub struct FileSystem {
     pub dev: String,
     /// The block device, by its number: [`Device::dev`].
     pub device: Option<String>,
-    /// How far the kernel reads ahead, in KiB, and in one call at most.
-    pub read_ahead_kb: Option<u64>,
-    /// The file that says so.
-    pub read_ahead_source: Option<String>,
+    /// The kernel's readahead window, in KiB, which is also the most of one readahead call.
+    pub readahead_kb: Option<u64>,
+    /// The file in sysfs that it was read from.
+    pub readahead_source: Option<String>,
     /// How inodes become paths.
     pub paths: PathResolution,
     /// How metadata is brought in.
@@ -72,7 +72,7 @@ pub struct Device {
     pub dev: String,
     /// Its name below `/dev`.
     pub name: Option<String>,
-    /// What the kernel believes. Not to be trusted: most virtual disks say yes.
+    /// What the kernel reports. Not reliable: most virtual disks are reported as rotational.
     pub rotational: Option<bool>,
     /// The largest request, in KiB.
     pub request_kb: Option<u64>,
@@ -87,7 +87,7 @@ pub struct Device {
 /// What a user may do on a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct May {
-    /// Ask for files by their inodes.
+    /// Request files by their inodes.
     pub by_inode: bool,
     /// Read its block device.
     pub read_device: bool,
@@ -149,11 +149,11 @@ pub(super) fn server(fs: &FileSystem) -> Option<Check> {
     const ID: &str = "file_server";
     let (at, kind) = (fs.mount_point.shown(), &fs.kind);
     let can = if fs.keeps_data {
-        "their data is prefetched by threads of their own, which are left behind when it does not \
-         answer; names are looked for 2 s at most; metadata is not learned, and is kept as long as \
-         the server lets the kernel"
+        "their data is prefetched by separate threads, which headstart does not wait for when the server \
+         does not answer; names are resolved for 2 s at most; metadata is not learned, and stays \
+         cached as long as the server allows"
     } else {
-        "the kernel keeps none of their data in memory, so nothing is learned or prefetched"
+        "the kernel caches none of their data, so nothing is learned or prefetched"
     };
     fs.needs_server
         .then(|| Check::degraded(ID, format!("Files on {at} ({kind}) need a server: {can}")))
@@ -188,13 +188,13 @@ pub fn file_systems(
         let settings = [Some(own), (kind == "btrfs").then(btrfs).flatten()];
         let setting =
             settings.into_iter().flatten().find_map(|path| Some((number(&read, &path)?, path)));
-        let (read_ahead_kb, read_ahead_source) = setting.unzip();
+        let (readahead_kb, readahead_source) = setting.unzip();
         found.push(FileSystem {
             mount_point: mount.mount_point.as_path().into(),
             dev,
             device: block.map(|dev| dev.to_string()),
-            read_ahead_kb,
-            read_ahead_source,
+            readahead_kb,
+            readahead_source,
             paths: path_resolution(&kind),
             metadata: metadata_ahead(&kind),
             needs_server: !mounts.answers(mount.dev),
@@ -292,7 +292,7 @@ mod tests {
         let found = file_systems(&mounts, FILESYSTEMS, sysfs, node, btrfs);
         let short: Vec<_> = found
             .iter()
-            .map(|fs| (fs.mount_point.shown(), fs.device.as_deref(), fs.read_ahead_kb))
+            .map(|fs| (fs.mount_point.shown(), fs.device.as_deref(), fs.readahead_kb))
             .collect();
         let expected = [
             ("/".to_owned(), Some("254:1"), Some(128)),
@@ -301,7 +301,7 @@ mod tests {
             ("/ovl".to_owned(), None, None),
         ];
         assert_eq!(short, expected);
-        let source = found[1].read_ahead_source.as_deref();
+        let source = found[1].readahead_source.as_deref();
         assert_eq!(source, Some("/sys/fs/btrfs/aa-bb/bdi/read_ahead_kb"));
 
         let devices = devices(&found, sysfs, |_| None, |name| name == "vda1");

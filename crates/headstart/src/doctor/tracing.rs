@@ -1,11 +1,10 @@
-//! What recording needs of tracefs, of what it was found to be. Nothing here
-//! reads.
+//! What recording needs of tracefs. Pure.
 
 use crate::host::names;
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, Lack};
-use crate::trace::Kind;
+use crate::trace::EventKind;
 use crate::trace::decode::EVENTS;
 use crate::trace::tracefs::TraceError;
 
@@ -45,17 +44,17 @@ pub fn events(format: impl Fn(&str, &str) -> Option<String>) -> Vec<Check> {
     for (group, name, kind) in EVENTS {
         let format = format(group, name);
         match (kind, format) {
-            (Kind::Insert, Some(format)) => checks.extend(inserts(name, &format)),
-            (Kind::Insert, None) => checks.push(Check::missing(
+            (EventKind::Insert, Some(format)) => checks.extend(inserts(name, &format)),
+            (EventKind::Insert, None) => checks.push(Check::missing(
                 "insert_event",
                 Lack::Kernel,
                 format!("This kernel lacks the trace event {name}, so nothing can be recorded"),
             )),
-            (Kind::Metadata, Some(_)) => checks.push(Check::ok(
+            (EventKind::Metadata, Some(_)) => checks.push(Check::ok(
                 "metadata_event",
                 "Accesses to file-system metadata are recorded (block_touch_buffer)",
             )),
-            (Kind::Metadata, None) => checks.push(Check::degraded(
+            (EventKind::Metadata, None) => checks.push(Check::degraded(
                 "metadata_event",
                 "Metadata is learned from cold starts only: no event block_touch_buffer",
             )),
@@ -78,11 +77,11 @@ pub fn events(format: impl Fn(&str, &str) -> Option<String>) -> Vec<Check> {
 fn inserts(name: &str, format: &str) -> [Check; 2] {
     let insert = Check::ok("insert_event", format!("Pages that come in are recorded ({name})"));
     let order = if format.lines().any(|line| line.contains(" order;")) {
-        Check::ok("insert_order", "Events tell how large a folio is")
+        Check::ok("insert_order", "Events report the size of a folio")
     } else {
         Check::degraded(
             "insert_order",
-            "Events do not tell how large a folio is: of larger ones only the first page is seen",
+            "Events do not report the size of a folio: of larger ones only the first page is recorded",
         )
     };
     [insert, order]
@@ -94,7 +93,7 @@ pub fn following(pid_filter: bool, event_fork: bool) -> Check {
     if pid_filter && event_fork {
         return Check::ok(ID, "Recordings can be limited to a program and its children");
     }
-    let meaning = "This kernel cannot limit recordings to a program (set_event_pid, event-fork); \
+    let meaning = "This kernel can't limit recordings to a program (set_event_pid, event-fork); \
                    only the whole system can be recorded";
     Check::missing(ID, Lack::Kernel, meaning)
 }
@@ -105,7 +104,7 @@ pub fn instance(tried: Result<(), TraceError>) -> Check {
     match tried {
         Ok(()) => Check::ok(ID, "Recordings have trace buffers of their own"),
         Err(TraceError::Permission(_)) => {
-            let meaning = "This user cannot create a trace instance, so only root can record";
+            let meaning = "This user can't create a trace instance, so only root can record";
             Check::missing(ID, Lack::Permission, meaning).fix("sudo headstart record …")
         }
         Err(error) => {

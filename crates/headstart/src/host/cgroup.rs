@@ -4,7 +4,7 @@
 use crate::host::mounts::Mount;
 use std::path::{Component, Path, PathBuf};
 
-/// From here on a number is not a limit, but version 1's way to say "none".
+/// From this number on, version 1 means "no limit".
 const NO_LIMIT: u64 = 1 << 60;
 
 /// The versions of control groups.
@@ -25,8 +25,8 @@ pub struct Group {
     pub version: Version,
 }
 
-/// Our groups and all above them that can be seen, from `/proc/self/cgroup` and the
-/// mounts; of each hierarchy the innermost first.
+/// Our groups and all visible groups above them, from `/proc/self/cgroup` and the mounts; in each
+/// hierarchy the innermost first.
 pub fn groups(of_process: &str, mounts: &[Mount]) -> Vec<Group> {
     let mut out = Vec::new();
     for line in of_process.lines() {
@@ -41,7 +41,7 @@ pub fn groups(of_process: &str, mounts: &[Mount]) -> Vec<Group> {
             _ => continue,
         };
         let Some(mount) = mounts.iter().find(|mount| holds(mount, version)) else { continue };
-        // A container may see only a part of the tree, or lie beside it.
+        // A container may see only a part of the tree, or lie outside of it.
         let inside = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(""));
         let is_plain = inside.components().all(|part| matches!(part, Component::Normal(_)));
         let inside = if is_plain { inside } else { Path::new("") };
@@ -72,25 +72,39 @@ impl Group {
     }
 
     /// Bytes that all cached pages may take: what is left below the limit beside memory that
-    /// can't be had back by dropping pages. `None` without a limit; `read` as above.
+    /// is not freed by dropping pages. `None` without a limit; `read` as above.
     pub fn room_for_cache(&self, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
         self.left(&["inactive_file", "active_file"], read)
     }
 
+    /// Bytes that it may use. `None` without a limit; `read` as above.
+    pub fn limit(&self, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+        let files: &[_] = match self.version {
+            Version::One => &["memory.limit_in_bytes"],
+            Version::Two => &["memory.max", "memory.high"],
+        };
+        let limits = files.iter().filter_map(|file| number(file, &read));
+        limits.filter(|limit| *limit < NO_LIMIT).min()
+    }
+
     /// What is left below the limit where all of these can be dropped.
     fn left(&self, dropped: &[&str], read: impl Fn(&str) -> Option<String>) -> Option<u64> {
-        let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
-        let (limits, used, prefix): (&[_], _, _) = match self.version {
-            Version::One => (&["memory.limit_in_bytes"], "memory.usage_in_bytes", "total_"),
-            Version::Two => (&["memory.max", "memory.high"], "memory.current", ""),
+        let limit = self.limit(&read)?;
+        let (used, prefix) = match self.version {
+            Version::One => ("memory.usage_in_bytes", "total_"),
+            Version::Two => ("memory.current", ""),
         };
-        let limits = limits.iter().filter_map(|file| number(file));
-        let limit = limits.filter(|limit| *limit < NO_LIMIT).min()?;
         let stat = read("memory.stat").unwrap_or_default();
         let dropped = dropped.iter().filter_map(|name| value(&stat, &format!("{prefix}{name}")));
-        let used = number(used).unwrap_or(0).saturating_sub(dropped.fold(0, u64::saturating_add));
+        let used = number(used, read).unwrap_or(0);
+        let used = used.saturating_sub(dropped.fold(0, u64::saturating_add));
         Some(limit.saturating_sub(used))
     }
+}
+
+/// The number that is all of a file.
+fn number(file: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+    read(file)?.trim().parse().ok()
 }
 
 /// The number behind a name that begins a line.
@@ -150,7 +164,7 @@ mod tests {
                 mounts(&[part]),
                 vec!["/sys/fs/cgroup/memory/in", "/sys/fs/cgroup/memory"],
             ),
-            ("beside it", "5:memory:/other\n", mounts(&[part]), vec!["/sys/fs/cgroup/memory"]),
+            ("outside of it", "5:memory:/other\n", mounts(&[part]), vec!["/sys/fs/cgroup/memory"]),
             ("outside the name space", "0::/../x\n", mounts(&[two]), vec!["/sys/fs/cgroup"]),
             ("not mounted", "5:memory:/x\n", mounts(&[cpu]), vec![]),
             ("nonsense", "nonsense\n", mounts(&[one, two]), vec![]),

@@ -1,6 +1,6 @@
-//! The contents of a file, if it ends: `/dev/zero`, a pipe that goes on for ever and a file of
-//! terabytes are refused, wherever a file is read. Clippy refuses other ways to read one.
-//! Whose a file is is checked elsewhere.
+//! Reads whole files of bounded size. `/dev/zero`, an endless pipe and a file of terabytes are
+//! refused. Clippy forbids other functions that read a whole file. The owner of a file is checked
+//! elsewhere.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,9 +8,8 @@ use std::path::Path;
 
 /// No file that headstart reads as a whole is larger.
 pub const MOST_BYTES: u64 = 256 << 20;
-/// Room for what tells no size, such as files of /proc. With a smaller one the first read is
-/// small, and of `events/header_page` in tracefs, which answers each read with the beginning of its
-/// text and a second one with nothing, the rest would be lost.
+/// Room for files without a size, such as those of /proc. `events/header_page` in tracefs needs one
+/// large read: it returns the start of its text at the first read and nothing at the second.
 const ROOM: usize = 16 << 10;
 
 /// All bytes of a file.
@@ -42,7 +41,7 @@ pub fn rest_of(file: impl Read) -> io::Result<Vec<u8>> {
 
 #[allow(clippy::disallowed_methods)] // Here is the limit.
 fn up_to(file: impl Read, most: u64, size: usize) -> io::Result<Vec<u8>> {
-    // One more, so that what is as large as it may be is told from what is larger.
+    // One byte more, to detect a larger file.
     let mut bytes = Vec::with_capacity((size + 1).max(ROOM));
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {

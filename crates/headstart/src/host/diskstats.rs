@@ -1,4 +1,4 @@
-//! What the disks did between two moments, from /proc/diskstats
+//! I/O of disks between two moments, from /proc/diskstats
 //! (`Documentation/admin-guide/iostats.rst`).
 
 use serde::Serialize;
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_devices_that_read_are_told() {
+    fn only_devices_that_read_are_reported() {
         let before =
             parse("   7 0 loop0 10 1 80 5 0 0 0 0 0 7 5\n 254 0 vda 1 0 8 1 0 0 0 0 0 1 1\n");
         let after =
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_told_by_device() {
+    fn what_is_in_flight_is_reported_by_device() {
         let text = "   7 0 loop0 10 1 80 5 0 0 0 0 3 7 5\n 254 0 vda 1 0 8 1 0 0 0 0 0 1 1\n x\n";
         assert_eq!(in_flight(text), [("loop0".to_owned(), 3), ("vda".to_owned(), 0)].into());
     }

@@ -1,4 +1,4 @@
-//! How errors are told.
+//! An error and its causes in one line.
 
 /// An error and its causes in one line.
 pub fn causes(error: &dyn std::error::Error) -> String {

@@ -1,7 +1,6 @@
-//! What a mounted file system is, beyond one boot: its UUID, and the block
-//! device under it.
+//! The lasting identity of a mounted file system, its UUID, and its block device.
 //!
-//! `None` is an answer: tmpfs and overlayfs have no lasting identity.
+//! tmpfs and overlayfs have neither: `None`.
 
 use crate::host::contents;
 use crate::host::names;
@@ -69,9 +68,9 @@ pub struct BlockDevice {
     pub rdev: Dev,
 }
 
-/// Why the identity of a file system could not be had.
+/// Why the identity of a file system is unknown.
 #[derive(Debug, thiserror::Error)]
-#[error("Cannot look at the file system on {path}: {source}. Run as a user who may read it", path = names::path(.path))]
+#[error("Can't look at the file system on {path}: {source}. Run as a user who may read it", path = names::path(.path))]
 pub struct FsIdError {
     /// The mount point, or the file that failed.
     pub path: PathBuf,
@@ -86,7 +85,7 @@ impl FsIdError {
 }
 
 /// The UUID of the file system of `mount`: from the file system itself where it
-/// tells and surely answers ([`is_local`]), else from udev's `/dev/disk/by-uuid`.
+/// tells and answers for certain ([`is_local`]), else from udev's `/dev/disk/by-uuid`.
 ///
 /// `None` for a file system without a lasting one: tmpfs makes a new one with
 /// every mount, overlayfs is known by what lies below it.
@@ -98,7 +97,7 @@ pub fn uuid(mount: &Mount) -> Result<Option<FsUuid>, FsIdError> {
         return Ok(None);
     }
     if is_local(&mount.fstype)
-        && let Some(uuid) = told_by(&mount.mount_point)?
+        && let Some(uuid) = uuid_from_kernel(&mount.mount_point)?
     {
         return Ok(Some(uuid));
     }
@@ -106,18 +105,18 @@ pub fn uuid(mount: &Mount) -> Result<Option<FsUuid>, FsIdError> {
     by_uuid(Path::new(BY_UUID), device.rdev)
 }
 
-/// The UUID of the file system of a directory, if it tells it.
-fn told_by(dir: &Path) -> Result<Option<FsUuid>, FsIdError> {
+/// The UUID of the file system of a directory, if the kernel knows it.
+fn uuid_from_kernel(dir: &Path) -> Result<Option<FsUuid>, FsIdError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd =
         rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| FsIdError::new(dir, errno))?;
     // Each call refuses the file systems it is not for with ENOTTY; whatever
     // else a file system answers, the next way may still work.
-    let told = fsuuid::fs_uuid(&fd)
+    let uuid = fsuuid::fs_uuid(&fd)
         .or_else(|_| btrfs::uuid(&fd))
         .or_else(|_| xfs::uuid(&fd))
         .or_else(|_| fsuuid::ext4_uuid(&fd));
-    Ok(told.ok().map(FsUuid))
+    Ok(uuid.ok().map(FsUuid))
 }
 
 /// Looks for the link to block device `rdev` in a directory of links that are

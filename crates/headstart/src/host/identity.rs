@@ -1,9 +1,9 @@
-//! What tells whether a file is still the one that was learned.
+//! Whether a file is still the one that was learned.
 
 use rustix::fs::Stat;
 use serde::Serialize;
 
-/// What tells whether a path still leads to the file that was learned.
+/// The identity of a learned file, to compare with the file at its path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Identity {
     /// Inode number.
@@ -16,8 +16,8 @@ pub struct Identity {
     pub ctime_ns: i64,
 }
 
-/// The bits of an overlay's inode number that `xino` leaves to the layer. The others say
-/// which layer; inode numbers of real disks do not reach them.
+/// The bits of an overlay's inode number that `xino` leaves to the layer. The upper bits identify
+/// the layer; inode numbers of disks do not reach them.
 pub(crate) const LAYER_INO: u64 = (1 << 48) - 1;
 
 impl Identity {
@@ -28,7 +28,7 @@ impl Identity {
     }
 }
 
-/// What tells whether a file is still the one that was learned.
+/// The identity of a file.
 pub fn identity_of(stat: &Stat) -> Identity {
     let nanoseconds = |seconds: i64, rest: u64| {
         seconds.wrapping_mul(1_000_000_000).wrapping_add(rest.cast_signed())

@@ -15,10 +15,14 @@ pub struct MappedFile<'a> {
     pub address: u64,
     /// How many bytes are mapped.
     pub bytes: u64,
+    /// Where it begins in the file, in bytes.
+    pub offset: u64,
+    /// Whether its bytes may be executed.
+    pub is_executable: bool,
 }
 
 /// The mappings of files in the text of `/proc/PID/maps`, in its order. Lines
-/// without a file, and lines that are none, are left out.
+/// without a file, and malformed lines, are skipped.
 pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
     maps.split(|byte| *byte == b'\n').filter_map(parse_line)
 }
@@ -29,13 +33,16 @@ fn parse_line(line: &[u8]) -> Option<MappedFile<'_>> {
     let (start, end) = str::from_utf8(fields.next()?).ok()?.split_once('-')?;
     let address = u64::from_str_radix(start, 16).ok()?;
     let bytes = u64::from_str_radix(end, 16).ok()?.checked_sub(address)?;
-    let (major, minor) = str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
+    let is_executable = fields.next()?.get(2) == Some(&b'x');
+    let offset = u64::from_str_radix(str::from_utf8(fields.next()?).ok()?, 16).ok()?;
+    let (major, minor) = str::from_utf8(fields.next()?).ok()?.split_once(':')?;
     let hex = |digits| u32::from_str_radix(digits, 16).ok();
     let ino = str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let path = fields.next()?.trim_ascii_start();
     let dev = Dev::new(hex(major)?, hex(minor)?);
     let id = InodeId { dev, ino };
-    path.starts_with(b"/").then_some(MappedFile { id, path, address, bytes })
+    let file = MappedFile { id, path, address, bytes, offset, is_executable };
+    path.starts_with(b"/").then_some(file)
 }
 
 /// The name with each `\012` as the newline that it may stand for, or `None`
@@ -77,6 +84,10 @@ mod tests {
         assert_eq!(files[0].path, b"/tmp/a b  c (deleted)");
         assert_eq!((files[0].address, files[0].bytes), (0x7f5f_e37f_b000, 0x19000));
         assert_eq!(files[1].id, InodeId { dev: Dev::new(0x103, 0xfffff), ino: u64::MAX });
+        assert_eq!((files[0].offset, files[0].is_executable), (0, false));
+        let code = b"400000-500000 r-xp 00001000 08:02 7       /x";
+        let code = mapped_files(code).next().unwrap();
+        assert_eq!((code.offset, code.is_executable), (0x1000, true));
         assert_eq!(with_newlines(files[1].path).unwrap(), b"/\xff\n");
         assert_eq!(with_newlines(files[0].path), None);
     }

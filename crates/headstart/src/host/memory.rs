@@ -1,29 +1,26 @@
-//! How much memory a replay may fill, whether there is memory pressure, and how large a huge
-//! page is.
-//! The driver: it reads what the kernel tells.
+//! How much memory a replay may fill, whether there is memory pressure, and the size of a huge
+//! page. The driver: it reads /proc, /sys and control groups.
 
 use super::cgroup::{self, Group, Version};
 use crate::host::contents;
-use crate::host::mounts;
+use crate::host::mounts::{self, MountTable};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Largest part of the machine's available memory that a replay fills: others may want the
-/// rest.
+/// The part of the machine's available memory that a replay may fill.
 const OF_MACHINE: Part = (1, 2);
-/// The same of what a control group leaves, which is the program's: it has to find place for
-/// its own beside its files.
+/// The same for what the control group leaves, of which the program needs some for its own memory.
 const OF_GROUP: Part = (3, 4);
 
 /// So many of so many parts.
 type Part = (u64, u64);
 
-/// Where the kernel says how long tasks waited for memory: those of a group, and all.
+/// The kernel's files with the time that tasks waited for memory: of a group, and of all.
 const GROUP_PRESSURE: &str = "memory.pressure";
 const PRESSURE: &str = "/proc/pressure/memory";
-/// What is in the lines of mounts of control groups.
+/// The file system types of control groups.
 const CGROUP: &[u8] = b" - cgroup";
 
 /// How much a replay may fill now, in bytes: a part of the available memory, and of what the
@@ -53,12 +50,11 @@ pub fn group_headroom() -> Option<u64> {
 }
 
 /// Bytes that cached pages of our control group may take, or of the one above it that leaves
-/// least; `None` where no limit is set. For whoever asks often: the groups are looked up once.
+/// least; `None` where no limit is set.
 pub fn group_room_for_cache() -> Option<u64> {
-    static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
     let read =
         |group: &Group| group.room_for_cache(|file| contents::text(group.dir.join(file)).ok());
-    GROUPS.get_or_init(our_groups).iter().filter_map(read).min()
+    our_groups().iter().filter_map(read).min()
 }
 
 /// How long some task had to wait for memory, in µs: one of our control group where
@@ -66,7 +62,7 @@ pub fn group_room_for_cache() -> Option<u64> {
 pub fn stalled_us() -> Option<u64> {
     static FILE: OnceLock<Option<File>> = OnceLock::new();
     let file = FILE.get_or_init(|| {
-        let of_group = our_groups().into_iter().find(|group| group.version == Version::Two);
+        let of_group = our_groups().iter().find(|group| group.version == Version::Two);
         let of_group = of_group.and_then(|group| File::open(group.dir.join(GROUP_PRESSURE)).ok());
         of_group.or_else(|| File::open(PRESSURE).ok())
     });
@@ -75,15 +71,39 @@ pub fn stalled_us() -> Option<u64> {
     cgroup::stalled_us(str::from_utf8(&text[..length]).ok()?)
 }
 
-fn our_groups() -> Vec<Group> {
-    let of_process = contents::text("/proc/self/cgroup").unwrap_or_default();
+/// Bytes that the control group at this path, such as `/system.slice`, and all above it may use;
+/// `None` where no limit is set, or there is no such group.
+pub fn group_limit(path: &str) -> Option<u64> {
+    let read = |group: &Group| group.limit(|file| contents::text(group.dir.join(file)).ok());
+    groups_of(&format!("1:memory:{path}\n0::{path}\n")).iter().filter_map(read).min()
+}
+
+/// Our groups, looked up once: a start reads their limits three times before its first request.
+static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
+
+fn our_groups() -> &'static [Group] {
+    GROUPS.get_or_init(|| groups_of(&our_membership()))
+}
+
+/// Looks our control groups up in mounts that were read already, which takes the kernel longer
+/// than the rest. Nothing where that was done.
+pub fn find_our_groups(mounts: &MountTable) {
+    GROUPS.get_or_init(|| cgroup::groups(&our_membership(), mounts.mounts()));
+}
+
+/// Which groups we are in; empty without /proc. cgroups(7).
+fn our_membership() -> String {
+    contents::text("/proc/self/cgroup").unwrap_or_default()
+}
+
+fn groups_of(process: &str) -> Vec<Group> {
     let mounts = contents::bytes("/proc/self/mountinfo").unwrap_or_default();
     // There may be thousands of others.
     let of_groups = mounts
         .split_inclusive(|b| *b == b'\n')
         .filter(|line| line.windows(CGROUP.len()).any(|part| part == CGROUP));
     let mounts = mounts::parse(&of_groups.collect::<Vec<_>>().concat()).unwrap_or_default();
-    cgroup::groups(&of_process, &mounts)
+    cgroup::groups(process, &mounts)
 }
 
 /// Where the kernel tells how large a huge page is, in bytes

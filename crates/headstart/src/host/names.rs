@@ -1,10 +1,9 @@
-//! Names of files, programs and labels as people read them: none can move a cursor, look like
-//! another line, or turn the direction of text.
+//! Names of files, programs and labels as people read them. No name can move the cursor, look like
+//! another line, or change the direction of text.
 //!
-//! Each byte of what isn't visible becomes a backslash and three octal digits, as in
-//! `/proc/self/mountinfo`: control characters, characters that format text (such as those that
-//! turn its direction), separators but the space, and what isn't UTF-8. [`unescape`] undoes it.
-//! This makes text and prints nothing.
+//! Each byte of an invisible character becomes a backslash and three octal digits, as in
+//! `/proc/self/mountinfo`: control and format characters, separators except the space, and invalid
+//! UTF-8. [`unescape`] undoes it. Pure.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;

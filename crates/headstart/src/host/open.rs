@@ -1,9 +1,7 @@
-//! Opens files that were learned, so that nobody can lead us elsewhere: only regular files
-//! that are what is expected, by a path without symbolic links, with their time of access
-//! left alone where that is allowed. It reads nothing.
+//! Opens learned files: only regular files that are what is expected, by a path without symbolic
+//! links, and without a change of their access time where that is allowed. It reads nothing.
 //!
-//! A path is walked once: what it leads to is held (`O_PATH`), looked at, and opened by what
-//! is held.
+//! A path is walked once, with `O_PATH`; the result is checked and then opened by its descriptor.
 
 use super::identity::{Identity, identity_of};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -19,7 +17,7 @@ pub(crate) enum Kind {
     Device,
     /// A file.
     File,
-    /// A file whose time of access stays when it is mapped.
+    /// A file that was opened with `O_NOATIME`.
     Unnoticed,
 }
 
@@ -53,7 +51,7 @@ pub fn open_again(path: &Path) -> rustix::io::Result<OwnedFd> {
     if is_regular(&found.stat) { found.open(OFlags::empty()) } else { Err(Errno::LOOP) }
 }
 
-/// What is at the path of a file that was learned, where no symbolic link is on the way.
+/// What is at the path of a file that was learned, where the path has no symbolic link.
 ///
 /// # Errors
 /// Those of open(2); ELOOP for such links.
@@ -89,7 +87,7 @@ impl<'a> Found<'a> {
         if !is_regular(&self.stat) {
             return Err(NotRead::Failed);
         }
-        // Only the owner and root may look at a file unnoticed.
+        // Only the owner and root may use O_NOATIME.
         let may = uid == 0 || uid == self.stat.st_uid;
         let (file, kind) = match may.then(|| self.open(OFlags::NOATIME)).and_then(Result::ok) {
             Some(file) => (file, Kind::Unnoticed),
@@ -126,8 +124,8 @@ fn open_unmoved(path: &Path, more: OFlags, resolve: ResolveFlags) -> rustix::io:
     }
 }
 
-/// Opens a regular file that is still what was learned, if `identity` says what that
-/// was; `uid` is who asks. Also tells the device that it is on.
+/// Opens a regular file for the user `uid`, if it still has the `identity`, if one is given. Also
+/// returns its device.
 pub(crate) fn open_learned(
     path: &Path,
     identity: Option<&Identity>,
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_is_followed_on_the_way_to_a_learned_file_not_even_to_look_at_it() {
+    fn no_link_in_the_path_of_a_learned_file_is_followed_not_even_to_look_at_it() {
         let dir = dir();
         let (link, path) = (dir.path().join("link"), dir.path().join("link/file"));
         let learned = identity_of(&statat(CWD, &path, AtFlags::empty()).unwrap());

@@ -1,4 +1,4 @@
-//! Facts of processes from /proc (proc(5)).
+//! Facts about processes, from /proc (proc(5)).
 
 use crate::host::contents;
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// When a process started, in clock ticks since boot: with the PID it names
 /// a process for good. `None` when there is none, or only what its parent has
-/// not yet asked for.
+/// not yet requested.
 pub fn start_time(pid: i32) -> Option<u64> {
     parse_start_time(&contents::bytes(format!("/proc/{pid}/stat")).ok()?)
 }

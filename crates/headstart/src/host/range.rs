@@ -1,9 +1,9 @@
-//! Parts of a file or a block device: a range in pages, and one in bytes. Whoever goes from one
-//! to the other does it here. Pure.
+//! Parts of a file or a block device, in pages and in bytes, and the conversions between them.
+//! Pure.
 //!
-//! Both are half-open. What comes from a file or the kernel may be anything, so nothing here
-//! overflows: an end is at most `u64::MAX`, and a range that ends before it begins is empty.
-//! Packs, JSON documents and kernel interfaces have their own forms, which are made of these.
+//! Both are half-open. Values from files and the kernel may be anything, so nothing overflows: an
+//! end is at most `u64::MAX`, and a range that ends before it begins is empty. Packs, JSON
+//! documents and kernel interfaces have their own forms, which are made from these.
 
 use std::ops::Range;
 

@@ -1,9 +1,8 @@
 //! File systems that read their metadata through the page cache of their block device, so that
-//! reading the device ahead reads it ahead, and the UUID in their superblock. Pure.
+//! prefetching the device's pages prefetches metadata; and the UUID in their superblock. Pure.
 //!
-//! Others keep it where user space can't read it: in the page cache of inodes that have no name
-//! (btrfs, f2fs), in buffers (xfs), or in the file that holds them, which is a file like all
-//! others (EROFS that was mounted from a file and not from a device).
+//! Others keep metadata where user space can't read it: in the page cache of unnamed inodes (btrfs,
+//! f2fs), in buffers (xfs), or in an ordinary file (EROFS that was mounted from a file).
 
 use std::ffi::OsStr;
 use std::ops::Range;

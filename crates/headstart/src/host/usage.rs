@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-/// The ways in which a range was touched, as a set.
+/// How a range was touched, as a set.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct How(pub u8);
 
@@ -15,22 +15,22 @@ impl How {
     pub const MAPPED: Self = Self(2);
     /// Through a mapping, in a part of an ELF file that holds code.
     pub const EXECUTED: Self = Self(4);
-    /// Brought in by the program and not seen used: its own readahead, or a
-    /// kernel without access events.
+    /// Brought in by the program without an access event: its own readahead, or a kernel without
+    /// access events.
     pub const INSERTED: Self = Self(8);
-    /// By an earlier file at the same path: of this one nothing is known yet.
-    pub const ASSUMED: Self = Self(16);
-    /// By the start that wrote it, and no more: nothing to read, but the file is known.
+    /// Inferred from an earlier file at the same path.
+    pub const INFERRED: Self = Self(16);
+    /// Only written by the start: nothing to read, but the file is known.
     pub const WRITTEN: Self = Self(32);
-    /// Through a mapping, and known to be needed for itself: from a start in which no fault
-    /// mapped pages around its page, or from a later fault for it.
+    /// Through a mapping, without fault-around: from an exact start, or from a later fault for this
+    /// page.
     pub const EXACT: Self = Self(64);
     const ALL: [(Self, &'static str); 7] = [
         (Self::READ, "read"),
         (Self::MAPPED, "mapped"),
         (Self::EXECUTED, "executed"),
         (Self::INSERTED, "inserted"),
-        (Self::ASSUMED, "assumed"),
+        (Self::INFERRED, "inferred"),
         (Self::WRITTEN, "written"),
         (Self::EXACT, "exact"),
     ];

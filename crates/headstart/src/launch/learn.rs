@@ -1,21 +1,22 @@
-//! Learning: from a recording that has ended to a written pack, and to what became of the
-//! pages that were prefetched.
+//! Learns an ended recording: classifies the pages that were prefetched, and writes the pack.
 
 use super::LaunchError;
-use super::lesson::{Ahead, Lesson};
 use super::policy::{FREQUENT, Learning};
-use super::record::Recorded;
+use super::record::{Coverage, Recorded};
+use super::recorded_launch::{Prefetched, RecordedLaunch};
 use super::retention;
+use crate::host::clock::micros;
 use crate::host::error::causes;
 use crate::host::json_path::JsonPath;
 use crate::host::mounts::MountTable;
 use crate::host::names;
+use crate::host::outputs;
 use crate::host::proc;
-use crate::outcome::counts::Outcome;
+use crate::outcome::counts::PageCounts;
 use crate::outcome::last_run::{LastRun, file as last_run};
 use crate::pack::join::{Joined, join};
 use crate::pack::key::Key;
-use crate::pack::share::{self, keep_shared};
+use crate::pack::share::keep_shared;
 use crate::pack::store;
 use crate::pack::{Dropped, Pack};
 use crate::profile::fault_around::drop_fault_around;
@@ -25,31 +26,31 @@ use crate::replay::engine::Log;
 use crate::replay::models::Models;
 use crate::replay::report::Report;
 use crate::trace::exact::Processes;
-use crate::trace::file::Capture;
+use crate::trace::file::{Capture, is_trace};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Starts after whose absence a range is dropped.
 pub const DEFAULT_KEEP: u32 = 4;
 
-/// Said when a start that was to be exact was not.
+/// The problem when `--exact` recorded no page exactly.
 const NOT_EXACT: &str = "pages are learned with fault-around pages: `record --exact` needs \
     x86-64, Linux 6.7 with events of page uses, and no seccomp filter";
 
-/// Said when a start that was to be exact was only seen in part.
+/// The problem when `--exact` recorded only a part of the start.
 const CUT_OFF: &str = "pages are learned with fault-around pages: the program went on when its \
     time was over; give it more with --for, or a server --until idle";
 
-/// Said when the program went on reading after the recording.
+/// The problem when the program went on reading after the recording.
 const END_NOT_SEEN: &str = "its end is not learned: the program read files for longer, or more \
     of them, than is recorded; see --for";
 
 /// A pack that starts are joined into.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct PackTarget {
     /// The program's name, for people.
     pub name: String,
     /// Its command line.
@@ -58,33 +59,52 @@ pub struct Target {
     pub pack: PathBuf,
 }
 
-impl Target {
+impl PackTarget {
     /// Of a program with this key.
     pub fn of(key: &Key, pack: PathBuf) -> Self {
         Self { name: key.name.clone(), command: key.words.clone(), pack }
     }
 }
 
-/// What a learner is told.
+/// How a recording is learned.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The pack that is known, or will be.
-    pub target: Target,
-    /// The pack of this job alone, for a start that turns out to be another job than those that
-    /// the known pack is of.
-    pub narrower: Option<Target>,
+    pub target: PackTarget,
+    /// The pack of this subcommand, for a start that does another job than those in `target`.
+    pub narrower: Option<PackTarget>,
     /// Starts after whose absence a range is dropped.
     pub keep: u32,
     /// Whether file systems may be walked for names.
     pub walk: bool,
     /// Where the raw trace is kept, if it is.
     pub trace_out: Option<PathBuf>,
+    /// Whether that may replace any file.
+    pub force: bool,
     /// Whether other users get a copy of its pack.
     pub share: bool,
-    /// Whether its directory is the store, which holds so many packs at most.
+    /// Whether its directory is the store: no other user can change it, and its number of packs is
+    /// bounded. A directory that the user named may belong to anybody.
     pub bounded: bool,
-    /// Threads that are recorded and whose doings are not the program's.
+    /// Threads that are recorded and do not belong to the program.
     pub ignored_tids: Vec<i32>,
+}
+
+impl Settings {
+    /// The defaults, for the pack of a program or service in the store.
+    pub fn of(target: PackTarget) -> Self {
+        Self {
+            target,
+            narrower: None,
+            keep: DEFAULT_KEEP,
+            walk: true,
+            trace_out: None,
+            force: false,
+            share: false,
+            bounded: true,
+            ignored_tids: Vec::new(),
+        }
+    }
 }
 
 /// Figures of a learned start.
@@ -92,7 +112,7 @@ pub struct Settings {
 pub struct Learned {
     /// The pack that was written.
     pub pack: JsonPath,
-    /// Whether it was: a lossy start does not replace a clean pack.
+    /// Whether it was written: a start with lost events does not replace a clean pack.
     pub written: bool,
     /// Bytes of the pack file.
     pub pack_bytes: u64,
@@ -110,54 +130,51 @@ pub struct Learned {
     pub events: u64,
     /// Trace events that were lost.
     pub lost_events: u64,
-    /// Pages in large folios, of which no use is seen, that were taken to be used again.
+    /// Pages in large folios, whose accesses are not reported and that are kept in the pack.
     pub unseen_pages: u64,
-    /// Pages that were only mapped by fault-around, and are left out.
+    /// Pages that were only mapped by fault-around, and are removed.
     pub fault_around_pages: u64,
-    /// Inodes of this start that got no place in the pack.
+    /// Inodes of this start that are not in the pack.
     pub dropped: Dropped,
-    /// Directory entries looked at in search of names.
+    /// Directory entries that were read in the search for names.
     pub walked_entries: u64,
-    /// Time for names, in µs.
+    /// Time for resolving names, in µs.
     pub resolve_us: u64,
     /// Time from the end of the recording to the written pack, in µs.
     pub learn_us: u64,
-    /// Whether the end of the start before was not learned, so that what is missing may be of
-    /// that.
+    /// Whether the end of the start before was not learned, which may explain missing pages.
     pub after_cut_off: bool,
     /// Other packs that were forgotten because the store was full.
     pub forgotten_packs: usize,
-    /// Things that did not work and were worked around.
+    /// Errors that did not keep the start from being learned.
     pub problems: Vec<String>,
 }
 
-/// What was known before the start that is learned.
+/// What is known of a start beside its recording.
 #[derive(Debug, Default)]
-pub struct Known {
-    /// The program's pack.
+pub struct LaunchFacts {
+    /// The program's pack before the start.
     pub pack: Option<Pack>,
-    /// What became of its replay, if there was one.
+    /// The figures of its replay, if there was one.
     pub replay: Option<Report>,
-    /// What that asked for, if it was kept.
+    /// What that requested, if it was kept.
     pub log: Option<Log>,
     /// When the program was let go, in µs on the clock of the log.
     pub released_us: u64,
-    /// Whether it was seen until the program ended, or nothing was read any more.
-    pub whole: bool,
-    /// Whether it is known that the program went on reading.
-    pub cut_off: bool,
+    /// How much of the start was recorded.
+    pub coverage: Coverage,
 }
 
 /// Measures the device of a pack that was just learned, if it never was. That
 /// takes a moment, once, after the program has ended.
 pub fn know_device(pack: &Path, models: &Models) {
-    // What keeps it from being read is said when it is to be replayed.
+    // The next replay reports why it can't be read.
     if let Ok(pack) = store::read(pack, rustix::process::geteuid().as_raw()) {
         models.measure_new(&pack);
     }
 }
 
-/// Joins a start, which `began` then, into its pack and says what became of the pages. May wait
+/// Joins a start, which `began` then, into its pack and classifies the pages. May wait
 /// for a file system that does not answer; a [`super::learner::Learner`] does not.
 ///
 /// # Errors
@@ -166,40 +183,43 @@ pub fn learn(
     recorded: Recorded,
     began: Instant,
     settings: &Settings,
-    known: &Known,
+    facts: &LaunchFacts,
     uid: u32,
-) -> Result<(Learned, Outcome), LaunchError> {
+) -> Result<(Learned, PageCounts), LaunchError> {
     let from = Instant::now();
     let Recorded { capture, followed } = recorded;
-    let pack = known.pack.as_ref();
-    // Nothing is known of the start before where its record can't be read.
+    let pack = facts.pack.as_ref();
+    let is_whole = facts.coverage == Coverage::Whole;
+    let is_cut_off = facts.coverage == Coverage::CutOff;
+    // Without a readable record nothing is known about the start before.
     let before = pack.and_then(|pack| last_run::read(&settings.target.pack, pack, uid).ok());
-    // What was not seen of a file must not look like what the program does not need.
-    let exact = known.whole && followed.is_some_and(|processes| processes.registered > 0);
+    // Pages that were not observed must not count as not needed.
+    let exact = is_whole && followed.is_some_and(|processes| processes.registered > 0);
     let policy = Learning::of_start(settings.keep);
     let (mut seen, mounts) = name(capture, settings, pack, before.as_ref(), policy)?;
     let unseen_pages = pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
     let fault_around = drop_fault_around(&mut seen.pages, &seen.names, pack, exact);
 
-    let lesson = Lesson::new(seen, mounts, began.elapsed(), policy);
-    let Lesson { seen, .. } = &lesson;
-    let ahead = known.ahead();
-    let (outcome, mut last_run) = lesson.classify(&seen.pages, &ahead);
-    last_run.cut_off = known.cut_off;
-    last_run.note_walks(&seen.names.walked_without_result, &lesson.mounts);
-    let own = settings.narrower.as_ref().filter(|_| known.whole && ahead.is_another_job(&outcome));
+    let launch = RecordedLaunch::new(seen, mounts, began.elapsed(), policy);
+    let RecordedLaunch { seen, .. } = &launch;
+    let prefetched = facts.prefetched();
+    let (outcome, mut last_run) = launch.classify(&seen.pages, &prefetched);
+    last_run.cut_off = is_cut_off;
+    last_run.note_walks(&seen.names.walked_without_result, &launch.mounts);
+    let own =
+        settings.narrower.as_ref().filter(|_| is_whole && prefetched.is_another_job(&outcome));
     let target = own.unwrap_or(&settings.target);
     let words: Vec<&[u8]> = target.command.iter().map(|word| word.as_bytes()).collect();
-    let was_complete = ahead.was_complete(&outcome);
-    let new = lesson.pack(&target.name, words.join(&0), &seen.pages, was_complete);
-    let rule = lesson.rule(&seen.pages, &ahead);
+    let was_complete = prefetched.was_complete(&outcome);
+    let new = launch.pack(&target.name, words.join(&0), &seen.pages, was_complete);
+    let rule = launch.rule(&seen.pages, &prefetched);
 
     let mut learned = Learned {
         pack: target.pack.as_path().into(),
         events: seen.tally.events,
         lost_events: seen.tally.lost,
         unseen_pages,
-        fault_around_pages: fault_around.left_out,
+        fault_around_pages: fault_around.skipped,
         dropped: new.origin.dropped,
         walked_entries: seen.names.walked_entries,
         resolve_us: micros(seen.names.elapsed),
@@ -207,13 +227,20 @@ pub fn learn(
         problems: seen.names.problems.iter().map(|p| causes(p)).collect(),
         ..Learned::default()
     };
-    learned.problems.extend(why_not_exact(followed, known.whole, fault_around.exact_files));
-    learned.problems.extend(known.cut_off.then(|| END_NOT_SEEN.into()));
+    learned.problems.extend(why_not_exact(followed, is_whole, fault_around.exact_files));
+    learned.problems.extend(is_cut_off.then(|| END_NOT_SEEN.into()));
     let origin = pack.filter(|_| own.is_none());
-    let joined = join(&target.pack, uid, new, origin, rule, |_, _| ())?;
-    learned.note_joined(&joined, &target.pack, settings.share, last_run);
+    let locked = match settings.bounded {
+        true => store::lock_trusted(&target.pack)?,
+        false => store::lock(&target.pack)?,
+    };
+    let joined = join(locked, uid, new, origin, rule, |_, _| ())?;
+    learned.note_joined(&joined, last_run);
+    if settings.bounded && learned.written {
+        learned.share(&joined, &target.pack, settings.share, uid);
+    }
     drop(joined);
-    if settings.bounded && learned.starts == 1 {
+    if settings.bounded && learned.written {
         match retention::bound(&target.pack, uid) {
             Ok(forgotten) => learned.forgotten_packs = forgotten,
             Err(error) => learned.problems.push(causes(&error)),
@@ -223,7 +250,7 @@ pub fn learn(
     Ok((learned, outcome))
 }
 
-/// What was recorded without our own accesses, with the names of its files.
+/// The recorded start without our own accesses, with the names of its files.
 fn name(
     mut capture: Capture,
     settings: &Settings,
@@ -232,14 +259,15 @@ fn name(
     policy: Learning,
 ) -> Result<(Seen, MountTable), LaunchError> {
     let mounts = seen::complete(&mut capture)?;
-    // Elsewhere these are the numbers of others.
+    // In another namespace these are the numbers of other threads.
     if proc::in_first_pid_namespace() {
         capture.description.ignored_tids.extend(proc::own_threads());
     }
     capture.description.ignored_tids.extend(&settings.ignored_tids);
     if let Some(path) = &settings.trace_out {
         let failed = |source| LaunchError::Write { path: path.clone(), source };
-        std::fs::write(path, capture.to_bytes()?).map_err(failed)?;
+        let bytes = capture.to_bytes()?;
+        outputs::replace(path, &bytes, is_trace, settings.force).map_err(failed)?;
     }
     let earlier = pack.map(Pack::names).unwrap_or_default();
     let without_result =
@@ -247,12 +275,12 @@ fn name(
     let walk = settings.walk.then_some(&without_result[..]);
     let mut seen = Seen::of(capture, &mounts, &earlier, walk, policy.names_limit)?;
     if let Ok(own) = std::env::current_exe() {
-        seen.leave_out(&own);
+        seen.remove_file(&own);
     }
     Ok((seen, mounts))
 }
 
-/// What to say of a start that was to be exact, of which so many files are.
+/// Why a start with `--exact` has only this many exact files, if there is a reason.
 fn why_not_exact(followed: Option<Processes>, whole: bool, exact_files: u64) -> Option<String> {
     match followed? {
         Processes { failed, .. } if exact_files > 0 && failed > 0 => {
@@ -264,10 +292,10 @@ fn why_not_exact(followed: Option<Processes>, whole: bool, exact_files: u64) -> 
     }
 }
 
-impl Known {
-    fn ahead(&self) -> Ahead<'_> {
+impl LaunchFacts {
+    fn prefetched(&self) -> Prefetched<'_> {
         let read = self.pack.as_ref().filter(|_| self.replay.is_some());
-        Ahead {
+        Prefetched {
             packs: self.pack.iter().collect(),
             read: read.map(|pack| FREQUENT.chosen(pack)),
             reports: self.replay.into_iter().collect(),
@@ -278,8 +306,8 @@ impl Known {
 }
 
 impl Learned {
-    /// Notes what was joined, and writes what stands beside the pack.
-    fn note_joined(&mut self, joined: &Joined, path: &Path, share: bool, mut last_run: LastRun) {
+    /// Notes the result of the join, and writes the record next to the pack.
+    fn note_joined(&mut self, joined: &Joined, mut last_run: LastRun) {
         let Joined { pack, written, replaced, locked } = joined;
         if let Some(error) = replaced {
             self.problems.push(format!("{}; it is replaced", causes(error)));
@@ -295,25 +323,24 @@ impl Learned {
             self.problems.push("events were lost, so the clean pack stays as it is".into());
             return;
         }
-        if let Err(error) = keep_shared(path, pack, share) {
-            let copy = share::path_of(path);
-            self.problems.push(format!("can't write {}: {error}", names::path(&copy)));
-        }
         last_run.describe(pack, self.lost_events);
-        // Only people look at it.
+        // Nothing depends on it.
         if let Err(error) = last_run::write(locked, &last_run) {
             let why = format!("`show --last-run` has nothing of this start: {error}");
             self.problems.push(why);
         }
     }
+
+    /// Updates or removes the copy for other users.
+    fn share(&mut self, joined: &Joined, path: &Path, wanted: bool, uid: u32) {
+        if let Err(error) = keep_shared(path, &joined.pack, wanted, uid) {
+            self.problems.push(format!("{} is not shared: {error}", names::path(path)));
+        }
+    }
 }
 
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Where a program is that a command names, symbolic links followed: by
-/// `$PATH`, as execvp(3) looks for it.
+/// The path of a command's program, found by `$PATH` as execvp(3) does, with symbolic links
+/// resolved.
 pub fn locate(program: &std::ffi::OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return std::fs::canonicalize(program).ok();
@@ -354,11 +381,12 @@ mod tests {
         for (name, replay, expected) in
             [("no replay", None, 0), ("one", Some(Report::default()), 1)]
         {
-            let known = Known { pack: Some(Pack::default()), replay, ..Known::default() };
-            let ahead = known.ahead();
-            assert_eq!(ahead.packs.len(), 1, "{name}");
-            assert_eq!(ahead.reports.len(), expected, "{name}");
-            assert_eq!(ahead.read.is_some(), expected == 1, "{name}");
+            let facts =
+                LaunchFacts { pack: Some(Pack::default()), replay, ..LaunchFacts::default() };
+            let prefetched = facts.prefetched();
+            assert_eq!(prefetched.packs.len(), 1, "{name}");
+            assert_eq!(prefetched.reports.len(), expected, "{name}");
+            assert_eq!(prefetched.read.is_some(), expected == 1, "{name}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The packs that were learned, and what is to be expected of each here. The driver: it reads
-//! them, and changes nothing.
+//! The learned packs, and the expected benefit of each on this machine. The driver: it reads them
+//! and changes nothing.
 
+use super::policy::FREQUENT;
 use crate::host::json_path::JsonPath;
 use crate::host::mounts::Mounts;
-use crate::pack::store;
+use crate::pack::store::{self, StoreError, packs_in};
 use crate::replay::benefit::Expected;
-use crate::replay::frequency::Frequency;
 use crate::replay::models::{Models, device_of};
 use serde::Serialize;
-use std::fs::{self, Metadata};
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -41,36 +41,40 @@ pub struct LearnedPack {
     /// By which part a cold start is faster, at least and at most, 0 to 1.
     pub gain: Option<(f64, f64)>,
     /// Whether `headstart run` reads it ahead.
-    pub worth_it: bool,
+    pub has_benefit: bool,
 }
 
 impl LearnedPack {
-    /// What tells it from others, for people: any byte may be in it.
+    /// Its title for people. It may contain any byte.
     pub fn title(&self) -> &str {
         if self.command.is_empty() { &self.name } else { &self.command }
     }
 }
 
 /// The packs in these directories, as far as the user `uid` can trust and read them.
-pub fn learned_packs(dirs: &[PathBuf], models: &Models, uid: u32) -> Vec<LearnedPack> {
-    let mut paths: Vec<PathBuf> = dirs.iter().flat_map(|dir| pack_files(dir)).collect();
+///
+/// # Errors
+/// Somebody else could have changed what is in a directory, or it can't be read.
+pub fn learned_packs(
+    dirs: &[PathBuf],
+    models: &Models,
+    uid: u32,
+) -> Result<Vec<LearnedPack>, StoreError> {
+    let mut paths = Vec::new();
+    for dir in dirs {
+        paths.extend(packs_in(dir, uid)?);
+    }
     paths.sort_unstable();
-    paths.iter().filter_map(|path| look_at(path, models, uid)).collect()
-}
-
-/// The files of packs in a directory.
-pub fn pack_files(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|path| path.extension().is_some_and(|extension| extension == "pack")).collect()
+    Ok(paths.iter().filter_map(|path| look_at(path, models, uid)).collect())
 }
 
 fn look_at(path: &Path, models: &Models, uid: u32) -> Option<LearnedPack> {
-    // Before it is read, which is no use of it.
+    // The times are taken before the pack is read, since this is no use of it.
     let meta = path.symlink_metadata().ok()?;
     let pack = store::read(path, uid).ok()?;
     let device = device_of(&pack, &Mounts::default()).map(|device| device.rdev);
     let model = device.and_then(|dev| models.of_device(dev));
-    let expected = model.map(|model| Expected::of(&pack, &Frequency::HALF.choice(&pack), &model));
+    let expected = model.map(|model| Expected::of(&pack, &FREQUENT.choice(&pack), &model));
     let words = pack.origin.command.split(|byte| *byte == 0).map(String::from_utf8_lossy);
     Some(LearnedPack {
         command: words.collect::<Vec<_>>().join(" "),
@@ -83,7 +87,7 @@ fn look_at(path: &Path, models: &Models, uid: u32) -> Option<LearnedPack> {
         device: device.map(|dev| dev.to_string()),
         expected,
         gain: expected.map(|expected| expected.gain()),
-        worth_it: expected.is_none_or(|expected| expected.has_benefit()),
+        has_benefit: expected.is_none_or(|expected| expected.has_benefit()),
         name: pack.origin.name,
     })
 }

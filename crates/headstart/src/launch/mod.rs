@@ -1,25 +1,27 @@
 //! One pipeline for every kind of launch.
 //!
 //! ```text
-//!             prepare                    record                 learn
-//! pack ──▶ device model ──▶ read     ──▶ trace of the  ──▶ pages by name ──▶ pack
-//!          read strategy    ahead        start             what became of
-//!          plan, replay                                    what was prefetched
+//!          prepare ─▶ prefetch       record           learn
+//! pack ──▶ benefit    device model   trace of the ──▶ pages by name ──▶ pack
+//!          estimate   read strategy  start            classification
+//!          sample     plan, replay
 //! ```
 //!
-//! [`policy`] says what differs between programs, services, benchmarks and boots; [`lesson`] is
-//! what learning has in common. Nothing here
-//! prints, and nothing belongs to the whole process: a process may follow many launches at
-//! once, also of programs that are not its children. Who starts the program, waits for its end
-//! and reports is the caller.
+//! [`lifecycle`] is the whole, one value for each launch; [`policy`] says what differs between
+//! programs, services, benchmarks and boots, and why; [`recorded_launch`] is what learning has in
+//! common.
+//! Nothing here prints, and nothing belongs to the whole process: a process may follow many
+//! launches at once, also of programs that are not its children.
 
 pub mod learn;
 pub mod learned_packs;
 pub mod learner;
-pub mod lesson;
+pub mod lifecycle;
 pub mod policy;
+pub mod prefetch;
 pub mod prepare;
 pub mod record;
+pub mod recorded_launch;
 pub mod retention;
 
 use crate::host::mounts::MountsError;
@@ -62,7 +64,7 @@ pub enum LaunchError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// No thread can be had.
+    /// No thread can be started.
     #[error("Can't start a thread")]
     Thread(#[source] io::Error),
     /// The learning thread died.

@@ -1,56 +1,63 @@
-//! Getting a start's pack ready: it is found, decoded, judged, planned, and its replay
-//! begun. With a large pack that happens beside the start, which does not wait for it
-//! longer than it was told to: a pack of 100,000 files takes 30 ms.
+//! Prepares a start: finds and decodes its pack, estimates the benefit, makes the plan and begins
+//! the replay. With a large pack this goes on in parallel with the start, which waits for it only
+//! for its longest delay: a pack of 100,000 files takes 30 ms.
 
-use super::policy::{Bounds, FREQUENT, read_strategy};
+use super::policy::{Bounds, FREQUENT, Purpose, WELL_KNOWN};
+use super::prefetch;
 use crate::host::error::causes;
 use crate::host::memory;
 use crate::host::mounts::Mounts;
+use crate::host::user::User;
 use crate::pack::Pack;
 use crate::pack::store::{self, StoreError};
 use crate::profile::seen;
 use crate::replay::benefit::Expected;
-use crate::replay::engine::{Options, Replay};
+use crate::replay::engine::Replay;
 use crate::replay::frequency::Choice;
-use crate::replay::model::Model;
 use crate::replay::models::Models;
-use crate::replay::plan::Plan;
 use crate::replay::sample;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// From this many learned starts on, one start more teaches little.
-pub const WELL_KNOWN: u32 = 3;
-/// Where tracing costs more than there is to gain, a well known program is traced once
-/// in this time, should it have become another.
+/// If tracing costs more than prefetching gains, a well known program is traced once in this time,
+/// in case that it has changed.
 const LEARN_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
-/// A pack up to this size, which holds some 10,000 files, is ready sooner than another
-/// thread would be worth, in bytes.
+/// A pack up to this size, some 10,000 files, is prepared without another thread, in bytes.
 const SMALL: u64 = 256 << 10;
 
-/// Said of a start from memory that is not learned.
+/// The note for a hot start that is not learned.
 const HOT: &str = "in memory and well known, so not traced";
-/// Said of a start that is prefetched in part and not learned.
+/// The note for a start whose recording would cost more than prefetching gains.
+const COSTLY: &str = "well known, so not traced, which would cost more than it gains";
+/// The note for a start that lacks memory, so that it is not learned.
 const CROWDED: &str = "its files need more memory than the control group leaves, so not traced";
 
-/// What is to be got ready.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
+/// What a launch needs.
+#[derive(Clone, Debug)]
+pub struct LaunchSpec {
+    /// For whom.
+    pub user: User,
     /// The pack, if it is not the program's own.
     pub explicit: Option<PathBuf>,
-    /// The names that the program's own may have, as [`store::find`] takes them.
+    /// The names that the program's own pack may have, for [`store::find`].
     pub file_names: Vec<String>,
     /// How it is prefetched, if it is.
-    pub replay: Option<Ahead>,
+    pub prefetch: Option<PrefetchOptions>,
+    /// Whether the start is learned.
+    pub learn: bool,
+    /// When the process began.
+    pub began: Instant,
+    /// How long the program waits for the first pages to be requested.
+    pub max_delay: Duration,
 }
 
-impl Wanted {
-    /// Whether the pack is so large that it takes a while to be ready.
+impl LaunchSpec {
+    /// Whether the pack is so large that its preparation takes a while.
     fn is_large(&self) -> bool {
-        let dirs = || store::search_path(is_root(), variable).into_iter().flatten();
+        let User { variable, .. } = self.user;
+        let dirs = || store::search_path(self.user.is_root(), variable).into_iter().flatten();
         let own = self.file_names.iter().flat_map(|name| dirs().map(move |dir| dir.join(name)));
         let mut paths = self.explicit.clone().into_iter().chain(own);
         paths.find_map(|path| path.metadata().ok()).is_some_and(|meta| meta.len() > SMALL)
@@ -58,90 +65,86 @@ impl Wanted {
 }
 
 /// How a pack is prefetched.
-#[derive(Clone, Copy, Debug)]
-pub struct Ahead {
+#[derive(Clone, Copy, Default, Debug)]
+pub struct PrefetchOptions {
     /// What the user limits.
     pub bounds: Bounds,
-    /// Whether that is done even if it is not worth it.
+    /// Whether that is done even without an expected benefit.
     pub always: bool,
-    /// Whether the start is learned.
-    pub learn: bool,
-    /// When the process began.
-    pub began: Instant,
-    /// How long the program waits for us.
-    pub max_delay: Duration,
 }
 
-/// What is ready.
+/// A prepared launch.
 #[derive(Debug, Default)]
 pub struct Prepared {
     /// The pack, if there is one.
     pub pack: Option<Pack>,
     /// Where it is learned.
     pub path: PathBuf,
-    /// What the user is told.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// What prefetches.
+    /// The replay, if it has begun.
     pub replay: Option<Replay>,
-    /// Whether it was measured how the device of the pack behaves.
+    /// Whether there is a model of the pack's device.
     pub device_known: bool,
     /// What was expected of prefetching, if the device is known.
     pub expected: Option<Expected>,
-    /// Whether learning from this start is not worth it.
+    /// Whether this start is not recorded.
     pub skip_recording: bool,
-    /// Whether a sample was in memory.
-    hot: bool,
-    /// How it is prefetched once the program is under way, if that is still to begin.
-    later: Option<Ahead>,
+    /// The spec of a replay that begins after the release, because a sample was resident.
+    later: Option<LaunchSpec>,
 }
 
-/// Something that gets ready, or is.
+/// The preparation of a launch.
 #[derive(Debug)]
-pub struct Preparation {
-    ready: Option<Box<Prepared>>,
-    coming: Option<Receiver<Box<Prepared>>>,
+pub enum Preparation {
+    /// It is ready.
+    Ready(Box<Prepared>),
+    /// A thread prepares it.
+    Coming(Receiver<Box<Prepared>>),
 }
 
 impl Preparation {
-    /// Does it at once.
-    pub fn now(wanted: &Wanted) -> Self {
-        Self { ready: Some(Box::new(Prepared::of(wanted))), coming: None }
-    }
-
-    /// Does it in a thread, if that is worth it.
-    pub fn beside(wanted: Wanted) -> Self {
-        if !wanted.is_large() {
-            return Self::now(&wanted);
+    /// Begins, in a thread if it takes a while.
+    pub fn begin(spec: LaunchSpec) -> Self {
+        if spec.prefetch.is_none() || !spec.is_large() {
+            return Self::now(&spec);
         }
-        let (tell, coming) = channel();
-        let theirs = wanted.clone();
+        let (send, coming) = channel();
+        let theirs = spec.clone();
         let work = move || {
             let mut prepared = Prepared::of(&theirs);
             prepared.begin_late();
-            drop(tell.send(Box::new(prepared)));
+            drop(send.send(Box::new(prepared)));
         };
         match thread::Builder::new().name("prepare".into()).spawn(work) {
-            Ok(_) => Self { ready: None, coming: Some(coming) },
-            Err(_) => Self::now(&wanted),
+            Ok(_) => Self::Coming(coming),
+            Err(_) => Self::now(&spec),
         }
     }
 
-    /// What is ready within this time.
+    fn now(spec: &LaunchSpec) -> Self {
+        Self::Ready(Box::new(Prepared::of(spec)))
+    }
+
+    /// The prepared launch, if it is ready within this time.
     pub fn within(&mut self, limit: Duration) -> Option<&mut Prepared> {
-        if self.ready.is_none() {
-            self.ready = self.coming.as_ref()?.recv_timeout(limit).ok();
+        if let Self::Coming(coming) = self {
+            *self = Self::Ready(coming.recv_timeout(limit).ok()?);
         }
-        self.ready.as_deref_mut()
+        match self {
+            Self::Ready(prepared) => Some(prepared),
+            Self::Coming(_) => None,
+        }
     }
 
-    /// Begins what was left for when the program is under way.
+    /// Begins a postponed replay.
     pub fn begin_late(&mut self) {
-        if let Some(prepared) = &mut self.ready {
+        if let Self::Ready(prepared) = self {
             prepared.begin_late();
         }
     }
 
-    /// Whether there is nothing more to do for it.
+    /// Whether the replay has ended, or there is none.
     pub fn is_finished(&mut self) -> bool {
         let has_ended = |prepared: &mut Prepared| {
             prepared.later.is_none() && prepared.replay.as_ref().is_none_or(Replay::is_finished)
@@ -149,176 +152,153 @@ impl Preparation {
         self.within(Duration::ZERO).is_some_and(has_ended)
     }
 
-    /// What is ready at last; nothing, if that failed.
+    /// Waits for the prepared launch; an empty one if it failed.
     pub fn finish(self) -> Prepared {
-        let come = || self.coming.and_then(|coming| coming.recv().ok());
-        *self.ready.or_else(come).unwrap_or_default()
+        match self {
+            Self::Ready(prepared) => *prepared,
+            Self::Coming(coming) => *coming.recv().unwrap_or_default(),
+        }
     }
 }
 
 impl Prepared {
-    fn of(wanted: &Wanted) -> Self {
+    fn of(spec: &LaunchSpec) -> Self {
         let from = Instant::now();
         let mut prepared = Self::default();
-        let found = known_pack(wanted.explicit.as_deref(), &wanted.file_names);
+        let found = known_pack(spec);
         (prepared.path, prepared.pack) = found.unwrap_or_else(|failure| {
             let (path, error) = *failure;
             // There is no place for what would be learned.
-            prepared.skip_recording = matches!(error, StoreError::RelativeDirectory(_));
+            prepared.skip_recording = match &error {
+                StoreError::RelativeDirectory(_) => true,
+                StoreError::UntrustedDirectory { path: dir, .. } => path.parent() == Some(dir),
+                _ => false,
+            };
             prepared.notes.push(causes(&error));
             (path, None)
         });
-        if let (Some(ahead), Some(pack)) = (&wanted.replay, prepared.pack.take()) {
+        if let (Some(options), Some(pack)) = (spec.prefetch, prepared.pack.take()) {
             let choice = FREQUENT.choice(&pack);
-            if may_begin_late(&pack, ahead) && sample::is_in_memory(&pack, &choice, uid()) {
-                prepared.leave_for_later(ahead);
+            let may_wait = !options.always && (!spec.learn || is_known_lately(&pack));
+            if may_wait && sample::is_in_memory(&pack, &choice, spec.user.uid) {
+                prepared.leave_for_later(spec);
             } else {
-                prepared.replay(&pack, &choice, ahead, from);
+                prepared.prefetch(&pack, &choice, spec, options, from);
             }
             prepared.pack = Some(pack);
         }
         prepared
     }
 
-    /// Lets a program that finds its files in memory start at once and untraced: all else
-    /// would only cost.
-    fn leave_for_later(&mut self, ahead: &Ahead) {
-        if ahead.learn {
-            self.skip_recording = true;
-            self.notes.push(HOT.into());
+    /// Lets a program with resident files start immediately and untraced, since the rest would only
+    /// cost time.
+    fn leave_for_later(&mut self, spec: &LaunchSpec) {
+        if spec.learn {
+            self.skip_recording(HOT);
         }
-        self.hot = true;
-        self.later = Some(Ahead { learn: false, ..*ahead });
+        self.later = Some(LaunchSpec { learn: false, ..spec.clone() });
     }
 
-    /// Begins what was left for later.
+    /// Begins the postponed replay.
     fn begin_late(&mut self) {
-        if let Some(ahead) = self.later.take()
+        if let Some(spec) = self.later.take()
             && let Some(pack) = self.pack.take()
         {
-            self.replay(&pack, &FREQUENT.choice(&pack), &ahead, Instant::now());
+            let options = spec.prefetch.unwrap_or_default();
+            let bounds = options.bounds;
+            let purpose = Purpose::Start { bounds, log: false, sampled: true };
+            self.begin(&pack, &FREQUENT.choice(&pack), &spec, options, &purpose);
             self.pack = Some(pack);
         }
     }
 
-    /// Begins to read a pack ahead, if that is worth it or is wanted always.
-    fn replay(&mut self, pack: &Pack, choice: &Choice, ahead: &Ahead, from: Instant) {
+    /// Begins to prefetch a pack, and decides whether the start is still to be recorded.
+    fn prefetch(
+        &mut self,
+        pack: &Pack,
+        choice: &Choice,
+        spec: &LaunchSpec,
+        options: PrefetchOptions,
+        from: Instant,
+    ) {
+        let purpose = Purpose::Start { bounds: options.bounds, log: spec.learn, sampled: false };
+        self.begin(pack, choice, spec, options, &purpose);
+        let Some(replay) = self.replay.as_ref().filter(|_| spec.learn && !options.always) else {
+            return;
+        };
+        let is_crowded = is_learned_lately(pack) && is_crowded(replay);
+        // Tracing would only cost then. The wait costs nothing: the program would wait anyway.
+        let left = spec.max_delay.saturating_sub(from.elapsed());
+        let is_hot = is_known_lately(pack) && replay.finds_all_in_memory(left);
+        for note in [is_crowded.then_some(CROWDED), is_hot.then_some(HOT)].into_iter().flatten() {
+            self.skip_recording(note);
+        }
+    }
+
+    /// Begins to prefetch a pack, if a benefit is expected or `always` is set.
+    fn begin(
+        &mut self,
+        pack: &Pack,
+        choice: &Choice,
+        spec: &LaunchSpec,
+        options: PrefetchOptions,
+        purpose: &Purpose,
+    ) {
         let mounts = Mounts::default();
         let model = Models::here().of_pack(pack, &mounts);
+        mounts.table().into_iter().for_each(memory::find_our_groups);
         self.device_known = model.is_some();
-        let expected = model.map(|model| Expected::of(pack, choice, &model));
-        self.expected = expected;
-        if let Some(expected) = expected.filter(|_| !ahead.always) {
-            self.skip_recording(pack, ahead, &expected);
+        self.expected = model.map(|model| Expected::of(pack, choice, &model));
+        if let Some(expected) = self.expected.filter(|_| !options.always) {
+            if spec.learn && is_known_lately(pack) && !expected.should_record() {
+                self.skip_recording(COSTLY);
+            }
             if !expected.has_benefit() {
-                return self.leave_alone(&expected);
+                return self.notes.push(no_benefit(&expected));
             }
         }
-        match begin(pack, choice, (model, mounts), ahead, self.hot) {
-            Ok(replay) => {
-                let may_spare = ahead.learn && !ahead.always && is_known_lately(pack);
-                let left = ahead.max_delay.saturating_sub(from.elapsed());
-                if ahead.learn && !ahead.always && is_learned_lately(pack) && is_crowded(&replay) {
-                    self.skip_recording = true;
-                    self.notes.push(CROWDED.into());
-                }
-                // Tracing would only cost then. The program would wait for the same later.
-                if may_spare && replay.finds_all_in_memory(left) {
-                    self.skip_recording = true;
-                    self.notes.push(HOT.into());
-                }
-                self.replay = Some(replay);
-            }
+        let strategy = purpose.strategy(model, pack);
+        let plan = prefetch::plan_chosen(pack, choice, strategy, purpose);
+        match prefetch::start(plan, purpose, mounts, spec.began) {
+            Ok(replay) => self.replay = Some(replay),
             Err(error) => self.notes.push(format!("nothing was prefetched: {error}")),
         }
     }
 
-    /// Leaves a program alone that gains less than a replay costs.
-    fn leave_alone(&mut self, expected: &Expected) {
-        let ms = |us: u64| us as f64 / 1e3;
-        let (gain, cost) = (ms(expected.gain_us().1), ms(expected.cost_us));
-        self.notes.push(format!(
-            "no expected benefit here: prefetching gains at most {gain:.1} ms and costs {cost:.1} ms"
-        ));
-    }
-
-    /// Does not learn from a start that would be slower for it than without us, if
-    /// enough others taught us.
-    fn skip_recording(&mut self, pack: &Pack, ahead: &Ahead, expected: &Expected) {
-        if ahead.learn && is_known_lately(pack) && !expected.should_record() {
-            self.skip_recording = true;
-            self.notes
-                .push("well known, so not traced, which would cost more than it gains".into());
-        }
+    /// Does not record this start, for this reason.
+    fn skip_recording(&mut self, why: &str) {
+        self.skip_recording = true;
+        self.notes.push(why.into());
     }
 }
 
-/// Begins to read a pack ahead, by the model of its device; `sampled`: a sample of it was in
-/// memory.
-///
-/// # Errors
-/// No thread can be had.
-fn begin(
-    pack: &Pack,
-    choice: &Choice,
-    (model, mounts): (Option<Model>, Mounts),
-    ahead: &Ahead,
-    sampled: bool,
-) -> io::Result<Replay> {
-    let strategy = read_strategy(model, pack, ahead.bounds);
-    let plan = Plan::of_pack(pack, choice, ahead.bounds.limits(), strategy);
-    let options = Options { log: ahead.learn, sampled, ..Options::default() };
-    Replay::start(plan, options, mounts, ahead.began)
-}
-
-/// Begins to read a pack ahead as a program's start does, worth it or not, and returns when the
-/// program may start: what a benchmark measures.
-///
-/// # Errors
-/// No thread can be had.
-pub fn read_ahead(pack: &Pack, ahead: &Ahead) -> io::Result<Replay> {
-    let mounts = Mounts::default();
-    let model = Models::here().of_pack(pack, &mounts);
-    let replay = begin(pack, &FREQUENT.choice(pack), (model, mounts), ahead, false)?;
-    replay.wait_for_head(ahead.max_delay);
-    Ok(replay)
+/// The note for a program that gains less than a replay costs.
+fn no_benefit(expected: &Expected) -> String {
+    let ms = |us: u64| us as f64 / 1e3;
+    let (gain, cost) = (ms(expected.gain_us().1), ms(expected.cost_us));
+    format!(
+        "no expected benefit here: prefetching gains at most {gain:.1} ms and costs {cost:.1} ms"
+    )
 }
 
 /// A pack, if there is one, and the path where it is learned.
 type Found = Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>>;
 
-/// The pack `explicit`, or the program's own.
-fn known_pack(explicit: Option<&Path>, file_names: &[String]) -> Found {
-    if let Some(path) = explicit {
-        return match store::read(path, uid()) {
+/// The pack that was named, or the program's own.
+fn known_pack(spec: &LaunchSpec) -> Found {
+    let User { uid, variable } = spec.user;
+    if let Some(path) = &spec.explicit {
+        return match store::read(path, uid) {
             Ok(pack) => Ok((path.into(), Some(pack))),
             Err(StoreError::Missing(_)) => Ok((path.into(), None)),
             Err(error) => Err(Box::new((path.into(), error))),
         };
     }
-    store::find(file_names, uid(), variable)
+    store::find(&spec.file_names, uid, variable)
 }
 
-fn uid() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
-fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).map(PathBuf::from)
-}
-
-fn is_root() -> bool {
-    uid() == 0
-}
-
-/// Whether a program may start before its pack was looked at as a whole: nothing is to be
-/// learned from this start if its files are in memory.
-fn may_begin_late(pack: &Pack, ahead: &Ahead) -> bool {
-    !ahead.always && (!ahead.learn || is_known_lately(pack))
-}
-
-/// Whether the files of a start take more memory than a replay may fill of what a control group
-/// leaves: the start reads again what the kernel dropped, and the more so the more we take.
+/// Whether the files of a start take more memory than a replay may fill in its control group. The
+/// kernel reclaims pages then, and the start reads them again, more so with more prefetching.
 fn is_crowded(replay: &Replay) -> bool {
     memory::group_headroom().is_some_and(|left| replay.wanted_bytes() > memory::budget_within(left))
 }
@@ -331,9 +311,25 @@ fn is_known_lately(pack: &Pack) -> bool {
 /// Whether a start of a program was learned not long ago.
 fn is_learned_lately(pack: &Pack) -> bool {
     let now = u64::try_from(seen::now_ns() / 1_000_000_000).unwrap_or(0);
-    // Of one that was learned in the future the clock says nothing.
+    // A time in the future comes from a wrong clock.
     let age = now.checked_sub(pack.origin.learned_at).map(Duration::from_secs);
     age.is_some_and(|age| age < LEARN_AGAIN)
+}
+
+#[cfg(test)]
+impl LaunchSpec {
+    /// Of a program with this pack, if there is one.
+    pub(super) fn of_pack(explicit: Option<PathBuf>) -> Self {
+        Self {
+            user: User::own(),
+            explicit,
+            file_names: Vec::new(),
+            prefetch: Some(PrefetchOptions::default()),
+            learn: true,
+            began: Instant::now(),
+            max_delay: Duration::ZERO,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -342,15 +338,8 @@ mod tests {
 
     #[test]
     fn what_was_left_for_later_begins_once() {
-        let ahead = Ahead {
-            bounds: Bounds::default(),
-            always: false,
-            learn: true,
-            began: Instant::now(),
-            max_delay: Duration::ZERO,
-        };
         let mut prepared = Prepared { pack: Some(Pack::default()), ..Prepared::default() };
-        prepared.leave_for_later(&ahead);
+        prepared.leave_for_later(&LaunchSpec::of_pack(None));
         assert!(prepared.skip_recording && prepared.replay.is_none());
         prepared.begin_late();
         assert!(prepared.replay.take().is_some());
@@ -360,31 +349,31 @@ mod tests {
 
     #[test]
     fn a_start_goes_on_without_a_pack_that_is_not_ready_in_time_and_has_it_later() {
-        let (tell, coming) = channel();
-        let mut preparation = Preparation { ready: None, coming: Some(coming) };
+        let (send, coming) = channel();
+        let mut preparation = Preparation::Coming(coming);
         assert!(preparation.within(Duration::from_millis(1)).is_none());
         let skip_recording = true;
-        tell.send(Box::new(Prepared { skip_recording, ..Prepared::default() })).unwrap();
+        send.send(Box::new(Prepared { skip_recording, ..Prepared::default() })).unwrap();
         assert!(preparation.within(Duration::ZERO).is_some_and(|p| p.skip_recording));
         assert!(preparation.finish().skip_recording);
     }
 
     #[test]
     fn a_preparation_that_failed_leaves_a_start_without_a_pack() {
-        let (tell, coming) = channel();
-        drop(tell);
-        let mut preparation = Preparation { ready: None, coming: Some(coming) };
+        let (send, coming) = channel();
+        drop(send);
+        let mut preparation = Preparation::Coming(coming);
         assert!(preparation.within(Duration::MAX).is_none());
         assert!(preparation.finish().pack.is_none());
     }
 
     #[test]
-    fn only_a_large_pack_is_got_ready_beside_the_start() {
+    fn only_a_large_pack_is_got_ready_in_parallel_with_the_start() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let wanted = Wanted { explicit: Some(file.path().into()), ..Wanted::default() };
+        let spec = LaunchSpec::of_pack(Some(file.path().into()));
         for (bytes, is_large) in [(SMALL, false), (SMALL + 1, true)] {
             file.as_file().set_len(bytes).unwrap();
-            assert_eq!(wanted.is_large(), is_large, "{bytes}");
+            assert_eq!(spec.is_large(), is_large, "{bytes}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Recording a start: begun in time, or not at all, and removed from the kernel afterwards.
+//! Records a start: begins in time or not at all, and removes the trace instance afterwards.
 //!
-//! Holds no state of the process: several may be under way. What is recorded becomes a pack
-//! in [`super::learn`].
+//! It holds no state of the process, so several recordings may go on at once. [`super::learn`]
+//! makes a pack of a recording.
 
 use super::LaunchError;
 use crate::host::proc;
@@ -15,7 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How large the trace buffers are to be for a start of a program whose pack this is.
+/// The size of the trace buffers for a program with this pack.
 pub fn buffer_of(pack: Option<&Pack>) -> BufferSize {
     match pack.map_or(0, |pack| pack.origin.buffer_kb) {
         0 => BufferSize::Default,
@@ -28,8 +28,7 @@ pub fn buffer_of(pack: Option<&Pack>) -> BufferSize {
 pub enum Recording {
     /// It records.
     Recorder(Recorder),
-    /// It was not there in time. The thread ends when it has been cleared
-    /// away.
+    /// It was not armed in time. The thread ends when its instance is removed.
     Late(JoinHandle<()>),
 }
 
@@ -41,7 +40,7 @@ pub fn start_recording(
     watch: bool,
     patience: Duration,
 ) -> Result<Recording, LaunchError> {
-    // Without a buffer: it is received, or it comes back.
+    // Without a buffer, so that a late recorder is not received but returned.
     let (sender, receiver) = sync_channel(0);
     let start = move || {
         if let Err(unwanted) = sender.send(start_recording_now(scope, buffer, watch)) {
@@ -67,30 +66,33 @@ pub fn start_recording_now(
     Ok(Recorder::start(&tracefs, scope, buffer, watch)?)
 }
 
-/// Ends a recording that nobody wants.
+/// Ends a recording without a result.
 pub fn give_up(recorder: Recorder) {
-    // After a failure it has gone by itself.
+    // After a failure the instance is removed already.
     if let Ok((_, instance)) = recorder.finish() {
         remove(instance);
     }
 }
 
-/// Removes an instance that has served its purpose.
+/// Removes an instance that is not needed any more.
 pub fn remove(instance: Instance) {
-    // Elsewhere a background process may end with its namespace, so dropping
-    // the instance waits for the removal.
+    // In another namespace a background process may end with it, so dropping the instance waits
+    // for the removal.
     if proc::in_first_pid_namespace() {
         instance.remove_in_background();
     }
 }
 
-/// Removes the trace instances that killed headstarts left behind. It takes the kernel a while,
-/// so it is done beside the program.
-pub fn remove_orphans() {
-    // Where there is no tracefs, or none for us, there is nothing to remove.
-    if let Ok(Some(tracefs)) = Tracefs::mounted() {
-        tracefs.remove_orphans();
-    }
+/// How much of a start a recording has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Coverage {
+    /// All, until the program ended or read nothing any more.
+    Whole,
+    /// The program went on reading after the recording.
+    CutOff,
+    /// It is not known whether it did.
+    #[default]
+    Partial,
 }
 
 /// A recording that has ended.
@@ -98,13 +100,13 @@ pub fn remove_orphans() {
 pub struct Recorded {
     /// What was recorded.
     pub capture: Capture,
-    /// Of how many processes pages showed by themselves, if that was wanted.
+    /// How many processes were recorded exactly, if requested.
     pub followed: Option<Processes>,
 }
 
 impl Recorded {
-    /// Ends a recording; the instance is to be removed. `followed` tells of how many processes
-    /// pages showed by themselves, when nothing more is recorded.
+    /// Ends a recording. The caller removes the instance. `followed` returns how many processes
+    /// were recorded exactly; it is called after the end of the recording.
     pub fn end(
         recorder: Recorder,
         followed: impl FnOnce() -> Option<Processes>,

@@ -1,31 +1,31 @@
-//! The store of packs is bounded: what is worth least is forgotten when it is full. `surplus` is
-//! pure; the others remove files.
+//! Bounds the store of packs: a full store forgets the packs of least benefit. `surplus` is pure,
+//! the others remove files.
 
-use super::learned_packs::{LearnedPack, learned_packs, pack_files};
+use super::learned_packs::{LearnedPack, learned_packs};
 use crate::host::json_path::JsonPath;
 use crate::outcome::last_run::file as last_run;
-use crate::pack::store::{self, Locked, StoreError};
-use crate::pack::{key, share, subcommand};
+use crate::pack::share::forget_shared;
+use crate::pack::store::{self, Locked, StoreError, packs_in};
+use crate::pack::{key, subcommand};
 use crate::replay::models::Models;
 use std::collections::HashMap;
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Packs of programs that a user has at most.
 pub const MOST_PACKS: usize = 1000;
-/// Their bytes at most.
+/// Their bytes at most, with the files next to them.
 pub const MOST_BYTES: u64 = 256 << 20;
 /// Packs that the jobs of one program have at most.
 pub const MOST_JOBS: usize = 32;
 /// A full store is emptied to this part, in percent: it is full again a while later.
 const EMPTIED_TO: u64 = 90;
-/// The age from which on a pack becomes less worth, in seconds.
+/// The age from which on the benefit of a pack counts less, in seconds.
 const YOUNG: u64 = 24 * 60 * 60;
 /// What a device that was not measured reads in a second, in bytes.
 const USUAL_BYTES_PER_SECOND: u64 = 100 << 20;
 
-/// Forgets a pack: the file, what stands beside it, and the shared copy.
+/// Forgets a pack: the file, its record, and the shared copy.
 ///
 /// # Errors
 /// It is missing, is no pack, or can't be removed.
@@ -35,49 +35,49 @@ pub fn forget(path: &Path) -> Result<(), StoreError> {
 
 fn forget_locked(locked: &Locked, path: &Path) -> Result<(), StoreError> {
     locked.remove_pack(path)?;
-    // Of no use without it.
+    // The record is useless without its pack.
     let failed = |source| StoreError::Write { path: path.into(), source };
-    locked.remove_beside(&last_run::path_of(path)).map_err(failed)?;
-    match std::fs::remove_file(share::path_of(path)) {
-        Err(e) if ![io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&e.kind()) => {
-            Err(failed(e))
-        }
-        _ => Ok(()),
-    }
+    last_run::remove(locked, path).map_err(failed)?;
+    forget_shared(path, rustix::process::geteuid().as_raw()).map_err(failed)
 }
 
-/// Forgets what is worth least of the directory of `newest` when it is full, but that. Returns
-/// how many packs were.
+/// Forgets the packs of least benefit in the directory of `newest` if it is full, but not `newest`.
+/// Returns how many packs were.
 ///
 /// # Errors
 /// A pack can't be removed.
 pub fn bound(newest: &Path, uid: u32) -> Result<usize, StoreError> {
     let dir = newest.parent().unwrap_or(Path::new("."));
-    // Mostly there is nothing to do, and nothing is read.
-    if !may_be_full(dir, newest) {
+    // Usually the store is not full, and nothing is read.
+    if !may_be_full(&packs_in(dir, uid)?, newest) {
         return Ok(0);
     }
-    let packs = learned_packs(&[dir.into()], &Models::here(), uid);
+    let packs = learned_packs(&[dir.into()], &Models::here(), uid)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let packs: Vec<_> = packs.iter().filter(|pack| JsonPath::from(newest) != pack.path).collect();
     let all: Vec<_> = packs.iter().map(|pack| Stored::of(pack, now)).collect();
-    let surplus = surplus(&all);
+    let surplus = surplus(&all, bytes_of(newest));
     if surplus.is_empty() {
         return Ok(0);
     }
-    let locked = store::lock(newest)?;
+    let locked = store::lock_trusted(newest)?;
     for &number in &surplus {
         forget_locked(&locked, &packs[number].path.to_path())?;
     }
     Ok(surplus.len())
 }
 
-fn may_be_full(dir: &Path, newest: &Path) -> bool {
-    let files = pack_files(dir);
+fn may_be_full(files: &[PathBuf], newest: &Path) -> bool {
     let program = program_of(newest);
     let jobs = files.iter().filter(|path| program_of(path) == program).count();
-    let bytes = || files.iter().filter_map(|path| Some(path.symlink_metadata().ok()?.len()));
-    files.len() > MOST_PACKS || jobs > MOST_JOBS + 1 || bytes().sum::<u64>() > MOST_BYTES
+    let bytes = || files.iter().map(|path| bytes_of(path)).sum::<u64>();
+    files.len() > MOST_PACKS || jobs > MOST_JOBS + 1 || bytes() > MOST_BYTES
+}
+
+/// Bytes of a pack and of the record next to it.
+fn bytes_of(pack: &Path) -> u64 {
+    let bytes = |path: &Path| path.symlink_metadata().map_or(0, |meta| meta.len());
+    bytes(pack).saturating_add(bytes(&last_run::path_of(pack)))
 }
 
 /// The file name of the pack of its program.
@@ -85,7 +85,7 @@ fn program_of(pack: &Path) -> String {
     subcommand::of_program(&pack.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// A pack, as far as it counts here.
+/// What decides whether a pack is forgotten.
 #[derive(Clone, Debug)]
 struct Stored {
     bytes: u64,
@@ -93,9 +93,9 @@ struct Stored {
     gain_us: u64,
     /// Since it was last used, in seconds.
     age: u64,
-    /// Whether it is of inline code, which seldom is what it was before.
+    /// Whether it is of inline code, which seldom runs again.
     of_code: bool,
-    /// The file name of the pack of its program, if it is of one of the jobs of that.
+    /// The file name of the program's pack, if this is a pack of a subcommand.
     job_of: Option<String>,
 }
 
@@ -106,7 +106,7 @@ impl Stored {
         let program = program_of(&path);
         let unmeasured = pack.data_bytes.saturating_mul(1_000_000) / USUAL_BYTES_PER_SECOND;
         Self {
-            bytes: pack.pack_bytes,
+            bytes: bytes_of(&path),
             gain_us: pack.expected.map_or(unmeasured, |expected| expected.gain_us().1),
             age: now.saturating_sub(pack.used_at),
             of_code: key::program_of(&file_name).is_some_and(|name| name.ends_with("-code")),
@@ -114,9 +114,9 @@ impl Stored {
         }
     }
 
-    /// What comes first is forgotten first: inline code by its age, all else by what it gains
-    /// over its age.
-    fn worth(&self) -> (bool, u64) {
+    /// The sort key; the smallest is forgotten first: inline code by its age, others by gain per
+    /// age.
+    fn benefit(&self) -> (bool, u64) {
         if self.of_code {
             return (false, u64::MAX - self.age);
         }
@@ -125,15 +125,16 @@ impl Stored {
     }
 }
 
-/// The numbers of the packs that are to be forgotten.
-fn surplus(packs: &[Stored]) -> Vec<usize> {
+/// The indices of the packs to forget, if one more pack of `kept` bytes stays.
+fn surplus(packs: &[Stored], kept: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..packs.len()).collect();
-    order.sort_by_key(|&number| packs[number].worth());
+    order.sort_by_key(|&number| packs[number].benefit());
     let mut jobs: HashMap<&str, usize> = HashMap::new();
     for program in packs.iter().filter_map(|pack| pack.job_of.as_deref()) {
         *jobs.entry(program).or_default() += 1;
     }
-    let (mut count, mut bytes) = (packs.len(), packs.iter().map(|pack| pack.bytes).sum::<u64>());
+    let mut count = packs.len();
+    let mut bytes = packs.iter().fold(kept, |sum, pack| sum.saturating_add(pack.bytes));
     let is_full = count > MOST_PACKS || bytes > MOST_BYTES;
     let most_packs = if is_full { MOST_PACKS * EMPTIED_TO as usize / 100 } else { MOST_PACKS };
     let most_bytes = if is_full { MOST_BYTES * EMPTIED_TO / 100 } else { MOST_BYTES };
@@ -178,30 +179,34 @@ mod tests {
         for (more, expected) in [(0, &[][..]), (MOST_BYTES / 10, &[5, 3, 4])] {
             let mut packs = packs.clone();
             packs[4].bytes += more;
-            assert_eq!(surplus(&packs), expected, "{more}");
+            assert_eq!(surplus(&packs, 0), expected, "{more}");
+        }
+        // The newest stays, so all else that is large goes.
+        for (newest, expected) in [(0, &[][..]), (MOST_BYTES / 10, &[5, 3, 4, 2, 0])] {
+            assert_eq!(surplus(&packs, newest), expected, "{newest}");
         }
         packs[0].bytes = MOST_BYTES + 1;
         // Equal ones as they come.
-        assert_eq!(surplus(&packs), [5, 3, 4, 2, 0]);
+        assert_eq!(surplus(&packs, 0), [5, 3, 4, 2, 0]);
     }
 
     #[test]
     fn a_store_of_too_many_packs_is_emptied_to_nine_tenths() {
         for (count, expected) in [(MOST_PACKS, 0), (MOST_PACKS + 1, MOST_PACKS / 10 + 1)] {
             let packs: Vec<_> = (0..count as u64).map(|gain| stored(gain, 0)).collect();
-            let found = surplus(&packs);
+            let found = surplus(&packs, 0);
             assert_eq!(found, (0..expected).collect::<Vec<_>>(), "{count}");
         }
     }
 
     #[test]
-    fn the_jobs_of_one_program_have_so_many_packs_and_others_are_left_alone() {
+    fn the_jobs_of_one_program_have_so_many_packs_and_others_stay() {
         let job = |of: &str, gain| Stored { job_of: Some(of.into()), ..stored(gain, 0) };
         let mut packs: Vec<_> = (0..=MOST_JOBS as u64).map(|gain| job("git", 9 + gain)).collect();
         packs.extend([job("cargo", 1), stored(1, 0)]);
-        assert_eq!(surplus(&packs), [0]);
+        assert_eq!(surplus(&packs, 0), [0]);
         packs.remove(0);
-        assert!(surplus(&packs).is_empty());
+        assert!(surplus(&packs, 0).is_empty());
     }
 
     fn write(dir: &TempDir, name: &str) -> std::path::PathBuf {
@@ -213,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pack_stays_and_one_that_is_surplus_goes_with_all_that_is_beside_it() {
+    fn a_new_pack_stays_and_one_that_is_surplus_goes_with_its_record() {
         let dir = tempfile::tempdir().unwrap();
         let uid = rustix::process::geteuid().as_raw();
         let name = |job: usize| format!("git-0123456789abcdef+{job:016x}.pack");
         let packs: Vec<_> = (0..=MOST_JOBS).map(|job| write(&dir, &name(job))).collect();
         let program = write(&dir, "git-0123456789abcdef.pack");
-        let shared = share::path_of(&packs[0]);
+        let shared = crate::pack::share::path_of(&packs[0]);
         std::fs::create_dir(shared.parent().unwrap()).unwrap();
         for beside in [&shared, &last_run::path_of(&packs[0])] {
             std::fs::write(beside, "").unwrap();
@@ -228,10 +233,26 @@ mod tests {
         assert_eq!(bound(newest, uid).unwrap(), 0, "the new one counts not");
         let newest = write(&dir, &name(MOST_JOBS + 1));
         assert_eq!(bound(&newest, uid).unwrap(), 1);
-        let left = pack_files(dir.path());
+        let left = packs_in(dir.path(), uid).unwrap();
         assert_eq!(left.len(), MOST_JOBS + 2);
         assert!(left.contains(&newest) && left.contains(&program) && !left.contains(&packs[0]));
         assert!(!shared.exists() && !last_run::path_of(&packs[0]).exists());
+    }
+
+    #[test]
+    fn the_record_next_to_a_pack_counts_and_goes_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let [big, small, newest] =
+            ["big.pack", "small.pack", "newest.pack"].map(|n| write(&dir, n));
+        let uid = rustix::process::geteuid().as_raw();
+        assert_eq!(bound(&newest, uid).unwrap(), 0);
+        let record = last_run::path_of(&big);
+        std::fs::write(&record, r#"{"schema":"headstart/last-run/3"}"#).unwrap();
+        let record = std::fs::File::options().write(true).open(record).unwrap();
+        record.set_len(MOST_BYTES).unwrap();
+        assert_eq!(bound(&newest, uid).unwrap(), 1);
+        assert!(!big.exists() && !last_run::path_of(&big).exists(), "nothing gains less");
+        assert!(small.exists() && newest.exists());
     }
 
     #[test]

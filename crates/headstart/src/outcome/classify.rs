@@ -1,9 +1,10 @@
-//! What became of the pages of a start: brings together what was seen, what was
-//! planned and what was asked for, by file. Pure.
+//! Classifies the pages of a start, by file: combines what was touched, planned and requested.
+//! Pure.
 
-use super::counts::{Classification, Outcome};
+use super::counts::{Classification, PageCounts};
 use super::last_run::LastRun;
-use super::last_run::timeline::{AskedSpan, Timeline};
+use super::last_run::timeline::{PrefetchedSpan, Timeline};
+use crate::cache::residency::page_size;
 use crate::host::id::Dev;
 use crate::pack::build::Parts;
 use crate::pack::changing::changes_often;
@@ -19,33 +20,33 @@ use std::collections::{HashMap, HashSet};
 
 /// What was prefetched of a start.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Replayed<'a> {
+pub struct PrefetchedPages<'a> {
     /// What of a pack was prefetched, if any was.
     pub pack: Option<&'a Pack>,
-    /// What was asked for, if that was kept.
+    /// What was requested, if that was kept.
     pub log: Option<&'a Log>,
     /// When the program was let go, in µs on the clock of the log.
     pub released_us: u64,
 }
 
-/// What became of the pages that were planned and touched, in all and over time. What is
-/// in memory anyway, as the files of an initramfs, is left out.
+/// Classifies the pages that were planned and touched, in total and over time. Files that are
+/// always resident, such as those of an initramfs, are skipped.
 pub fn classify(
     seen: &Observation,
     names: &Resolution,
     file_systems: &HashMap<Dev, FileSystem>,
-    replayed: Replayed<'_>,
-) -> (Outcome, LastRun) {
+    replayed: PrefetchedPages<'_>,
+) -> (PageCounts, LastRun) {
     let mut paths = PathInterner::default();
-    let Replayed { pack, log, released_us } = replayed;
+    let PrefetchedPages { pack, log, released_us } = replayed;
     let mut planned = pack.map(|pack| Parts::of(pack, &mut paths)).unwrap_or_default();
-    let page = rustix::param::page_size() as u64;
-    let mut asked = log.map(|log| asked(log, released_us, page, &paths));
-    let mut asked_of = |node: NodeId| asked.as_mut()?.remove(&node);
-    let (mut outcome, mut timeline) = (Outcome::default(), Timeline::new(seen.duration));
+    let page = page_size();
+    let mut prefetched = log.map(|log| prefetched(log, released_us, page, &paths));
+    let mut prefetched_of = |node: NodeId| prefetched.as_mut()?.remove(&node);
+    let (mut outcome, mut timeline) = (PageCounts::default(), Timeline::new(seen.duration));
     let none = Spans::default();
     let mut named = HashSet::new();
-    // What was read before it was replaced comes first: that is what was planned.
+    // Files that were read before they were replaced come first: they were planned.
     let replaced = names.replaced.iter().map(|replaced| (&replaced.was, &replaced.file));
     for (id, file) in replaced.chain(names.files.iter().map(|(id, file)| (id, file))) {
         let Some(pages) = seen.files.get(id) else { continue };
@@ -58,13 +59,13 @@ pub fn classify(
             .and_then(|node| planned.files.remove(&node))
             .filter(|p| p.identity.ino == id.ino || changes_often(p.changes));
         let spans = part.map(|p| spans_of(&p.pieces)).unwrap_or_default();
-        // Reads ask for whole buffers, beyond the end of the file.
+        // Reads request whole buffers, beyond the end of the file.
         let mut touched = pages.touched.clone();
         touched.cut(file.size.div_ceil(page));
         let classes = Classification::of(&touched, &pages.inserted, &spans);
         outcome.add(&classes);
-        let asked = node.and_then(&mut asked_of).unwrap_or_default();
-        timeline.add(Some(&file.path), &classes, &asked);
+        let prefetched = node.and_then(&mut prefetched_of).unwrap_or_default();
+        timeline.add(Some(&file.path), &classes, &prefetched);
     }
     let unnamed = seen.files.iter().filter(|(id, _)| !named.contains(id));
     let unknown: HashSet<_> =
@@ -85,7 +86,7 @@ pub fn classify(
         let classes = Classification::of(&none, &none, &spans_of(&part.pieces));
         outcome.add(&classes);
         let path = paths.table().path(*node);
-        timeline.add(Some(&path), &classes, &asked_of(*node).unwrap_or_default());
+        timeline.add(Some(&path), &classes, &prefetched_of(*node).unwrap_or_default());
     }
     for (dev, pages) in &seen.metadata {
         let uuid = file_systems.get(dev).and_then(|fs| fs.uuid);
@@ -103,27 +104,27 @@ pub fn classify(
     (outcome, run)
 }
 
-/// All that was brought in of a device was needed; what is looked at on the way is
+/// The metadata of a device. All pages that were brought in count as needed, since accesses are
 /// not always reported.
 fn metadata(pages: &Pages, planned: &Spans) -> Classification {
     Classification::of(&pages.inserted, &pages.inserted, planned)
 }
 
-/// What was asked for of each file, by the node of its path, on the clock of the
+/// What was requested of each file, by the node of its path, on the clock of the
 /// start.
-fn asked(
+fn prefetched(
     log: &Log,
     released_us: u64,
     page: u64,
     paths: &PathInterner,
-) -> HashMap<NodeId, Vec<AskedSpan>> {
+) -> HashMap<NodeId, Vec<PrefetchedSpan>> {
     let nanos = |us: u64| i64::try_from(us).unwrap_or(i64::MAX).saturating_mul(1000);
     let mut out = HashMap::new();
     for (path, parts) in log.files() {
         let Some(node) = paths.find(&path) else { continue };
-        let spans = parts.iter().map(|asked| AskedSpan {
-            pages: asked.step.bytes.pages(page),
-            at: nanos(asked.at_us).saturating_sub(nanos(released_us)),
+        let spans = parts.iter().map(|prefetched| PrefetchedSpan {
+            pages: prefetched.step.bytes.pages(page),
+            at: nanos(prefetched.at_us).saturating_sub(nanos(released_us)),
         });
         out.insert(node, spans.collect());
     }
@@ -147,7 +148,7 @@ mod tests {
     use crate::host::range::PageRange;
     use crate::profile::fold::{Rules, fold};
     use crate::profile::resolve::{FileKind, ResolvedFile};
-    use crate::trace::{Event, Kind};
+    use crate::trace::{Event, EventKind};
 
     #[test]
     fn what_is_in_memory_anyway_is_neither_touched_nor_missing() {
@@ -164,7 +165,7 @@ mod tests {
             let id = InodeId { dev, ino: 7 };
             let event = |time, kind| Event { time, tid: 1, kind, id, pages: PageRange::of(0, 3) };
             let rules = Rules { has_access_events: true, ..Rules::default() };
-            let seen = fold([event(1, Kind::Insert), event(2, Kind::Read)], &rules);
+            let seen = fold([event(1, EventKind::Insert), event(2, EventKind::Read)], &rules);
             let file = ResolvedFile {
                 path: "/a".into(),
                 size: 1 << 20,
@@ -176,7 +177,8 @@ mod tests {
             };
             let files = is_named.then_some((id, file)).into_iter().collect();
             let names = Resolution { files, ..Resolution::default() };
-            let (outcome, _) = classify(&seen, &names, &known.clone().into(), Replayed::default());
+            let (outcome, _) =
+                classify(&seen, &names, &known.clone().into(), PrefetchedPages::default());
             let found = (outcome.touched_pages, outcome.missing_pages);
             assert_eq!(found, (expected, expected), "{dev}, {is_named}");
         }

@@ -1,19 +1,19 @@
-//! Did prefetching help this start? Compares what was planned with what the
-//! program touched and what it had to bring in itself. Pure.
+//! Counts the pages of a start by class, from what was touched, brought in by the program, and
+//! planned. Pure.
 
 use crate::profile::spans::Spans;
 use serde::{Deserialize, Serialize};
+use std::iter::Sum;
 
-/// Pages of a start, by what became of them.
+/// Pages of a start, by their class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Outcome {
+pub struct PageCounts {
     /// Pages of files that the program touched.
     pub touched_pages: u64,
-    /// Of those, the ones that were in memory or on their way before the
-    /// program asked: it caused no I/O for them.
+    /// Of those, the ones that were resident or in flight before the program touched them.
     pub ready_pages: u64,
-    /// Of those, the ones in the pack that the program asked for first.
+    /// Of those, the ones in the pack that the program requested first.
     pub late_pages: u64,
     /// Of those, the ones that were not planned and had to be brought in.
     pub missing_pages: u64,
@@ -22,35 +22,34 @@ pub struct Outcome {
     /// Pages that the program brought in and did not touch: the kernel's
     /// readahead, or the program's own.
     pub inserted_untouched_pages: u64,
-    /// Files that were touched and that nothing names.
+    /// Files that were touched and have no known name.
     pub unnamed_files: u64,
     /// Their pages, which count as missing: no start can have them prefetched.
     pub unnamed_pages: u64,
-    /// Pages of metadata in the pack that the program asked for first.
+    /// Pages of metadata in the pack that the program requested first.
     pub late_metadata_pages: u64,
     /// Pages of metadata that are not in the pack and had to be brought in.
     pub missing_metadata_pages: u64,
 }
 
-/// The pages of one file, or of one device's metadata, by what became of them.
-/// Touched ones keep the time of their first touch, those that were planned for
-/// nothing the time at which they were expected.
+/// The pages of one file, or of one device's metadata, by class. Touched pages have the time of
+/// their first touch, wasted pages the time at which their touch was expected.
 #[derive(Clone, Debug, Default)]
 pub struct Classification {
-    /// Touched, and in memory or on their way before.
+    /// Touched, and resident or in flight before.
     pub ready: Spans,
-    /// Touched and planned, but the program asked first.
+    /// Touched and planned, but the program requested them first.
     pub late: Spans,
     /// Touched, not planned, and brought in by the program.
     pub missing: Spans,
     /// Planned and not touched.
-    pub never_touched: Spans,
+    pub wasted: Spans,
     /// Brought in by the program and not touched.
     pub inserted_untouched: Spans,
 }
 
 impl Classification {
-    /// Of a file that nothing names: all is missing, whether it was in memory or not.
+    /// Of a file without a known name: all touched pages are missing, resident or not.
     pub fn of_unnamed(touched: &Spans, inserted: &Spans) -> Self {
         let inserted_untouched = inserted.without(touched);
         Self { missing: touched.clone(), inserted_untouched, ..Self::default() }
@@ -65,13 +64,13 @@ impl Classification {
             ready,
             late: fetched.without(&missing),
             missing,
-            never_touched: planned.without(touched),
+            wasted: planned.without(touched),
             inserted_untouched: inserted.without(touched),
         }
     }
 }
 
-impl Outcome {
+impl PageCounts {
     /// Adds one file.
     pub fn add(&mut self, classes: &Classification) {
         let (ready, late, missing) =
@@ -80,11 +79,11 @@ impl Outcome {
         self.ready_pages += ready;
         self.late_pages += late;
         self.missing_pages += missing;
-        self.wasted_pages += classes.never_touched.pages();
+        self.wasted_pages += classes.wasted.pages();
         self.inserted_untouched_pages += classes.inserted_untouched.pages();
     }
 
-    /// Adds a file that nothing names.
+    /// Adds a file without a known name.
     pub fn add_unnamed(&mut self, classes: &Classification) {
         self.add(classes);
         self.unnamed_files += 1;
@@ -97,8 +96,8 @@ impl Outcome {
         self.missing_metadata_pages += classes.missing.pages();
     }
 
-    /// Share of the touched pages that were not late, of those that were ready or late, 0 to 1;
-    /// 0 where there were none: the part of a pack's benefit that this start had.
+    /// Ready pages as a share of ready and late pages, 0 to 1; 0 without either. It is the part of
+    /// the pack's benefit that this start had.
     pub fn in_time_share(&self) -> f64 {
         let known = self.ready_pages.saturating_add(self.late_pages);
         self.ready_pages as f64 / known.max(1) as f64
@@ -112,6 +111,27 @@ impl Outcome {
         } else {
             self.ready_pages as f64 / self.touched_pages as f64
         }
+    }
+}
+
+impl Sum for PageCounts {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            touched_pages: sum.touched_pages.saturating_add(one.touched_pages),
+            ready_pages: sum.ready_pages.saturating_add(one.ready_pages),
+            late_pages: sum.late_pages.saturating_add(one.late_pages),
+            missing_pages: sum.missing_pages.saturating_add(one.missing_pages),
+            wasted_pages: sum.wasted_pages.saturating_add(one.wasted_pages),
+            inserted_untouched_pages: sum
+                .inserted_untouched_pages
+                .saturating_add(one.inserted_untouched_pages),
+            unnamed_files: sum.unnamed_files.saturating_add(one.unnamed_files),
+            unnamed_pages: sum.unnamed_pages.saturating_add(one.unnamed_pages),
+            late_metadata_pages: sum.late_metadata_pages.saturating_add(one.late_metadata_pages),
+            missing_metadata_pages: sum
+                .missing_metadata_pages
+                .saturating_add(one.missing_metadata_pages),
+        })
     }
 }
 
@@ -131,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn each_page_is_counted_by_what_became_of_it() {
-        let mut outcome = Outcome::default();
+    fn each_page_is_counted_by_its_class() {
+        let mut outcome = PageCounts::default();
         // 1 ready and planned, 2 ready by chance, 3 late, 4 missing,
         // 5 planned and wasted, 6 fetched and wasted.
         let classes = Classification::of(&set(&[1, 2, 3, 4]), &set(&[3, 4, 6]), &set(&[1, 3, 5]));
@@ -140,7 +160,7 @@ mod tests {
         outcome.add_metadata(&classes);
         assert_eq!(
             outcome,
-            Outcome {
+            PageCounts {
                 touched_pages: 4,
                 ready_pages: 2,
                 late_pages: 1,
@@ -149,30 +169,60 @@ mod tests {
                 inserted_untouched_pages: 1,
                 late_metadata_pages: 1,
                 missing_metadata_pages: 1,
-                ..Outcome::default()
+                ..PageCounts::default()
             }
         );
         assert!((outcome.ready_share() - 0.5).abs() < 1e-9);
-        assert!((Outcome::default().ready_share() - 1.0).abs() < 1e-9);
+        assert!((PageCounts::default().ready_share() - 1.0).abs() < 1e-9);
         assert!((outcome.in_time_share() - 2.0 / 3.0).abs() < 1e-9);
-        assert!(Outcome::default().in_time_share().abs() < 1e-9);
+        assert!(PageCounts::default().in_time_share().abs() < 1e-9);
     }
 
     #[test]
     fn what_nothing_names_is_missing_also_where_it_was_in_memory() {
-        let mut outcome = Outcome::default();
+        let mut outcome = PageCounts::default();
         outcome.add(&Classification::of(&set(&[1, 2]), &set(&[]), &set(&[1, 2])));
         outcome.add_unnamed(&Classification::of_unnamed(&set(&[1, 2, 3]), &set(&[3, 4])));
-        let expected = Outcome {
+        let expected = PageCounts {
             touched_pages: 5,
             ready_pages: 2,
             missing_pages: 3,
             inserted_untouched_pages: 1,
             unnamed_files: 1,
             unnamed_pages: 3,
-            ..Outcome::default()
+            ..PageCounts::default()
         };
         assert_eq!(outcome, expected);
+    }
+
+    #[test]
+    fn outcomes_are_summed_in_all_their_counts() {
+        let one = PageCounts {
+            touched_pages: 1,
+            ready_pages: 2,
+            late_pages: 3,
+            missing_pages: 4,
+            wasted_pages: 5,
+            inserted_untouched_pages: 6,
+            unnamed_files: 7,
+            unnamed_pages: 8,
+            late_metadata_pages: 9,
+            missing_metadata_pages: u64::MAX,
+        };
+        let sum: PageCounts = [one, one].into_iter().sum();
+        let twice = PageCounts {
+            touched_pages: 2,
+            ready_pages: 4,
+            late_pages: 6,
+            missing_pages: 8,
+            wasted_pages: 10,
+            inserted_untouched_pages: 12,
+            unnamed_files: 14,
+            unnamed_pages: 16,
+            late_metadata_pages: 18,
+            missing_metadata_pages: u64::MAX,
+        };
+        assert_eq!(sum, twice);
     }
 
     proptest! {
@@ -182,7 +232,7 @@ mod tests {
             inserted in proptest::collection::vec(0u64..40, 0..30),
             planned in proptest::collection::vec(0u64..40, 0..30),
         ) {
-            let mut o = Outcome::default();
+            let mut o = PageCounts::default();
             o.add(&Classification::of(&set(&touched), &set(&inserted), &set(&planned)));
             prop_assert_eq!(o.touched_pages, set(&touched).pages());
             prop_assert_eq!(o.wasted_pages, set(&planned).without(&set(&touched)).pages());

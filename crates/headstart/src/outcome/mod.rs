@@ -1,9 +1,9 @@
-//! What became of the pages of a start.
+//! The classification of the pages of a start.
 //!
 //! ```text
 //! pages that it touched, brought in ──┐
 //! what of a pack was planned ─────────┼─▶ classify ──▶ counts    ready, late, missing, wasted
-//! when each was asked for ────────────┘           └──▶ last_run  the same by file and over time
+//! when each was requested ────────────┘           └──▶ last_run  the same by file and over time
 //! ```
 //!
 //! [`counts`] and [`classify`] are pure. [`last_run`] keeps the record of the last start

@@ -2,17 +2,17 @@
 
 use super::paths::{NodeId, PathInterner, PathTable};
 use super::pieces::Piece;
-use super::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
+use super::{File, FileSystem, History, Identity, MetadataRange, Origin, Pack, Range};
 use crate::host::range::PageRange;
 use crate::host::usage::How;
 use std::collections::HashMap;
 
-/// File systems that a pack may have. One start sees a handful, a host full of
-/// containers some hundred.
+/// The most file systems of a pack. One start uses a handful, a host with many containers some
+/// hundred.
 pub const MAX_FILE_SYSTEMS: usize = 4096;
 
 /// A pack's file systems and everything on them, by name instead of index. The
-/// names are kept beside it, so that several may share them.
+/// names are kept apart from it, so that several may share them.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     /// Where and when it was learned.
@@ -33,15 +33,15 @@ pub struct FilePart {
     /// What it was when it was learned.
     pub identity: Identity,
     /// Which of the starts wrote it, or found it changed: bit 0 is the last.
-    pub changes: u8,
+    pub changes: History,
     /// Its ranges.
     pub pieces: Vec<Piece>,
 }
 
 impl FilePart {
-    /// Whether all that is known of it was learned of an earlier file at its path.
+    /// Whether all of its ranges were learned from an earlier file at its path.
     pub fn is_assumed(&self) -> bool {
-        self.pieces.iter().any(|piece| piece.how.has(How::ASSUMED))
+        self.pieces.iter().any(|piece| piece.how.has(How::INFERRED))
     }
 }
 

@@ -1,81 +1,77 @@
-//! Files that change at each start, as journals, state files and databases: what says
-//! that a file is one, and which of its ranges are read although it is no longer what
-//! was learned. Pure; that a file is another one than was learned is found where it is
-//! opened.
+//! Files that change at each start, such as journals, state files and databases: how they are
+//! detected, and which of their ranges are read although the file changed. Pure; the change itself
+//! is detected when the file is opened.
 //!
-//! Prefetching is only a hint, so a wrong range costs a request and nothing else. Yet
-//! a file that was replaced once, as by an upgrade, is left alone: its old ranges say
-//! little of the new one.
+//! A wrong range costs only a request. But a file that was replaced once, as by an upgrade, is
+//! skipped: its old ranges say little about the new one.
 
-use super::Pack;
 use super::build::FilePart;
-use super::history::{
-    HISTORY_STARTS, after_start, count_in_last, first_seen, is_in_last, recent, recurs,
-};
+use super::history::HISTORY_STARTS;
+use super::{History, Pack};
 use crate::host::usage::How;
 
 /// Whether a file that changed in these starts (bit 0 the last) is expected to change at
 /// each: two of the last four did.
-pub fn changes_often(changes: u8) -> bool {
-    recurs(changes)
+pub fn changes_often(changes: History) -> bool {
+    changes.recurs()
 }
 
-/// Whether what is known of a file before a start holds for it after that start: it is
-/// the same, that start wrote it itself, or it had changed shortly before.
+/// Whether the ranges of a file remain valid after a start: the file is the same, the start wrote
+/// it, or it had changed shortly before.
 pub fn carries_on(before: &FilePart, after: &FilePart) -> bool {
-    before.identity == after.identity || is_in_last(after.changes) || recent(before.changes) != 0
+    before.identity == after.identity || after.changes.is_in_last() || before.changes.is_recent()
 }
 
 /// In which starts a file changed, after another one.
-pub fn changes_after(before: &FilePart, after: &FilePart) -> u8 {
-    let changed = before.identity != after.identity || is_in_last(after.changes);
-    after_start(before.changes, changed)
+pub fn changes_after(before: &FilePart, after: &FilePart) -> History {
+    let changed = before.identity != after.identity || after.changes.is_in_last();
+    before.changes.after_start(changed)
 }
 
-/// What is read of a file.
+/// Which ranges of a file are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ChangePattern {
-    /// It stays what it is: all that starts touch often enough.
+    /// The file does not change: all ranges that starts touch often enough.
     #[default]
     Same,
-    /// It changes at each start: what was touched in several of its states.
+    /// It changes at each start: ranges that were touched in several of its versions.
     Recurs,
-    /// The same, and what was new in the last start, because most of what was new in the
-    /// one before was touched again: it grows, and what was added is looked at later.
+    /// The same, and ranges that were new in the last start, since most of those that were new in
+    /// the start before were touched again: the file grows, and the added part is read later.
     Grows,
 }
 
 impl ChangePattern {
-    /// Whether a range is read, as far as that depends on the file.
-    pub fn allows(self, how: How, history: u8) -> bool {
+    /// Whether the file's pattern allows to read a range.
+    pub fn allows(self, how: How, history: History) -> bool {
         let recurs = match self {
             Self::Same | Self::Grows => true,
-            Self::Recurs => count_in_last(history, HISTORY_STARTS) >= 2,
+            Self::Recurs => history.count_in_last(HISTORY_STARTS) >= 2,
         };
         recurs && how != How::WRITTEN
     }
 
-    /// In how many of the last starts a range could have been touched, if in so many the
-    /// file could: a range of a file that grows was not there before its first touch.
-    pub fn known(self, file: u32, history: u8) -> u32 {
-        if self == Self::Grows { file.min(first_seen(history)) } else { file }
+    /// In how many of the last starts a range could have been touched, if the file could be in
+    /// this many: a range of a growing file did not exist before its first touch.
+    pub fn known(self, file: u32, history: History) -> u32 {
+        if self == Self::Grows { file.min(history.first_seen()) } else { file }
     }
 }
 
-/// How each file of a pack is read; empty when none changes at each start.
+/// The pattern of each file of a pack; empty if no file changes at each start.
 pub fn change_patterns(pack: &Pack) -> Vec<ChangePattern> {
     if !pack.files.iter().any(|file| changes_often(file.changes)) {
         return Vec::new();
     }
-    // Pages that were new in the start before the last, and how many of them came again.
+    // Pages that were new in the start before the last, and how many of them were touched again.
     let mut new = vec![(0u64, 0u64); pack.files.len()];
     for range in pack.ranges.iter().filter(|range| range.how != How::WRITTEN) {
-        if first_seen(range.history) == 2
+        if range.history.first_seen() == 2
             && let Some((all, again)) = new.get_mut(range.file as usize)
         {
             *all = all.saturating_add(range.pages.into());
-            *again =
-                again.saturating_add(u64::from(range.pages) * u64::from(is_in_last(range.history)));
+            let came_again = u64::from(range.history.is_in_last());
+            *again = again.saturating_add(u64::from(range.pages) * came_again);
         }
     }
     let pattern =
@@ -90,15 +86,15 @@ pub fn change_patterns(pack: &Pack) -> Vec<ChangePattern> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::paths::NodeId;
     use crate::pack::{File, Identity, Range};
     use proptest::prelude::*;
 
     fn pack(changes: u8, ranges: &[(u32, How, u8)]) -> Pack {
-        let file =
-            File { file_system: 0, node: NodeId::ROOT, identity: Identity::default(), changes };
-        let range =
-            |&(pages, how, history)| Range { file: 0, first: 0, pages, at_us: 0, how, history };
+        let file = File { changes: History(changes), ..File::default() };
+        let range = |&(pages, how, history)| {
+            let history = History(history);
+            Range { file: 0, first: 0, pages, at_us: 0, how, history }
+        };
         Pack { files: vec![file], ranges: ranges.iter().map(range).collect(), ..Pack::default() }
     }
 
@@ -107,7 +103,7 @@ mod tests {
         for (changes, expected) in
             [(0, false), (0b1, false), (0b11, true), (0b1001, true), (0b1_0001, false)]
         {
-            assert_eq!(changes_often(changes), expected, "{changes:b}");
+            assert_eq!(changes_often(History(changes)), expected, "{changes:b}");
         }
     }
 
@@ -116,7 +112,7 @@ mod tests {
         let part = |ino, changes| FilePart {
             file_system: 0,
             identity: Identity { ino, ..Identity::default() },
-            changes,
+            changes: History(changes),
             pieces: Vec::new(),
         };
         for (name, before, after, carries, changes) in [
@@ -129,7 +125,7 @@ mod tests {
             ("no more", part(1, 0b11), part(1, 0), true, 0b110),
         ] {
             assert_eq!(carries_on(&before, &after), carries, "{name}");
-            assert_eq!(changes_after(&before, &after), changes, "{name}");
+            assert_eq!(changes_after(&before, &after), History(changes), "{name}");
         }
     }
 
@@ -169,12 +165,11 @@ mod tests {
             (ChangePattern::Grows, How::WRITTEN, 0b11, false),
             (ChangePattern::Recurs, How::WRITTEN | read, 0b11, true),
         ] {
-            assert_eq!(pattern.allows(how, history), allowed, "{pattern:?} {how:?} {history:b}");
+            let history = History(history);
+            assert_eq!(pattern.allows(how, history), allowed, "{pattern:?} {how:?} {history:?}");
         }
-        assert_eq!(
-            (ChangePattern::Recurs.known(8, 0b11), ChangePattern::Grows.known(8, 0b11)),
-            (8, 2)
-        );
+        let known = |pattern: ChangePattern| pattern.known(8, History(0b11));
+        assert_eq!((known(ChangePattern::Recurs), known(ChangePattern::Grows)), (8, 2));
     }
 
     proptest! {
@@ -185,7 +180,7 @@ mod tests {
         ) {
             let ranges: Vec<_> = ranges.iter().map(|&(n, how, h)| (n, How(how), h)).collect();
             let found = change_patterns(&pack(changes, &ranges));
-            prop_assert_eq!(found.is_empty(), !changes_often(changes));
+            prop_assert_eq!(found.is_empty(), !changes_often(History(changes)));
             prop_assert!(found.iter().all(|pattern| *pattern != ChangePattern::Same));
         }
     }

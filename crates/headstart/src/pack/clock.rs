@@ -1,9 +1,8 @@
-//! Tells when in one start something would have been touched that only an earlier start
-//! saw. Pure.
+//! Computes when a start would have touched what only an earlier start touched. Pure.
 //!
-//! A start that is followed by ptrace, or whose disk is cold, takes several times as long
-//! as the next, and what replays keep from being seen again, as blocks of metadata, would
-//! stand far behind what needs it.
+//! A start under ptrace or with a cold disk takes several times as long as the next one. Without a
+//! correction, ranges that no later start sees (such as metadata that replays keep resident) would
+//! come long after what needs them.
 
 /// From the times of one start to those of another.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -13,9 +12,9 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// From the times at which files were first touched in each of the starts, and how long
-    /// these took, in µs. What comes as the fifth in the one is taken to come as the fifth
-    /// in the other, whichever it is: threads run in any order.
+    /// From the times of the first touches of files in both starts, and the starts' durations, in
+    /// µs. The nth touch of one start corresponds to the nth of the other, whatever the file:
+    /// threads run in any order.
     pub fn between(files: impl Iterator<Item = (u32, u32)>, ends: (u64, u64)) -> Self {
         let (mut from, mut to): (Vec<_>, Vec<_>) = files.unzip();
         from.sort_unstable();

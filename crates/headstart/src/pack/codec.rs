@@ -1,13 +1,12 @@
 //! The file form of a pack; `doc/pack-format.md` describes it.
 //!
-//! Pure. The decoder trusts no count and no index: it allocates nothing that
-//! the bytes at hand could not fill, and whatever it returns can be walked
-//! without a further check.
+//! Pure. The decoder trusts no count and no index: it allocates no more than the bytes at hand
+//! could fill, and the packs that it returns need no further check.
 
 use super::build::MAX_FILE_SYSTEMS;
 use super::paths::{NodeId, PathTable};
 use super::varint::{Cursor, put, put_bytes, put_signed};
-use super::{Dropped, File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
+use super::{Dropped, File, FileSystem, History, Identity, MetadataRange, Origin, Pack, Range};
 use crate::host::usage::How;
 use crc::{CRC_32_ISCSI, Crc, Table};
 use thiserror::Error;
@@ -18,15 +17,15 @@ pub const MAGIC: &[u8; 8] = b"HEADSTRT";
 pub const VERSION: u16 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 32;
-/// CRC-32C, without the processor's own instruction for it: whether there is one takes some
-/// `cpuid` to know, each of which leaves a virtual machine, and a pack is small.
+/// CRC-32C in software: to detect the CPU's instruction takes several `cpuid`, each of which exits
+/// a virtual machine, and a pack is small.
 static CHECKSUM: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
-/// What the first file of a pack is told by its difference from.
+/// The first file of a pack is encoded by its difference from this.
 const FIRST: File = File {
     file_system: 0,
     node: NodeId::ROOT,
     identity: Identity { ino: 0, size: 0, mtime_ns: 0, ctime_ns: 0 },
-    changes: 0,
+    changes: History(0),
 };
 /// The page sizes of Linux, from 4 KiB to 64 KiB.
 const PAGE_SHIFTS: std::ops::RangeInclusive<u8> = 12..=16;
@@ -89,7 +88,7 @@ pub fn encode(pack: &Pack) -> Vec<u8> {
         put(&mut body, now.size);
         put_signed(&mut body, now.mtime_ns.wrapping_sub(before.mtime_ns));
         put_signed(&mut body, now.ctime_ns.wrapping_sub(now.mtime_ns));
-        body.push(file.changes);
+        body.push(file.changes.0);
         last = *file;
     }
     put(&mut body, pack.ranges.len() as u64);
@@ -100,7 +99,7 @@ pub fn encode(pack: &Pack) -> Vec<u8> {
         put(&mut body, u64::from(range.pages));
         put_signed(&mut body, i64::from(range.at_us) - at);
         body.push(range.how.0);
-        body.push(range.history);
+        body.push(range.history.0);
         (file, at) = (i64::from(range.file), i64::from(range.at_us));
     }
     put(&mut body, pack.metadata.len() as u64);
@@ -110,7 +109,7 @@ pub fn encode(pack: &Pack) -> Vec<u8> {
         put_signed(&mut body, range.first.wrapping_sub(first).cast_signed());
         put(&mut body, u64::from(range.pages));
         put_signed(&mut body, i64::from(range.at_us) - at);
-        body.push(range.history);
+        body.push(range.history.0);
         (first, at) = (range.first, i64::from(range.at_us));
     }
     with_header(&body)
@@ -276,7 +275,7 @@ fn get_files(
         let mtime_ns = last.identity.mtime_ns.wrapping_add(c.signed()?);
         let ctime_ns = mtime_ns.wrapping_add(c.signed()?);
         let identity = Identity { ino, size, mtime_ns, ctime_ns };
-        last = File { file_system, node, identity, changes: c.byte()? };
+        last = File { file_system, node, identity, changes: History(c.byte()?) };
         files.push(last);
     }
     Ok(files)
@@ -296,7 +295,7 @@ fn get_ranges(c: &mut Cursor<'_>, files: usize, page_shift: u8) -> Result<Vec<Ra
             pages,
             at_us: u32::try_from(at).map_err(|_| PackError::Corrupt("time"))?,
             how: How(c.byte()?),
-            history: c.byte()?,
+            history: History(c.byte()?),
         };
         if range.file as usize >= files || !in_bounds(first, pages, page_shift) {
             return Err(PackError::Corrupt("range"));
@@ -323,7 +322,13 @@ fn get_metadata(
         if usize::from(file_system) >= file_systems || !in_bounds(first, pages, page_shift) {
             return Err(PackError::Corrupt("metadata range"));
         }
-        ranges.push(MetadataRange { file_system, first, pages, at_us, history: c.byte()? });
+        ranges.push(MetadataRange {
+            file_system,
+            first,
+            pages,
+            at_us,
+            history: History(c.byte()?),
+        });
     }
     Ok(ranges)
 }

@@ -1,6 +1,7 @@
 //! Tests of the codec: round trips, refusals, and bounds on memory.
 
 use super::*;
+use crate::pack::History;
 use crate::pack::paths::PathInterner;
 use proptest::prelude::*;
 use std::path::Path;
@@ -23,7 +24,7 @@ pub fn packs() -> impl Strategy<Value = Pack> {
                 .filter_map(|(name, (ino, size, mtime_ns, ctime_ns, changes))| {
                     let node = interner.intern(Path::new(&format!("/{name}")))?;
                     let identity = Identity { ino, size, mtime_ns, ctime_ns };
-                    Some(File { file_system: 0, node, identity, changes })
+                    Some(File { file_system: 0, node, identity, changes: History(changes) })
                 })
                 .collect();
             let count = files.len() as u32;
@@ -50,7 +51,7 @@ pub fn packs() -> impl Strategy<Value = Pack> {
                         first,
                         pages,
                         at_us,
-                        history,
+                        history: History(history),
                     })
                     .collect(),
                 ranges: ranges
@@ -62,7 +63,7 @@ pub fn packs() -> impl Strategy<Value = Pack> {
                         pages,
                         at_us,
                         how: How(how),
-                        history,
+                        history: History(history),
                     })
                     .collect(),
                 files,
@@ -160,8 +161,8 @@ fn sums_of_a_hostile_pack_end_at_the_largest_number() {
     let mut pack =
         Pack { origin: Origin { page_shift: 16, ..Origin::default() }, ..Pack::default() };
     let (pages, how) = (u32::MAX, How::READ);
-    let range = Range { file: 0, first: 0, pages, at_us: 0, how, history: 1 };
-    let metadata = MetadataRange { file_system: 0, first: 0, pages, at_us: 0, history: 1 };
+    let range = Range { file: 0, first: 0, pages, at_us: 0, how, history: History(1) };
+    let metadata = MetadataRange { file_system: 0, first: 0, pages, at_us: 0, history: History(1) };
     pack.ranges = vec![range; 2];
     assert_eq!(pack.data_bytes(), 2 * (u64::from(u32::MAX) << 16));
     pack.ranges = vec![range; (1 << 16) + 2];
@@ -189,15 +190,15 @@ fn a_hundred_thousand_small_files_take_under_six_megabytes_and_sixty_millisecond
                 mtime_ns: 1_790_000_000_123_456_789 + i64::from(i) * 31_417,
                 ctime_ns: 1_790_000_000_123_456_789 + i64::from(i) * 31_417,
             },
-            changes: 0,
+            changes: History(0),
         });
         let (at_us, how) = (i * 40, How::READ);
-        pack.ranges.push(Range { file: i, first: 0, pages: 2, at_us, how, history: 1 });
+        pack.ranges.push(Range { file: i, first: 0, pages: 2, at_us, how, history: History(1) });
     }
     pack.paths = interner.finish();
     let bytes = encode(&pack);
     assert!(bytes.len() < 6 << 20, "{} bytes", bytes.len());
-    // Of the processor: the machine may be busy with other tests.
+    // Of the CPU: the machine may be busy with other tests.
     let used = || {
         let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Duration::new(used.tv_sec as u64, used.tv_nsec as u32)

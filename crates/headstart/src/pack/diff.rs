@@ -3,7 +3,7 @@
 use super::build::Parts;
 use super::paths::{NodeId, PathInterner};
 use super::pieces::{Piece, overlay};
-use super::{Identity, Pack};
+use super::{History, Identity, Pack};
 use crate::host::json_path::JsonPath;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -83,13 +83,13 @@ pub fn diff(before: &Pack, after: &Pack) -> Diff {
 
 /// Pages that only the one and only the other has.
 fn changed(before: Vec<Piece>, after: Vec<Piece>) -> (u64, u64) {
-    // The side is told by the history, so that adjacent ranges aren't joined.
+    // The history marks the side, so that adjacent ranges aren't joined.
     let sides = overlay(before, after, |a, b| {
-        let history = u8::from(a.is_some()) | u8::from(b.is_some()) << 1;
+        let history = History(u8::from(a.is_some()) | u8::from(b.is_some()) << 1);
         Some(Piece { history, ..a.or(b)? })
     });
     let pages = |side| sides.iter().filter(|p| p.history == side).map(|p| p.pages.count()).sum();
-    (pages(1), pages(2))
+    (pages(History(1)), pages(History(2)))
 }
 
 #[cfg(test)]
@@ -114,16 +114,18 @@ mod tests {
                 pages: PageRange { first, end },
                 at_us: 0,
                 how: How::READ,
-                history: 1,
+                history: History(1),
             }];
             let node = names.intern(Path::new(path)).unwrap();
-            parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces });
+            parts
+                .files
+                .insert(node, FilePart { file_system, identity, changes: History(0), pieces });
         }
         parts.build(names.table())
     }
 
     #[test]
-    fn files_and_pages_that_only_one_side_has_are_told() {
+    fn files_and_pages_that_only_one_side_has_are_reported() {
         let before = pack(&[("/a", 1, 0, 8), ("/b", 2, 0, 2), ("/c", 3, 0, 1)]);
         let after = pack(&[("/a", 1, 4, 10), ("/c", 3, 0, 1), ("/d", 4, 0, 3)]);
         let diff = diff(&before, &after);

@@ -1,76 +1,88 @@
 //! What the bits of a history mean. Pure.
 //!
-//! A history says of each of the last eight starts whether it touched something, or changed it:
-//! bit 0 is the last start, bit 7 the last but seven. The start before the first touch leaves no
-//! bit, so a history also tells how long something is known.
+//! A history has a bit for each of the last eight starts: whether it touched something, or changed
+//! it. Bit 0 is the last start, bit 7 the oldest. Starts before the first touch have no bit, so a
+//! history also tells since when something is known.
 
 use crate::host::usage::How;
 
-/// Starts that a history reaches back.
+/// The number of starts in a history.
 pub const HISTORY_STARTS: u32 = u8::BITS;
 
-/// Starts that say what the next one does.
+/// The number of starts that predict the next one.
 const RECENT_STARTS: u32 = 4;
 
-/// The bits of so many of the last starts, of 1 to 8.
+/// The bits of this many of the last starts, 1 to 8.
 fn last_starts(starts: u32) -> u8 {
     u8::MAX >> (HISTORY_STARTS - starts.clamp(1, HISTORY_STARTS))
 }
 
-/// The bits of the last four starts.
-pub fn recent(history: u8) -> u8 {
-    history & last_starts(RECENT_STARTS)
-}
+/// In which of the last starts something was.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct History(pub u8);
 
-/// How many of so many last starts, 1 to 8, are in it.
-pub fn count_in_last(history: u8, starts: u32) -> u32 {
-    (history & last_starts(starts)).count_ones()
-}
-
-/// Whether two of the last four starts are in it.
-pub fn recurs(history: u8) -> bool {
-    count_in_last(history, RECENT_STARTS) >= 2
-}
-
-/// Whether the last start is in it.
-pub fn is_in_last(history: u8) -> bool {
-    history & 1 == 1
-}
-
-/// How many of the last starts a history knows of: back to its first touch.
-pub fn first_seen(history: u8) -> u32 {
-    HISTORY_STARTS - history.leading_zeros()
-}
-
-/// The history after one more start.
-///
-/// ```
-/// use headstart::pack::history::{after_start, is_in_last};
-/// let history = after_start(0b1, false);
-/// assert!(!is_in_last(history) && is_in_last(after_start(history, true)));
-/// ```
-pub fn after_start(history: u8, is_in_it: bool) -> u8 {
-    (history << 1) + u8::from(is_in_it)
-}
-
-/// A history of `known` starts, repeated until it has so many.
-pub fn repeated(history: u8, known: u32, starts: u32) -> u8 {
-    if known == 0 {
-        return history;
+impl History {
+    /// Whether one of the last four starts is in it.
+    pub fn is_recent(self) -> bool {
+        self.count_in_last(RECENT_STARTS) > 0
     }
-    let earlier = (known..HISTORY_STARTS).step_by(known as usize);
-    earlier.fold(history, |all, by| all | history << by) & last_starts(starts)
-}
 
-/// Whether the next start is expected to touch what past ones, so many, touched like
-/// this.
-///
-/// A fault maps up to 15 fault-around pages beside its own, which ones depends on where the
-/// file lies in memory this time. What was only mapped, in one of the last four starts, and
-/// not in the last, was such a page as a rule.
-pub fn expects(starts: u32, how: How, history: u8) -> bool {
-    let only_mapped = !how.has(How::READ) && how.has(How::MAPPED);
-    !only_mapped || starts < 3 || is_in_last(history) || recurs(history)
+    /// How many of this many last starts, 1 to 8, are in it.
+    pub fn count_in_last(self, starts: u32) -> u32 {
+        (self.0 & last_starts(starts)).count_ones()
+    }
+
+    /// Whether two of the last four starts are in it.
+    pub fn recurs(self) -> bool {
+        self.count_in_last(RECENT_STARTS) >= 2
+    }
+
+    /// Whether the last start is in it.
+    pub fn is_in_last(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// How many of the last starts it knows of: back to its first touch.
+    pub fn first_seen(self) -> u32 {
+        HISTORY_STARTS - self.0.leading_zeros()
+    }
+
+    /// The starts that are in either.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The history after one more start.
+    ///
+    /// ```
+    /// use headstart::pack::History;
+    /// let history = History(0b1).after_start(false);
+    /// assert!(!history.is_in_last() && history.after_start(true).is_in_last());
+    /// ```
+    #[must_use]
+    pub fn after_start(self, is_in_it: bool) -> Self {
+        Self((self.0 << 1) + u8::from(is_in_it))
+    }
+
+    /// This history of `known` starts, repeated to fill all bits.
+    #[must_use]
+    pub fn repeated(self, known: u32, starts: u32) -> Self {
+        if known == 0 {
+            return self;
+        }
+        let earlier = (known..HISTORY_STARTS).step_by(known as usize);
+        Self(earlier.fold(self.0, |all, by| all | self.0 << by) & last_starts(starts))
+    }
+
+    /// Whether the next start is expected to touch a range with this history and kind of touch.
+    ///
+    /// A range that was only mapped, in one of the last four starts and not in the last, usually
+    /// was a fault-around page: which ones are mapped depends on the file's address in memory.
+    pub fn expects(self, starts: u32, how: How) -> bool {
+        let only_mapped = !how.has(How::READ) && how.has(How::MAPPED);
+        !only_mapped || starts < 3 || self.is_in_last() || self.recurs()
+    }
 }
 
 #[cfg(test)]
@@ -91,13 +103,17 @@ mod tests {
             (0b1_0001, true, false, 5),
             (0b1100_0000, false, false, 8),
         ] {
-            assert_eq!(is_in_last(history), is_last, "{history:b}");
-            assert_eq!(recurs(history), is_recurring, "{history:b}");
-            assert_eq!(first_seen(history), first, "{history:b}");
+            let history = History(history);
+            assert_eq!(history.is_in_last(), is_last, "{history:?}");
+            assert_eq!(history.recurs(), is_recurring, "{history:?}");
+            assert_eq!(history.first_seen(), first, "{history:?}");
         }
-        assert_eq!(recent(0b1011_0110), 0b0110);
-        assert_eq!([1, 3, 8, 9].map(|starts| count_in_last(0b1011_0110, starts)), [0, 2, 5, 5]);
-        assert_eq!((after_start(0b1000_0001, true), after_start(0b1, false)), (0b11, 0b10));
+        assert!(History(0b1011_1000).is_recent() && !History(0b1011_0000).is_recent());
+        let history = History(0b1011_0110);
+        assert_eq!([1, 3, 8, 9].map(|starts| history.count_in_last(starts)), [0, 2, 5, 5]);
+        assert_eq!(History(0b1000_0001).after_start(true), History(0b11));
+        assert_eq!(History(0b1).after_start(false), History(0b10));
+        assert_eq!(History(0b1).union(History(0b101)), History(0b101));
     }
 
     #[test]
@@ -111,7 +127,8 @@ mod tests {
             (0, 0, 8, 0),
             (0, 2, 8, 0),
         ] {
-            assert_eq!(repeated(history, known, starts), expected, "{history:b} {known} {starts}");
+            let found = History(history).repeated(known, starts);
+            assert_eq!(found, History(expected), "{history:b} {known} {starts}");
         }
     }
 
@@ -130,16 +147,18 @@ mod tests {
             (4, How::READ | code, 0b0100, true),
             (4, How::INSERTED, 0b0100, true),
         ] {
-            assert_eq!(expects(starts, how, history), expected, "{starts} {how:?} {history:b}");
+            let found = History(history).expects(starts, how);
+            assert_eq!(found, expected, "{starts} {how:?} {history:b}");
         }
     }
 
     proptest! {
         #[test]
         fn a_start_more_is_known_after_each(history in 1u8..0x80, is_in_it: bool) {
-            let after = after_start(history, is_in_it);
-            prop_assert_eq!(first_seen(after), first_seen(history) + 1);
-            prop_assert_eq!(is_in_last(after), is_in_it);
+            let history = History(history);
+            let after = history.after_start(is_in_it);
+            prop_assert_eq!(after.first_seen(), history.first_seen() + 1);
+            prop_assert_eq!(after.is_in_last(), is_in_it);
         }
     }
 }

@@ -1,53 +1,52 @@
-//! Joins a start into its pack file: read under a lock, merged, replaced in one step.
-//! The driver of [`super::merge`].
+//! Joins a start into its pack file: reads it under a lock, merges, and replaces it atomically. The
+//! driver of [`super::merge`].
 
 use super::Pack;
 use super::merge::{Rule, accepts, merge};
 use super::store::{self, Locked, StoreError};
-use std::path::Path;
 
-/// A pack file that a start was offered to.
+/// A pack file after a start was joined.
 #[derive(Debug)]
 pub struct Joined {
-    /// What the file holds now.
+    /// The pack in the file.
     pub pack: Pack,
     /// Bytes of the file, if it was written: a lossy start does not replace a clean
     /// pack.
     pub written: Option<u64>,
-    /// A file that was no good and was replaced.
+    /// Why the previous file was invalid and was replaced, if so.
     pub replaced: Option<StoreError>,
-    /// Keeps others from joining theirs meanwhile.
+    /// The lock.
     pub locked: Locked,
 }
 
-/// Joins `new` into the pack file `path` of the user `uid`, which is made if it is
-/// missing: from `known`, which came from elsewhere, or from nothing. `finish` has the
-/// last word about the result; it is told what was there before.
+/// Joins `new` into the pack file that the user `uid` has locked. A missing file is created, from
+/// `known`, which comes from another place, if given. `finish` may change the result; it gets the
+/// previous pack too.
 ///
 /// # Errors
 /// The file may not be used, or can't be written.
 pub fn join(
-    path: &Path,
+    locked: Locked,
     uid: u32,
     new: Pack,
     known: Option<&Pack>,
     rule: Rule,
     finish: impl FnOnce(Option<&Pack>, &mut Pack),
 ) -> Result<Joined, StoreError> {
-    let locked = store::lock(path)?;
+    let path = locked.path();
     // Another start may have been learned since this one began.
     let (old, replaced) = match store::read(path, uid) {
         Ok(old) => (Some(old), None),
-        // What came with an image is the begin of what is learned here.
+        // A pack of the image is the base of the pack that is learned here.
         Err(StoreError::Missing(_)) => (known.cloned(), None),
         Err(error @ StoreError::Content { .. }) => (None, Some(error)),
         Err(error) => return Err(error),
     };
-    // Pages of another size can't be told apart by number.
+    // Page numbers of another page size have another meaning.
     let old = old.filter(|old| old.origin.page_shift == new.origin.page_shift);
     if let Some(old) = old.as_ref().filter(|old| !accepts(old, new.origin.lost_events)) {
         let mut pack = old.clone();
-        // The next start is to have the buffer that this one lacked.
+        // The next start gets a larger buffer.
         if new.origin.buffer_kb > pack.origin.buffer_kb {
             pack.origin.buffer_kb = new.origin.buffer_kb;
             locked.write(&pack)?;
@@ -90,7 +89,8 @@ mod tests {
             ("with a smaller buffer", start(5, 500), false, 1, 2000),
             ("a whole one", start(0, 1000), true, 2, 1000),
         ] {
-            let joined = join(&path, uid, new, None, rule, |_, _| ()).unwrap();
+            let joined =
+                join(store::lock(&path).unwrap(), uid, new, None, rule, |_, _| ()).unwrap();
             assert_eq!(joined.written.is_some(), written, "{name}");
             let pack = store::read(&path, uid).unwrap();
             let origin = &pack.origin;

@@ -1,6 +1,6 @@
-//! What names a program's pack: the identity of its executable and, where
-//! that only loads the real program (interpreters, loaders, wrappers, launchers of
-//! containers), what it is told to load. Pure but for the look-up the caller passes in.
+//! The key of a program's pack: the identity of its executable and, if that only loads the real
+//! program (interpreters, loaders, wrappers, container launchers), of what it loads. Pure but for
+//! the look-up that the caller passes in.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -16,21 +16,22 @@ pub struct Key {
     pub name: String,
     /// The pack's file name.
     pub file_name: String,
-    /// The words of the command that the key is made from, for people; a hash in the place
-    /// of inline code and of what wrappers and launchers of containers are told. Others may hold passwords, and are not kept.
+    /// The words of the command that the key is made from, for people; a hash stands for inline
+    /// code and for the arguments of wrappers and container launchers. Other words may hold
+    /// passwords, and are not kept.
     pub words: Vec<OsString>,
-    /// Words behind them that may name one of the jobs of the program.
+    /// The words behind them that may name a subcommand.
     pub subcommand: Vec<String>,
 }
 
-/// What of a command names the program.
+/// The words of a command that identify the program.
 #[derive(Default)]
 struct Parts {
     /// All that counts, with a zero byte after each.
     identity: Vec<u8>,
     /// The same as a command for people.
     words: Vec<OsString>,
-    /// Words behind it that may name a job.
+    /// The words behind it that may name a subcommand.
     subcommand: Vec<String>,
 }
 
@@ -46,7 +47,7 @@ impl Parts {
         self.words.push(word.to_owned());
     }
 
-    /// Words that count; nobody knows which of them are secrets, so none is shown.
+    /// Words that count. They are not shown, since any of them may be a secret.
     fn count_all(&mut self, words: &[OsString]) {
         words.iter().for_each(|word| self.count(word));
         if !words.is_empty() {
@@ -68,6 +69,12 @@ impl Parts {
 
 fn hash_of(text: &OsStr) -> OsString {
     format!("#{:016x}", fnv1a(text.as_bytes())).into()
+}
+
+/// Whether a word of a key stands for words that are not kept.
+pub(super) fn is_hash(word: &OsStr) -> bool {
+    let digits = word.to_str().and_then(|word| word.strip_prefix('#'));
+    digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// Longest part of a file name that comes from the program's name.
@@ -103,7 +110,8 @@ impl Key {
         Self { name: name.to_owned(), file_name, words: Vec::new(), subcommand: Vec::new() }
     }
 
-    /// The file names that its pack may have: of the job first, of the program last.
+    /// The file names that its pack may have: that of the subcommand first, that of the program
+    /// last.
     pub fn file_names(&self) -> Vec<String> {
         let jobs = (1..=self.subcommand.len()).rev();
         let of_job = |n| subcommand::file_name(&self.file_name, &self.subcommand[..n]);
@@ -122,7 +130,7 @@ impl Key {
         (words <= self.subcommand.len()).then(|| self.with_words(words))
     }
 
-    /// How many words more than the program has the one whose pack has this file name.
+    /// The number of subcommand words in this file name of a pack.
     fn words_of(&self, file_name: &OsStr) -> Option<usize> {
         self.file_names().iter().rev().position(|name| *file_name == **name)
     }
@@ -160,8 +168,8 @@ fn identify(
     // One executable of many names acts by the name it is called.
     parts.count(called.as_ref());
     parts.words.push(program.clone());
-    let launched =
-        launcher::told(&called, arguments).or_else(|| launcher::told(&base_name(&path), arguments));
+    let launched = launcher::launch_words(&called, arguments)
+        .or_else(|| launcher::launch_words(&base_name(&path), arguments));
     if let Some(told) = launched {
         parts.add(told.image.as_ref());
         parts.count_all(&told.words);
@@ -238,7 +246,7 @@ fn label(value: &OsStr) -> String {
         .join("_")
 }
 
-/// FNV-1a, 64 bits: stable for ever, which std's hashes don't promise.
+/// FNV-1a, 64 bits: it never changes, unlike std's hashes.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)

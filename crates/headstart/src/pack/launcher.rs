@@ -1,14 +1,13 @@
-//! What a launcher of containers is told to start: its image, and the command
-//! inside. Names, limits, mounts and networks don't count, for they change from one
-//! start to the next while the files that are touched stay the same.
+//! What a container launcher starts: the image and the command inside. Names, limits, mounts and
+//! networks are ignored, since they change between starts that touch the same files.
 //!
-//! Starts nothing, and knows of no daemon: whether a container's processes are
-//! children of the launcher is not its business.
+//! It starts nothing and knows no daemon: whether a container's processes are children of the
+//! launcher is decided elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// How a launcher is told what to start.
+/// How the command line of a launcher names what it starts.
 struct Launcher {
     names: &'static [&'static str],
     /// Subcommands that start something; empty when it does nothing else.
@@ -33,7 +32,7 @@ enum Word {
     Image,
     /// The command.
     Command,
-    /// A name of this one container, which means nothing.
+    /// A name of this container, which is ignored.
     Name,
 }
 
@@ -150,7 +149,7 @@ const LAUNCHERS: &[Launcher] = &[
 
 /// What a launcher starts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct LaunchWords {
     /// The image, as it is called on the command line; a directory by its real path.
     pub image: OsString,
     /// The subcommand and the command inside, word by word.
@@ -159,7 +158,7 @@ pub(super) struct Told {
 
 /// What a launcher of that name is told to start; none when the program is no
 /// launcher, or its arguments don't say.
-pub(super) fn told(name: &str, arguments: &[OsString]) -> Option<Told> {
+pub(super) fn launch_words(name: &str, arguments: &[OsString]) -> Option<LaunchWords> {
     let launcher = LAUNCHERS.iter().find(|l| l.names.contains(&name))?;
     let (mut image, mut instead, mut boots) = (None, None, false);
     let mut verb: Option<&OsString> = None;
@@ -209,7 +208,7 @@ pub(super) fn told(name: &str, arguments: &[OsString]) -> Option<Told> {
         _ => image.to_owned(),
     };
     let command = if boots || launcher.word == Word::Name { &[] } else { command };
-    Some(Told { image, words: verb.into_iter().chain(command).cloned().collect() })
+    Some(LaunchWords { image, words: verb.into_iter().chain(command).cloned().collect() })
 }
 
 /// Where the value of an option is.
@@ -283,15 +282,15 @@ mod tests {
             ("apptainer exec --nv -B /a image.sif python3 x.py", "image.sif exec python3 x.py"),
         ] {
             let all = words(line);
-            let found =
-                told(all[0].to_str().unwrap(), &all[1..]).unwrap_or_else(|| panic!("{line}"));
+            let found = launch_words(all[0].to_str().unwrap(), &all[1..])
+                .unwrap_or_else(|| panic!("{line}"));
             let found: Vec<_> = [found.image].into_iter().chain(found.words).collect();
             assert_eq!(found, words(expected), "{line}");
         }
     }
 
     #[test]
-    fn what_says_no_image_is_not_told() {
+    fn arguments_without_an_image_name_none() {
         for line in [
             "ls -D /srv/c",
             "systemd-nspawn --boot",
@@ -304,7 +303,7 @@ mod tests {
             "runc run id",
         ] {
             let all = words(line);
-            assert_eq!(told(all[0].to_str().unwrap(), &all[1..]), None, "{line}");
+            assert_eq!(launch_words(all[0].to_str().unwrap(), &all[1..]), None, "{line}");
         }
     }
 
@@ -314,7 +313,7 @@ mod tests {
         let link = directory.path().join("link");
         std::fs::create_dir(directory.path().join("root")).unwrap();
         std::os::unix::fs::symlink("root", &link).unwrap();
-        let found = told("systemd-nspawn", &["-bD".into(), link.into_os_string()]).unwrap();
+        let found = launch_words("systemd-nspawn", &["-bD".into(), link.into_os_string()]).unwrap();
         let real = directory.path().canonicalize().unwrap().join("root");
         assert_eq!(found.image, real.into_os_string());
     }

@@ -1,11 +1,11 @@
-//! Programs that load others: interpreters, dynamic loaders, launchers of applications, and
-//! wrappers; and how they are told which. Pure tables.
+//! Programs that load others (interpreters, dynamic loaders, application launchers, wrappers), and
+//! how their command line names what they load. Pure tables.
 
-/// How a program that loads others is told which.
+/// How the command line of a loading program names what it loads.
 pub(super) struct Loader {
     /// Its names, without version numbers.
     pub(super) names: &'static [&'static str],
-    /// Options that carry the program itself, as `-c CODE`.
+    /// Options that contain the program itself, such as `-c CODE`.
     pub(super) program: &'static [&'static str],
     /// Options whose value is the next word.
     pub(super) valued: &'static [&'static str],
@@ -84,8 +84,7 @@ pub(super) const LOADERS: &[Loader] = &[
     },
 ];
 
-/// Programs that run another one in a changed setting: their whole command
-/// line counts.
+/// Wrappers, which run another program in a changed environment: their whole command line counts.
 pub(super) const WRAPPERS: &[&str] = &[
     "chroot",
     "unshare",

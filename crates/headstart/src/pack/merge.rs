@@ -4,10 +4,9 @@
 use super::build::{FilePart, Parts};
 use super::changing::{carries_on, changes_after};
 use super::clock::Clock;
-use super::history::{after_start, count_in_last, first_seen, is_in_last, repeated};
 use super::paths::{NodeId, PathInterner};
 use super::pieces::{Piece, overlay};
-use super::{FileSystem, Origin, Pack};
+use super::{FileSystem, History, Origin, Pack};
 use crate::host::usage::How;
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,11 +18,11 @@ pub enum Rule {
         /// Starts in a row without a touch after which a range is dropped,
         /// 1 to 8.
         keep: u32,
-        /// Whether metadata that the start didn't touch was not needed: false
-        /// for a start that found it in memory, where no touch is seen.
+        /// Whether metadata that the start did not touch was not needed: false if it was resident,
+        /// since touches are not reported then.
         metadata_seen: bool,
     },
-    /// It was learned beside the first: what either knows is kept.
+    /// It was learned independently: the ranges of both are kept.
     Union,
 }
 
@@ -33,9 +32,9 @@ pub fn accepts(old: &Pack, lost: u64) -> bool {
     lost == 0 || old.origin.lost_events > 0
 }
 
-/// Joins `new` into `old`. A file whose identity differs is replaced, unless it changes
-/// at each start ([`super::changing`]); so is one of which the old pack only assumes
-/// something, and all of a pack that was learned with another page size.
+/// Joins `new` into `old`. The new version of a file replaces the old one if the identity differs,
+/// unless the file changes at each start ([`super::changing`]); so it does if the old ranges are
+/// only inferred. A pack with another page size is replaced as a whole.
 pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     let mut names = PathInterner::default();
     let mut new = Parts::of(new, &mut names);
@@ -43,7 +42,7 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
         true => Parts::of(old, &mut names),
         false => Parts::default(),
     };
-    take_arrivals_for_reads(&mut old, &new.origin);
+    take_additions_for_reads(&mut old, &new.origin);
     if rule != Rule::Union {
         set_clock(&mut old, &new);
     }
@@ -59,9 +58,9 @@ pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
     out.build(names.table())
 }
 
-/// If the new start saw accesses and the old ones did not: these were learned on a kernel that
-/// reports arrivals alone, which were their touches.
-fn take_arrivals_for_reads(old: &mut Parts, new: &Origin) {
+/// If the new start has access events and the old ones did not: a kernel that reports only
+/// additions to the page cache recorded those, and additions were their touches.
+fn take_additions_for_reads(old: &mut Parts, new: &Origin) {
     if !new.has_access_events || old.origin.has_access_events {
         return;
     }
@@ -72,8 +71,8 @@ fn take_arrivals_for_reads(old: &mut Parts, new: &Origin) {
     }
 }
 
-/// Sets times to when the new start would have touched what the old one did, by the files that
-/// are in both.
+/// Sets the times of old ranges to those at which the new start would have touched them, by the
+/// files in both.
 fn set_clock(old: &mut Parts, new: &Parts) {
     let first = |part: &FilePart| part.pieces.iter().map(|piece| piece.at_us).min();
     let both = new.files.iter().filter_map(|(node, is)| {
@@ -87,8 +86,7 @@ fn set_clock(old: &mut Parts, new: &Parts) {
     }
 }
 
-/// The indices of the old pack's file systems in the joined one; those that it has no room for
-/// have none.
+/// The indices of the old pack's file systems in the joined one; `None` without room.
 struct OldNumbers(Vec<Option<u16>>);
 
 impl OldNumbers {
@@ -133,7 +131,7 @@ fn join_file(rule: Rule, was: Option<FilePart>, mut is: FilePart) -> FilePart {
 /// A file that only the old pack has.
 fn untouched(rule: Rule, was: FilePart) -> FilePart {
     let changes = match rule {
-        Rule::NextStart { .. } => after_start(was.changes, false),
+        Rule::NextStart { .. } => was.changes.after_start(false),
         Rule::Union => was.changes,
     };
     // A start that used it would have touched the others.
@@ -141,10 +139,10 @@ fn untouched(rule: Rule, was: FilePart) -> FilePart {
     FilePart { changes, pieces: join_data(rule, was.pieces, Vec::new(), is_used), ..was }
 }
 
-/// The ranges of a file; `is_used`: for all that can be told the new start used it.
+/// The ranges of a file. `is_used`: the new start seems to have used the file.
 fn join_data(rule: Rule, was: Vec<Piece>, is: Vec<Piece>, is_used: bool) -> Vec<Piece> {
-    // A page that only ever came in unused leaves no sign once it is read
-    // ahead: its absence says nothing.
+    // A page that was only ever added without an access is not reported once it is prefetched, so
+    // its absence means nothing.
     join_pieces(rule, was, is, |old| is_used && old.how == How::INSERTED)
 }
 
@@ -168,10 +166,10 @@ fn join_metadata(
     both.into_iter().map(join).collect()
 }
 
-/// The ranges of one file or device. An old one for which `is_silent` may have been needed by
-/// the new start although that has it not.
+/// The ranges of one file or device. An old range that `is_silent` may have been needed by the new
+/// start without an event.
 ///
-/// Also what only one side has is laid over nothing, so that it comes out in order.
+/// A file that only one side has is overlaid with nothing, which sorts its ranges.
 fn join_pieces(
     rule: Rule,
     mut was: Vec<Piece>,
@@ -193,34 +191,33 @@ fn join_piece(
 ) -> Option<Piece> {
     // The latest start knows the time best.
     let latest = new.or(old)?;
-    let before = old.map_or(0, |piece| piece.history);
+    let before = old.map(|piece| piece.history).unwrap_or_default();
     let history = match rule {
-        Rule::Union => before | latest.history,
+        Rule::Union => before.union(latest.history),
         Rule::NextStart { .. } => {
-            // What says nothing counts as a start like the last.
+            // Without information the start counts like the last one.
             let counts = new.is_some() || is_silent(&latest);
-            after_start(before, counts && is_in_last(latest.history))
+            before.after_start(counts && latest.history.is_in_last())
         }
     };
     let how = old.map_or(latest.how, |old| old.how | latest.how);
     rule.keeps(history).then_some(Piece { how, history, ..latest })
 }
 
-/// Makes histories of packs that were learned beside each other comparable: of the one that
-/// fewer starts are known of these are taken to go on as they were, so that its ranges do not
-/// seem seldom touched.
+/// Makes the histories of independently learned packs comparable: repeats those of the pack with
+/// fewer starts, so that its ranges do not seem seldom touched.
 fn make_comparable(was: &mut [Piece], is: &mut [Piece]) {
-    let known = |pieces: &[Piece]| pieces.iter().map(|p| first_seen(p.history)).max().unwrap_or(0);
+    let known = |pieces: &[Piece]| pieces.iter().map(|p| p.history.first_seen()).max().unwrap_or(0);
     let (of_was, of_is) = (known(was), known(is));
     let longer = of_was.max(of_is);
     for (pieces, known) in [(was, of_was), (is, of_is)] {
         for piece in pieces {
-            piece.history = repeated(piece.history, known, longer);
+            piece.history = piece.history.repeated(known, longer);
         }
     }
 }
 
-/// Forgets files and file systems of which nothing is left.
+/// Removes files and file systems without ranges.
 fn drop_empty(parts: &mut Parts) {
     parts.files.retain(|_, file| !file.pieces.is_empty());
     parts.metadata.retain(|_, pieces| !pieces.is_empty());
@@ -252,18 +249,18 @@ impl Rule {
     }
 
     /// In which starts a file changed that is in both.
-    fn changes(self, was: &FilePart, is: &FilePart) -> u8 {
+    fn changes(self, was: &FilePart, is: &FilePart) -> History {
         match self {
             Self::NextStart { .. } => changes_after(was, is),
-            Self::Union => was.changes | is.changes,
+            Self::Union => was.changes.union(is.changes),
         }
     }
 
     /// Whether a range with this history is kept.
-    fn keeps(self, history: u8) -> bool {
+    fn keeps(self, history: History) -> bool {
         match self {
-            Self::NextStart { keep, .. } => count_in_last(history, keep) > 0,
-            Self::Union => history != 0,
+            Self::NextStart { keep, .. } => history.count_in_last(keep) > 0,
+            Self::Union => history != History::default(),
         }
     }
 }

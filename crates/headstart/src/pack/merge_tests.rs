@@ -3,13 +3,13 @@
 use super::*;
 use crate::host::range::PageRange;
 use crate::pack::build::MAX_FILE_SYSTEMS;
-use crate::pack::{FileSystem, Identity, MetadataRange, Origin, Range};
+use crate::pack::{FileSystem, History, Identity, MetadataRange, Origin, Range};
 use std::path::Path;
 
 const NEXT: Rule = Rule::NextStart { keep: 4, metadata_seen: true };
 
 fn piece(first: u64, end: u64) -> Piece {
-    Piece { pages: PageRange { first, end }, at_us: 0, how: How::READ, history: 1 }
+    Piece { pages: PageRange { first, end }, at_us: 0, how: How::READ, history: History(1) }
 }
 
 /// A start that touched these files (path, inode, pages) and metadata.
@@ -24,7 +24,7 @@ fn start(files: &[(&str, u64, (u64, u64))], metadata: &[(u64, u64)]) -> Pack {
     for &(path, ino, (first, end)) in files {
         let identity = Identity { ino, ..Identity::default() };
         let pieces = vec![piece(first, end)];
-        let part = FilePart { file_system, identity, changes: 0, pieces };
+        let part = FilePart { file_system, identity, changes: History(0), pieces };
         parts.files.insert(names.intern(Path::new(path)).unwrap(), part);
     }
     if !metadata.is_empty() {
@@ -41,7 +41,7 @@ fn shape(pack: &Pack) -> Vec<(String, u64, u64, u8)> {
         .map(|r| {
             let path = pack.paths.path(pack.files[r.file as usize].node);
             let end = r.first + u64::from(r.pages);
-            (path.display().to_string(), r.first, end, r.history)
+            (path.display().to_string(), r.first, end, r.history.0)
         })
         .collect();
     out.sort();
@@ -101,12 +101,12 @@ fn what_a_kernel_without_events_of_accesses_saw_come_in_is_forgotten_as_well() {
 #[test]
 fn in_a_union_what_is_assumed_adds_nothing_to_what_is_known() {
     let known = start(&[("/a", 1, (0, 4))], &[]);
-    let mut assumed = start(&[("/a", 1, (0, 8))], &[]);
-    for range in &mut assumed.ranges {
-        range.how |= How::ASSUMED;
+    let mut inferred = start(&[("/a", 1, (0, 8))], &[]);
+    for range in &mut inferred.ranges {
+        range.how |= How::INFERRED;
     }
-    assert_eq!(merge(&assumed, &known, Rule::Union), known);
-    assert_eq!(merge(&known, &assumed, Rule::Union), known);
+    assert_eq!(merge(&inferred, &known, Rule::Union), known);
+    assert_eq!(merge(&known, &inferred, Rule::Union), known);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn what_was_learned_with_another_page_size_is_forgotten() {
 }
 
 #[test]
-fn file_systems_beyond_the_limit_are_left_out() {
+fn file_systems_beyond_the_limit_are_skipped() {
     let many = |tag: u8| {
         let mut pack = start(&[], &[(0, 1)]);
         let uuid = |i: usize| [&i.to_le_bytes()[..], &[tag; 8]].concat().try_into().ok();
@@ -239,20 +239,21 @@ fn a_union_keeps_what_either_knows() {
 }
 
 fn file(ino: u64, changes: u8, pieces: Vec<Piece>) -> FilePart {
+    let changes = History(changes);
     FilePart { file_system: 0, identity: Identity { ino, ..Identity::default() }, changes, pieces }
 }
 
 fn with(how: How, history: u8) -> Piece {
-    Piece { how, history, ..piece(0, 4) }
+    Piece { how, history: History(history), ..piece(0, 4) }
 }
 
 /// What of a file's pieces a test looks at.
 fn seen(pieces: &[Piece]) -> Vec<(How, u8)> {
-    pieces.iter().map(|piece| (piece.how, piece.history)).collect()
+    pieces.iter().map(|piece| (piece.how, piece.history.0)).collect()
 }
 
 #[test]
-fn arrivals_stand_for_reads_where_an_old_kernel_saw_nothing_else() {
+fn additions_stand_for_reads_where_an_old_kernel_reports_nothing_else() {
     let (read, inserted) = (How::READ, How::INSERTED);
     for (name, old, new, how, expected) in [
         ("a new kernel", false, true, inserted, read),
@@ -265,7 +266,7 @@ fn arrivals_stand_for_reads_where_an_old_kernel_saw_nothing_else() {
         let mut parts = Parts::default();
         parts.origin.has_access_events = old;
         parts.files.insert(NodeId::ROOT, file(1, 0, vec![with(how, 1)]));
-        take_arrivals_for_reads(
+        take_additions_for_reads(
             &mut parts,
             &Origin { has_access_events: new, ..Origin::default() },
         );
@@ -317,29 +318,29 @@ fn empty_files_and_file_systems_are_dropped_and_the_rest_is_renumbered() {
 #[test]
 fn what_was_known_of_a_file_is_kept_as_long_as_it_is_the_same() {
     let known = |ino| file(ino, 0b10, vec![with(How::READ, 0b11)]);
-    let assumed = |ino| file(ino, 0, vec![with(How::READ | How::ASSUMED, 0b100)]);
+    let inferred = |ino| file(ino, 0, vec![with(How::READ | How::INFERRED, 0b100)]);
     let is = |ino| file(ino, 0, vec![with(How::READ, 1)]);
-    let (read, both) = (How::READ, How::READ | How::ASSUMED);
+    let (read, both) = (How::READ, How::READ | How::INFERRED);
     for (name, rule, was, is, history, changes) in [
         ("the same", NEXT, Some(file(1, 0, vec![with(read, 0b11)])), is(1), (read, 0b111), 0),
         ("new", NEXT, None, is(1), (read, 1), 0),
         ("replaced", NEXT, Some(file(2, 0, vec![with(read, 0b11)])), is(1), (read, 1), 1),
         ("replaced soon again", NEXT, Some(known(2)), is(1), (read, 0b111), 0b101),
-        ("only assumed", NEXT, Some(assumed(1)), is(1), (read, 1), 0),
-        ("one known, one assumed", Rule::Union, Some(known(1)), assumed(1), (read, 0b11), 0b10),
+        ("only inferred", NEXT, Some(inferred(1)), is(1), (read, 1), 0),
+        ("one known, one inferred", Rule::Union, Some(known(1)), inferred(1), (read, 0b11), 0b10),
         (
-            "another is assumed",
+            "another is inferred",
             Rule::Union,
             Some(file(2, 0, vec![with(read, 1)])),
-            assumed(1),
+            inferred(1),
             (both, 0b100),
             0,
         ),
-        ("both assumed", Rule::Union, Some(assumed(1)), assumed(1), (both, 0b100), 0),
-        ("assumed by the next", NEXT, Some(known(1)), assumed(1), (both, 0b110), 0b100),
+        ("both inferred", Rule::Union, Some(inferred(1)), inferred(1), (both, 0b100), 0),
+        ("inferred by the next", NEXT, Some(known(1)), inferred(1), (both, 0b110), 0b100),
     ] {
         let joined = join_file(rule, was, is);
-        assert_eq!((seen(&joined.pieces), joined.changes), (vec![history], changes), "{name}");
+        assert_eq!((seen(&joined.pieces), joined.changes.0), (vec![history], changes), "{name}");
     }
 }
 
@@ -360,8 +361,8 @@ fn a_file_without_a_touch_ages_unless_it_only_came_in() {
         ("in a union", Rule::Union, &[read, inserted], &[0b11, 0b11], 0b11),
     ] {
         let joined = untouched(rule, known(hows));
-        let found: Vec<u8> = joined.pieces.iter().map(|piece| piece.history).collect();
-        assert_eq!((&found[..], joined.changes), (histories, changes), "{name}");
+        let found: Vec<u8> = joined.pieces.iter().map(|piece| piece.history.0).collect();
+        assert_eq!((&found[..], joined.changes.0), (histories, changes), "{name}");
     }
 }
 
@@ -376,7 +377,7 @@ fn metadata_of_one_file_system_is_joined_and_that_of_others_stays() {
     let seen = |rule| {
         let found = join_metadata(rule, old.clone(), new.clone(), &numbers);
         let shape =
-            |pieces: &Vec<Piece>| pieces.iter().map(|p| (p.pages.first, p.history)).collect();
+            |pieces: &Vec<Piece>| pieces.iter().map(|p| (p.pages.first, p.history.0)).collect();
         let mut found: Vec<_> =
             found.iter().map(|(number, p)| (*number, shape(p))).collect::<Vec<(u16, Vec<_>)>>();
         found.sort_unstable();
@@ -452,7 +453,7 @@ fn only_histories_of_a_union_are_lengthened() {
         (Rule::NextStart { keep: 8, metadata_seen: true }, [0b1_0110, 0]),
     ] {
         let joined = join_pieces(rule, long.clone(), short.clone(), |_| false);
-        let histories: Vec<u8> = joined.iter().map(|piece| piece.history).collect();
+        let histories: Vec<u8> = joined.iter().map(|piece| piece.history.0).collect();
         let kept: Vec<u8> = expected.into_iter().filter(|history| *history > 0).collect();
         assert_eq!(histories, kept, "{rule:?}");
     }

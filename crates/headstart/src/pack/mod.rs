@@ -3,20 +3,19 @@
 //! ```text
 //! a start ──▶ build ──▶ Pack ──▶ merge ──▶ codec ──▶ store    into the pack's file
 //! command ──▶ key ──────────────────────────────────▶ store    its name
-//! an upgrade ──▶ follow ──▶ renew ──▶ Pack                     files that were replaced
+//! an upgrade ──▶ upgrade ──▶ renew ──▶ Pack                    files that were replaced
 //! ```
 //!
-//! [`codec`] is its file form (`doc/pack-format.md`), [`merge`] joins a start into it, which
-//! [`join`] does under a lock, [`renew`] and [`follow`] go with files that were replaced,
-//! [`history`] says what the bits of past starts mean, [`paths`] keeps its names, [`store`] finds, trusts and writes the files, [`key`] names a
-//! program.
+//! [`codec`] is the file form (`doc/pack-format.md`). [`merge`] joins a start into a pack, [`join`]
+//! does so under a lock. [`renew`] and [`upgrade`] handle files that were replaced. [`history`]
+//! defines the bits of past starts, [`paths`] keeps the names, [`store`] finds, trusts and writes
+//! the files, [`key`] names a program.
 
 pub mod build;
 pub mod changing;
 pub(crate) mod clock;
 pub mod codec;
 pub mod diff;
-pub mod follow;
 pub mod history;
 pub mod join;
 pub mod key;
@@ -29,12 +28,13 @@ pub mod renew;
 pub mod share;
 pub mod store;
 pub mod subcommand;
+pub mod upgrade;
 mod varint;
 
 pub use crate::host::identity::Identity;
 use crate::host::range::PageRange;
 use crate::host::usage::How;
-use history::expects;
+pub use history::History;
 use paths::{NodeId, PathTable};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -76,14 +76,14 @@ pub struct Origin {
     pub learned_at: u64,
     /// Events lost in the worst start that is in it.
     pub lost_events: u64,
-    /// Whether uses were seen, or arrivals stand in for them.
+    /// Whether accesses were reported; otherwise additions to the page cache count as touches.
     pub has_access_events: bool,
     /// Trace buffer of one CPU that the start needed, in KiB; 0 when the
     /// kernel's default did.
     pub buffer_kb: u32,
     /// How long the last learned start took, in µs.
     pub duration_us: u64,
-    /// What could not be kept.
+    /// Inodes that are not in the pack.
     pub dropped: Dropped,
 }
 
@@ -158,7 +158,7 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// Whether it is the same: by UUID, or by all that is known of those that have none.
+    /// Whether it is the same file system: by UUID, or without one by type and source.
     pub fn is(&self, other: &Self) -> bool {
         match (self.uuid, other.uuid) {
             (Some(a), Some(b)) => a == b,
@@ -168,7 +168,7 @@ impl FileSystem {
 }
 
 /// A file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct File {
     /// Index of its file system.
     pub file_system: u16,
@@ -177,7 +177,7 @@ pub struct File {
     /// What it was when it was learned.
     pub identity: Identity,
     /// Which of the starts wrote it, or found it changed: bit 0 is the last.
-    pub changes: u8,
+    pub changes: History,
 }
 
 /// A range of pages of a file.
@@ -189,13 +189,13 @@ pub struct Range {
     pub first: u64,
     /// Number of pages.
     pub pages: u32,
-    /// When it was first touched, in µs from the begin of the last start, or would have been
-    /// in that; of boots without the time that they waited for a disk.
+    /// Its first touch, in µs from the beginning of the last start; computed if the last start did not
+    /// touch it. Times of boots exclude waits for a disk.
     pub at_us: u32,
     /// How it was touched.
     pub how: How,
-    /// In which starts: bit 0 is the last, bit 7 the last but seven.
-    pub history: u8,
+    /// In which starts it was touched: bit 0 is the last start, bit 7 the oldest.
+    pub history: History,
 }
 
 /// A range of pages of a block device that holds metadata.
@@ -210,7 +210,7 @@ pub struct MetadataRange {
     /// When it was first touched, as for [`Range`].
     pub at_us: u32,
     /// In which starts, as for [`Range`].
-    pub history: u8,
+    pub history: History,
 }
 
 impl MetadataRange {
@@ -252,7 +252,7 @@ impl Pack {
 
     /// Bytes of the ranges of files that the next start is expected to touch.
     pub fn expected_bytes(&self) -> u64 {
-        let expected = self.ranges.iter().filter(|r| expects(self.origin.starts, r.how, r.history));
+        let expected = self.ranges.iter().filter(|r| r.history.expects(self.origin.starts, r.how));
         self.bytes(expected.map(|r| r.pages))
     }
 

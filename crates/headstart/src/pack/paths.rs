@@ -1,5 +1,5 @@
-//! The names of a pack's files, as a tree of path components: compact in the
-//! file and in memory, however deep the directories are. Pure.
+//! The names of a pack's files as a tree of path components: compact in the file and in memory,
+//! even with deep directories. Pure.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,12 +1,11 @@
-//! Page ranges with their history, and how two sets of them are laid over
-//! each other. Pure.
+//! Page ranges with their history, and the overlay of two sets of them. Pure.
 
 use crate::host::range::PageRange;
 use crate::host::usage::How;
+use crate::pack::History;
 
-/// Adjacent pages first touched within this time are one range, in
-/// nanoseconds: finer times would cost space and gain no order that a disk
-/// could use.
+/// Adjacent pages with first touches within this time are one range, in nanoseconds. Finer times
+/// would take space and not improve the order on a disk.
 pub const COALESCE_NS: u64 = 10_000_000;
 
 /// A range of one file or device.
@@ -19,12 +18,11 @@ pub struct Piece {
     /// How it was touched.
     pub how: How,
     /// In which starts; bit 0 is the last.
-    pub history: u8,
+    pub history: History,
 }
 
-/// Lays `new` over `old`. For each stretch of pages that is in either,
-/// `combine` is given what each side says of it and returns what is kept.
-/// FaultAround that came out alike are joined.
+/// Lays `new` over `old`. For each range of pages in either, `combine` gets the pieces of both
+/// sides and returns the result. Adjacent equal results are joined.
 pub fn overlay(
     old: Vec<Piece>,
     new: Vec<Piece>,
@@ -71,7 +69,7 @@ fn disjoint(mut pieces: Vec<Piece>) -> Vec<Piece> {
     pieces
 }
 
-/// The piece that holds `page`; `at` moves forward with the pages asked for.
+/// The piece that holds `page`; `at` moves forward with the pages requested.
 fn covering(pieces: &[Piece], at: &mut usize, page: u64) -> Option<Piece> {
     while pieces.get(*at).is_some_and(|p| p.pages.end <= page) {
         *at += 1;
@@ -90,11 +88,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn piece(first: u64, end: u64, history: u8) -> Piece {
-        Piece { pages: PageRange { first, end }, at_us: 5, how: How::READ, history }
+        Piece {
+            pages: PageRange { first, end },
+            at_us: 5,
+            how: How::READ,
+            history: History(history),
+        }
     }
 
     fn union(old: Option<Piece>, new: Option<Piece>) -> Option<Piece> {
-        let history = old.map_or(0, |p| p.history) | new.map_or(0, |p| p.history);
+        let of = |piece: Option<Piece>| piece.map(|p| p.history).unwrap_or_default();
+        let history = of(old).union(of(new));
         Some(Piece { history, ..old.or(new)? })
     }
 
@@ -108,7 +112,7 @@ mod tests {
         ] {
             let got: Vec<_> = overlay(old, new, union)
                 .iter()
-                .map(|p| (p.pages.first, p.pages.end, p.history))
+                .map(|p| (p.pages.first, p.pages.end, p.history.0))
                 .collect();
             assert_eq!(got, expected);
         }
@@ -126,7 +130,7 @@ mod tests {
             let at = |list: &[Piece], page| {
                 let found: Vec<&Piece> = list.iter().filter(|p| p.pages.first <= page && page < p.pages.end).collect();
                 assert!(found.len() < 2);
-                found.first().map(|p| p.history)
+                found.first().map(|p| p.history.0)
             };
             let merged = overlay(old.clone(), new.clone(), union);
             for page in 0..50 {

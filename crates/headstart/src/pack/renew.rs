@@ -1,8 +1,8 @@
-//! What a pack knows of files that were replaced, taken over for those at their paths now.
-//! Pure; [`super::follow`] looks at the files.
+//! Transfers what a pack knows of replaced files to the files that are at their paths now. Pure;
+//! [`super::upgrade`] looks at the files.
 //!
-//! An upgrade replaces files that were learned by others that are much like them. Until
-//! these are learned, their ranges are assumed to be those of the files before.
+//! An upgrade replaces files by similar ones. Until these are learned, their ranges are assumed to
+//! be those of the old files.
 
 use super::build::{FilePart, Parts};
 use super::changing::changes_often;
@@ -14,15 +14,15 @@ use crate::host::usage::How;
 use serde::Serialize;
 use std::path::Path;
 
-/// A file of this size is read as a whole or nearly so: another size says nothing.
+/// A file up to this size is mostly read as a whole, so its size does not matter.
 const SMALL: u64 = 64 << 10;
-/// Beyond this part of the size, more or less of it makes another file.
+/// If the size changes by more than this part, it counts as another file.
 const ALIKE: u64 = 4;
 
 /// What is at the path of a file of a pack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Now {
-    /// The file that was learned, or one of which nothing is known.
+    /// The learned file, or it is unknown.
     Same,
     /// Nothing.
     Gone,
@@ -30,24 +30,24 @@ pub enum Now {
     Other(Identity),
 }
 
-/// What became of the files of packs.
+/// The results for the files of packs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Renewal {
-    /// Replaced, and their ranges taken over.
+    /// Replaced; their ranges were transferred.
     pub followed: u64,
-    /// Replaced by something else; the pack keeps what was, which is not read.
+    /// Replaced by something else; the pack keeps the old ranges, which are not read.
     pub stale: u64,
     /// Gone, and forgotten.
     pub gone: u64,
 }
 
 impl Renewal {
-    /// Whether a pack is another now.
+    /// Whether the pack changed.
     pub fn changes(&self) -> bool {
         self.followed + self.gone > 0
     }
 
-    /// Adds what became of the files of other packs.
+    /// Adds the results for the files of other packs.
     pub fn add(&mut self, other: Self) {
         self.followed += other.followed;
         self.stale += other.stale;
@@ -55,7 +55,7 @@ impl Renewal {
     }
 }
 
-/// The pack with what is `now` at the paths of its files.
+/// The pack for the files that are `now` at its paths.
 pub fn renew(
     pack: &Pack,
     mut now: impl FnMut(&Path, &FileSystem, &Identity) -> Now,
@@ -94,15 +94,15 @@ pub(crate) fn is_alike(was: &Identity, is: &Identity) -> bool {
     is > 0 && (was.max(is) <= SMALL || was.abs_diff(is) <= was / ALIKE)
 }
 
-/// Takes a file's ranges over for another.
+/// Transfers a file's ranges to another file.
 fn follow(file: &mut FilePart, is: Identity, page: u64) {
     let (was_pages, pages) = (file.identity.size.div_ceil(page), is.size.div_ceil(page));
     // A hostile pack has more than any file.
     let read = file.pieces.iter().fold(0u64, |sum, piece| sum.saturating_add(piece.pages.count()));
     file.identity = is;
     for piece in &mut file.pieces {
-        piece.how |= How::ASSUMED;
-        // What was read to its end is read to its end.
+        piece.how |= How::INFERRED;
+        // A file that was read to its end is read to its new end.
         if read >= was_pages && piece.pages.end == was_pages {
             piece.pages.end = pages;
         }
@@ -114,8 +114,8 @@ fn follow(file: &mut FilePart, is: Identity, page: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::Origin;
     use crate::pack::merge::{Rule, merge};
+    use crate::pack::{History, Origin};
     use proptest::prelude::*;
 
     const PAGE: u64 = 4096;
@@ -134,10 +134,10 @@ mod tests {
             pages: PageRange { first, end },
             at_us: 0,
             how: How::READ,
-            history: 1,
+            history: History(1),
         };
         let pieces = ranges.iter().map(piece).collect();
-        let part = FilePart { file_system, identity, changes: 0, pieces };
+        let part = FilePart { file_system, identity, changes: History(0), pieces };
         parts.files.insert(names.intern(Path::new("/a")).unwrap(), part);
         parts.build(names.table())
     }
@@ -165,7 +165,7 @@ mod tests {
             assert_eq!((what.followed, what.stale), renewal, "{name}");
             let is_new = renewed.files[0].identity == new;
             assert_eq!(is_new, what.changes(), "{name}");
-            assert!(renewed.ranges.iter().all(|r| r.how.has(How::ASSUMED) == is_new), "{name}");
+            assert!(renewed.ranges.iter().all(|r| r.how.has(How::INFERRED) == is_new), "{name}");
         }
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let next = start(new, &[(2, 8)]);
         let merged = merge(&renewed, &next, Rule::NextStart { keep: 8, metadata_seen: true });
         assert_eq!(ranges(&merged), [(2, 8)]);
-        assert!(!merged.ranges[0].how.has(How::ASSUMED));
+        assert!(!merged.ranges[0].how.has(How::INFERRED));
     }
 
     proptest! {

@@ -1,15 +1,20 @@
-//! A copy of a pack that other users may read: without the command, and with only the files
-//! that all users may read.
+//! A copy of a pack for other users: without the command, and with only those files that all users
+//! may read.
 //!
-//! Packs of root are closed for others, since they name files and commands. Who wants users
-//! to replay one shares it; the copy follows the pack from then on.
+//! Packs of root are closed to others, since they name files and commands. When a user shares one,
+//! the copy follows the pack from then on.
 
 use super::Pack;
 use super::build::Parts;
+use super::key;
 use super::paths::PathInterner;
-use super::store::{self, replace::replace};
+use super::store::silent::Silent;
+use super::store::{self, StoreError, TrustedDirectory};
+use crate::host::mounts::Mounts;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +23,7 @@ const READ: u32 = 0o004;
 /// The bit that lets them pass through a directory.
 const PASS: u32 = 0o001;
 
-/// The pack without what is nobody else's business. `is_public` tells of a path whether all
+/// The pack without private parts. `is_public` says of a path whether all
 /// users may read the file.
 fn public(pack: &Pack, mut is_public: impl FnMut(&Path) -> bool) -> Pack {
     let mut names = PathInterner::default();
@@ -40,18 +45,67 @@ pub fn path_of(pack: &Path) -> PathBuf {
     dir.join(pack.file_name().unwrap_or_default())
 }
 
-/// Shares the pack of that path, or renews the copy if it was shared before.
+/// Shares the pack at this path of the store, or renews an existing copy. Removes the copy of a
+/// pack that must not be shared.
 ///
 /// # Errors
-/// The copy can't be written; the pack is as it was.
-pub fn keep_shared(path: &Path, pack: &Pack, wanted: bool) -> io::Result<()> {
+/// Why it is not shared; the pack is as it was.
+pub fn keep_shared(path: &Path, pack: &Pack, wanted: bool, uid: u32) -> io::Result<()> {
     let copy = path_of(path);
-    if !wanted && !copy.exists() {
+    let (Some(dir), Some(name)) = (copy.parent(), copy.file_name()) else { return Ok(()) };
+    let opened = TrustedDirectory::open(dir, uid).map_err(io::Error::other)?;
+    let is_shared = opened.as_ref().is_some_and(|dir| dir.has(name));
+    if !wanted && !is_shared {
         return Ok(());
     }
     let mut dirs = HashMap::new();
-    let shared = public(pack, |file| may_all_read(file, &mut dirs));
-    replace(&copy, &super::codec::encode(&shared))
+    if let Some(why) = secret_of(pack, |file| may_all_read(file, &mut dirs)) {
+        opened.map_or(Ok(()), |dir| dir.remove_pack(name))?;
+        return Err(io::Error::other(why));
+    }
+    let create = || TrustedDirectory::open_or_create(dir, uid, 0o755);
+    let opened = opened.map_or_else(create, Ok).map_err(io::Error::other)?;
+    let (mounts, silent) = (Mounts::default(), Silent::here());
+    let answers =
+        |file: &Path| mounts.table().is_none_or(|mounts| !silent.any(&mounts.servers_at(file)));
+    let shared = public(pack, |file| answers(file) && may_all_read(file, &mut dirs));
+    opened.write_pack_for_all(name, &shared).map_err(io::Error::other)
+}
+
+/// Removes the shared copy of a pack, if there is one. In a directory that others may change
+/// none is ours.
+///
+/// # Errors
+/// It can't be removed.
+pub fn forget_shared(path: &Path, uid: u32) -> io::Result<()> {
+    let copy = path_of(path);
+    let (Some(dir), Some(name)) = (copy.parent(), copy.file_name()) else { return Ok(()) };
+    match TrustedDirectory::open(dir, uid) {
+        Ok(Some(dir)) => dir.remove_pack(name),
+        Ok(None) | Err(StoreError::UntrustedDirectory { .. }) => Ok(()),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+/// Why the name of a pack is private, if it is. It is made from the command: a user who knows all
+/// but a few characters could guess them.
+fn secret_of(pack: &Pack, mut is_public: impl FnMut(&Path) -> bool) -> Option<&'static str> {
+    let words = pack.origin.command.split(|byte| *byte == 0);
+    for word in words.map(|word| Path::new(OsStr::from_bytes(word))) {
+        if key::is_hash(word.as_os_str()) {
+            return Some("its name is made from words that may be secret");
+        }
+        // By its name and, where it is a link, by that of the file.
+        let real = word.canonicalize();
+        let may_be_seen = is_public(word) && real.is_ok_and(|real| is_public(&real));
+        if word.as_os_str().as_bytes().contains(&b'/') && !(word.is_absolute() && may_be_seen) {
+            return Some(
+                "its name tells of a file that not all users may read, or that the command names \
+                 by a relative path",
+            );
+        }
+    }
+    None
 }
 
 /// Whether all users may read a file: by the modes of the file and of all directories above it.
@@ -79,7 +133,7 @@ mod tests {
     use crate::host::usage::How;
     use crate::pack::build::FilePart;
     use crate::pack::pieces::Piece;
-    use crate::pack::{FileSystem, Identity, Origin};
+    use crate::pack::{FileSystem, History, Identity, Origin};
     use std::fs;
 
     fn pack_of(files: &[&Path]) -> Pack {
@@ -88,10 +142,11 @@ mod tests {
             Origin { page_shift: 12, starts: 3, command: b"sh".into(), ..Origin::default() };
         let mut parts = Parts { origin, ..Parts::default() };
         let file_system = parts.file_system(&FileSystem::default()).unwrap();
-        let piece = Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::READ, history: 1 };
+        let piece =
+            Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::READ, history: History(1) };
         for file in files {
             let (identity, pieces) = (Identity::default(), vec![piece]);
-            let part = FilePart { file_system, identity, changes: 0, pieces };
+            let part = FilePart { file_system, identity, changes: History(0), pieces };
             parts.files.insert(names.intern(file).unwrap(), part);
         }
         parts.metadata.insert(file_system, vec![piece]);
@@ -112,10 +167,11 @@ mod tests {
         let names = [file("open"), file("private"), file("closed/open"), file("gone")];
         let pack = pack_of(&names.each_ref().map(PathBuf::as_path));
         let path = dir.path().join("headstart/packs/a.pack");
-        keep_shared(&path, &pack, false).unwrap();
-        assert!(!path_of(&path).exists(), "it was not asked for");
+        let uid = rustix::process::geteuid().as_raw();
+        keep_shared(&path, &pack, false, uid).unwrap();
+        assert!(!path_of(&path).exists(), "it was not requested");
         for wanted in [true, false] {
-            keep_shared(&path, &pack, wanted).unwrap();
+            keep_shared(&path, &pack, wanted, uid).unwrap();
             let shared = store::read(&path_of(&path), u32::MAX);
             // Only root's packs are another user's to use.
             let Ok(shared) = shared else { return assert!(!rustix::process::geteuid().is_root()) };
@@ -124,6 +180,33 @@ mod tests {
             assert_eq!((shared.origin.command.len(), shared.metadata.len()), (0, 0));
             assert_eq!(shared.origin.starts, 3);
             fs::write(path_of(&path), "").unwrap();
+        }
+        let mut secret = pack;
+        secret.origin.command = b"sh\0-c\0#ab23f0eec020c951".into();
+        assert!(keep_shared(&path, &secret, false, uid).is_err());
+        assert!(!path_of(&path).exists(), "an older copy goes");
+    }
+
+    #[test]
+    fn a_pack_whose_name_tells_what_others_can_not_see_is_not_shared() {
+        let is_public = |path: &Path| path.starts_with("/usr") || path.starts_with("/bin");
+        let link = std::fs::read_link("/proc/self/exe").unwrap();
+        for (words, secret) in [
+            (&["sh"][..], false),
+            (&["python3", "-m", "http.server"], false),
+            (&["/usr/bin/env", "ls"], false),
+            (&["sh", "-c", "#ab23f0eec020c951"], true),
+            (&["sudo", "#c09a1f593e02443a"], true),
+            (&["git", "stash", "#dc47fd6761f51d72"], true),
+            (&["sh", "/root/tool.sh"], true),
+            (&["/usr/absent"], true),
+            (&["./tool"], true),
+            (&[link.to_str().unwrap()], true),
+        ] {
+            let command = words.join("\0").into_bytes();
+            let origin = Origin { command, ..Origin::default() };
+            let pack = Pack { origin, ..Pack::default() };
+            assert_eq!(secret_of(&pack, is_public).is_some(), secret, "{words:?}");
         }
     }
 

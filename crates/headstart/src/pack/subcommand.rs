@@ -1,25 +1,25 @@
-//! Packs of subcommands. Tools like git or cargo do many jobs with one executable, and a start
-//! that uses less than half of what its program's pack prefetches gets a pack of its own, whose
-//! key has one more word of the command. No list of tools: what a start wastes decides. Pure.
+//! Packs of subcommands. Tools like git or cargo do many jobs with one executable: a start that
+//! uses less than half of what its program's pack prefetches gets a pack of its own, with one more
+//! word of the command in its key. There is no list of tools: the wasted share decides. Pure.
 
 use super::key::fnv1a;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// Words of a command that a key has at most.
+/// The most subcommand words of a key.
 const DEPTH: usize = 2;
 /// Longest of them, in bytes.
 const WORD_LENGTH: usize = 32;
-/// What joins the hash of such words to the file name of the program's pack.
+/// Between the file name of the program's pack and the hash of such words.
 const JOINT: char = '+';
 /// The end of a pack's file name.
 const ENDING: &str = ".pack";
 /// A start that wastes less than this takes no pack of its own, in bytes.
 const FEW: u64 = 1 << 20;
 
-/// The words of a program's arguments that may name a job of it: no file, no value of an
-/// option, nothing with other characters than such names have. Where there is none, the first
-/// long option, as `--version`.
+/// The words of a program's arguments that may name a subcommand: no files, no values of options,
+/// and only words with the characters of such names. Without any, the first long option, such as
+/// `--version`.
 pub fn words(arguments: &[OsString], is_file: impl Fn(&OsStr) -> bool) -> Vec<String> {
     let is_option = |word: &OsStr| word.as_bytes().starts_with(b"-");
     let mut found = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn is_hash(digits: &str) -> bool {
     digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// Whether a start that used all but so many of these prefetched bytes is another job.
+/// Whether a start that wasted this many of the prefetched bytes is another job.
 pub fn is_another_job(wasted: u64, prefetched: u64) -> bool {
     wasted >= FEW && wasted > prefetched / 2
 }

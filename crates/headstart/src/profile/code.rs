@@ -1,6 +1,7 @@
-//! Which pages of a file a loader maps as code: the executable segments of
-//! an ELF file. A thin driver over the `object` crate.
+//! Which pages of a file are mapped as code: the executable segments of an ELF file. A thin driver
+//! over the `object` crate.
 
+use crate::cache::residency::page_size;
 use crate::host::open::open_again;
 use crate::host::range::{ByteRange, PageRange};
 use object::Endianness;
@@ -10,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes at the begin of a file that hold its program headers; linkers put
+/// Bytes at the beginning of a file that hold its program headers; linkers put
 /// them right behind the file header.
 const HEAD_BYTES: usize = 4096;
 
@@ -18,11 +19,11 @@ const HEAD_BYTES: usize = 4096;
 /// can't be read.
 pub fn code_of(path: &Path) -> Vec<PageRange> {
     let mut head = vec![0; HEAD_BYTES];
-    // Whoever owns it may have put something else there since it was named.
+    // Its owner may have replaced it since it was named.
     let file = open_again(path).map(File::from);
     let read = file.ok().and_then(|file| file.read_at(&mut head, 0).ok()).unwrap_or(0);
     head.truncate(read);
-    code_in(&head, rustix::param::page_size() as u64)
+    code_in(&head, page_size())
 }
 
 /// The same for the first bytes of a file; `page` is the page size in bytes. Pure.
@@ -52,7 +53,7 @@ mod tests {
         let me = std::env::current_exe().unwrap();
         let code = code_of(&me);
         assert!(!code.is_empty());
-        let pages = me.metadata().unwrap().len().div_ceil(rustix::param::page_size() as u64);
+        let pages = me.metadata().unwrap().len().div_ceil(page_size());
         assert!(code.iter().all(|r| !r.is_empty() && r.end <= pages), "{code:?}");
     }
 

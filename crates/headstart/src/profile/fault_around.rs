@@ -1,11 +1,10 @@
-//! Pages that a start did not look at, and that were mapped with one that it did. Pure.
+//! Removes pages that a start did not access, but that were mapped with an accessed page. Pure.
 //!
-//! A fault maps up to 15 pages around its page that are in memory too, and the kernel
-//! reports them all alike. Which of them the program needs, a start tells in which each
-//! page shows by itself ([`crate::trace::exact`]). From then on a page of such a file is
-//! taken to be needed when that start, or a later one, faulted for it by itself: as when it
-//! was missing. What is only mapped with others stays out of the pack, or leaves it with
-//! time.
+//! A fault maps up to 15 resident pages around its page, and the kernel reports all alike. A start
+//! that was recorded exactly ([`crate::trace::exact`]) tells which of them the program needs. From
+//! then on a page of such a file counts as needed if that start or a later one faulted for it
+//! alone, as for a missing page. Pages that are only mapped with others stay out of the pack, or
+//! leave it after some starts.
 
 use super::fold::{Observation, Pages};
 use super::named::NamedFiles;
@@ -16,21 +15,21 @@ use crate::host::usage::How;
 use crate::pack::{Identity, Pack};
 use std::collections::HashMap;
 
-/// Of a file of which so many pages of a hundred, or more, are fault-around pages also in an exact
-/// start, that start says nothing: its mappings could not be registered.
+/// If this share of a file's pages, in percent, are fault-around pages even in an exact start, its
+/// mappings could not be registered, and the file is not exact.
 const MOST_PERCENT: u64 = 10;
 
-/// What became of fault-around pages.
+/// Fault-around pages of a start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultAround {
-    /// Pages that were left out.
-    pub left_out: u64,
-    /// Files of which this start showed each page by itself.
+    /// Pages that were removed.
+    pub skipped: u64,
+    /// Files that were recorded exactly.
     pub exact_files: u64,
 }
 
-/// Takes fault-around pages out of what was seen of a start, by what the `pack` knows; `exact`
-/// when each page of this start is to show by itself.
+/// Removes fault-around pages from an observed start, by the exact files of the `pack`, or, if the
+/// start is `exact`, by its own events.
 pub fn drop_fault_around(
     seen: &mut Observation,
     names: &Resolution,
@@ -41,7 +40,7 @@ pub fn drop_fault_around(
     if !seen.has_access_events {
         return found;
     }
-    let known = pack.filter(|_| !exact).and_then(Known::of);
+    let known = pack.filter(|_| !exact).and_then(ExactPages::of);
     if !exact && known.is_none() {
         return found;
     }
@@ -51,51 +50,51 @@ pub fn drop_fault_around(
         if exact {
             found.exact_files += u64::from(mark_exact(pages));
         } else if let Some(needed) = known.as_ref().and_then(|k| k.of_file(*id, named)) {
-            leave_out(pages, &pages.touched.without(&pages.certain).without(needed));
+            remove(pages, &pages.touched.without(&pages.certain).without(needed));
         }
-        found.left_out += before - pages.touched.pages();
+        found.skipped += before - pages.touched.pages();
     }
     found
 }
 
-/// Keeps what shows by itself, if that is nearly all. Whether the file was mapped, and
-/// that so.
+/// Keeps only pages with events of their own, if that is nearly all. Returns whether the file was
+/// mapped and exact.
 fn mark_exact(pages: &mut Pages) -> bool {
     let all = pages.touched.pages();
     let certain = pages.touched.within(&pages.certain);
     let is_exact = (all - certain.pages()) * 100 < all * MOST_PERCENT;
     if is_exact {
-        leave_out(pages, &pages.touched.without(&certain));
+        remove(pages, &pages.touched.without(&certain));
     }
     is_exact && pages.touched.iter().any(|span| span.how.has(How::MAPPED))
 }
 
-/// Takes these pages out of a file that is known exactly.
-fn leave_out(pages: &mut Pages, fault_around: &Spans) {
+/// Removes these pages from an exact file.
+fn remove(pages: &mut Pages, fault_around: &Spans) {
     pages.touched = pages.touched.without(fault_around);
-    // What brought them in was the fault for another.
+    // The fault for another page brought them in.
     pages.inserted = pages.inserted.without(fault_around);
     pages.touched.mark(How::EXACT, |span| span.how.has(How::MAPPED));
 }
 
-/// What a pack knows exactly.
-struct Known<'a> {
+/// The exact files of a pack.
+struct ExactPages<'a> {
     pack: &'a Pack,
     names: NamedFiles,
     /// The pages that are needed, by index of the file.
     needed: HashMap<u32, Spans>,
 }
 
-impl<'a> Known<'a> {
-    /// `None` if that is nothing.
+impl<'a> ExactPages<'a> {
+    /// `None` without exact files.
     fn of(pack: &'a Pack) -> Option<Self> {
         let mut needed: HashMap<u32, Spans> = HashMap::new();
         for range in pack.ranges.iter().filter(|r| r.how.has(How::EXACT)) {
             let spans = needed.entry(range.file).or_default();
             spans.touch(range.page_range(), 0, range.how);
         }
-        // Of a file that took the place of another nothing is known yet.
-        for range in pack.ranges.iter().filter(|r| r.how.has(How::ASSUMED)) {
+        // A file that replaced another is not exact yet.
+        for range in pack.ranges.iter().filter(|r| r.how.has(How::INFERRED)) {
             needed.remove(&range.file);
         }
         (!needed.is_empty()).then(|| Self { pack, names: NamedFiles::of(pack), needed })
@@ -119,7 +118,7 @@ mod tests {
     use crate::pack::build::{FilePart, Parts};
     use crate::pack::paths::PathInterner;
     use crate::pack::pieces::Piece;
-    use crate::pack::{FileSystem, Origin};
+    use crate::pack::{FileSystem, History, Origin};
     use crate::profile::resolve::FileKind;
     use std::path::Path;
 
@@ -160,12 +159,16 @@ mod tests {
             Parts { origin: Origin { page_shift: 12, ..Origin::default() }, ..Parts::default() };
         let file_system = parts.file_system(&FileSystem::default()).unwrap();
         let identity = Identity { ino, size: 1 << 20, mtime_ns: 5, ctime_ns: 6 };
-        let piece =
-            |&(first, end)| Piece { pages: PageRange { first, end }, at_us: 0, how, history: 1 };
+        let piece = |&(first, end)| Piece {
+            pages: PageRange { first, end },
+            at_us: 0,
+            how,
+            history: History(1),
+        };
         let pieces = pieces.iter().map(piece).collect();
         let mut paths = PathInterner::default();
         let node = paths.intern(Path::new("/lib/a")).unwrap();
-        parts.files.insert(node, FilePart { file_system, identity, changes: 0, pieces });
+        parts.files.insert(node, FilePart { file_system, identity, changes: History(0), pieces });
         parts.build(paths.table())
     }
 
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn without_events_of_uses_nothing_is_left_out() {
+    fn without_access_events_nothing_is_removed() {
         let mut seen = start(&[(0, 16)], &[]);
         seen.has_access_events = false;
         let known = pack(42, How::MAPPED | How::EXACT, &[(0, 2)]);
@@ -215,13 +218,13 @@ mod tests {
             ("known exactly", pack(42, exact, &[(0, 2), (8, 9)]), vec![(0, 2), (5, 6), (8, 9)]),
             ("not known exactly", pack(42, How::MAPPED, &[(0, 2)]), vec![(0, 16)]),
             ("another file", pack(43, exact, &[(0, 2)]), vec![(0, 16)]),
-            ("assumed", pack(42, exact | How::ASSUMED, &[(0, 2)]), vec![(0, 16)]),
+            ("inferred", pack(42, exact | How::INFERRED, &[(0, 2)]), vec![(0, 16)]),
         ] {
             let mut seen = start(&[(0, 16)], &[(5, 6)]);
             let found = drop_fault_around(&mut seen, &names(), Some(&pack), false);
             assert_eq!(touched(&seen), expected, "{name}");
             let kept: u64 = expected.iter().map(|(first, end)| end - first).sum();
-            assert_eq!(found, FaultAround { left_out: 16 - kept, exact_files: 0 }, "{name}");
+            assert_eq!(found, FaultAround { skipped: 16 - kept, exact_files: 0 }, "{name}");
         }
     }
 }

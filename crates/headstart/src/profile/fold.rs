@@ -1,21 +1,21 @@
-//! Folds a start's events into the pages it touched and those it had to
-//! bring in itself. Pure; inodes stay numbers here.
+//! Folds the events of a start into the pages that it touched and those that it brought in itself.
+//! Pure; inodes stay numbers.
 
 use super::pace::{Pace, Pacing};
 use super::spans::Spans;
 use crate::host::id::{Dev, InodeId};
 use crate::host::range::PageRange;
 use crate::host::usage::How;
-use crate::trace::{Event, Kind};
+use crate::trace::{Event, EventKind};
 use std::collections::{HashMap, HashSet};
 
 /// What a start did with one file, or with one block device's metadata.
 #[derive(Clone, Default, Debug)]
 pub struct Pages {
-    /// Pages that were used, with the time of the first use.
+    /// Accessed pages, with the time of the first access.
     pub touched: Spans,
-    /// Those of them that were read or faulted for themselves; the others were mapped in
-    /// one go, around a page, or are that page.
+    /// Those of them with an event of their own: a read or a fault. Others may be fault-around
+    /// pages.
     pub certain: Spans,
     /// Pages that the program itself had to bring into the cache.
     pub inserted: Spans,
@@ -32,11 +32,11 @@ pub struct Observation {
     pub began: u64,
     /// Nanoseconds from the first event to the last.
     pub duration: u64,
-    /// How far the start had come by itself at these times.
+    /// The waits of the start.
     pub pace: Pace,
     /// Threads that caused events.
     pub tids: HashSet<i32>,
-    /// Whether uses were seen, or arrivals stand in for them.
+    /// Whether accesses were reported; otherwise additions to the page cache count as touches.
     pub has_access_events: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct Rules {
     pub block_devices: HashSet<Dev>,
     /// Threads that are not the program's.
     pub ignored_tids: HashSet<i32>,
-    /// Whether the kernel reports uses.
+    /// Whether the kernel reports accesses.
     pub has_access_events: bool,
 }
 
@@ -90,24 +90,26 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
         // Only a broken trace goes back in time.
         let at = event.time.saturating_sub(out.began);
         match event.kind {
-            Kind::Insert => pacing.missed(),
-            Kind::Read | Kind::Map | Kind::Fault | Kind::Metadata => pacing.used(at),
+            EventKind::Insert => pacing.missed(),
+            EventKind::Read | EventKind::Map | EventKind::Fault | EventKind::Metadata => {
+                pacing.used(at);
+            }
         }
         out.duration = out.duration.max(at);
         out.tids.insert(event.tid);
         let pages = event.pages;
         match event.kind {
-            Kind::Metadata => {
+            EventKind::Metadata => {
                 let device = out.metadata.entry(event.id.dev).or_default();
                 device.touched.touch(pages, at, How::READ);
             }
             // The pseudo file system of block devices names the device in the
             // inode number (`block/bdev.c`: i_ino = bd_dev).
-            Kind::Insert if event.id.dev.major() == 0 && is_block_device(&event, rules) => {
+            EventKind::Insert if event.id.dev.major() == 0 && is_block_device(&event, rules) => {
                 let device = out.metadata.entry(Dev(event.id.ino as u32)).or_default();
                 device.inserted.touch(pages, at, How::INSERTED);
             }
-            Kind::Insert => {
+            EventKind::Insert => {
                 let file = out.files.entry(event.id).or_default();
                 file.inserted.touch(pages, at, How::INSERTED);
                 if !rules.has_access_events {
@@ -115,15 +117,14 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
                 }
                 fetched.note(&event);
             }
-            Kind::Read | Kind::Map | Kind::Fault => {
-                // Reads of a block device itself are the program's business,
-                // and name it in the same way.
-                let how = if event.kind == Kind::Read { How::READ } else { How::MAPPED };
+            EventKind::Read | EventKind::Map | EventKind::Fault => {
+                // A program that reads a block device itself has the same events.
+                let how = if event.kind == EventKind::Read { How::READ } else { How::MAPPED };
                 let file = out.files.entry(event.id).or_default();
                 let first = fetched.used_silently(&event).unwrap_or(pages.first);
                 let pages = PageRange { first, ..pages };
                 file.touched.touch(pages, at, how);
-                if event.kind != Kind::Map {
+                if event.kind != EventKind::Map {
                     file.certain.touch(pages, at, how);
                 }
             }
@@ -135,7 +136,7 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
 }
 
 /// What each thread brought in last, to see reads that the kernel does not
-/// report: while the last page of a batch is still on its way, `filemap_get_pages`
+/// report: while the last page of a batch is still in flight, `filemap_get_pages`
 /// hands out those before it without the event, and reports the next batch
 /// (`mm/filemap.c`, where `filemap_update_page` says to come back).
 #[derive(Default)]
@@ -157,7 +158,7 @@ impl Fetched {
     /// the same purpose: a read fetches from its own begin on.
     fn used_silently(&mut self, used: &Event) -> Option<u64> {
         let (id, last) = self.0.remove(&used.tid)?;
-        let silent = used.kind == Kind::Read && id == used.id;
+        let silent = used.kind == EventKind::Read && id == used.id;
         let follows = last.first < used.pages.first && used.pages.first <= last.end;
         (silent && follows).then_some(last.first)
     }
@@ -173,7 +174,7 @@ mod tests {
 
     const FILE: InodeId = InodeId { dev: Dev::new(8, 1), ino: 42 };
 
-    fn event(kind: Kind, id: InodeId, first: u64, pages: u64) -> Event {
+    fn event(kind: EventKind, id: InodeId, first: u64, pages: u64) -> Event {
         Event { time: 100, tid: 7, kind, id, pages: PageRange::of(first, pages) }
     }
 
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn what_came_in_and_what_was_used_are_kept_apart() {
         let rules = Rules { has_access_events: true, ..Rules::default() };
-        let events = [event(Kind::Insert, FILE, 0, 32), event(Kind::Fault, FILE, 3, 1)];
+        let events = [event(EventKind::Insert, FILE, 0, 32), event(EventKind::Fault, FILE, 3, 1)];
         let seen = fold(events, &rules);
         assert_eq!(pages(&seen.files[&FILE].touched), [(3, 4)]);
         assert_eq!(pages(&seen.files[&FILE].inserted), [(0, 32)]);
@@ -194,9 +195,9 @@ mod tests {
     fn pages_of_a_read_that_the_kernel_did_not_report_count_as_used() {
         let rules = Rules { has_access_events: true, ..Rules::default() };
         let other = InodeId { ino: 43, ..FILE };
-        let insert = |first| event(Kind::Insert, FILE, first, 1);
-        let read = |first, pages| event(Kind::Read, FILE, first, pages);
-        let elsewhere = event(Kind::Read, other, 0, 1);
+        let insert = |first| event(EventKind::Insert, FILE, first, 1);
+        let read = |first, pages| event(EventKind::Read, FILE, first, pages);
+        let elsewhere = event(EventKind::Read, other, 0, 1);
         let in_other_thread = Event { tid: 8, ..read(1, 31) };
         for (name, events, expected) in [
             ("as in a trace of two pages", vec![insert(0), insert(1), read(1, 31)], (0, 32)),
@@ -205,7 +206,7 @@ mod tests {
             ("another thread", vec![insert(0), insert(1), in_other_thread], (1, 32)),
             ("only what came in together", vec![insert(0), insert(9), read(10, 1)], (9, 11)),
             ("too far away", vec![insert(0), insert(1), read(9, 1)], (9, 10)),
-            ("a fault", vec![insert(0), insert(1), event(Kind::Fault, FILE, 1, 1)], (1, 2)),
+            ("a fault", vec![insert(0), insert(1), event(EventKind::Fault, FILE, 1, 1)], (1, 2)),
         ] {
             let seen = fold(events, &rules);
             assert_eq!(pages(&seen.files[&FILE].touched), [expected], "{name}");
@@ -213,22 +214,22 @@ mod tests {
     }
 
     #[test]
-    fn without_access_events_arrivals_stand_in_for_uses() {
-        let seen = fold([event(Kind::Insert, FILE, 0, 32)], &Rules::default());
+    fn without_access_events_additions_stand_in_for_accesses() {
+        let seen = fold([event(EventKind::Insert, FILE, 0, 32)], &Rules::default());
         assert_eq!(pages(&seen.files[&FILE].touched), [(0, 32)]);
     }
 
     #[test]
-    fn arrivals_in_a_block_device_are_metadata_and_others_of_that_number_are_not() {
+    fn additions_in_a_block_device_are_metadata_and_others_of_that_number_are_not() {
         let device = Dev::new(7, 0);
         let rules = Rules { block_devices: [device].into(), ..Rules::default() };
         let bdev = InodeId { dev: Dev::new(0, 9), ino: u64::from(device.0) };
         let real = InodeId { dev: Dev::new(8, 1), ..bdev };
         let seen = fold(
             [
-                event(Kind::Insert, bdev, 5, 1),
-                event(Kind::Insert, real, 6, 1),
-                event(Kind::Metadata, InodeId { dev: device, ino: 0 }, 8, 1),
+                event(EventKind::Insert, bdev, 5, 1),
+                event(EventKind::Insert, real, 6, 1),
+                event(EventKind::Metadata, InodeId { dev: device, ino: 0 }, 8, 1),
             ],
             &rules,
         );
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_waited_for_misses_and_for_what_others_read_ahead_can_be_taken_out() {
+    fn what_was_waited_for_misses_and_for_what_others_prefetched_can_be_taken_out() {
         const MS: u64 = 1_000_000;
         let rules = |has_access_events| Rules {
             has_access_events,
@@ -246,12 +247,12 @@ mod tests {
             ..Rules::default()
         };
         let at = |ms: u64, tid, kind| Event { time: ms * MS, tid, ..event(kind, FILE, ms, 1) };
-        let used = |ms| at(ms, 7, Kind::Fault);
+        let used = |ms| at(ms, 7, EventKind::Fault);
         for (name, between, access, expected) in [
             ("computing", vec![], true, 40),
-            ("a miss", vec![at(20, 7, Kind::Insert)], true, 1),
-            ("prefetched", vec![at(20, 8, Kind::Insert), at(30, 8, Kind::Read)], true, 5),
-            ("no uses are reported", vec![at(20, 7, Kind::Insert)], false, 40),
+            ("a miss", vec![at(20, 7, EventKind::Insert)], true, 1),
+            ("prefetched", vec![at(20, 8, EventKind::Insert), at(30, 8, EventKind::Read)], true, 5),
+            ("no uses are reported", vec![at(20, 7, EventKind::Insert)], false, 40),
         ] {
             let events: Vec<Event> =
                 [used(10)].into_iter().chain(between).chain([used(50)]).collect();
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn events_of_ignored_threads_leave_no_trace() {
         let rules = Rules { ignored_tids: [7].into(), ..Rules::default() };
-        let seen = fold([event(Kind::Insert, FILE, 0, 1)], &rules);
+        let seen = fold([event(EventKind::Insert, FILE, 0, 1)], &rules);
         assert!(seen.files.is_empty() && seen.tids.is_empty());
     }
 }

@@ -1,5 +1,4 @@
-//! From one observed start and its resolved names to a pack of one start.
-//! Pure.
+//! From one observed start and its resolved names to a pack of that start. Pure.
 
 use super::fold::Observation;
 use super::resolve::{FileKind, Resolution, ResolvedFile, Unnamed};
@@ -11,16 +10,16 @@ use crate::host::usage::How;
 use crate::pack::build::{FilePart, Parts};
 use crate::pack::paths::PathInterner;
 use crate::pack::pieces::Piece;
-use crate::pack::{Dropped, FileSystem, Identity, Origin, Pack};
+use crate::pack::{Dropped, FileSystem, History, Identity, Origin, Pack};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// File systems whose files are in memory anyway.
+/// File systems whose files are always in memory.
 const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"];
 
-/// Whether files of a device may have to be read. Of a device without a known file system
-/// and without a number of its own nothing can be: it is the kernel's, or the initramfs.
+/// Whether files of a device can be prefetched. An unnamed device without a known file system
+/// can't: it belongs to the kernel or the initramfs.
 pub(crate) fn may_be_read(file_systems: &HashMap<Dev, FileSystem>, dev: Dev) -> bool {
     match file_systems.get(&dev) {
         Some(fs) => !IN_MEMORY.contains(&fs.kind.as_str()),
@@ -28,12 +27,12 @@ pub(crate) fn may_be_read(file_systems: &HashMap<Dev, FileSystem>, dev: Dev) -> 
     }
 }
 
-/// Files that a start made are remembered up to this size and so many, in case that they
-/// are state that the next start reads: more are results.
+/// Created files are kept in the pack up to this size and number, since they may be state that the
+/// next start reads; more are results.
 const LARGEST_STATE: u64 = 1 << 20;
 const MOST_STATES: usize = 64;
 
-/// What is known of the start beside its pages.
+/// What is known of the start besides its pages.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// Everything of [`Origin`] that the driver knows.
@@ -43,8 +42,8 @@ pub struct Start {
     /// When it was, in nanoseconds of Unix time. What was made later than that was made by
     /// another clock, or before this one was set right.
     pub during: RangeInclusive<i64>,
-    /// Whether what the program brought in without a visible use belongs to
-    /// the pack: after a complete replay these are its own readahead.
+    /// Whether pages that the program brought in without an access event belong to the pack: after
+    /// a complete replay they are its own readahead.
     pub keep_untouched: bool,
 }
 
@@ -62,7 +61,7 @@ pub fn pack_of_start(
     let mut paths = PathInterner::default();
     let mut dropped = count_unnamed(names);
     let mut made = Vec::new();
-    // What took the place of a file that was read comes last, and stands for that.
+    // Files that replaced a read file come last, and take its place.
     let named = names.files.iter().map(|(id, file)| (id, id, file));
     let replaced =
         names.replaced.iter().map(|replaced| (&replaced.was, &replaced.is, &replaced.file));
@@ -87,7 +86,7 @@ pub fn pack_of_start(
             dropped.deleted += 1;
             continue;
         }
-        // Of a file that it made it reads what it wrote.
+        // Of a created file it reads what it wrote.
         let has_read = !is_new || id != is;
         let mut spans = if has_read { pages.touched.clone() } else { Spans::default() };
         if keep_untouched && !is_written {
@@ -95,13 +94,13 @@ pub fn pack_of_start(
                 spans.touch(span.pages, span.at, How::INSERTED);
             }
         }
-        // Reads ask for whole buffers, beyond the end of the file.
+        // Reads request whole buffers, beyond the end of the file.
         spans.cut(file.size.div_ceil(page_size));
         let Some(file_system) = parts.file_system(fs) else { continue };
         let part = FilePart {
             file_system,
             identity: identity(*is, file),
-            changes: u8::from(is_written),
+            changes: History::default().after_start(is_written),
             pieces: Vec::new(),
         };
         if spans.is_empty() {
@@ -152,14 +151,14 @@ pub fn pieces_of_start(spans: &Spans) -> Vec<Piece> {
             pages: s.pages,
             at_us: u32::try_from(s.at / 1000).unwrap_or(u32::MAX),
             how: s.how,
-            history: 1,
+            history: History(1),
         })
         .collect()
 }
 
-/// What says that a file is known, and nothing of it is to be read.
+/// A piece without pages to read, which keeps the file in the pack.
 const ONLY_WRITTEN: Piece =
-    Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::WRITTEN, history: 1 };
+    Piece { pages: PageRange::of(0, 1), at_us: 0, how: How::WRITTEN, history: History(1) };
 
 fn identity(id: InodeId, file: &ResolvedFile) -> Identity {
     let ResolvedFile { size, mtime_ns, ctime_ns, .. } = *file;
@@ -234,7 +233,7 @@ mod tests {
                 keep_untouched: false,
             };
             let pack = pack_of_start(&seen, &names, start, |_| Vec::new());
-            let found = pack.ranges.first().map(|range| (range.how, pack.files[0].changes));
+            let found = pack.ranges.first().map(|range| (range.how, pack.files[0].changes.0));
             assert_eq!(found, expected, "{name}");
         }
     }

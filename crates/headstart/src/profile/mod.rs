@@ -7,8 +7,8 @@
 //! inodes ──▶ resolve ──▶ checked paths ─┘
 //! ```
 //!
-//! [`seen`] is the driver that goes all the way for one capture. Before [`learn`], pages are
-//! added whose use the kernel does not report ([`unseen`]) and left out that were only mapped
+//! [`seen`] is the driver that does all of it for one capture. Before [`learn`], pages are
+//! added whose use the kernel does not report ([`unseen`]) and skipped that were only mapped
 //! beside others ([`fault_around`]); [`code`] tells which are code, and [`pace`] how far the
 //! start came without its waits.
 

@@ -1,28 +1,26 @@
-//! How far a start had come by itself when it touched something: the time that it waited for
-//! a disk taken out. Pure.
+//! The time of each touch without the waits for a disk. Pure.
 //!
-//! A start that is prefetched in another order waits at other places, so only the time
-//! between its waits says when it will need what. How long a wait was is not reported: a long
-//! time without a use counts as one where the disk was asked for something in it, or still
-//! brought what was prefetched.
+//! A start that is prefetched in another order waits at other places, so only the time between
+//! waits says when it needs a page. The kernel does not report how long a wait was: a long time
+//! without a touch counts as a wait if a request was made in it, or a prefetch was still going on.
 
-use crate::trace::{Event, Kind};
+use crate::trace::{Event, EventKind};
 use std::collections::HashSet;
 
-/// A use waits for what the start itself asks the disk for: so much of the time before it, in
-/// nanoseconds, is the program's.
+/// If the start itself requested I/O, this much of the time before the next access, in nanoseconds,
+/// counts as computing.
 const MISSED_NS: u64 = 1_000_000;
-/// The same while its pages are prefetched, when it may wait or not.
+/// The same while a prefetch is in flight, when the program may wait.
 const AHEAD_NS: u64 = 5_000_000;
 
-/// A time without uses of which only a part counts.
+/// A time without accesses, of which only a part counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Wait {
     begin: u64,
     end: u64,
     /// How much of it counts.
     counts: u64,
-    /// What was taken out before.
+    /// The time that was removed before.
     before: u64,
 }
 
@@ -31,7 +29,7 @@ struct Wait {
 pub struct Pace {
     /// In order.
     waits: Vec<Wait>,
-    /// Where times begin to count, in nanoseconds since the begin of the start.
+    /// Where times begin to count, in nanoseconds since the beginning of the start.
     from: i64,
 }
 
@@ -58,7 +56,7 @@ impl Pace {
     }
 }
 
-/// Finds the waits, told of events in the order of their times, which count from the begin of
+/// Finds the waits, told of events in the order of their times, which count from the beginning of
 /// the start, in nanoseconds.
 #[derive(Default, Debug)]
 pub struct Pacing {
@@ -66,39 +64,39 @@ pub struct Pacing {
     /// What are waits if it turns out that the disk was read meanwhile.
     perhaps: Vec<Wait>,
     last_use: u64,
-    /// Whether the start asked the disk for something since then.
+    /// Whether the start has requested I/O since then.
     missed: bool,
     /// Who prefetches.
     readers: HashSet<i32>,
-    /// Whether something that was asked for ahead has not arrived, as far as is known.
+    /// Whether a prefetch request has not completed, as far as is known.
     is_coming: bool,
     /// Whether that was so at some time since the last use.
     was_coming: bool,
 }
 
 impl Pacing {
-    /// Something was done that is not the start's own. Who asks for pages ahead of it and
-    /// then reads one says by that that all have arrived.
+    /// An event of another process. A prefetching thread that reads a page shows that all of its
+    /// requests are complete.
     pub fn other(&mut self, event: &Event) {
         match event.kind {
-            Kind::Insert => {
+            EventKind::Insert => {
                 self.readers.insert(event.tid);
                 (self.is_coming, self.was_coming) = (true, true);
             }
-            Kind::Read if self.readers.contains(&event.tid) => {
+            EventKind::Read if self.readers.contains(&event.tid) => {
                 self.is_coming = false;
                 self.waits.append(&mut self.perhaps);
             }
-            Kind::Read | Kind::Map | Kind::Fault | Kind::Metadata => {}
+            EventKind::Read | EventKind::Map | EventKind::Fault | EventKind::Metadata => {}
         }
     }
 
-    /// The start asked the disk for something.
+    /// The start requested I/O.
     pub fn missed(&mut self) {
         self.missed = true;
     }
 
-    /// The start used something.
+    /// The start accessed a page.
     pub fn used(&mut self, at: u64) {
         let (begin, end) = (self.last_use, at.max(self.last_use));
         let wait =
@@ -113,7 +111,7 @@ impl Pacing {
         (self.last_use, self.missed, self.was_coming) = (end, false, self.is_coming);
     }
 
-    /// What was found. When what never arrived was asked for nothing is a wait for it.
+    /// The waits. Nothing counts as a wait for requests that never completed.
     pub fn finish(mut self) -> Pace {
         self.waits.sort_unstable_by_key(|wait| wait.begin);
         let mut out = 0;
@@ -140,12 +138,12 @@ mod tests {
         Missed,
         Ahead,
         Arrived,
-        /// Somebody reads who asks for nothing.
+        /// Somebody reads who requests nothing.
         Other,
     }
     use Seen::{Ahead, Arrived, Missed, Other, Used};
 
-    fn event(kind: Kind, tid: i32) -> Event {
+    fn event(kind: EventKind, tid: i32) -> Event {
         let id = InodeId { dev: Dev::new(8, 1), ino: 42 };
         Event { time: 0, tid, kind, id, pages: PageRange::of(0, 1) }
     }
@@ -156,9 +154,9 @@ mod tests {
             match *seen {
                 Used(ms) => pacing.used(ms * MS),
                 Missed => pacing.missed(),
-                Ahead => pacing.other(&event(Kind::Insert, 7)),
-                Arrived => pacing.other(&event(Kind::Read, 7)),
-                Other => pacing.other(&event(Kind::Read, 8)),
+                Ahead => pacing.other(&event(EventKind::Insert, 7)),
+                Arrived => pacing.other(&event(EventKind::Read, 7)),
+                Other => pacing.other(&event(EventKind::Read, 8)),
             }
         }
         pacing.finish()
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_count_from_later_leave_out_what_was_waited_before() {
+    fn times_that_count_from_later_exclude_earlier_waits() {
         let pace = pace(&[Missed, Used(50), Missed, Used(100)]);
         let later = pace.since(60 * MS as i64);
         assert_eq!(later.computed(0), 0);

@@ -1,8 +1,7 @@
-//! From a capture to a start as it was seen: its pages, the names of its files, and
-//! the file systems they are on.
+//! From a capture to an observed start: its pages, the names of its files, and their file systems.
 //!
-//! The driver between the trace and the pure parts of learning: it asks this machine
-//! for mounts, names and UUIDs. It writes nothing.
+//! The driver between the trace and the pure parts of learning: it reads mounts, names and UUIDs of
+//! this machine. It writes nothing.
 
 use super::fold::{Observation, Rules, fold};
 use super::resolve::{LiveNames, Resolution, ResolveOptions, resolve};
@@ -49,8 +48,7 @@ pub struct Seen {
     pub description: Description,
 }
 
-/// Completes what a capture says of itself by what it takes this machine to know: its
-/// block devices.
+/// Adds the block devices of this machine to the description of a capture.
 ///
 /// # Errors
 /// The mounts can't be read.
@@ -63,9 +61,9 @@ pub fn complete(capture: &mut Capture) -> Result<MountTable, MountsError> {
 }
 
 impl Seen {
-    /// Leaves a file out: of our own executable the process that becomes the program touches
-    /// pages before its exec.
-    pub fn leave_out(&mut self, path: &Path) {
+    /// Removes a file: the process that becomes the program touches pages of our executable before
+    /// its exec.
+    pub fn remove_file(&mut self, path: &Path) {
         let Self { pages, names, .. } = self;
         names.files.retain(|(id, file)| {
             let stays = file.path != path;
@@ -76,9 +74,9 @@ impl Seen {
         });
     }
 
-    /// Decodes a capture, whose raw pages are let go of, and looks for the names of its
-    /// files for this time at most, also among `earlier` ones; where nothing else tells them
-    /// by a walk, if there may be one, of all file systems but these.
+    /// Decodes a capture, frees its raw pages, and resolves its inodes within this time, also by
+    /// `earlier` names. `walk`: the last resort is a walk of each file system except these;
+    /// without it no file system is walked.
     ///
     /// # Errors
     /// The capture can't be decoded, or holds nothing.
@@ -125,18 +123,18 @@ impl Seen {
         let named: HashSet<Dev> = self.names.files.iter().map(|(id, _)| id.dev).collect();
         let of_files = self.pages.files.keys().map(|id| id.dev).chain(named.iter().copied());
         let devices: HashSet<Dev> = of_files.chain(self.pages.metadata.keys().copied()).collect();
-        // A layer that nothing shows is known by the overlay that leads to its files.
+        // A layer that is not mounted is known by its overlay.
         let overlay_of = |dev: Dev| {
             let (_, file) = self.names.files.iter().find(|(id, _)| id.dev == dev)?;
             mounts.at(&file.path).filter(|mount| mount.fstype == "overlay")
         };
-        // One that told no names may not answer.
+        // A file system without names may not answer.
         let asked = |dev: Dev| named.contains(&dev) || mounts.answers(dev);
         let describe = |dev: Dev| {
             let visible = mounts.visible_of(dev).first().copied();
             let mount = visible.or_else(|| overlay_of(dev))?;
             Some(FileSystem {
-                // Without one the file system is told by its type and source.
+                // Without a UUID the file system is known by type and source.
                 uuid: asked(dev)
                     .then(|| fsid::uuid(mount).ok())
                     .flatten()
@@ -150,7 +148,7 @@ impl Seen {
         devices.into_iter().filter_map(|dev| Some((dev, describe(dev)?))).collect()
     }
 
-    /// What the pack of this start says of itself.
+    /// The origin of this start's pack.
     pub fn origin(&self, name: &str, command: Vec<u8>) -> Origin {
         Origin {
             name: name.into(),
@@ -167,8 +165,8 @@ impl Seen {
         }
     }
 
-    /// Whether the start read by itself, of the metadata in the `packs`, what these `pages`
-    /// needed, so that what it did not look at was not needed; see `was_cold`.
+    /// Whether the start itself read the metadata in the `packs`, so that metadata without an
+    /// access was not needed; see `was_cold`.
     pub fn metadata_was_cold<'a>(
         &self,
         pages: &Observation,
@@ -185,7 +183,7 @@ impl Seen {
     }
 }
 
-/// What packs have of the metadata of a file system.
+/// The metadata of a file system in these packs.
 fn metadata_of<'a>(fs: &FileSystem, packs: impl Iterator<Item = &'a Pack>) -> Spans {
     let mut known = Spans::default();
     for pack in packs {
@@ -197,9 +195,9 @@ fn metadata_of<'a>(fs: &FileSystem, packs: impl Iterator<Item = &'a Pack>) -> Sp
     known
 }
 
-/// Whether a start brought in, of the metadata in its pack, at least half, and nothing
-/// was prefetched; all in bytes. Of metadata in memory the kernel reports only what is
-/// looked at again soon, so a start that had it prefetched says nothing of the rest.
+/// Whether a start brought in at least half of its pack's metadata, and none was prefetched; all in
+/// bytes. The kernel reports few accesses to resident metadata, so a start with prefetched metadata
+/// does not show what is not needed.
 fn was_cold(by_start: u64, in_pack: u64, by_replay: u64) -> bool {
     by_replay == 0 && in_pack > 0 && by_start.saturating_mul(2) >= in_pack
 }
@@ -210,8 +208,8 @@ pub fn now_ns() -> i64 {
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A time that ends now, in nanoseconds of Unix time. Its begin is right also where the clock
-/// was set meanwhile.
+/// An interval that ends now, in nanoseconds of Unix time. Its begin is right even if the clock was
+/// set meanwhile.
 pub fn the_last(time: Duration) -> RangeInclusive<i64> {
     let now = now_ns();
     let time = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
@@ -221,7 +219,7 @@ pub fn the_last(time: Duration) -> RangeInclusive<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::MetadataRange;
+    use crate::pack::{History, MetadataRange};
 
     #[test]
     fn metadata_of_a_pack_is_that_of_one_file_system() {
@@ -231,7 +229,7 @@ mod tests {
             first,
             pages: 4,
             at_us: 0,
-            history: 1,
+            history: History(1),
         };
         let pack = Pack {
             file_systems: vec![fs(1), fs(2)],
@@ -245,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_was_read_ahead_says_nothing_of_what_is_needed() {
+    fn metadata_that_was_prefetched_says_nothing_of_what_is_needed() {
         for (name, by_start, in_pack, by_replay, expected) in [
             ("all by the start", 100, 100, 0, true),
             ("half by the start", 50, 100, 0, true),

@@ -1,4 +1,4 @@
-//! A set of page ranges with the time each was first touched. Pure.
+//! A set of page ranges, each with the time of its first touch. Pure.
 
 use crate::host::range::PageRange;
 use crate::host::usage::How;
@@ -21,7 +21,7 @@ pub struct Span {
 pub struct Spans(BTreeMap<u64, Span>);
 
 impl Spans {
-    /// Adds a touch. Pages known already keep their time; the way of touching
+    /// Adds a touch. Pages known already keep their time; the kind of touch
     /// is added to the whole range they are in. Touches come in the order of
     /// their times.
     pub fn touch(&mut self, pages: PageRange, at: u64, how: How) {
@@ -91,7 +91,7 @@ impl Spans {
         self.without(&self.without(other))
     }
 
-    /// Drops what lies at or beyond page `end`.
+    /// Drops pages from `end` on.
     pub fn cut(&mut self, end: u64) {
         self.0.split_off(&end);
         if let Some((_, last)) = self.0.range_mut(..end).next_back() {
@@ -99,7 +99,7 @@ impl Spans {
         }
     }
 
-    /// Adds a way of touching to the ranges that `which` picks.
+    /// Adds a kind of touch to the ranges that `which` picks.
     pub fn mark(&mut self, how: How, which: impl Fn(&Span) -> bool) {
         for span in self.0.values_mut().filter(|s| which(s)) {
             span.how |= how;

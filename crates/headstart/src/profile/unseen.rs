@@ -1,10 +1,8 @@
-//! Touches that the kernel does not report: a part of a file that is in one large folio
-//! is mapped whole by one entry of a page table, and no trace event tells of it
-//! (`filemap_map_pmd` of `mm/filemap.c`).
+//! Accesses that the kernel does not report: a part of a file in one large folio is mapped by one
+//! page table entry, without a trace event (`filemap_map_pmd` of `mm/filemap.c`).
 //!
-//! A start that finds files so would seem not to need them, and in the end the pack would
-//! forget them. What the start before touched of such a part is therefore taken to be
-//! touched again. The driver asks the page cache; the rest is pure.
+//! Without a correction the pack would forget such parts. What the start before accessed of such a
+//! part is taken to be accessed again. The driver queries the page cache; the rest is pure.
 
 use super::fold::Observation;
 use super::named::NamedFiles;
@@ -15,15 +13,14 @@ use crate::host::memory::huge_page_size;
 use crate::host::open::open_learned;
 use crate::host::range::PageRange;
 use crate::pack::clock::Clock;
-use crate::pack::history::is_in_last;
 use crate::pack::{File, Pack, Range};
 use headstart_sys::huge::{Folio, bring_in};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// Adds to what was seen of a start what the start before it touched, by the `pack`, of
-/// parts that are in large folios now. Returns how many pages that were. In an `exact`
-/// start a touch of such a part says nothing of its other pages either: it was one fault.
+/// Adds the pages that the start before touched, by its `pack`, in parts that are in large folios
+/// now. Returns how many pages were added. In an `exact` start a touch of such a part was one
+/// fault too, which does not show its other pages.
 pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack, exact: bool) -> u64 {
     let Ok(size) = huge_page_size() else { return 0 };
     let part_pages = size as u64 / page_size();
@@ -37,11 +34,13 @@ pub fn add_unseen(pages: &mut Observation, names: &Resolution, pack: &Pack, exac
     for (id, named) in &names.files {
         let Some(seen) = pages.files.get_mut(id) else { continue };
         let index = learned_files.index(&named.path);
-        let Some(last) = index.and_then(|index| candidates.remove(&index)) else { continue };
-        let learned = pack.files[last.file as usize];
+        let Some((file, last)) = index.and_then(|index| candidates.remove_entry(&index)) else {
+            continue;
+        };
+        let learned = pack.files[file as usize];
         let none = Spans::default();
         let now = if exact { &none } else { &seen.touched };
-        let parts = untouched_parts(&last.spans, now, part_pages);
+        let parts = untouched_parts(&last, now, part_pages);
         let large = in_large_folios(&named.path, &learned, parts.keys().copied(), size);
         for span in large.iter().filter_map(|part| parts.get(part)).flat_map(Spans::iter) {
             let at = u64::from(clock.at(micros(span.at))) * 1000;
@@ -73,34 +72,25 @@ fn micros(time: u64) -> u32 {
     u32::try_from(time / 1000).unwrap_or(u32::MAX)
 }
 
-/// What the last start touched of a file through mappings.
-struct Last {
-    file: u32,
-    spans: Spans,
-}
-
 /// What the last start touched through mappings, of files that have room for a huge
 /// page, by index of the file.
-fn touched_last(pack: &Pack, size: u64) -> HashMap<u32, Last> {
-    let mut found: HashMap<u32, Last> = HashMap::new();
+fn touched_last(pack: &Pack, size: u64) -> HashMap<u32, Spans> {
+    let mut found: HashMap<u32, Spans> = HashMap::new();
     let is_candidate = |range: &&Range| {
         let is_large = |file: &File| file.identity.size >= size;
-        is_in_last(range.history)
+        range.history.is_in_last()
             && range.is_mapped()
             && pack.files.get(range.file as usize).is_some_and(is_large)
     };
     for range in pack.ranges.iter().filter(is_candidate) {
-        let last = found
-            .entry(range.file)
-            .or_insert_with(|| Last { file: range.file, spans: Spans::default() });
         let at = u64::from(range.at_us) * 1000;
-        last.spans.touch(range.page_range(), at, range.how);
+        found.entry(range.file).or_default().touch(range.page_range(), at, range.how);
     }
     found
 }
 
-/// The parts, of so many pages, of which something was touched `last` time and nothing
-/// `now`, with what that was.
+/// The parts of this many pages with a touch in the `last` start and none `now`, with the earlier
+/// touches.
 fn untouched_parts(last: &Spans, now: &Spans, part_pages: u64) -> BTreeMap<u64, Spans> {
     let mut parts: BTreeMap<u64, Spans> = BTreeMap::new();
     let parts_of = |pages: PageRange| pages.first / part_pages..pages.end.div_ceil(part_pages);
@@ -136,7 +126,7 @@ fn in_large_folios(
     };
     let pages = size as u64 / page_size();
     let is_large = |part: &u64| {
-        // All of it is there: this only maps it.
+        // It is resident, so this only maps it.
         are_resident(&file, PageRange::of(part * pages, pages))
             && bring_in(&file, part * size as u64, size).is_ok_and(|folio| folio == Folio::Large)
     };

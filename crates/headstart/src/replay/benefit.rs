@@ -1,47 +1,45 @@
-//! Whether prefetching is worth it: how long a cold start waits for a disk, and what
-//! a replay takes instead. An estimate. Pure.
+//! The benefit estimate: how long a cold start waits for a disk, and what a replay costs. Pure.
 
 use super::frequency::Choice;
 use super::model::Model;
 use super::strategy::Order;
+use crate::host::range::PageRange;
 use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 
-/// What the kernel reads at once of a file that is used here and there, or from its
-/// begin, in bytes: its usual readahead.
+/// What the kernel reads at once of a file, in bytes: its default readahead.
 const WINDOW: u64 = 128 << 10;
-/// Of metadata it reads hardly more than what is asked for, in bytes.
+/// Of metadata it reads hardly more than what is requested, in bytes.
 const METADATA_WINDOW: u64 = 8 << 10;
-/// What a request costs the program beside the disk's time, in µs: a fault, or a read
-/// that sleeps and wakes up.
+/// The CPU time of a request by the program, in µs: a fault, or a read that sleeps and wakes up.
 const WAKING_US: u64 = 80;
-/// At least one of so many requests for metadata is waited for: several threads may
-/// look at once, and what was read for one name has the next.
+/// The program waits for at least one in this many requests for metadata: several threads may
+/// read at once, and a block often serves the next name too.
 const METADATA_PART: u64 = 8;
-/// At least this part of a move is waited for on a rotational disk: its way is short.
-const MOVE_PART: u64 = 2;
-/// Starting the program through us, in µs: another process, a pack, a thread.
+/// On a rotational disk a wait takes at least this part of a random seek: distances are short.
+const SEEK_PART: u64 = 2;
+/// The cost of headstart itself, in µs: another process, a pack, a thread.
 const STARTING_US: u64 = 2000;
 /// Opening and checking a file, in µs.
 const OPENING_US: u64 = 15;
-/// Asking for a range, in µs.
-const ASKING_US: u64 = 10;
+/// Requesting a range, in µs.
+const REQUESTING_US: u64 = 10;
 
-/// What tracing a start costs it, in µs: arming, and the events.
+/// The cost of tracing, in µs: arming, and the events.
 const LEARNING_US: u64 = 10_000;
-/// So much of the most that can be gained is gained, in percent.
+/// The usual gain in percent of the largest possible gain.
 const USUAL_PERCENT: u64 = 75;
 
-/// What is to be expected of a cold start.
+/// The benefit estimate for a cold start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Expected {
-    /// How often it waits for the disk without us, at most.
+    /// How often it waits for the disk without a replay, at most.
     pub waits: u64,
-    /// How long it waits for the disk without us, at most, in µs.
+    /// How long it waits for the disk without a replay, at most, in µs.
     pub wait_us: u64,
     /// The same, at least.
     pub least_wait_us: u64,
-    /// How long the disk needs for what we ask for, in µs.
+    /// How long the disk needs for the requests of a replay, in µs.
     pub read_us: u64,
     /// How long the last learned start took, in µs.
     pub start_us: u64,
@@ -50,20 +48,19 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What is to be expected of a pack whose ranges are chosen so, on a device that
-    /// behaves so.
+    /// Estimates the benefit of the chosen ranges of a pack on a device.
     pub fn of(pack: &Pack, choice: &Choice, model: &Model) -> Self {
         let page = pack.page_size();
         let chosen = pack.ranges.iter().filter(|r| choice.has(r));
-        let chosen: Vec<_> = chosen.map(|r| (r.file, r.first, r.pages)).collect();
+        let chosen: Vec<_> = chosen.map(|r| (r.file, r.page_range())).collect();
         let of_metadata = pack.metadata.iter().filter(|r| choice.has_metadata(r));
         let of_metadata: Vec<_> =
-            of_metadata.map(|r| (u32::from(r.file_system), r.first, r.pages)).collect();
-        let asked = (chosen.len() + of_metadata.len()) as u64;
-        let pages = chosen.iter().chain(&of_metadata).map(|(_, _, pages)| u64::from(*pages));
+            of_metadata.map(|r| (r.file_system.into(), r.page_range())).collect();
+        let ranges = (chosen.len() + of_metadata.len()) as u64;
+        let pages = chosen.iter().chain(&of_metadata).map(|(_, pages)| pages.count());
         let moving_us = pages.fold(0, u64::saturating_add).saturating_mul(page)
             / u64::from(model.bandwidth_mb_s.max(1));
-        let mut files: Vec<_> = chosen.iter().map(|(file, ..)| *file).collect();
+        let mut files: Vec<_> = chosen.iter().map(|(file, _)| *file).collect();
         files.sort_unstable();
         files.dedup();
         let of_data = windows(chosen, WINDOW / page);
@@ -72,19 +69,19 @@ impl Expected {
         let at_least = of_data.saturating_add(of_metadata / METADATA_PART);
         let latency_us = u64::from(model.latency_us);
         let short_us = match model.order() {
-            Order::Disk => latency_us / MOVE_PART,
+            Order::Elevator => latency_us / SEEK_PART,
             Order::Touch => latency_us,
         };
         let waited_us = |waits: u64, each_us: u64| {
             waits.saturating_mul(each_us + WAKING_US).saturating_add(moving_us)
         };
-        // FaultAround are asked for together.
-        let requests = asked.min(waits);
+        // Adjacent ranges become one request.
+        let requests = ranges.min(waits);
         let asking_us = match model.order() {
-            Order::Disk => requests.saturating_mul(model.next_us.into()),
+            Order::Elevator => requests.saturating_mul(model.next_us.into()),
             Order::Touch => requests.saturating_mul(1_000_000) / u64::from(model.iops.max(1)),
         };
-        let one_by_one = model.depth == 1 || model.order() == Order::Disk;
+        let one_by_one = model.depth == 1 || model.order() == Order::Elevator;
         Self {
             waits,
             wait_us: waited_us(waits, latency_us),
@@ -95,17 +92,17 @@ impl Expected {
                 asking_us.max(moving_us)
             },
             start_us: pack.origin.duration_us,
-            cost_us: STARTING_US + files.len() as u64 * OPENING_US + asked * ASKING_US,
+            cost_us: STARTING_US + files.len() as u64 * OPENING_US + ranges * REQUESTING_US,
         }
     }
 
-    /// By how much a cold start is shorter, in µs: at least, when nothing is read while
-    /// the program computes, and at most.
+    /// By how much a cold start is shorter, in µs: at least, if nothing is read while the program
+    /// computes, and at most.
     pub fn gain_us(&self) -> (u64, u64) {
         (self.least_wait_us.saturating_sub(self.read_us), self.wait_us)
     }
 
-    /// The same in parts of its time, 0 to 1.
+    /// The same as a share of the start, 0 to 1.
     pub fn gain(&self) -> (f64, f64) {
         let (least, most) = self.gain_us();
         let part =
@@ -123,12 +120,12 @@ impl Expected {
         self.usual_gain_us() > self.cost_us.saturating_add(LEARNING_US)
     }
 
-    /// How long a start would have waited for the disk without a replay. `share`: the part of
-    /// what was expected that was read from the disk and ready in time.
-    pub fn spared(&self, share: f64) -> Spared {
+    /// How long a start would have waited for the disk without a replay. `share` is the part of
+    /// the expected reads that the replay did in time.
+    pub fn avoided_wait(&self, share: f64) -> AvoidedWait {
         let part = |us: u64| (us as f64 * share.clamp(0.0, 1.0)) as u64;
         let least = self.least_wait_us;
-        Spared { least_us: part(least), usual_us: part(self.usual_gain_us().max(least)) }
+        AvoidedWait { least_us: part(least), usual_us: part(self.usual_gain_us().max(least)) }
     }
 
     fn usual_gain_us(&self) -> u64 {
@@ -138,28 +135,27 @@ impl Expected {
 
 /// How long a start would have waited for the disk without its replay, in µs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Spared {
+pub struct AvoidedWait {
     /// At least.
     pub least_us: u64,
-    /// As is usual.
+    /// The usual value.
     pub usual_us: u64,
 }
 
-impl Spared {
-    /// How much shorter a start was that waited so long, in µs: for the disk as well as for
-    /// us. Nothing, where it may have been no shorter.
+impl AvoidedWait {
+    /// How much shorter a start was that waited this long for the disk and for headstart, in µs;
+    /// `None` if it may not have been shorter.
     pub fn saved_us(self, waited_us: u64) -> Option<u64> {
         (self.least_us > waited_us).then(|| self.usual_us.saturating_sub(waited_us))
     }
 }
 
-/// How many windows of so many pages hold all ranges, each beginning with one.
-fn windows(mut ranges: Vec<(u32, u64, u32)>, pages: u64) -> u64 {
+/// How many windows of so many pages hold all ranges of files, each beginning with one.
+fn windows(mut ranges: Vec<(u32, PageRange)>, pages: u64) -> u64 {
     ranges.sort_unstable();
     let (mut count, mut reached) = (0u64, (u32::MAX, 0));
     let pages = pages.max(1);
-    for (file, first, length) in ranges {
-        let end = first.saturating_add(length.into());
+    for (file, PageRange { first, end }) in ranges {
         let from = if reached.0 == file { first.max(reached.1) } else { first };
         if from < end {
             let more = (end - from).div_ceil(pages);
@@ -174,8 +170,7 @@ fn windows(mut ranges: Vec<(u32, u64, u32)>, pages: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::host::usage::How;
-    use crate::pack::paths::NodeId;
-    use crate::pack::{File, Identity, MetadataRange, Origin, Range};
+    use crate::pack::{File, History, MetadataRange, Origin, Range};
     use crate::replay::frequency::Frequency;
     use proptest::prelude::*;
 
@@ -188,19 +183,24 @@ mod tests {
 
     /// As many ranges of a page, each of a file of its own, and one of metadata.
     fn pack(files: u32, duration_us: u64) -> Pack {
-        let range = |file| Range { file, first: 0, pages: 1, at_us: 0, how: How::READ, history: 1 };
-        let file =
-            File { file_system: 0, node: NodeId::ROOT, identity: Identity::default(), changes: 0 };
+        let range = |file| Range {
+            file,
+            first: 0,
+            pages: 1,
+            at_us: 0,
+            how: How::READ,
+            history: History(1),
+        };
         Pack {
             origin: Origin { page_shift: 12, starts: 1, duration_us, ..Origin::default() },
-            files: vec![file; files as usize],
+            files: vec![File::default(); files as usize],
             ranges: (0..files).map(range).collect(),
             metadata: vec![MetadataRange {
                 file_system: 0,
                 first: 0,
                 pages: 1,
                 at_us: 0,
-                history: 1,
+                history: History(1),
             }],
             ..Pack::default()
         }
@@ -211,15 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn a_small_program_on_a_quick_device_is_not_worth_it() {
-        for (name, files, model, worth) in [
+    fn a_small_program_on_a_fast_device_has_no_expected_benefit() {
+        for (name, files, model, benefit) in [
             ("few files from memory", 15, NVME, false),
             ("few files", 15, EMMC, true),
             ("many files from memory", 500, NVME, true),
             ("two files on a rotational disk", 2, ROTATIONAL, true),
             ("nothing", 0, NVME, false),
         ] {
-            assert_eq!(expected(&pack(files, 1000), &model).has_benefit(), worth, "{name}");
+            assert_eq!(expected(&pack(files, 1000), &model).has_benefit(), benefit, "{name}");
         }
         // Learning costs more, but not of a program that gains much.
         for (files, learning) in [(15, false), (100, true)] {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_told_only_where_the_start_waited_less_than_it_would_have_at_least() {
+    fn what_was_saved_is_stated_only_where_the_start_waited_less_than_it_would_have_at_least() {
         // Waits 1.0 to 1.2 s for what is read in 0.2 s.
         let found = Expected {
             waits: 3000,
@@ -257,10 +257,10 @@ mod tests {
             (1.0, 1_000_000, None),
             (f64::NAN, 0, None),
         ] {
-            assert_eq!(found.spared(share).saved_us(waited_us), saved, "{share} {waited_us}");
+            assert_eq!(found.avoided_wait(share).saved_us(waited_us), saved, "{share} {waited_us}");
         }
         let likely = Expected { wait_us: 2_000_000, ..found };
-        assert_eq!(likely.spared(1.0).saved_us(100_000), Some(1_400_000));
+        assert_eq!(likely.avoided_wait(1.0).saved_us(100_000), Some(1_400_000));
     }
 
     #[test]
@@ -273,7 +273,8 @@ mod tests {
             ("over the edge", vec![(0, 0, 1), (0, 20, 20)], 2),
             ("none", vec![], 0),
         ] {
-            assert_eq!(windows(ranges, 32), expected, "{name}");
+            let ranges = ranges.into_iter().map(|(file, at, n)| (file, PageRange::of(at, n)));
+            assert_eq!(windows(ranges.collect(), 32), expected, "{name}");
         }
     }
 

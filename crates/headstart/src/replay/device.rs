@@ -7,13 +7,13 @@
 use crate::host::contents;
 use crate::host::id::Dev;
 
-/// Portion for a device that tells nothing: the kernel's default.
+/// The portion for a device without settings: the kernel's default.
 pub const DEFAULT_PORTION: u64 = 128 << 10;
 
 /// How files on a device are brought in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Portion {
-    /// Bytes that one call can ask for.
+    /// Bytes that one call can request.
     pub bytes: u64,
     /// Whether `readahead` does nothing there (a readahead size of 0), so
     /// that plain reads must do it.
@@ -22,11 +22,11 @@ pub struct Portion {
 
 /// Looks a device up in sysfs.
 pub fn portion(dev: Dev) -> Portion {
-    let read_ahead = number(&format!("/sys/class/bdi/{dev}/read_ahead_kb"));
+    let readahead = number(&format!("/sys/class/bdi/{dev}/read_ahead_kb"));
     // A partition has no queue of its own.
     let request = number(&format!("/sys/dev/block/{dev}/queue/max_sectors_kb"))
         .or_else(|| number(&format!("/sys/dev/block/{dev}/../queue/max_sectors_kb")));
-    of_settings(read_ahead, request)
+    of_settings(readahead, request)
 }
 
 fn number(path: &str) -> Option<u64> {
@@ -34,8 +34,8 @@ fn number(path: &str) -> Option<u64> {
 }
 
 /// From the settings in KiB, where they are known. Pure.
-fn of_settings(read_ahead_kb: Option<u64>, request_kb: Option<u64>) -> Portion {
-    match read_ahead_kb {
+fn of_settings(readahead_kb: Option<u64>, request_kb: Option<u64>) -> Portion {
+    match readahead_kb {
         None => Portion { bytes: DEFAULT_PORTION, by_reading: false },
         Some(0) => Portion { bytes: DEFAULT_PORTION, by_reading: true },
         // The kernel looks at the largest request only on the device itself;
@@ -50,14 +50,14 @@ mod tests {
 
     #[test]
     fn a_request_is_as_large_as_the_kernel_will_not_cut() {
-        for (read_ahead, request, bytes, by_reading) in [
+        for (readahead, request, bytes, by_reading) in [
             (Some(128), Some(1280), 1280 << 10, false),
             (Some(8192), Some(512), 8192 << 10, false),
             (Some(128), None, 128 << 10, false),
             (Some(0), Some(512), DEFAULT_PORTION, true),
             (None, None, DEFAULT_PORTION, false),
         ] {
-            assert_eq!(of_settings(read_ahead, request), Portion { bytes, by_reading });
+            assert_eq!(of_settings(readahead, request), Portion { bytes, by_reading });
         }
     }
 }

@@ -1,13 +1,13 @@
-//! In which order a rotational disk reads steps: in one pass over it, which begins where that
-//! suits the start best, or in several, each of what is touched later than all of the one
-//! before. Pure.
+//! The order in which a rotational disk reads steps. Pure.
 //!
-//! A pass brings what a start touches first only when the disk's head comes there, and the start
-//! computes nothing meanwhile. To begin with that, and to go back for what lies below it,
-//! costs one seek; another pass costs a seek back. Both are decided by computing by how much
-//! the steps would come too late: for each step to begin with, or for all borders
-//! between a few parts of the touches. For several passes the times of touches must not contain
-//! waits ([`crate::profile::pace`]); with one it made no difference.
+//! It is one pass, which begins where that suits the start best, or several passes, each with what
+//! is touched later than all of the pass before.
+//!
+//! In one pass, what a start touches first arrives only when the disk's head gets there, while the
+//! start waits. To begin there, and to return for what lies before it, costs one seek; each further
+//! pass costs a seek back. The choice is computed: by how much the steps come too late, for each
+//! beginning, or for all borders between a few parts of the touches. For several passes the times
+//! of touches must not contain waits ([`crate::profile::pace`]); for one it made no difference.
 
 use super::step::Step;
 use serde::Serialize;
@@ -15,36 +15,42 @@ use serde::Serialize;
 /// What a seek costs.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub struct SeekCost {
-    /// A move to anywhere on the average, in µs.
-    pub move_us: u32,
-    /// What passes below it meanwhile, in MB/s.
+    /// A random seek on the average, in µs.
+    pub seek_us: u32,
+    /// Bandwidth, in MB/s.
     pub mb_s: u32,
 }
 
-/// Where a step lies: the number of its device, and the position there in bytes.
-pub type Place = (u64, u64);
+/// Where a step lies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DevicePosition {
+    /// The number of its device.
+    pub dev: u64,
+    /// The position there, in bytes.
+    pub offset: u64,
+}
 
 /// Steps are divided into so many parts by their touches, and passes consist of whole parts.
 const PARTS: usize = 16;
 /// Steps that may be gone through for all trials: some 10 ms. With more there are fewer parts.
 const EFFORT: usize = 1_000_000;
-/// Times are not exact: a pass that takes so much longer has to bring what comes
-/// last a part of that earlier.
+/// Times are not exact: a longer order must make the latest step earlier by at least this part of
+/// the additional time.
 const CARE: f64 = 0.25;
 
-/// A step with a place.
+/// A step with a known position.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     step: Step,
-    place: Place,
+    place: DevicePosition,
 }
 
-/// Puts steps into the order in which they are read. `place` tells where each lies; those
-/// without one come last and keep their order. Without seeks it is one pass from the
-/// lowest place on; with one it begins where that pays, or there are `several`.
+/// Sorts steps into the order in which they are read. `place` returns the position of each; steps
+/// without one come last and keep their order. Without a seek cost it is one pass from the lowest
+/// position; with one, the pass begins where that is best, or there are `several` passes.
 pub fn order(
     steps: &[Step],
-    place: impl Fn(&Step) -> Option<Place>,
+    place: impl Fn(&Step) -> Option<DevicePosition>,
     seek: Option<SeekCost>,
     several: bool,
 ) -> Vec<Step> {
@@ -91,7 +97,7 @@ struct Coming {
     at: f64,
     /// By how much that is after its touch.
     late: f64,
-    /// The move to it.
+    /// The seek to it, in µs.
     moved: f64,
 }
 
@@ -108,27 +114,27 @@ struct Course {
 struct Disk {
     /// In the order of their places.
     spots: Vec<Spot>,
-    move_us: f64,
+    seek_us: f64,
     bytes_per_us: f64,
-    /// How far apart they lie at most.
+    /// The largest distance between two of them.
     span: f64,
 }
 
 impl Disk {
-    /// Of steps in the order of their places.
+    /// From steps in the order of their positions.
     fn new(spots: Vec<Spot>, seek: SeekCost) -> Self {
-        let end = spots.iter().map(|spot| spot.end().1).max().unwrap_or(0);
-        let begin = spots.iter().map(|spot| spot.place.1).min().unwrap_or(0);
+        let end = spots.iter().map(|spot| spot.end().offset).max().unwrap_or(0);
+        let begin = spots.iter().map(|spot| spot.place.offset).min().unwrap_or(0);
         Self {
             spots,
-            move_us: f64::from(seek.move_us),
+            seek_us: f64::from(seek.seek_us),
             bytes_per_us: f64::from(seek.mb_s.max(1)),
             span: (end.saturating_sub(begin) as f64).max(1.0),
         }
     }
 
-    /// The step with which one pass begins best: from there it goes up the disk, and on from
-    /// the lowest place.
+    /// The best step to begin a single pass with: it continues up the disk, then from the lowest
+    /// position.
     fn begin(&self) -> usize {
         let (Some(lowest), Some(highest)) = (self.spots.first(), self.spots.last()) else {
             return 0;
@@ -136,7 +142,7 @@ impl Disk {
         // If the lowest is the first.
         let (mut head, mut takes) = (None, 0.0);
         let come = |spot: &Spot| {
-            let moved = self.move_us(head, spot.place);
+            let moved = self.seek_us(head, spot.place);
             head = Some(spot.end());
             takes += moved + self.passing_us(spot);
             Coming { at: takes, late: takes - f64::from(spot.step.touched_us), moved }
@@ -149,18 +155,18 @@ impl Disk {
         };
         let mut above: Vec<f64> = comes.iter().rev().scan(f64::NEG_INFINITY, latest).collect();
         above.reverse();
-        let back = self.move_us(Some(highest.end()), lowest.place);
+        let back = self.seek_us(Some(highest.end()), lowest.place);
         let (mut best, mut found) = (f64::INFINITY, 0);
         let (mut passed, mut below) = (0.0, f64::NEG_INFINITY);
         for (number, (coming, above)) in comes.iter().zip(above).enumerate() {
             // What lies above comes so much sooner, and what lies below behind all of that: the
-            // ways between its steps stay as they are.
-            let sooner = passed + coming.moved - self.move_us;
-            let behind = takes - sooner + back - self.move_us;
+            // distances between its steps stay as they are.
+            let sooner = passed + coming.moved - self.seek_us;
+            let behind = takes - sooner + back - self.seek_us;
             let longer = if number == 0 { 0.0 } else { back - coming.moved };
-            let worth = (above - sooner).max(behind + below) + CARE * longer;
-            if worth < best {
-                (best, found) = (worth, number);
+            let cost = (above - sooner).max(behind + below) + CARE * longer;
+            if cost < best {
+                (best, found) = (cost, number);
             }
             (passed, below) = (coming.at, below.max(coming.late));
         }
@@ -192,8 +198,8 @@ impl Disk {
             best.push(courses);
         }
         let done = best.pop().unwrap_or_default();
-        let worth = |course: &Course| course.late + CARE * course.takes;
-        let best = done.into_iter().min_by(|a, b| worth(a).total_cmp(&worth(b)));
+        let cost = |course: &Course| course.late + CARE * course.takes;
+        let best = done.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
         let ends = best.map(|course| course.ends).unwrap_or_default();
         ends.iter().filter_map(|&end| borders.get(end - 1).copied()).collect()
     }
@@ -217,7 +223,7 @@ impl Disk {
         let (mut head, mut takes, mut late) = (None, 0.0, f64::NEG_INFINITY);
         let spots = self.spots.iter().zip(part_of).filter(|(_, part)| parts.contains(*part));
         for (spot, _) in spots {
-            takes += self.move_us(head, spot.place) + self.passing_us(spot);
+            takes += self.seek_us(head, spot.place) + self.passing_us(spot);
             late = f64::max(late, takes - f64::from(spot.step.touched_us));
             head = Some(spot.end());
         }
@@ -229,22 +235,22 @@ impl Disk {
         spot.step.bytes.length() as f64 / self.bytes_per_us
     }
 
-    /// The move from the end of one step to the begin of another: half of it is settling
-    /// and turning, half grows with the root of the way, which is a third of the disk on
-    /// the average. A short way ahead is passed by reading.
-    fn move_us(&self, from: Option<Place>, to: Place) -> f64 {
-        let Some(from) = from.filter(|from| from.0 == to.0) else { return self.move_us };
-        let strategy = from.1.abs_diff(to.1) as f64;
-        let moved = self.move_us / 2.0 * (1.0 + (3.0 * strategy / self.span).sqrt());
-        match to.1 >= from.1 {
-            true => moved.min(strategy / self.bytes_per_us),
-            false => moved,
+    /// The seek from the end of one step to the beginning of another: half of it is settling
+    /// and rotation, half grows with the root of the distance, which is a third of the disk on
+    /// the average. A short gap ahead is read.
+    fn seek_us(&self, from: Option<DevicePosition>, to: DevicePosition) -> f64 {
+        let Some(from) = from.filter(|from| from.dev == to.dev) else { return self.seek_us };
+        let distance = from.offset.abs_diff(to.offset) as f64;
+        let seek_us = self.seek_us / 2.0 * (1.0 + (3.0 * distance / self.span).sqrt());
+        match to.offset >= from.offset {
+            true => seek_us.min(distance / self.bytes_per_us),
+            false => seek_us,
         }
     }
 }
 
 impl Default for Course {
-    /// No pass: nothing comes, so nothing is late.
+    /// No pass.
     fn default() -> Self {
         Self { takes: 0.0, late: f64::NEG_INFINITY, ends: Vec::new() }
     }
@@ -260,8 +266,9 @@ impl Course {
 }
 
 impl Spot {
-    fn end(&self) -> Place {
-        (self.place.0, self.place.1.saturating_add(self.step.bytes.length()))
+    fn end(&self) -> DevicePosition {
+        let offset = self.place.offset.saturating_add(self.step.bytes.length());
+        DevicePosition { offset, ..self.place }
     }
 }
 
@@ -271,33 +278,34 @@ mod tests {
     use crate::host::range::ByteRange;
     use proptest::prelude::*;
 
-    const ROTATIONAL: SeekCost = SeekCost { move_us: 8000, mb_s: 100 };
+    const ROTATIONAL: SeekCost = SeekCost { seek_us: 8000, mb_s: 100 };
     const MIB: u64 = 1 << 20;
 
     /// Steps of so many bytes, touched at these times, that lie at `place` MiB; the index of
     /// each is its target.
-    fn steps(list: &[(u64, u64, u32)]) -> (Vec<Step>, Vec<Option<Place>>) {
+    fn steps(list: &[(u64, u64, u32)]) -> (Vec<Step>, Vec<Option<DevicePosition>>) {
         let step = |(target, &(_, length, touched_us))| {
             let target = u32::try_from(target).unwrap();
             Step { target, bytes: ByteRange::of(0, length), touched_us }
         };
-        let place = |&(place, ..): &(u64, u64, u32)| Some((7, place * MIB));
+        let place =
+            |&(place, ..): &(u64, u64, u32)| Some(DevicePosition { dev: 7, offset: place * MIB });
         (list.iter().enumerate().map(step).collect(), list.iter().map(place).collect())
     }
 
-    const NO_ARM: (Option<SeekCost>, bool) = (None, false);
+    const NO_SEEK_COST: (Option<SeekCost>, bool) = (None, false);
     const ONE: (Option<SeekCost>, bool) = (Some(ROTATIONAL), false);
     const SEVERAL: (Option<SeekCost>, bool) = (Some(ROTATIONAL), true);
 
     fn targets(
-        (steps, places): (&[Step], &[Option<Place>]),
+        (steps, places): (&[Step], &[Option<DevicePosition>]),
         (seek, several): (Option<SeekCost>, bool),
     ) -> Vec<u32> {
         let ordered = order(steps, |step| places[step.target as usize], seek, several);
         ordered.iter().map(|step| step.target).collect()
     }
 
-    fn disk(steps: &[Step], places: &[Option<Place>]) -> Disk {
+    fn disk(steps: &[Step], places: &[Option<DevicePosition>]) -> Disk {
         let spot = |&step: &Step| Some(Spot { step, place: places[step.target as usize]? });
         let mut spots: Vec<Spot> = steps.iter().filter_map(spot).collect();
         spots.sort_by_key(|spot| spot.place);
@@ -308,8 +316,8 @@ mod tests {
     fn without_an_arm_steps_go_up_each_device_and_those_without_a_place_come_last() {
         let (steps, mut places) = steps(&[(9, 8, 0), (1, 8, 1), (5, 8, 2), (3, 8, 3), (0, 8, 4)]);
         places[3] = None;
-        places[4] = Some((2, 90 * MIB));
-        assert_eq!(targets((&steps, &places), NO_ARM), [4, 1, 2, 0, 3]);
+        places[4] = Some(DevicePosition { dev: 2, offset: 90 * MIB });
+        assert_eq!(targets((&steps, &places), NO_SEEK_COST), [4, 1, 2, 0, 3]);
     }
 
     #[test]
@@ -374,7 +382,7 @@ mod tests {
         let (steps, places) = steps(&list);
         let disk = disk(&steps, &places);
         let from =
-            |at: usize, to: usize| disk.move_us(Some(disk.spots[at].end()), disk.spots[to].place);
+            |at: usize, to: usize| disk.seek_us(Some(disk.spots[at].end()), disk.spots[to].place);
         assert_eq!(from(0, 1), 4096.0 / 100.0);
         let (short, long, back) = (from(1, 2), from(1, 3), from(3, 0));
         assert!(4000.0 < short && short < long && long <= back, "{short} {long} {back}");
@@ -389,7 +397,7 @@ mod tests {
         ) {
             let (steps, mut places) = steps(&list);
             for (place, device) in places.iter_mut().zip(&devices) {
-                *place = place.zip(*device).map(|((_, at), device)| (device, at));
+                *place = place.zip(*device).map(|(at, dev)| DevicePosition { dev, ..at });
             }
             let read = targets((&steps, &places), SEVERAL);
             let placed: Vec<u32> =
@@ -420,7 +428,7 @@ mod tests {
         ) {
             let (steps, mut places) = steps(&list);
             for (place, device) in places.iter_mut().zip(devices) {
-                *place = place.map(|(_, at)| (device, at));
+                *place = place.map(|at| DevicePosition { dev: device, ..at });
             }
             let disk = disk(&steps, &places);
             let cost = |begin: usize| {

@@ -1,51 +1,49 @@
-//! Which ranges of a pack are worth reading, by how many starts touched them. Pure.
+//! Which ranges of a pack are read, by how many starts touched them. Pure.
 
 use crate::pack::changing::{ChangePattern, change_patterns};
-use crate::pack::history::{HISTORY_STARTS, count_in_last, expects, first_seen};
-use crate::pack::{MetadataRange, Pack, Range};
+use crate::pack::history::HISTORY_STARTS;
+use crate::pack::{History, MetadataRange, Pack, Range};
 
 /// How often the last starts must have touched a range for it to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frequency {
-    /// Of so many of the last starts, 1 to 8,
+    /// Of this many of the last starts (1 to 8),
     pub of: u32,
-    /// so many must have touched it; of fewer that are known the same share.
+    /// this many must have touched it; the same share if fewer are known.
     pub least: u32,
-    /// With fewer known starts than this everything is read.
+    /// With fewer known starts than this, everything is read.
     pub from: u32,
     /// Which starts are known of a range.
     pub since: Since,
 }
 
-/// From when on a start that did not touch a range counts against it.
+/// From when on starts that did not touch a range count against it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Since {
-    /// From the first start of the pack on: what is new has to prove itself.
+    /// From the pack's first start: new ranges need several touches.
     Learned,
-    /// From the first touch of its file on: what an upgrade or another use brings
-    /// is read at once.
+    /// From the first touch of its file: new files are read at once.
     FileSeen,
 }
 
 impl Frequency {
     /// All that is in the pack.
     pub const EVER: Self = Self { of: 1, least: 0, from: 0, since: Since::Learned };
-    /// What at least half of the last eight starts touched. One start out of two says
-    /// nothing.
+    /// What at least half of the last eight starts touched; all while fewer than three are known.
     pub const HALF: Self = Self { of: 8, least: 4, from: 3, since: Since::FileSeen };
-    /// What two of the last three boots touched: one odd boot, with a check of the file
-    /// system or an upgrade, neither adds its pages nor takes others away.
+    /// What two of the last three boots touched: one unusual boot, with a file system check or an
+    /// upgrade, neither adds nor removes pages.
     pub const TWO_OF_THREE: Self = Self { of: 3, least: 2, from: 2, since: Since::Learned };
 
-    /// Whether a range with this history is read, of which so many starts are known.
-    pub fn reads(self, history: u8, known: u32) -> bool {
+    /// Whether a range with this history is read, if this many starts are known.
+    pub fn reads(self, history: History, known: u32) -> bool {
         let of = self.of.clamp(1, HISTORY_STARTS);
         let known = known.min(of);
-        let touched = count_in_last(history, of);
+        let touched = history.count_in_last(of);
         known < self.from || touched * of >= self.least * known
     }
 
-    /// What of this pack is read.
+    /// The pack with only the ranges that are read.
     pub fn chosen(self, pack: &Pack) -> Pack {
         let choice = self.choice(pack);
         let mut out = pack.clone();
@@ -80,9 +78,9 @@ pub struct Choice {
     starts: u32,
     /// The starts that touched each file and the metadata of each file system; empty
     /// where that doesn't matter.
-    files: Vec<u8>,
-    file_systems: Vec<u8>,
-    /// How each file is read; empty where all stay what they are.
+    files: Vec<History>,
+    file_systems: Vec<History>,
+    /// The change pattern of each file; empty if no file changes.
     change_patterns: Vec<ChangePattern>,
 }
 
@@ -92,7 +90,7 @@ impl Choice {
         let file = range.file as usize;
         let pattern = self.change_patterns.get(file).copied().unwrap_or_default();
         let expected =
-            self.often == Frequency::EVER || expects(self.starts, range.how, range.history);
+            self.often == Frequency::EVER || range.history.expects(self.starts, range.how);
         expected
             && pattern.allows(range.how, range.history)
             && self.often.reads(
@@ -107,18 +105,18 @@ impl Choice {
         self.often.reads(range.history, known)
     }
 
-    /// How many starts are known of something that was `seen` in these.
-    fn known(&self, seen: Option<&u8>) -> u32 {
-        seen.map_or(self.starts, |bits| self.starts.min(first_seen(*bits)))
+    /// How many starts are known of a file that these starts touched.
+    fn known(&self, seen: Option<&History>) -> u32 {
+        seen.map_or(self.starts, |history| self.starts.min(history.first_seen()))
     }
 }
 
 /// The starts that touched any of the ranges of each file.
-fn seen(count: usize, ranges: impl Iterator<Item = (usize, u8)>) -> Vec<u8> {
-    let mut seen = vec![0; count];
+fn seen(count: usize, ranges: impl Iterator<Item = (usize, History)>) -> Vec<History> {
+    let mut seen = vec![History::default(); count];
     for (at, history) in ranges {
-        if let Some(bits) = seen.get_mut(at) {
-            *bits |= history;
+        if let Some(all) = seen.get_mut(at) {
+            *all = all.union(history);
         }
     }
     seen
@@ -128,8 +126,7 @@ fn seen(count: usize, ranges: impl Iterator<Item = (usize, u8)>) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::host::usage::How;
-    use crate::pack::paths::NodeId;
-    use crate::pack::{File, Identity, Origin};
+    use crate::pack::{File, Origin};
     use proptest::prelude::*;
 
     #[test]
@@ -149,7 +146,7 @@ mod tests {
             ("one of two is less than two of three", boots, 0b10, 2, false),
             ("the only boot", boots, 0b1, 1, true),
         ] {
-            assert_eq!(often.reads(history, known), expected, "{name}");
+            assert_eq!(often.reads(History(history), known), expected, "{name}");
         }
     }
 
@@ -160,13 +157,11 @@ mod tests {
             pages: 1,
             at_us: 0,
             how: How::READ,
-            history,
+            history: History(history),
         };
-        let file =
-            File { file_system: 0, node: NodeId::ROOT, identity: Identity::default(), changes: 0 };
         Pack {
             origin: Origin { starts, page_shift: 12, ..Origin::default() },
-            files: vec![file; 3],
+            files: vec![File::default(); 3],
             ranges: histories.iter().map(range).collect(),
             ..Pack::default()
         }
@@ -197,15 +192,16 @@ mod tests {
             let often = Frequency { of, least, from, since };
             let known = starts.min(HISTORY_STARTS);
             let all = u8::MAX.checked_shr(HISTORY_STARTS - known).unwrap_or(0);
-            prop_assert!(often.reads(all, known));
+            prop_assert!(often.reads(History(all), known));
             let histories: Vec<_> = histories.iter().map(|&(f, h)| (f, h & all)).collect();
             let pack = pack(starts, &histories);
             let choice = often.choice(&pack);
             for range in &pack.ranges {
                 // Another touch among the starts that are known of the file.
                 let seen = pack.ranges.iter().filter(|r| r.file == range.file);
-                let bits = seen.fold(0, |bits, r| bits | r.history);
-                let more = Range { history: range.history | (1 << bit & bits), ..*range };
+                let seen = seen.map(|r| r.history).fold(History::default(), History::union);
+                let another = History(1 << bit & seen.0);
+                let more = Range { history: range.history.union(another), ..*range };
                 prop_assert!(choice.has(&more) || !choice.has(range));
             }
         }

@@ -1,9 +1,9 @@
-//! Metadata among the data that it is touched with. Pure.
+//! Places metadata among the data that it is touched with. Pure.
 //!
-//! All metadata first would make a program that touches little else, as a look at each file
-//! of a large tree, wait for all of it before it gets its own code; and metadata that is read
-//! with the data that needs it makes the threads of a replay wait when they open files. So
-//! metadata goes ahead of the data by so many bytes of itself.
+//! With all metadata first, a program that touches little else (such as a look at each file of a
+//! large tree) waits for all of it before it gets its own code. Metadata that is read with its data
+//! makes the replay's threads wait when they open files. So metadata goes in front of the data by a
+//! number of bytes of metadata.
 
 use super::step::{HEAD_US, Step};
 

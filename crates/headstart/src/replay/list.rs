@@ -1,5 +1,5 @@
-//! Lists of files to be read, as text. Pure; [`super::plan`] makes a plan of one, and
-//! [`crate::cache::list`] knows the form of a line.
+//! Lists of files to be prefetched, as text. Pure; [`super::plan`] makes a plan of one,
+//! [`crate::cache::list`] defines the form of a line.
 
 use crate::cache::list::{self, LineError};
 use crate::host::range::ByteRange;
@@ -27,8 +27,8 @@ pub struct ListError {
     source: LineError,
 }
 
-/// Parses a list as [`crate::cache::list`] writes it. A line with a name only
-/// is a whole file; empty lines and those that begin with `#` are passed over.
+/// Parses a list as [`crate::cache::list`] writes it. A line with only a name is a whole file;
+/// empty lines and those that begin with `#` are skipped.
 ///
 /// ```
 /// let list = b"# what a start needs\n/bin/sh 0:4096\n/etc/passwd\n";

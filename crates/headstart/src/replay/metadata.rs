@@ -1,5 +1,5 @@
-//! From the file systems of a plan to the block devices that their metadata
-//! is read from. The driver: it asks the mounts.
+//! Finds the block devices from which the metadata of a plan's file systems is read. The driver: it
+//! reads the mounts.
 
 use super::plan::Plan;
 use super::step::Target;
@@ -13,15 +13,15 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// So many files of a plan are asked for the mount that they are on.
+/// The number of files of a plan whose mounts are looked up.
 const SAMPLES: usize = 32;
 
 /// The block devices that a plan reads metadata from.
 #[derive(Debug, Default)]
 pub struct Devices {
     by_uuid: HashMap<[u8; 16], PathBuf>,
-    /// Types of mounted file systems whose device has no node or can't be read: which they are
-    /// is not known.
+    /// Types of mounted file systems whose device has no node or can't be read, so that their
+    /// UUIDs are unknown.
     closed: HashSet<OsString>,
 }
 
@@ -31,18 +31,17 @@ impl Devices {
         self.by_uuid.get(uuid).map(PathBuf::as_path)
     }
 
-    /// Whether a file system of this type that was not found may be mounted all the same, on a
-    /// device that can't be read.
+    /// Whether a file system of this type that was not found may be mounted on a device that can't
+    /// be read.
     pub fn may_be_closed(&self, kind: &str) -> bool {
         self.closed.contains(OsStr::new(kind))
     }
 }
 
-/// Finds them. Those of file systems that are not mounted are left out, and so are all when the
-/// mounts can't be read: then the program meets its metadata itself.
+/// Finds the devices of mounted file systems; none if the mounts can't be read, and the program
+/// reads its metadata itself.
 ///
-/// A copy of a file system has the same UUID: the device that files of the plan are on
-/// goes before others.
+/// A copy of a file system has the same UUID, so a device with files of the plan is preferred.
 pub fn devices(plan: &Plan, mounts: &Mounts) -> Devices {
     let uuid = |target: &Target| match target {
         Target::Device(fs) => fs.uuid,
@@ -84,8 +83,8 @@ pub fn devices(plan: &Plan, mounts: &Mounts) -> Devices {
     found
 }
 
-/// The superblock, or why it can't be read. Read from the device and not asked of the mount
-/// point: even a short look at that would make somebody's umount fail.
+/// The superblock, or why it can't be read. It is read from the device, since an open mount point
+/// would make an umount fail.
 fn superblock(device: &Path) -> io::Result<[u8; superblock::LENGTH]> {
     let mut block = [0; superblock::LENGTH];
     File::open(device)?.read_exact_at(&mut block, superblock::OFFSET)?;

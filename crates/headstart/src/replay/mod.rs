@@ -1,19 +1,19 @@
 //! From a pack into the page cache.
 //!
 //! ```text
-//! probe ──▶ models ──▶ model ──▶ way ─┐
-//! measured  kept                      ├──▶ plan ──▶ engine ──▶ report
-//! pack ──▶ often, worth ──────────────┘    steps    threads    what became of it
+//! probe ──▶ models ──▶ model ──▶ strategy ─┐
+//! measured  kept                           ├──▶ plan ──▶ engine ──▶ report
+//! pack ──▶ frequency, benefit ─────────────┘    steps    threads    figures
 //! ```
 //!
-//! [`plan`] decides what is read in which [`step`]s and which read [`strategy`] (pure), [`engine`] carries it
-//! out beside the program and [`report`]s. [`model`] says how a device behaves
-//! and which strategy suits it; [`probe`] measures that and [`models`] keeps it. [`benefit`]
-//! says what is to be gained, [`frequency`] which ranges starts touch often enough. [`places`] knows
-//! where files lie, [`elevator`] in which order a rotational disk reads them, [`device`] what one
-//! request may ask for. [`metadata`] finds block devices, and [`sample`] tells a start from
-//! memory. [`list`] parses lists of files, which may stand for a pack. [`folios`] makes large
-//! folios of big mapped files.
+//! [`plan`] decides which [`step`]s are read, and by which read [`strategy`] (pure); [`engine`]
+//! executes it in parallel with the program and [`report`]s. [`model`] describes a device and
+//! derives the strategy; [`probe`] measures the model and [`models`] keeps it. [`benefit`]
+//! estimates the gain, [`frequency`] says which ranges enough starts touch. [`places`] finds the
+//! positions of files on a device, [`elevator`] orders them for a rotational disk, [`device`]
+//! limits a request. [`metadata`] finds block devices, and [`sample`] detects a hot start. [`list`]
+//! parses lists of files, which may stand for a pack. [`folios`] makes large folios of big mapped
+//! files.
 
 pub mod benefit;
 pub mod device;

@@ -1,97 +1,96 @@
-//! How a block device behaves, and which way of reading suits it. Pure; [`super::probe`]
-//! measures, [`super::models`] keeps what was measured.
+//! The model of a block device, and the read strategy that follows from it. Pure; [`super::probe`]
+//! measures a model, [`super::models`] keeps it.
 
 use super::elevator::SeekCost;
 use super::strategy::{InFlight, Order, ReadStrategy};
-use crate::pack::{Pack, Range};
+use crate::host::range::PageRange;
+use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 
-/// What was measured of a device.
+/// The model of a device, as it was measured.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Model {
-    /// How long a read of 4 KiB somewhere takes alone, in µs.
+    /// Random read latency: the time of a single read of 4 KiB, in µs.
     pub latency_us: u32,
-    /// How long one right behind the last takes, in µs.
+    /// Sequential read latency: the time of a read that follows the last one, in µs.
     pub next_us: u32,
-    /// Rate of a large read, in MB/s.
+    /// Bandwidth of a large read, in MB/s.
     pub bandwidth_mb_s: u32,
-    /// Reads in flight beyond which there are not many more a second.
+    /// Queue depth: reads in flight beyond which IOPS hardly grow.
     pub depth: u32,
     /// Reads of 4 KiB a second at that depth.
     pub iops: u32,
 }
 
-/// Latency that a seek adds on a rotational disk, in µs. The
+/// A device whose random reads take longer than sequential ones by this is rotational, in µs. The
 /// fastest disks need several times as much.
 const SEEK_US: u32 = 1000;
-/// And how many times that of a read right behind the last it is.
+/// And by this factor.
 const SEEK_TIMES: u32 = 3;
 
-/// The largest gap that is considered to be read, in bytes: what a rotational disk passes over
-/// in the time that it takes to move.
+/// The largest gap that is considered to be read, in bytes: what a rotational disk reads in the
+/// time of a seek.
 pub const LARGEST_GAP: u64 = 256 << 10;
-/// The same where nothing seeks.
+/// The same on other devices.
 const LARGEST_STILL_GAP: u64 = 64 << 10;
-/// Gaps that are read are at most this part of what is wanted: memory is limited, too.
-const HOLES_PART: u64 = 4;
-/// A move within a pass takes this part of one to anywhere: hardly any way, but half
-/// a revolution.
-const SHORT_MOVE_PART: u32 = 2;
-/// Where many reads are in flight, what is touched later than this is read later.
+/// The gaps that are read are at most this part of the ranges, since memory is limited.
+const GAPS_PART: u64 = 4;
+/// A seek within a pass takes this part of a random one: a short distance, but half a revolution.
+const SHORT_SEEK_PART: u32 = 2;
+/// On devices with a deep queue, pages that are touched later than this are read in another step.
 const NEAR_US: u32 = 20_000;
-/// How many times as long as the bytes requests have to take to decide.
+/// Requests are the bottleneck if they take this many times as long as the bytes.
 const CLEARLY: f64 = 2.0;
-/// From so many reads a second on, asking for files together costs more than the
-/// requests that it saves.
+/// From this IOPS on, batched readahead costs more than the requests that it saves.
 const CHEAP_IOPS: u32 = 100_000;
 
-/// So many bytes of metadata go ahead of data, and so many where reads come one by one.
+/// The metadata lookahead in bytes, and that at queue depth 1.
 const LEAD: u64 = 1 << 20;
 const ONE_BY_ONE_LEAD: u64 = 4 << 20;
-/// What may be on its way to a device that reads many at a time: so many times the bytes that
-/// it can have in work, and twice the reads, but never less than this.
+/// The in-flight limit of a device with a queue: this many times bandwidth × latency, and twice the
+/// queue depth, but never less than these.
 const IN_FLIGHT_TIMES: u64 = 4;
 const LEAST_IN_FLIGHT: u64 = 4 << 20;
 const LEAST_STEPS_IN_FLIGHT: usize = 64;
 
-/// What the processor takes for a request at least, in µs.
+/// The least CPU time of a request, in µs.
 const REQUEST_CPU_US: f64 = 10.0;
 
 /// Ranges that are smaller than this on the average are small, in bytes.
 const SMALL_BYTES: u64 = 16 << 10;
 
 impl Model {
-    /// What a change of place costs, in µs; 0 where places do not matter.
+    /// The cost of a seek, in µs; 0 on a device that is not rotational.
     pub fn seek_us(&self) -> u32 {
         let seek = self.latency_us.saturating_sub(self.next_us);
         let matters = seek >= SEEK_US && self.latency_us / SEEK_TIMES >= self.next_us;
         if matters { seek } else { 0 }
     }
 
-    /// What moving costs, where it does.
+    /// The cost of a seek on a rotational disk.
     fn seek(&self) -> Option<SeekCost> {
-        let move_us = self.seek_us();
-        (move_us > 0).then_some(SeekCost { move_us, mb_s: self.bandwidth_mb_s })
+        let seek_us = self.seek_us();
+        (seek_us > 0).then_some(SeekCost { seek_us, mb_s: self.bandwidth_mb_s })
     }
 
     /// The order in which it is read.
     pub fn order(&self) -> Order {
-        if self.seek_us() > 0 { Order::Disk } else { Order::Touch }
+        if self.seek_us() > 0 { Order::Elevator } else { Order::Touch }
     }
 
-    /// The way that suits it for a pack that reads these ranges.
+    /// The read strategy for a pack with these ranges.
     pub fn read_strategy(&self, ranges: &Ranges) -> ReadStrategy {
-        let together = self.together(ranges);
-        if self.order() == Order::Disk {
+        let batched = self.batched(ranges);
+        if self.order() == Order::Elevator {
             // More threads would make the disk seek between their steps.
-            let (order, threads, gap_bytes) = (Order::Disk, 1, self.gap(ranges));
+            let (order, threads, gap_bytes) = (Order::Elevator, 1, self.gap(ranges));
             let (step_bytes, seek) = (1 << 20, self.seek());
             return ReadStrategy {
                 order,
                 threads,
                 step_bytes,
                 gap_bytes,
-                together,
+                batched,
                 seek,
                 ..ReadStrategy::default()
             };
@@ -99,7 +98,7 @@ impl Model {
         let one_by_one = self.depth == 1;
         ReadStrategy {
             order: Order::Touch,
-            // What blocks is looking up where files lie.
+            // Threads block when they look up the positions of files.
             threads: if one_by_one {
                 2
             } else if self.latency_us >= 1000 {
@@ -110,7 +109,7 @@ impl Model {
             step_bytes: if one_by_one { 1 << 20 } else { 512 << 10 },
             gap_bytes: self.gap(ranges),
             near_us: if one_by_one { u32::MAX } else { NEAR_US },
-            together,
+            batched,
             metadata_lead: Some(if one_by_one { ONE_BY_ONE_LEAD } else { LEAD }),
             in_flight: self.in_flight(),
             seek: None,
@@ -118,9 +117,9 @@ impl Model {
         }
     }
 
-    /// What keeps the device busy, a few times over: what comes behind it waits for all of it.
-    /// Where reads come one by one the device works off what is there in fewer requests the
-    /// more that is, and where they cost hardly anything nothing waits for long.
+    /// The in-flight limit: a few times what keeps the device busy, since later requests wait for
+    /// all of it. At queue depth 1 there is no limit: more requests in flight are merged into
+    /// fewer. Nor is there one where requests are cheap: nothing waits for long.
     fn in_flight(&self) -> Option<InFlight> {
         let is_queued = self.depth > 1 && self.iops < CHEAP_IOPS;
         let in_work = u64::from(self.bandwidth_mb_s) * u64::from(self.latency_us);
@@ -130,9 +129,9 @@ impl Model {
         })
     }
 
-    /// Whether small steps are better asked for together: where the number of
-    /// requests decides how long it takes. Else it only delays them.
-    fn together(&self, ranges: &Ranges) -> bool {
+    /// Whether batched readahead is better for small steps: if the number of requests is the
+    /// bottleneck. Otherwise it only delays them.
+    fn batched(&self, ranges: &Ranges) -> bool {
         if self.iops >= CHEAP_IOPS {
             return false;
         }
@@ -140,33 +139,34 @@ impl Model {
             return true;
         }
         let request_us = match self.order() {
-            Order::Disk => f64::from(self.next_us),
+            Order::Elevator => f64::from(self.next_us),
             Order::Touch => 1e6 / f64::from(self.iops.max(1)),
         };
-        ranges.count as f64 * request_us > CLEARLY * self.moving_us(ranges.bytes)
+        ranges.count as f64 * request_us > CLEARLY * self.transfer_us(ranges.bytes)
     }
 
-    fn moving_us(&self, bytes: u64) -> f64 {
+    fn transfer_us(&self, bytes: u64) -> f64 {
         bytes as f64 / f64::from(self.bandwidth_mb_s.max(1))
     }
 
-    /// The largest gap that is better read than left out.
+    /// The largest gap that is better read than skipped.
     fn gap(&self, Ranges { count, bytes, gaps }: &Ranges) -> u64 {
         let (largest, request_us) = match self.order() {
-            Order::Disk => (LARGEST_GAP, f64::from(self.seek_us() / SHORT_MOVE_PART)),
+            Order::Elevator => (LARGEST_GAP, f64::from(self.seek_us() / SHORT_SEEK_PART)),
             Order::Touch => {
                 (LARGEST_STILL_GAP, (1e6 / f64::from(self.iops.max(1))).max(REQUEST_CPU_US))
             }
         };
-        // Where the device costs hardly anything, the processor does both.
-        let one_by_one = self.depth == 1 || self.order() == Order::Disk || self.iops >= CHEAP_IOPS;
+        // Where the device costs hardly anything, the CPU does both.
+        let one_by_one =
+            self.depth == 1 || self.order() == Order::Elevator || self.iops >= CHEAP_IOPS;
         let time = |requests: u64, bytes: u64| {
-            let (asking, moving) = (requests as f64 * request_us, self.moving_us(bytes));
+            let (requests_us, bytes_us) = (requests as f64 * request_us, self.transfer_us(bytes));
             // One at a time, each takes its time and that of its bytes. Many at a
             // time they are bounded by whichever runs out first.
-            if one_by_one { asking + moving } else { asking.max(moving) }
+            if one_by_one { requests_us + bytes_us } else { requests_us.max(bytes_us) }
         };
-        let most_bytes = bytes.saturating_add(bytes / HOLES_PART);
+        let most_bytes = bytes.saturating_add(bytes / GAPS_PART);
         let (mut count, mut bytes) = (*count, *bytes);
         let (mut best, mut found) = (time(count, bytes), 0);
         // All gaps of a size are read, or none.
@@ -185,11 +185,11 @@ impl Model {
     }
 }
 
-/// The way for a pack on a device that was measured, or was not: then what does no
+/// The read strategy for a pack on a device that was probed, or was not: then what does no
 /// harm on any.
 pub fn read_strategy(model: Option<Model>, pack: &Pack) -> ReadStrategy {
     let ranges = Ranges::of(pack);
-    let unmeasured = || ReadStrategy { together: ranges.are_small(), ..ReadStrategy::default() };
+    let unmeasured = || ReadStrategy { batched: ranges.are_small(), ..ReadStrategy::default() };
     model.map_or_else(unmeasured, |model| model.read_strategy(&ranges))
 }
 
@@ -214,12 +214,11 @@ impl Ranges {
 
     /// Those of a pack.
     pub fn of(pack: &Pack) -> Self {
-        let end = |r: &Range| r.first.saturating_add(u64::from(r.pages));
-        let mut places: Vec<_> = pack.ranges.iter().map(|r| (r.file, r.first, end(r))).collect();
+        let mut places: Vec<_> = pack.ranges.iter().map(|r| (r.file, r.page_range())).collect();
         places.sort_unstable();
         let adjacent = places.windows(2).filter(|pair| pair[0].0 == pair[1].0);
-        let gap = |pair: &[(u32, u64, u64)]| {
-            pair[1].1.checked_sub(pair[0].2)?.checked_mul(pack.page_size())
+        let gap = |pair: &[(u32, PageRange)]| {
+            pair[1].1.first.checked_sub(pair[0].1.end)?.checked_mul(pack.page_size())
         };
         let mut gaps: Vec<u64> =
             adjacent.filter_map(gap).filter(|gap| *gap <= LARGEST_GAP).collect();
@@ -231,6 +230,7 @@ impl Ranges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::History;
     use proptest::prelude::*;
 
     fn model(latency_us: u32, next_us: u32, bandwidth_mb_s: u32, depth: u32, iops: u32) -> Model {
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_rotational_disk_is_read_in_elevator_order_and_others_are_read_in_touch_order() {
         for (name, model, order, threads, step) in [
-            ("hard disk", model(8340, 140, 100, 1, 119), Order::Disk, 1, 1024),
+            ("hard disk", model(8340, 140, 100, 1, 119), Order::Elevator, 1, 1024),
             ("eMMC", model(330, 330, 150, 1, 3000), Order::Touch, 2, 1024),
             ("network volume", model(1500, 1500, 125, 16, 3000), Order::Touch, 8, 512),
             ("lazy volume", model(5000, 5000, 125, 16, 3000), Order::Touch, 8, 512),
@@ -261,13 +261,13 @@ mod tests {
                 (order, threads, step),
                 "{name}"
             );
-            assert_eq!(strategy.seek.is_some(), order == Order::Disk, "{name}");
-            assert_eq!(strategy.in_passes().in_passes, order == Order::Disk, "{name}");
+            assert_eq!(strategy.seek.is_some(), order == Order::Elevator, "{name}");
+            assert_eq!(strategy.in_passes().in_passes, order == Order::Elevator, "{name}");
         }
     }
 
     #[test]
-    fn little_is_on_its_way_where_reads_queue_up() {
+    fn the_in_flight_limit_is_low_where_reads_queue_up() {
         for (name, model, lead, expected) in [
             ("hard disk", model(8340, 140, 100, 1, 119), None, None),
             ("eMMC", model(330, 330, 150, 1, 3000), Some(4 << 20), None),
@@ -278,7 +278,7 @@ mod tests {
                 Some((4 << 20, 64)),
             ),
             (
-                "a quick one",
+                "a fast one",
                 model(1000, 1000, 4000, 64, 90_000),
                 Some(1 << 20),
                 Some((16_000_000, 128)),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_are_asked_for_together_where_requests_clearly_decide() {
+    fn small_files_are_batched_where_requests_clearly_decide() {
         let few_large = Ranges { count: 2800, bytes: 109 << 20, gaps: Vec::new() };
         let many_small = Ranges { count: 20_000, bytes: 81 << 20, gaps: Vec::new() };
         for (name, model, expected) in [
@@ -303,10 +303,8 @@ mod tests {
             ("SSD", model(80, 80, 500, 32, 50_000), (false, true)),
             ("memory", model(10, 10, 5000, 16, 400_000), (false, false)),
         ] {
-            let found = (
-                model.read_strategy(&few_large).together,
-                model.read_strategy(&many_small).together,
-            );
+            let found =
+                (model.read_strategy(&few_large).batched, model.read_strategy(&many_small).batched);
             assert_eq!(found, expected, "{name}");
         }
     }
@@ -319,7 +317,7 @@ mod tests {
         let seek = model(8340, 140, 100, 1, 119);
         let memory = model(10, 10, 5000, 16, 400_000);
         for (name, model, count, bytes, expected) in [
-            ("the processor does it, 49 KiB are as long as a request", memory, 100, 1 << 20, 32),
+            ("the CPU does it, 49 KiB are as long as a request", memory, 100, 1 << 20, 32),
             ("each request is waited for, 49 KiB are as long as one", one, 100, 1 << 20, 32),
             ("bytes are the limit", many, 100, 100 << 20, 0),
             ("requests are the limit", many, 1000, 1 << 20, 60),
@@ -335,14 +333,14 @@ mod tests {
     #[test]
     fn gaps_of_a_pack_are_those_between_adjacent_ranges_in_a_file() {
         use crate::host::usage::How;
-        use crate::pack::Origin;
+        use crate::pack::{Origin, Range};
         let range = |&(file, first, pages): &(u32, u64, u32)| Range {
             file,
             first,
             pages,
             at_us: 0,
             how: How::READ,
-            history: 1,
+            history: History(1),
         };
         let list = [(0, 90, 1), (0, 9, 2), (1, 92, 1), (0, 0, 1), (0, 11, 1)];
         let pack = Pack {
@@ -362,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_figures_make_a_way_that_can_not_be_walked(
+        fn no_figures_make_a_strategy_that_can_not_be_used(
             figures in proptest::array::uniform5(any::<u32>()),
             count in any::<u64>(),
             bytes in any::<u64>(),

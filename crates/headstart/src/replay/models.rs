@@ -1,8 +1,7 @@
-//! What was measured of devices, kept beside the packs: which device a pack
-//! lies on, and its model.
+//! Keeps device models next to the packs, and finds the device of a pack.
 //!
-//! The driver. A model only decides how fast a replay is, so one that is
-//! missing, damaged or not to be trusted is as good as none.
+//! The driver. A model only decides how fast a replay is, so a missing, damaged or untrusted one
+//! counts as none.
 
 use super::model::Model;
 use super::probe::probe;
@@ -10,7 +9,8 @@ use crate::host::contents;
 use crate::host::fsid::{BlockDevice, speed_device};
 use crate::host::id::Dev;
 use crate::host::mounts::Mounts;
-use crate::pack::store::replace::replace;
+use crate::host::user::User;
+use crate::pack::store::TrustedDirectory;
 use crate::pack::{Pack, store};
 use std::fs;
 use std::io;
@@ -18,16 +18,16 @@ use std::path::{Path, PathBuf};
 
 /// Where models are: beside a directory of packs, since all may read them.
 const DIR: &str = "devices";
-/// How the names of models begin that hold until the next boot.
+/// The prefix of models that are valid until the next boot.
 const VOLATILE: &str = "boot-";
-/// And of those that boots keep of disks without an identity of their own.
+/// The prefix of models that boots keep for disks without an identity.
 const BY_FILE_SYSTEM: &str = "fs-";
 
 /// Where models are that belong to a directory of packs.
 fn beside(packs: &Path) -> PathBuf {
     match packs.ends_with("headstart/packs") || packs == Path::new(store::SHARED_DIR) {
         true => packs.with_file_name(DIR),
-        // A directory that a user chose; nothing beside it is ours.
+        // A directory that a user chose; nothing else in it is of headstart.
         false => packs.join(DIR),
     }
 }
@@ -42,11 +42,11 @@ pub struct Models {
 impl Models {
     /// Those that this process looks for.
     pub fn here() -> Self {
-        let uid = rustix::process::geteuid().as_raw();
-        let dirs = store::search_path(uid == 0, |name| std::env::var_os(name).map(PathBuf::from));
+        let user = User::own();
+        let dirs = store::search_path(user.is_root(), user.variable);
         // Where that is wrong there are no packs either, and those who look for them say so.
         let dirs = dirs.unwrap_or_default();
-        Self { dirs: dirs.iter().map(|dir| beside(dir)).collect(), uid }
+        Self { dirs: dirs.iter().map(|dir| beside(dir)).collect(), uid: user.uid }
     }
 
     /// The model of a device, if it was measured.
@@ -54,9 +54,14 @@ impl Models {
         self.read(&file_name(dev)?)
     }
 
+    /// A directory of models, if there is one that can be trusted.
+    fn trusted(&self, dir: &Path) -> Option<TrustedDirectory> {
+        TrustedDirectory::open(dir, self.uid).ok()?
+    }
+
     fn read(&self, name: &str) -> Option<Model> {
         let read = |dir: &PathBuf| {
-            let bytes = store::read_bytes(&dir.join(name), self.uid).ok()?;
+            let bytes = self.trusted(dir)?.read(name.as_ref()).ok()?;
             serde_json::from_slice(&bytes).ok()
         };
         self.dirs.iter().find_map(read)
@@ -68,8 +73,8 @@ impl Models {
     /// # Errors
     /// What [`probe`] or the directory said.
     pub fn measure(&self, device: &BlockDevice) -> io::Result<Model> {
-        let of_boots = |dir: &PathBuf| of_boots(dir, &disk_of(device.rdev));
-        let of_boots = self.dirs.first().map(of_boots).unwrap_or_default();
+        let dir = self.dirs.first().and_then(|dir| self.trusted(dir));
+        let of_boots = dir.map(|dir| of_boots(&dir, &disk_of(device.rdev))).unwrap_or_default();
         self.measure_as(device, file_name(device.rdev).into_iter().chain(of_boots))
     }
 
@@ -79,11 +84,14 @@ impl Models {
         device: &BlockDevice,
         names: impl IntoIterator<Item = String>,
     ) -> io::Result<Model> {
+        // Before it takes time.
+        let open = |dir: &PathBuf| TrustedDirectory::open_or_create(dir, self.uid, 0o755);
+        let dir = self.dirs.first().map(open).transpose().map_err(io::Error::other)?;
         let model = probe(&device.path)?;
-        let Some(dir) = self.dirs.first() else { return Ok(model) };
+        let Some(dir) = dir else { return Ok(model) };
         for name in names {
-            remove_those_of_other_boots(dir);
-            replace(&dir.join(name), &serde_json::to_vec(&model)?)?;
+            remove_those_of_other_boots(&dir);
+            dir.write_for_all(name.as_ref(), &serde_json::to_vec(&model)?)?;
         }
         Ok(model)
     }
@@ -112,7 +120,7 @@ impl Models {
     pub fn measure_for_boots(&self, pack: &Pack) {
         let mounts = Mounts::default();
         let Some(device) = device_of(pack, &mounts) else { return };
-        // What has no name would be measured at each boot.
+        // A device without a name would be probed at each boot.
         let name = lasting_name(device.rdev, pack).filter(|name| self.read(name).is_none());
         if name.is_some() {
             // As above.
@@ -138,7 +146,7 @@ fn main_file_system(pack: &Pack) -> Option<usize> {
     (0..pages.len()).max_by_key(|&at| pages[at])
 }
 
-/// The directory in sysfs of a device, of a partition that of its disk.
+/// The directory of a device in sysfs; for a partition, that of its disk.
 fn disk_of(dev: Dev) -> PathBuf {
     let partition = PathBuf::from(format!("/sys/dev/block/{dev}"));
     match partition.join("partition").exists() {
@@ -153,15 +161,15 @@ fn text(disk: &Path, name: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The identity of a disk itself, by which it is known again in whatever machine.
+/// The identity of a disk itself, which is the same in any machine.
 fn own_name(disk: &Path) -> Option<String> {
     let own =
         ["wwid", "device/wwid", "device/serial", "device/cid", "serial", "dm/uuid", "md/uuid"];
     own.into_iter().find_map(|name| text(disk, name))
 }
 
-/// The name of a device's model: its own identity, or one that holds until it
-/// is taken away, at the latest until the next boot.
+/// The name of a device's model: its identity, or a name that is valid until the device is removed,
+/// at most until the next boot.
 fn file_name(dev: Dev) -> Option<String> {
     let disk = disk_of(dev);
     let name = match own_name(&disk) {
@@ -176,9 +184,9 @@ fn file_name(dev: Dev) -> Option<String> {
     Some(format!("{}.json", plain(&name)))
 }
 
-/// The same for a disk that machines boot from: without an identity of its own it is known
-/// by the file system that the pack lies on, and by what the kernel calls it, which tells
-/// most copies of an image on other kinds of disks apart.
+/// The same for a disk that machines boot from. Without an identity it is known by the UUID of the
+/// pack's file system and by the kernel's name, which distinguishes most copies of an image on
+/// other kinds of disks.
 fn lasting_name(dev: Dev, pack: &Pack) -> Option<String> {
     let disk = disk_of(dev);
     let by_file_system = || {
@@ -195,15 +203,15 @@ fn called(disk: &Path) -> Option<String> {
     Some(plain(fs::canonicalize(disk).ok()?.file_name()?.to_str()?))
 }
 
-/// The files with what boots know of disks that are called so.
-fn of_boots(dir: &Path, disk: &Path) -> Vec<String> {
+/// The files with the models of disks with this kernel name.
+fn of_boots(dir: &TrustedDirectory, disk: &Path) -> Vec<String> {
     let Some(called) = called(disk) else { return Vec::new() };
     let is_of_it = |name: &str| {
         let known = name.strip_prefix(BY_FILE_SYSTEM)?.strip_suffix(".json")?;
         Some(known.split_once('-')?.1 == called)
     };
-    let names = fs::read_dir(dir).into_iter().flatten().flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let names = dir.names().unwrap_or_default().into_iter();
+    let names = names.filter_map(|name| name.into_string().ok());
     names.filter(|name| is_of_it(name) == Some(true)).collect()
 }
 
@@ -213,15 +221,14 @@ fn plain(name: &str) -> String {
     name.chars().take(200).map(plain).collect()
 }
 
-fn remove_those_of_other_boots(dir: &Path) {
+fn remove_those_of_other_boots(dir: &TrustedDirectory) {
     let boot = contents::text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let ours = format!("{VOLATILE}{}", boot.trim());
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(VOLATILE) && !name.starts_with(&ours) {
-            // Another start may have done so.
-            let _ = fs::remove_file(entry.path());
+    for name in dir.names().unwrap_or_default() {
+        let text = name.to_string_lossy();
+        if text.starts_with(VOLATILE) && !text.starts_with(&ours) {
+            // The next start tries again.
+            let _ = dir.remove(&name);
         }
     }
 }
@@ -230,8 +237,7 @@ fn remove_those_of_other_boots(dir: &Path) {
 mod tests {
     use super::*;
     use crate::host::usage::How;
-    use crate::pack::paths::NodeId;
-    use crate::pack::{File, FileSystem, Identity, Range};
+    use crate::pack::{File, FileSystem, History, Range};
 
     #[test]
     fn names_of_devices_are_safe_as_those_of_files() {
@@ -247,15 +253,11 @@ mod tests {
     #[test]
     fn for_boots_each_disk_has_a_name_that_lasts() {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-        let range = Range { file: 0, first: 0, pages: 1, at_us: 0, how: How::READ, history: 1 };
+        let range =
+            Range { file: 0, first: 0, pages: 1, at_us: 0, how: How::READ, history: History(1) };
         let mut pack = Pack {
             file_systems: vec![FileSystem { uuid: Some([0xab; 16]), ..FileSystem::default() }],
-            files: vec![File {
-                file_system: 0,
-                node: NodeId::ROOT,
-                identity: Identity::default(),
-                changes: 0,
-            }],
+            files: vec![File::default()],
             ranges: vec![range],
             ..Pack::default()
         };
@@ -280,6 +282,10 @@ mod tests {
         assert!(seen > 0);
     }
 
+    fn trusted(dir: &Path) -> TrustedDirectory {
+        TrustedDirectory::open(dir, rustix::process::geteuid().as_raw()).unwrap().unwrap()
+    }
+
     #[test]
     fn models_of_other_boots_are_removed_and_others_stay() {
         let dir = tempfile::tempdir().unwrap();
@@ -288,7 +294,7 @@ mod tests {
         for name in ["boot-0000-3.json", "eui_1.json", &ours] {
             fs::write(dir.path().join(name), "{}").unwrap();
         }
-        remove_those_of_other_boots(dir.path());
+        remove_those_of_other_boots(&trusted(dir.path()));
         let mut left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
@@ -302,8 +308,8 @@ mod tests {
         for name in ["vda", "fs-00ff-vda.json", "fs-01-vda1.json", "fs-02-sda.json", "x-vda.json"] {
             fs::write(dir.path().join(name), "{}").unwrap();
         }
-        assert_eq!(of_boots(dir.path(), &disk), ["fs-00ff-vda.json"]);
-        assert!(of_boots(dir.path(), &dir.path().join("vdb")).is_empty());
+        assert_eq!(of_boots(&trusted(dir.path()), &disk), ["fs-00ff-vda.json"]);
+        assert!(of_boots(&trusted(dir.path()), &dir.path().join("vdb")).is_empty());
     }
 
     #[test]

@@ -1,30 +1,31 @@
-//! Where the targets of a plan lie on their devices.
+//! The positions of a plan's targets on their devices.
 
+use super::elevator::DevicePosition;
 use crate::host::range::ByteRange;
 use headstart_sys::fiemap::{Extent, extents, first_extent};
 use std::fs::File;
 
 /// Where a file lies: its device, and its extents by their place in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct FileLayout {
     /// The device's number.
     pub dev: u64,
     /// Its pieces, those first in the file first.
     pub extents: Vec<Extent>,
 }
 
-impl Place {
+impl FileLayout {
     /// Asks the file system; `None` where it does not tell, as tmpfs.
     pub fn of(file: &File, dev: u64) -> Option<Self> {
         Some(Self { dev, extents: extents(file).ok()? })
     }
 
-    /// The device and the position on it of a byte of the file. One in a hole
-    /// is where the data behind the hole is.
-    pub fn find(&self, offset: u64) -> Option<(u64, u64)> {
+    /// Where a byte of the file lies. One in a hole is where the data behind the hole is.
+    pub fn find(&self, offset: u64) -> Option<DevicePosition> {
         let behind = self.extents.partition_point(|e| e.logical + e.length <= offset);
         let extent = self.extents.get(behind)?;
-        Some((self.dev, extent.physical + offset.saturating_sub(extent.logical)))
+        let offset = extent.physical + offset.saturating_sub(extent.logical);
+        Some(DevicePosition { dev: self.dev, offset })
     }
 }
 
@@ -51,17 +52,18 @@ pub fn stretch(file: &File, dev: u64, bytes: ByteRange) -> Option<Stretch> {
 mod tests {
     use super::*;
 
-    fn place(dev: u64, extents: &[(u64, u64)]) -> Place {
+    fn place(dev: u64, extents: &[(u64, u64)]) -> FileLayout {
         let extent = |&(logical, physical)| Extent { logical, physical, length: 100 };
-        Place { dev, extents: extents.iter().map(extent).collect() }
+        FileLayout { dev, extents: extents.iter().map(extent).collect() }
     }
 
     #[test]
     fn a_byte_is_found_in_its_extent_and_one_in_a_hole_before_the_next() {
         let file = place(7, &[(0, 5000), (300, 1000)]);
         for (offset, expected) in
-            [(50, Some((7, 5050))), (350, Some((7, 1050))), (200, Some((7, 1000))), (400, None)]
+            [(50, Some(5050)), (350, Some(1050)), (200, Some(1000)), (400, None)]
         {
+            let expected = expected.map(|offset| DevicePosition { dev: 7, offset });
             assert_eq!(file.find(offset), expected, "{offset}");
         }
     }

@@ -1,4 +1,4 @@
-//! What is read, in which order and in which portions. Pure.
+//! The plan: what is read, in which order and in which portions. Pure.
 
 use crate::host::range::{ByteRange, PageRange};
 use crate::pack::Pack;
@@ -8,7 +8,7 @@ use crate::replay::frequency::{Choice, Frequency};
 use crate::replay::interleave::{Interleaved, interleaved};
 use crate::replay::list::Entry;
 use crate::replay::model::Ranges;
-use crate::replay::portions::{Wanted, joined};
+use crate::replay::portions::{PlannedRange, joined};
 use crate::replay::step::{Step, Target};
 use crate::replay::strategy::{Order, ReadStrategy};
 use std::path::PathBuf;
@@ -31,9 +31,9 @@ pub struct Plan {
     /// Steps at the begin that the program needs at once: what it touches within
     /// [`super::step::HEAD_US`], and the metadata that goes ahead of that.
     pub head: usize,
-    /// Bytes left out because the budget was used up.
+    /// Bytes skipped because the budget was used up.
     pub over_budget: u64,
-    /// Bytes left out because too few starts touch them.
+    /// Bytes skipped because too few starts touch them.
     pub seldom: u64,
 }
 
@@ -44,19 +44,22 @@ pub struct Limits {
     pub budget: u64,
     /// Whether metadata is read through the block device, which takes root.
     pub metadata: bool,
-    /// How often starts must have touched what is read of a pack.
-    pub often: Frequency,
 }
 
 impl Plan {
-    /// The replay of packs: data with metadata ahead of it, in the order in which
-    /// starts touch them; in elevator order metadata in the order of the device.
-    pub fn of_packs(packs: &[Pack], limits: Limits, strategy: ReadStrategy) -> Self {
-        let choices: Vec<_> = packs.iter().map(|pack| limits.often.choice(pack)).collect();
+    /// The plan for those ranges of packs that starts touch `often`: data with metadata ahead of
+    /// it, in touch order; in elevator order, metadata in the order of the device.
+    pub fn of_packs(
+        packs: &[Pack],
+        often: Frequency,
+        limits: Limits,
+        strategy: ReadStrategy,
+    ) -> Self {
+        let choices: Vec<_> = packs.iter().map(|pack| often.choice(pack)).collect();
         Self::of_chosen(packs, &choices, limits, strategy)
     }
 
-    /// The same of one pack, of which it is known what is read.
+    /// The plan for the chosen ranges of one pack.
     pub fn of_pack(pack: &Pack, choice: &Choice, limits: Limits, strategy: ReadStrategy) -> Self {
         Self::of_chosen(slice::from_ref(pack), slice::from_ref(choice), limits, strategy)
     }
@@ -72,11 +75,12 @@ impl Plan {
         let mut names = PathInterner::default();
         for (pack, choice) in packs.iter().zip(choices) {
             let page = pack.page_size();
-            let range =
-                |target, pages: PageRange, order| Wanted::new(target, pages.bytes(page), order);
-            let mut left_out = 0;
+            let range = |target, pages: PageRange, order| {
+                PlannedRange::new(target, pages.bytes(page), order)
+            };
+            let mut skipped = 0;
             let mut is_chosen = |chosen: bool, pages: u32| {
-                left_out += if chosen { 0 } else { u64::from(pages) };
+                skipped += if chosen { 0 } else { u64::from(pages) };
                 chosen
             };
             if limits.metadata {
@@ -107,13 +111,13 @@ impl Plan {
                     .filter(|r| is_chosen(choice.has(r), r.pages))
                     .map(|r| range(base + r.file, r.page_range(), r.at_us)),
             );
-            plan.seldom = plan.seldom.saturating_add(page.saturating_mul(left_out));
+            plan.seldom = plan.seldom.saturating_add(page.saturating_mul(skipped));
         }
         plan.paths = match packs {
             [one] => one.paths.clone(),
             _ => names.finish(),
         };
-        if strategy.order == Order::Disk {
+        if strategy.order == Order::Elevator {
             metadata.iter_mut().for_each(|w| (w.order, w.latest) = (0, 0));
         }
         let metadata = plan.cut(metadata, strategy.metadata_gap_bytes(), limits.budget);
@@ -124,8 +128,8 @@ impl Plan {
         plan
     }
 
-    /// The replay of a list, in its order. Paths are absolute; a whole file
-    /// has the length that `size` tells.
+    /// The plan for a list, in its order. Paths are absolute; `size` returns the length of a whole
+    /// file.
     pub fn of_list(
         entries: &[Entry],
         size: impl Fn(&PathBuf) -> Option<u64>,
@@ -139,7 +143,7 @@ impl Plan {
             let Some(node) = names.intern(&entry.path) else { continue };
             let target = plan.targets.len() as u32;
             plan.targets.push(Target::File { node, identity: None, changing: false });
-            // Whoever opens one of which nothing is known finds why.
+            // A file of unknown size is opened, which shows why it is unknown.
             let end = || size(&entry.path).unwrap_or(1);
             let whole = ByteRange::of(0, if entry.ranges.is_empty() { end() } else { 0 });
             wanted.extend(
@@ -148,13 +152,13 @@ impl Plan {
                     .iter()
                     .chain([&whole])
                     .filter(|r| !r.is_empty())
-                    .map(|range| Wanted::new(target, *range, target)),
+                    .map(|range| PlannedRange::new(target, *range, target)),
             );
         }
         plan.paths = names.finish();
         let bytes = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.bytes.length()));
         let ranges = Ranges { count: wanted.len() as u64, bytes, gaps: Vec::new() };
-        plan.strategy.together |= ranges.are_small();
+        plan.strategy.batched |= ranges.are_small();
         plan.steps = plan.cut(wanted, strategy.gap_bytes, limits.budget);
         // The first file.
         plan.head = plan.steps.partition_point(|step| step.touched_us == 0);
@@ -166,13 +170,13 @@ impl Plan {
         bytes(&self.steps)
     }
 
-    /// Cuts what is wanted into portions until the budget is used up. What is left out is
-    /// not cut: a range of a hostile pack may hold half a billion portions.
-    fn cut(&mut self, wanted: Vec<Wanted>, gap: u64, budget: u64) -> Vec<Step> {
+    /// Cuts ranges into portions until the budget is used up. The rest is not cut: a range of a
+    /// hostile pack may have half a billion portions.
+    fn cut(&mut self, wanted: Vec<PlannedRange>, gap: u64, budget: u64) -> Vec<Step> {
         let (mut steps, mut left) = (Vec::new(), budget);
         let step = self.strategy.step_bytes.max(1);
         for range in joined(wanted, gap, step, self.strategy.near_us) {
-            let Wanted { target, bytes: mut rest, order, .. } = range;
+            let PlannedRange { target, bytes: mut rest, order, .. } = range;
             while !rest.is_empty() && left > 0 {
                 let bytes = ByteRange::of(rest.offset, step.min(rest.length()).min(left));
                 steps.push(Step { target, bytes, touched_us: order });
@@ -193,7 +197,7 @@ fn bytes(steps: &[Step]) -> u64 {
 mod tests {
     use super::*;
     use crate::host::usage::How;
-    use crate::pack::{File, FileSystem, Identity, MetadataRange, Origin, Range};
+    use crate::pack::{File, FileSystem, History, MetadataRange, Origin, Range};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -201,26 +205,24 @@ mod tests {
 
     /// A pack of so many files of one file system.
     fn pack(shift: u8, files: u32, ranges: Vec<Range>, metadata: Vec<MetadataRange>) -> Pack {
-        let file =
-            File { file_system: 0, node: NodeId::ROOT, identity: Identity::default(), changes: 0 };
         Pack {
             origin: Origin { page_shift: shift, ..Origin::default() },
             file_systems: vec![FileSystem::default()],
-            files: vec![file; files as usize],
+            files: vec![File::default(); files as usize],
             ranges,
             metadata,
             ..Pack::default()
         }
     }
 
-    fn wanted(list: &[(u32, u64, u64, u32)]) -> Vec<Wanted> {
+    fn wanted(list: &[(u32, u64, u64, u32)]) -> Vec<PlannedRange> {
         let of = |&(target, offset, length, order): &(u32, u64, u64, u32)| {
-            Wanted::new(target, ByteRange::of(offset * KIB, length * KIB), order)
+            PlannedRange::new(target, ByteRange::of(offset * KIB, length * KIB), order)
         };
         list.iter().map(of).collect()
     }
 
-    fn steps(wanted: Vec<Wanted>, near_us: u32) -> Vec<Step> {
+    fn steps(wanted: Vec<PlannedRange>, near_us: u32) -> Vec<Step> {
         let mut plan = Plan {
             strategy: ReadStrategy { near_us, ..ReadStrategy::default() },
             ..Plan::default()
@@ -302,7 +304,7 @@ mod tests {
             Entry { path: path.into(), ranges }
         };
         let list = [entry("/a", 100 * KIB), entry("/b", 100 * KIB), entry("/c", 10 * KIB)];
-        let limits = Limits { budget: 150 * KIB, metadata: false, often: Frequency::EVER };
+        let limits = Limits { budget: 150 * KIB, metadata: false };
         let plan = Plan::of_list(&list, |_| Some(0), limits, ReadStrategy::default());
         assert_eq!((plan.bytes(), plan.over_budget), (150 * KIB, 60 * KIB));
         assert_eq!(plan.steps.len(), 2);
@@ -314,13 +316,20 @@ mod tests {
         let pages = u32::MAX;
         let bytes = u64::from(pages) << 16;
         let first = (i64::MAX as u64 >> 16) - u64::from(pages);
-        let range = |file| Range { file, first, pages, at_us: 0, how: How::READ, history: 1 };
-        let metadata = MetadataRange { file_system: 0, first, pages, at_us: 0, history: 1 };
+        let range =
+            |file| Range { file, first, pages, at_us: 0, how: How::READ, history: History(1) };
+        let metadata =
+            MetadataRange { file_system: 0, first, pages, at_us: 0, history: History(1) };
         let pack = pack(16, FILES, (0..FILES).map(range).collect(), vec![metadata]);
         for (metadata, wanted) in [(false, 1 << 16), (true, (1 << 16) + 1)] {
             let budget = (100 << 20) + 1;
-            let limits = Limits { budget, metadata, often: Frequency::EVER };
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, ReadStrategy::default());
+            let limits = Limits { budget, metadata };
+            let plan = Plan::of_pack(
+                &pack,
+                &Frequency::EVER.choice(&pack),
+                limits,
+                ReadStrategy::default(),
+            );
             assert_eq!((plan.bytes(), plan.steps.len()), (budget, 201));
             assert_eq!(
                 plan.over_budget,
@@ -329,23 +338,28 @@ mod tests {
         }
         let list =
             [Entry { path: "/a".into(), ranges: vec![(0..u64::MAX).into(), (5..u64::MAX).into()] }];
-        let limits = Limits { budget: 1 << 20, metadata: false, often: Frequency::EVER };
+        let limits = Limits { budget: 1 << 20, metadata: false };
         let plan = Plan::of_list(&list, |_| Some(0), limits, ReadStrategy::default());
         assert_eq!((plan.bytes(), plan.over_budget), (1 << 20, u64::MAX - (1 << 20)));
     }
 
     #[test]
     fn in_a_pass_metadata_goes_up_the_device_and_larger_gaps_are_read() {
-        let range =
-            |first, at_us| MetadataRange { file_system: 0, first, pages: 1, at_us, history: 1 };
+        let range = |first, at_us| MetadataRange {
+            file_system: 0,
+            first,
+            pages: 1,
+            at_us,
+            history: History(1),
+        };
         let pack = pack(12, 0, Vec::new(), vec![range(900, 1), range(4, 2), range(40, 3)]);
-        let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::EVER };
+        let limits = Limits { budget: u64::MAX, metadata: true };
         for (order, expected) in [
             (Order::Touch, vec![(900, 1), (4, 1), (40, 1)]),
-            (Order::Disk, vec![(4, 37), (900, 1)]),
+            (Order::Elevator, vec![(4, 37), (900, 1)]),
         ] {
             let strategy = ReadStrategy { order, ..ReadStrategy::default() };
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, strategy);
+            let plan = Plan::of_pack(&pack, &Frequency::EVER.choice(&pack), limits, strategy);
             let pages = plan.steps.iter().map(|s| (s.bytes.offset >> 12, s.bytes.length() >> 12));
             assert_eq!(pages.collect::<Vec<_>>(), expected);
             assert_eq!((plan.metadata, plan.head), (plan.steps.len(), plan.steps.len()));
@@ -354,15 +368,21 @@ mod tests {
 
     #[test]
     fn in_touch_order_data_comes_before_metadata_that_is_touched_much_later() {
-        let metadata =
-            |first, at_us| MetadataRange { file_system: 0, first, pages: 16, at_us, history: 1 };
-        let data = Range { file: 0, first: 0, pages: 1, at_us: 0, how: How::READ, history: 1 };
+        let metadata = |first, at_us| MetadataRange {
+            file_system: 0,
+            first,
+            pages: 16,
+            at_us,
+            history: History(1),
+        };
+        let data =
+            Range { file: 0, first: 0, pages: 1, at_us: 0, how: How::READ, history: History(1) };
         let later = vec![metadata(0, 40_000), metadata(100, 50_000), metadata(200, 60_000)];
         let pack = pack(12, 1, vec![data], later);
-        let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::EVER };
+        let limits = Limits { budget: u64::MAX, metadata: true };
         for (metadata_lead, expected) in [(Some(0), 1), (Some(64 << 10), 2), (None, 3)] {
             let strategy = ReadStrategy { metadata_lead, ..ReadStrategy::default() };
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, strategy);
+            let plan = Plan::of_pack(&pack, &Frequency::EVER.choice(&pack), limits, strategy);
             assert_eq!((plan.metadata, plan.head), (expected, expected + 1));
             let is_device =
                 |step: &Step| matches!(plan.targets[step.target as usize], Target::Device(_));
@@ -371,17 +391,19 @@ mod tests {
     }
 
     #[test]
-    fn what_few_starts_touch_is_left_out_and_counted() {
-        let range = |first, pages, history| Range {
+    fn what_few_starts_touch_is_skipped_and_counted() {
+        let range = |first, pages, history: u8| Range {
             file: 0,
             first,
             pages,
             at_us: 0,
             how: How::READ,
-            history,
+            history: History(history),
         };
-        let metadata =
-            |first, history| MetadataRange { file_system: 0, first, pages: 1, at_us: 0, history };
+        let metadata = |first, history| {
+            let history = History(history);
+            MetadataRange { file_system: 0, first, pages: 1, at_us: 0, history }
+        };
         let ranges = vec![range(0, 4, 0xff), range(90, 2, 0b111), range(200, 1, 0b1111)];
         let mut pack = pack(12, 1, ranges, vec![metadata(0, 0xff), metadata(90, 1)]);
         pack.origin.starts = 8;
@@ -390,8 +412,8 @@ mod tests {
             (Frequency::HALF, true, 3, 3),
             (Frequency::HALF, false, 2, 2),
         ] {
-            let limits = Limits { budget: u64::MAX, metadata, often };
-            let plan = Plan::of_packs(std::slice::from_ref(&pack), limits, ReadStrategy::default());
+            let limits = Limits { budget: u64::MAX, metadata };
+            let plan = Plan::of_pack(&pack, &often.choice(&pack), limits, ReadStrategy::default());
             assert_eq!((plan.steps.len(), plan.seldom), (steps, seldom << 12), "{often:?}");
         }
     }
@@ -399,7 +421,7 @@ mod tests {
     #[test]
     fn a_whole_file_is_as_long_as_it_is() {
         let list = [Entry { path: "/a".into(), ranges: vec![] }];
-        let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
+        let limits = Limits { budget: u64::MAX, metadata: false };
         assert_eq!(Plan::of_list(&list, |_| Some(77), limits, ReadStrategy::default()).bytes(), 77);
         assert_eq!(Plan::of_list(&list, |_| Some(0), limits, ReadStrategy::default()).steps, []);
         let gone = Plan::of_list(&list, |_| None, limits, ReadStrategy::default());
@@ -407,18 +429,18 @@ mod tests {
     }
 
     #[test]
-    fn small_files_of_a_list_are_asked_for_together() {
+    fn small_files_of_a_list_are_batched() {
         let list = |length| {
             let ranges = vec![ByteRange::of(0, length)];
             [Entry { path: "/a".into(), ranges }]
         };
-        let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
-        let together = |length| {
+        let limits = Limits { budget: u64::MAX, metadata: false };
+        let batched = |length| {
             Plan::of_list(&list(length), |_| Some(0), limits, ReadStrategy::default())
                 .strategy
-                .together
+                .batched
         };
-        assert!(together(4 * KIB) && !together(64 * KIB));
+        assert!(batched(4 * KIB) && !batched(64 * KIB));
     }
 
     proptest! {

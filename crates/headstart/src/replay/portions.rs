@@ -1,28 +1,30 @@
-//! From ranges to portions: what is read in one step, and in which order. Pure.
+//! Joins ranges and sorts them: the portions that are read at once, in order. Pure.
 
 use crate::host::range::ByteRange;
 
 /// A range to be read; `order`, its earliest touch, sorts portions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct PlannedRange {
     pub(super) target: u32,
     pub(super) bytes: ByteRange,
     pub(super) order: u32,
     /// The latest touch of what was joined.
     pub(super) latest: u32,
-    /// Where what counts of it ends: behind that comes only what comes along.
+    /// The end of what decides its touch times; small ranges behind that are read along.
     counted_end: u64,
 }
 
-impl Wanted {
+impl PlannedRange {
     pub(super) fn new(target: u32, bytes: ByteRange, order: u32) -> Self {
         Self { target, bytes, order, latest: order, counted_end: bytes.end }
     }
 
-    /// The touches of what is read when `next`, which begins no earlier, is read with it:
-    /// if it lies near enough and is touched at about the same time, or they overlap, or
-    /// the one that is touched later is, gap included, no larger than a gap that is read
-    /// too, with all others that come along there: only the other one counts then.
+    /// Joins `next`, which begins no earlier, if the gap is small enough and
+    ///
+    /// - they overlap, or are touched at about the same time, or
+    /// - the one that is touched later is read along: with its gap, and with all others that are
+    ///   read along there, it is no larger than the largest gap. It does not change the touch
+    ///   times then.
     fn with(&self, next: &Self, gap: u64, near: u32) -> Option<Self> {
         let (order, latest) = (self.order.min(next.order), self.latest.max(next.latest));
         let end = self.bytes.end.max(next.bytes.end);
@@ -43,12 +45,16 @@ impl Wanted {
     }
 }
 
-/// Joins ranges across small gaps and short times, as far as a portion reaches,
-/// and sorts what comes out by the earliest touch in each. What is longer than a
-/// portion is a row of full ones of the same order.
-pub(super) fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) -> Vec<Wanted> {
+/// Joins ranges across small gaps and short times, up to the size of a portion, and sorts the
+/// result by the earliest touch. Longer ranges become several full portions of the same order.
+pub(super) fn joined(
+    mut wanted: Vec<PlannedRange>,
+    gap: u64,
+    step: u64,
+    near: u32,
+) -> Vec<PlannedRange> {
     wanted.sort_unstable_by_key(|w| (w.target, w.bytes.offset));
-    let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
+    let mut out: Vec<PlannedRange> = Vec::with_capacity(wanted.len());
     for range in wanted {
         let mut from = range.bytes.offset;
         if let Some(last) = out.last_mut()
@@ -58,16 +64,16 @@ pub(super) fn joined(mut wanted: Vec<Wanted>, gap: u64, step: u64, near: u32) ->
             // A portion that is full takes neither the gap nor the range.
             if range.bytes.offset < limit {
                 let end = both.bytes.end.min(limit);
-                *last = Wanted { bytes: ByteRange { end, ..both.bytes }, ..both };
+                *last = PlannedRange { bytes: ByteRange { end, ..both.bytes }, ..both };
             }
             from = from.max(last.bytes.end);
         }
-        // The last portion is apart, so that it may take in what follows.
+        // The last portion is separate, so that following ranges can be joined to it.
         let end = range.bytes.end;
         let full = ByteRange::of(from, end.saturating_sub(from) / step * step);
         for bytes in [full, ByteRange { offset: full.end, end }] {
             if !bytes.is_empty() {
-                out.push(Wanted { bytes, ..range });
+                out.push(PlannedRange { bytes, ..range });
             }
         }
     }

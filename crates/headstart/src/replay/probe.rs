@@ -1,5 +1,5 @@
-//! Measures how a block device behaves, by reading a few blocks past the page
-//! cache. The driver; it reads at most for [`LIMIT`], apart from the read at hand.
+//! Measures a block device by reading a few blocks past the page cache. The driver. It takes at
+//! most [`LIMIT`], and the read under way.
 
 use super::model::Model;
 use rustix::fs::{Mode, OFlags};
@@ -18,9 +18,9 @@ pub const LIMIT: Duration = Duration::from_millis(300);
 const BLOCK: usize = 4096;
 /// A large read.
 const LARGE: usize = 2 << 20;
-/// Pairs of reads: somewhere, and right behind.
+/// Pairs of reads: one at a random position, and the next one behind it.
 const PAIRS: usize = 8;
-/// Reads in flight that are tried.
+/// The queue depths that are tried.
 const DEPTHS: [u32; 3] = [4, 16, 64];
 /// How long each of them is tried.
 const SPAN: Duration = Duration::from_millis(30);
@@ -43,7 +43,7 @@ pub fn probe(path: &Path) -> io::Result<Model> {
 struct Device {
     file: File,
     size: u64,
-    /// State of the generator of places.
+    /// State of the generator of random positions.
     places: AtomicU64,
 }
 
@@ -105,7 +105,7 @@ impl Device {
         Ok(began.elapsed())
     }
 
-    /// Reads a second with so many in flight.
+    /// Reads per second at this queue depth.
     fn throughput(&self, depth: u32, span: Duration) -> io::Result<f64> {
         let done = AtomicU64::new(0);
         let began = Instant::now();

@@ -1,37 +1,37 @@
-//! What became of a replay, counted while it goes on.
+//! The figures of a replay, counted during it.
 
 use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What became of a replay.
+/// The figures of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// Portions that the kernel was asked to prefetch.
+    /// Portions that were requested from the kernel.
     pub requests: u64,
-    /// Bytes asked for that were not in memory.
+    /// Bytes requested that were not in memory.
     pub bytes: u64,
     /// Of `bytes`, those of file-system metadata.
     pub metadata_bytes: u64,
     /// Bytes of the plan that were in memory already.
     pub resident_bytes: u64,
-    /// Bytes of the plan that were not looked at, because a sample was in memory.
+    /// Bytes of the plan that were not checked, because a sample was resident.
     pub assumed_bytes: u64,
     /// Files that were opened.
     pub files: u64,
-    /// Files that are no longer what was learned.
+    /// Files that were replaced or changed since they were learned.
     pub stale_files: u64,
-    /// Files that are no longer what was learned and were read, since each start changes
-    /// them.
+    /// Files that changed since they were learned and were read, since each start changes them.
     pub changing_files: u64,
-    /// Files that were replaced since they were learned, and were read like those before them.
-    #[serde(default)]
+    /// Files that were replaced since they were learned and were read, as similar ones.
     pub followed_files: u64,
     /// Files that are gone.
     pub missing_files: u64,
     /// Files that this user may not read.
     pub forbidden_files: u64,
+    /// Files that were skipped because another process still waits for their file server.
+    pub unserved_files: u64,
     /// Files and requests that failed otherwise.
     pub failed: u64,
     /// Block devices that could not be opened, so that their metadata is left
@@ -41,18 +41,18 @@ pub struct Report {
     pub absent_devices: u64,
     /// Bytes of the plan that belong to the files and devices above.
     pub dropped_bytes: u64,
-    /// Bytes that were not asked for because the budget was used up.
+    /// Bytes that were not requested because the budget was used up.
     pub over_budget_bytes: u64,
-    /// Bytes of the pack that were left out because too few starts touch them.
+    /// Bytes of the pack that were skipped because too few starts touch them.
     pub seldom_bytes: u64,
-    /// Why the replay was stopped, if for want of memory.
+    /// Why the replay was stopped, if it was for memory pressure.
     pub stopped: Option<Stopped>,
-    /// Bytes that were not asked for because of that.
+    /// Bytes that were not requested because of that.
     pub stopped_bytes: u64,
     /// Whether the end of the plan was reached.
     pub complete: bool,
-    /// Whether a thread was left behind that did not come back from a file, as where a file
-    /// server does not answer.
+    /// Whether a thread was left behind that waits for a file, as when a file server does not
+    /// answer.
     pub stuck: bool,
     /// From the start of the process to the first request, in µs.
     pub first_request_us: Option<u64>,
@@ -60,22 +60,22 @@ pub struct Report {
     pub elapsed_us: u64,
 }
 
-/// Of what was planned a replay may have left out so much, in percent, and still count as
-/// whole: lock files and the like are gone in each start.
-const LEFT_OUT_PERCENT: u64 = 1;
+/// A replay counts as whole if it skipped at most this share of the plan, in percent: lock files
+/// and the like are gone in each start.
+const SKIPPED_PERCENT: u64 = 1;
 
 impl Report {
-    /// Whether nearly all of the pack was prefetched or in memory, so that what the program
-    /// brings in it does by itself.
+    /// Whether nearly all of the pack was prefetched or resident, so that pages that the program
+    /// brings in are its own readahead.
     pub fn is_whole(&self) -> bool {
         self.complete && self.over_budget_bytes == 0 && self.is_current()
     }
 
-    /// Whether nearly all that was looked at so far is still what was learned.
+    /// Whether nearly all files so far are still what was learned.
     pub fn is_current(&self) -> bool {
         let dealt_with = self.bytes + self.resident_bytes + self.assumed_bytes;
-        let left_out = self.dropped_bytes.saturating_mul(100);
-        left_out <= dealt_with.saturating_mul(LEFT_OUT_PERCENT)
+        let skipped = self.dropped_bytes.saturating_mul(100);
+        skipped <= dealt_with.saturating_mul(SKIPPED_PERCENT)
     }
 
     /// Share of the plan that was read from the disk, 0 to 1; 0 where nothing was planned. The
@@ -92,8 +92,8 @@ impl Report {
         self.bytes as f64 / all.max(1) as f64
     }
 
-    /// Adds what became of another part of the same plan, which was carried out beside it.
-    pub(super) fn add(&mut self, other: &Self) {
+    /// Adds another part of the same plan, which was executed in parallel.
+    pub fn add(&mut self, other: &Self) {
         for (count, of) in [
             (&mut self.requests, other.requests),
             (&mut self.bytes, other.bytes),
@@ -106,6 +106,7 @@ impl Report {
             (&mut self.followed_files, other.followed_files),
             (&mut self.missing_files, other.missing_files),
             (&mut self.forbidden_files, other.forbidden_files),
+            (&mut self.unserved_files, other.unserved_files),
             (&mut self.failed, other.failed),
             (&mut self.closed_devices, other.closed_devices),
             (&mut self.absent_devices, other.absent_devices),
@@ -124,8 +125,8 @@ impl Report {
         self.elapsed_us = self.elapsed_us.max(other.elapsed_us);
     }
 
-    /// What became of each of these packs that were read by one plan. Bytes and requests are
-    /// divided by what each has, and all else is told of the first.
+    /// The figures of each of these packs, which were read by one plan. Bytes and requests are
+    /// divided by the size of the packs; the other figures belong to the first.
     pub fn divided(&self, packs: &[Pack]) -> Vec<Self> {
         let metadata: Vec<u64> = packs.iter().map(Pack::metadata_bytes).collect();
         let data: Vec<u64> = packs.iter().map(Pack::data_bytes).collect();
@@ -153,7 +154,7 @@ impl Report {
     }
 }
 
-/// A number, divided as these weights are; what is left over belongs to the first.
+/// Divides a number by these weights; the remainder belongs to the first.
 fn shares(all: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
     let share = |weight: &u64| (u128::from(all) * u128::from(*weight)).checked_div(sum);
@@ -169,7 +170,7 @@ fn shares(all: u64, weights: &[u64]) -> Vec<u64> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stopped {
-    /// Pages that were asked for were reclaimed again.
+    /// Pages that were requested were reclaimed again.
     Reclaimed,
     /// Tasks had to wait for memory.
     Pressure,
@@ -187,10 +188,10 @@ impl fmt::Display for Stopped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::{MetadataRange, Origin};
+    use crate::pack::{History, MetadataRange, Origin};
 
     #[test]
-    fn what_was_left_out_keeps_a_replay_from_counting_as_whole() {
+    fn what_was_skipped_keeps_a_replay_from_counting_as_whole() {
         let read = Report { complete: true, bytes: 600, resident_bytes: 400, ..Report::default() };
         for (name, report, expected) in [
             ("all was read", read, true),
@@ -210,7 +211,13 @@ mod tests {
 
     #[test]
     fn what_several_packs_brought_is_divided_and_nothing_of_it_lost() {
-        let range = |pages| MetadataRange { file_system: 0, first: 0, pages, at_us: 0, history: 1 };
+        let range = |pages| MetadataRange {
+            file_system: 0,
+            first: 0,
+            pages,
+            at_us: 0,
+            history: History(1),
+        };
         let pack = |pages| Pack {
             origin: Origin { page_shift: 12, ..Origin::default() },
             metadata: vec![range(pages)],
@@ -236,7 +243,7 @@ mod tests {
         assert!(!over[1].complete, "what was over the budget may have been of any");
         let dropped = Report { dropped_bytes: whole.bytes, ..whole };
         let dropped = dropped.divided(&[pack(1), pack(2)]);
-        assert!(dropped.iter().all(|part| !part.is_whole()), "so may what was left out");
+        assert!(dropped.iter().all(|part| !part.is_whole()), "so may what was skipped");
         assert_eq!(whole.divided(&[Pack::default()]), [whole]);
     }
 }

@@ -1,8 +1,8 @@
-//! Whether a start will find its files in memory, by a sample of its pack and without
-//! waiting for a disk. The driver: it asks the kernel.
+//! Whether a start will find its files resident, by a sample of its pack and without waiting for a
+//! disk. The driver: it queries the kernel.
 //!
-//! It says nothing of the files between, nor of metadata: whoever acts on it has all of
-//! the pack looked at beside the program (`engine`).
+//! The sample says nothing about the other ranges, nor about metadata: the caller has the whole
+//! pack checked in parallel with the program (`engine`).
 
 use super::frequency::Choice;
 use crate::cache::residency::{are_resident, page_size};
@@ -12,21 +12,21 @@ use crate::pack::changing::changes_often;
 use crate::pack::{Pack, Range};
 use std::ffi::OsStr;
 
-/// So many ranges are looked at, at most one more. A start of which a tenth is missing
-/// passes for one from memory once in twelve times, and is prefetched all the same.
+/// The number of ranges in a sample, or one more. A start of which a tenth is missing counts as
+/// hot once in twelve times, and is prefetched nevertheless.
 const SAMPLE: u64 = 24;
-/// What a range weighs beside its pages: a few bytes are a request as well.
+/// The weight of a range beside its pages, since a small range is a request too.
 const RANGE: u64 = 8;
 
-/// Whether a sample of the ranges that are read of a pack, spread over their bytes, is in
-/// memory, and so are the names of their files; `uid` is who asks. Not where that can't be
-/// found out without waiting, as before Linux 5.12.
+/// Whether a sample of the chosen ranges of a pack, spread over their bytes, is resident, and so
+/// are the names of their files, for the user `uid`. False if that takes a wait, as before Linux
+/// 5.12.
 pub fn is_in_memory(pack: &Pack, choice: &Choice, uid: u32) -> bool {
     let sample = sample(pack, choice);
     !sample.is_empty() && sample.into_iter().all(|range| is_range_in_memory(pack, range, uid))
 }
 
-/// The ranges that are looked at of those that are read. Pure.
+/// The sample of the chosen ranges. Pure.
 pub fn sample<'a>(pack: &'a Pack, choice: &Choice) -> Vec<&'a Range> {
     let chosen: Vec<&Range> = pack.ranges.iter().filter(|range| choice.has(range)).collect();
     let weight = |range: &Range| u64::from(range.pages) + RANGE;

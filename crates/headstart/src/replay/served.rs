@@ -1,28 +1,57 @@
-//! Divides a plan: files that are reached without a server, and those that are not, whose
-//! threads may wait for ever and must not keep the others from being read. Pure.
+//! Divides a plan: files that are reached without a server, and for each server those that it
+//! serves, whose threads may wait for ever and must not keep the others from being read. Pure.
 
 use super::plan::Plan;
 use super::step::{Step, Target};
+use crate::host::id::Dev;
 use crate::host::mounts::MountTable;
+use std::collections::HashMap;
+
+/// A plan of files that need the same servers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Served {
+    /// The file systems of these servers, the nearest first.
+    pub servers: Vec<Dev>,
+    /// What is read of them.
+    pub plan: Plan,
+}
 
 impl Plan {
-    /// The plan without files that need a server, and one of those, if there are any.
-    pub fn divided(self, mounts: &MountTable) -> (Self, Option<Self>) {
+    /// The plan without files that need a server, and those of each server.
+    pub fn divided(self, mounts: &MountTable) -> (Self, Vec<Served>) {
         let points = mounts.served();
         if points.is_empty() {
-            return (self, None);
+            return (self, Vec::new());
         }
         let below = self.paths.below(&points);
-        let needs_server = |target: &Target| {
-            target.node().is_some_and(|node| below.get(node.0 as usize) == Some(&true))
+        let mut numbers: HashMap<Vec<Dev>, usize> = HashMap::new();
+        let mut part_of = |target: &Target| {
+            let node = target.node().filter(|node| below.get(node.0 as usize) == Some(&true))?;
+            let servers = mounts.servers_at(&self.paths.path(node));
+            let next = numbers.len();
+            Some(*numbers.entry(servers).or_insert(next))
         };
-        let is_served: Vec<bool> = self.targets.iter().map(needs_server).collect();
-        let of = |step: &Step| is_served.get(step.target as usize) == Some(&true);
-        if !self.steps.iter().any(of) {
-            return (self, None);
+        let parts: Vec<Option<usize>> = self.targets.iter().map(&mut part_of).collect();
+        let part = |step: &Step| parts.get(step.target as usize).copied().flatten();
+        if !self.steps.iter().any(|step| part(step).is_some()) {
+            return (self, Vec::new());
         }
-        let served = Self { over_budget: 0, seldom: 0, ..self.only(of) };
-        (self.only(|step| !of(step)), Some(served))
+        let mut of_servers: Vec<_> = numbers.into_iter().collect();
+        of_servers.sort_by_key(|(_, number)| *number);
+        let served = of_servers.into_iter().map(|(servers, number)| {
+            let plan = self.only(|step| part(step) == Some(number));
+            Served { servers, plan: Self { over_budget: 0, seldom: 0, ..plan } }
+        });
+        let served = served.filter(|served| !served.plan.steps.is_empty()).collect();
+        (self.only(|step| part(step).is_none()), served)
+    }
+
+    /// How many files its steps are of.
+    pub fn files(&self) -> u64 {
+        let mut targets: Vec<u32> = self.steps.iter().map(|step| step.target).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets.len() as u64
     }
 
     /// Only some of the steps.
@@ -46,17 +75,20 @@ mod tests {
     use crate::pack::paths::{NodeId, PathTable};
 
     #[test]
-    fn a_plan_is_divided_by_what_needs_a_server_and_keeps_its_order() {
+    fn a_plan_is_divided_by_the_servers_that_it_needs_and_keeps_its_order() {
         let mut paths = PathTable::default();
         let mut add = |parent, name: &str| paths.push(parent, name.as_bytes()).unwrap();
-        let net = add(NodeId::ROOT, "net");
+        let (net, far) = (add(NodeId::ROOT, "net"), add(NodeId::ROOT, "far"));
         let (local, beside) = (add(NodeId::ROOT, "local"), add(NodeId::ROOT, "network"));
-        let served = add(net, "file");
+        let (served, other) = (add(net, "file"), add(far, "file"));
         let file = |node| Target::File { node, identity: None, changing: false };
-        let targets =
-            vec![Target::Device(FileSystem::default()), file(local), file(served), file(beside)];
+        let targets = [Target::Device(FileSystem::default())]
+            .into_iter()
+            .chain([local, served, beside, other].map(file))
+            .collect();
         let step = |target, offset| Step { target, bytes: ByteRange::of(offset, 1), touched_us: 0 };
-        let steps = vec![step(0, 0), step(2, 1), step(1, 2), step(3, 3), step(2, 4)];
+        let steps = [(0, 0), (2, 1), (1, 2), (3, 3), (2, 4), (4, 5)];
+        let steps = steps.map(|(target, offset)| step(target, offset)).to_vec();
         let plan =
             Plan { paths, targets, steps, metadata: 1, head: 3, over_budget: 7, ..Plan::default() };
         let mounts = |text: &str| MountTable::new(parse(text.as_bytes()).unwrap(), None);
@@ -65,15 +97,24 @@ mod tests {
 
         let root = "1 0 8:1 / / rw - ext4 /dev/sda rw\n";
         let (all, none) = plan.clone().divided(&mounts(root));
-        assert_eq!((&all, none), (&plan, None));
+        assert_eq!((&all, none), (&plan, Vec::new()));
         let elsewhere = format!("{root}2 1 0:9 / /other rw - nfs4 server:/ rw\n");
-        assert_eq!(plan.clone().divided(&mounts(&elsewhere)).1, None);
+        assert_eq!(plan.clone().divided(&mounts(&elsewhere)).1, []);
 
-        let here = format!("{root}2 1 0:9 / /net rw - nfs4 server:/ rw\n");
-        let (rest, served) = plan.divided(&mounts(&here));
-        let served = served.unwrap();
-        assert_eq!((offsets(&rest), offsets(&served)), (vec![0, 2, 3], vec![1, 4]));
+        let here = format!(
+            "{root}2 1 0:9 / /net rw - nfs4 server:/ rw\n3 1 0:10 / /far rw - fuse.far far rw\n"
+        );
+        let (rest, parts) = plan.divided(&mounts(&here));
+        assert_eq!(offsets(&rest), [0, 2, 3]);
         assert_eq!((rest.metadata, rest.head, rest.over_budget), (1, 2, 7));
-        assert_eq!((served.metadata, served.head, served.over_budget), (0, 1, 0));
+        let [served, other] = &parts[..] else { panic!("{parts:?}") };
+        assert_eq!(
+            (&served.servers[..], offsets(&served.plan)),
+            (&[Dev::new(0, 9)][..], vec![1, 4])
+        );
+        assert_eq!((&other.servers[..], offsets(&other.plan)), (&[Dev::new(0, 10)][..], vec![5]));
+        assert_eq!((served.plan.files(), other.plan.files()), (1, 1));
+        let Plan { metadata, head, over_budget, .. } = served.plan;
+        assert_eq!((metadata, head, over_budget), (0, 1, 0));
     }
 }

@@ -1,5 +1,4 @@
-//! How a plan is read: in which order, by how many threads, in what portions.
-//! Pure.
+//! The read strategy of a plan: order, threads, sizes of steps and gaps, limits. Pure.
 
 use super::elevator::SeekCost;
 use serde::Serialize;
@@ -9,18 +8,18 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// As starts touch them, with metadata ahead.
+    /// Touch order, with metadata ahead.
     Touch,
-    /// As they lie on the device, in passes, after all metadata.
-    Disk,
+    /// By position on the device, in passes, after all metadata.
+    Elevator,
 }
 
-/// A way of reading a plan.
+/// The read strategy of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub struct ReadStrategy {
     /// The order.
     pub order: Order,
-    /// How many threads ask.
+    /// How many threads make requests.
     pub threads: usize,
     /// The largest step, in bytes. The engine cuts it further where the device
     /// takes less.
@@ -30,22 +29,22 @@ pub struct ReadStrategy {
     pub gap_bytes: u64,
     /// The longest time between the touches of what is read in one step, in µs.
     pub near_us: u32,
-    /// Whether small steps are asked for together, so that those that lie side by
-    /// side become one request.
-    pub together: bool,
-    /// So many bytes of metadata are read before the data that is touched with them;
-    /// without a number all metadata comes first, as in elevator order.
+    /// Batched readahead: whether small steps are requested in one call, so that adjacent ones
+    /// become one request.
+    pub batched: bool,
+    /// The metadata lookahead in bytes: metadata is read this far ahead of its data; `None`: all
+    /// metadata comes first, as in elevator order.
     pub metadata_lead: Option<u64>,
-    /// What may be on its way at most, where that is bounded.
+    /// The in-flight limit, where there is one.
     pub in_flight: Option<InFlight>,
-    /// What a seek costs on a rotational disk: it decides at which place one pass begins, or
-    /// from when on each of several.
+    /// The cost of a seek on a rotational disk, which decides where a single pass begins, or how
+    /// several passes are divided.
     pub seek: Option<SeekCost>,
     /// Whether there may be several passes, in batches; without seeks it is one.
     pub in_passes: bool,
 }
 
-/// What was asked for and may not have arrived.
+/// The in-flight limit: what may be requested and not yet resident.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub struct InFlight {
     /// Bytes.
@@ -54,17 +53,17 @@ pub struct InFlight {
     pub steps: usize,
 }
 
-/// What is touched so much later is not read in one step where passes are apart.
+/// With several passes, ranges with touches this far apart are not read in one step.
 const APART_US: u32 = 200_000;
 
 /// Metadata lies scattered in groups: gaps up to this size are always read.
 const METADATA_GAP: u64 = 32 << 10;
-/// Where a rotational disk passes over them anyway, they may be this large.
+/// On rotational disks, where skipping a gap takes as long as reading it, they may be this large.
 const ELEVATOR_METADATA_GAP: u64 = 256 << 10;
 
 impl Default for ReadStrategy {
-    /// What does no harm on any device: a request costs more than 32 KiB on
-    /// nearly all, and with the metadata in memory four threads hardly block.
+    /// Harmless on any device: a request costs more than 32 KiB on nearly all, and with resident
+    /// metadata four threads hardly block.
     fn default() -> Self {
         Self {
             order: Order::Touch,
@@ -72,7 +71,7 @@ impl Default for ReadStrategy {
             step_bytes: 512 << 10,
             gap_bytes: 32 << 10,
             near_us: u32::MAX,
-            together: false,
+            batched: false,
             metadata_lead: None,
             in_flight: None,
             seek: None,
@@ -82,11 +81,11 @@ impl Default for ReadStrategy {
 }
 
 impl ReadStrategy {
-    /// The same in several passes, where they pay, if this is one.
+    /// The same with several passes, if this is in elevator order.
     #[must_use]
     pub fn in_passes(self) -> Self {
         match self.order {
-            Order::Disk => Self { near_us: APART_US, in_passes: true, ..self },
+            Order::Elevator => Self { near_us: APART_US, in_passes: true, ..self },
             Order::Touch => self,
         }
     }
@@ -100,7 +99,7 @@ impl ReadStrategy {
     pub fn metadata_gap_bytes(&self) -> u64 {
         match self.order {
             Order::Touch => self.gap_bytes.max(METADATA_GAP),
-            Order::Disk => self.gap_bytes.max(ELEVATOR_METADATA_GAP),
+            Order::Elevator => self.gap_bytes.max(ELEVATOR_METADATA_GAP),
         }
     }
 }
@@ -109,7 +108,7 @@ impl fmt::Display for ReadStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let order = match self.order {
             Order::Touch => "touch",
-            Order::Disk => "disk",
+            Order::Elevator => "elevator",
         };
         let threads = if self.threads == 1 { "thread" } else { "threads" };
         write!(
@@ -121,11 +120,11 @@ impl fmt::Display for ReadStrategy {
         if self.gap_bytes > 0 {
             write!(f, ", gaps up to {} KiB read too", self.gap_bytes >> 10)?;
         }
-        if self.together {
-            f.write_str(", small ones together")?;
+        if self.batched {
+            f.write_str(", batched")?;
         }
         if let Some(InFlight { bytes, steps }) = self.in_flight {
-            write!(f, ", at most {} MiB in {steps} steps on their way", bytes >> 20)?;
+            write!(f, ", in-flight limit {} MiB and {steps} steps", bytes >> 20)?;
         }
         Ok(())
     }

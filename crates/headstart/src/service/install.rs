@@ -1,18 +1,16 @@
-//! What is written for a service of systemd, and taken away again: a drop-in that pulls
-//! in a unit of ours before it.
+//! Installs and removes headstart for a systemd service: a drop-in that pulls in a unit of ours
+//! before the service.
 //!
-//! The driver. The service's own lines are left alone, so its main process, its
-//! notifications, its user and its sandbox are what they were; and systemd goes on with
-//! the service whatever becomes of our unit. It writes files only, so that it works on
-//! an image.
+//! The driver. The service's own lines stay, and so do its main process, notifications, user and
+//! sandbox; and systemd starts the service even if our unit fails. It writes files only, so that it
+//! works on an image.
 
 use crate::boot::install::{
-    InstallError, LOCAL_UNITS, PACKAGED, PACKAGED_UNITS, place, remove, startable, write,
+    InstallError, LOCAL_UNITS, PACKAGED, PACKAGED_UNITS, exists, place, remove, remove_empty,
+    shown, startable, text_of, write,
 };
 use crate::boot::machine::{Machine, UNIT_DIRS};
-use crate::host::contents;
-use crate::host::names;
-use std::fs;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -50,7 +48,7 @@ pub enum ServiceError {
     /// It never starts.
     #[error("{0} is masked, so it never starts; `systemctl unmask {0}` changes that")]
     Masked(String),
-    /// It starts before there is anything to prefetch from.
+    /// It starts before packs can be read.
     #[error("{0} is a part of the early boot, which `headstart boot enable` prefetches")]
     Early(String),
     /// A file can't be changed.
@@ -85,7 +83,7 @@ pub fn drop_in(service: &str) -> PathBuf {
     Path::new(LOCAL_UNITS).join(format!("{service}.d")).join(DROP_IN_NAME)
 }
 
-/// Lets a service, by its full name, be learned and prefetched by `program`. Tells what
+/// Enables prefetching and learning of a service, by its full name, with `program`. Returns what
 /// was done.
 ///
 /// # Errors
@@ -102,80 +100,82 @@ pub fn add(machine: &Machine, service: &str, program: &Path) -> Result<Vec<Strin
     }
     let name = startable(machine, program)?;
     let mut files = Vec::new();
-    let packaged = place(machine, &Path::new(PACKAGED_UNITS).join(TEMPLATE));
-    if !packaged.exists() || name != PACKAGED {
-        files.push((template(machine), TEMPLATE_TEXT.replace(PACKAGED, name)));
+    if !exists(machine, &Path::new(PACKAGED_UNITS).join(TEMPLATE)) || name != PACKAGED {
+        files.push((template(), TEMPLATE_TEXT.replace(PACKAGED, name)));
     }
-    files.push((place(machine, &drop_in(service)), DROP_IN.to_owned()));
-    if let Some((path, _)) = files.iter().find(|(path, _)| path.exists() && !is_ours(path)) {
-        return Err(InstallError::Foreign(path.clone()).into());
+    files.push((drop_in(service), DROP_IN.to_owned()));
+    let is_foreign = |path: &Path| exists(machine, path) && !is_ours(machine, path);
+    if let Some((path, _)) = files.iter().find(|(path, _)| is_foreign(path)) {
+        return Err(InstallError::Foreign(place(machine, path)).into());
     }
     let mut done = Vec::new();
     for (path, text) in files {
-        if contents::text(&path).ok().as_deref() != Some(&text) {
-            write(&path, &text)?;
-            done.push(format!("wrote {}", names::path(&path)));
+        if text_of(machine, &path).as_ref() != Some(&text) {
+            write(machine, &path, &text)?;
+            done.push(format!("wrote {}", shown(machine, &path)));
         }
     }
     Ok(done)
 }
 
-/// Takes away what [`add`] wrote for a service; with the last one also our unit. Tells
+/// Removes what [`add`] wrote for a service; with the last one also our unit. Returns
 /// what was done.
 ///
 /// # Errors
 /// What can't be changed.
 pub fn take_away(machine: &Machine, service: &str) -> Result<Vec<String>, ServiceError> {
     let mut done = Vec::new();
-    let path = place(machine, &drop_in(service));
-    if is_ours(&path) && remove(&path)? {
-        done.push(format!("removed {}", names::path(&path)));
+    let path = drop_in(service);
+    if is_ours(machine, &path) && remove(machine, &path)? {
+        done.push(format!("removed {}", shown(machine, &path)));
         // Other drop-ins may be in it.
-        let _ = path.parent().map(fs::remove_dir);
+        path.parent().map(|dir| remove_empty(machine, dir)).transpose()?;
     }
-    let template = template(machine);
-    if added(machine).is_empty() && is_ours(&template) && remove(&template)? {
-        done.push(format!("removed {}", names::path(&template)));
+    let template = template();
+    if added(machine).is_empty() && is_ours(machine, &template) && remove(machine, &template)? {
+        done.push(format!("removed {}", shown(machine, &template)));
     }
     Ok(done)
 }
 
 /// The services that are learned and prefetched, by their full names.
 pub fn added(machine: &Machine) -> Vec<String> {
-    let entries = fs::read_dir(machine.place(LOCAL_UNITS)).into_iter().flatten().flatten();
-    let service = |entry: fs::DirEntry| {
-        let name = entry.file_name().into_string().ok()?;
+    let Ok(below) = machine.below() else { return Vec::new() };
+    let service = |name: OsString| {
+        let name = name.into_string().ok()?;
         let service = name.strip_suffix(".d").filter(|name| name.ends_with(SUFFIX))?;
-        is_ours(&entry.path().join(DROP_IN_NAME)).then(|| service.to_owned())
+        is_ours(machine, &drop_in(service)).then(|| service.to_owned())
     };
-    let mut all: Vec<String> = entries.filter_map(service).collect();
+    let names = below.names(Path::new(LOCAL_UNITS)).into_iter();
+    let mut all: Vec<String> = names.filter_map(service).collect();
     all.sort_unstable();
     all
 }
 
-fn template(machine: &Machine) -> PathBuf {
-    place(machine, &Path::new(LOCAL_UNITS).join(TEMPLATE))
+fn template() -> PathBuf {
+    Path::new(LOCAL_UNITS).join(TEMPLATE)
 }
 
-fn is_ours(path: &Path) -> bool {
-    contents::text(path).is_ok_and(|text| text.starts_with(OURS))
+fn is_ours(machine: &Machine, path: &Path) -> bool {
+    text_of(machine, path).is_some_and(|text| text.starts_with(OURS))
 }
 
 /// The file of a service, or of the template that it is an instance of.
 fn unit_text(machine: &Machine, service: &str) -> Result<String, ServiceError> {
     let of_template = service.split_once('@').map(|(prefix, _)| format!("{prefix}@{SUFFIX}"));
+    let look = |source| InstallError::File { path: machine.place("/"), source };
+    let below = machine.below().map_err(look)?;
     for name in [Some(service.to_owned()), of_template].into_iter().flatten() {
-        let mut paths = UNIT_DIRS.iter().map(|dir| machine.place(dir).join(&name));
-        let Some(path) = paths.find(|path| path.symlink_metadata().is_ok()) else { continue };
-        let link = fs::read_link(&path).unwrap_or_default();
-        if link == Path::new("/dev/null") || path.metadata().is_ok_and(|m| m.len() == 0) {
+        let mut paths = UNIT_DIRS.iter().map(|dir| Path::new(dir).join(&name));
+        let is_there = |path: &PathBuf| below.exists(path) || below.read_link(path).is_ok();
+        let Some(path) = paths.find(is_there) else { continue };
+        let is_off = below.read_link(&path).is_ok_and(|link| link == Path::new("/dev/null"));
+        let text = below.bytes(&path);
+        if is_off || text.as_ref().is_ok_and(Vec::is_empty) {
             return Err(ServiceError::Masked(service.into()));
         }
-        let file = if link.is_absolute() { place(machine, &link) } else { path };
         // One that is no text has no line to look for.
-        return Ok(contents::bytes(file)
-            .map(|b| String::from_utf8_lossy(&b).into())
-            .unwrap_or_default());
+        return Ok(text.map(|text| String::from_utf8_lossy(&text).into()).unwrap_or_default());
     }
     Err(ServiceError::Unknown(service.into()))
 }
@@ -183,13 +183,14 @@ fn unit_text(machine: &Machine, service: &str) -> Result<String, ServiceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     fn machine(units: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::at(dir.path());
         for (unit, text) in units {
-            write(&machine.place(PACKAGED_UNITS).join(unit), text).unwrap();
+            write(&machine, &Path::new(PACKAGED_UNITS).join(unit), text).unwrap();
         }
         (dir, machine)
     }
@@ -205,11 +206,11 @@ mod tests {
         assert_eq!(add(&machine, "web.service", program).unwrap(), [""; 0]);
         assert_eq!(add(&machine, "tty@1.service", program).unwrap().len(), 1);
         assert_eq!(added(&machine), ["tty@1.service", "web.service"]);
-        let text = fs::read_to_string(template(&machine)).unwrap();
+        let text = fs::read_to_string(place(&machine, &template())).unwrap();
         assert!(text.contains("ExecStart=-/usr/local/bin/headstart unit --follow %i\n"), "{text}");
         assert!(!text.contains(PACKAGED), "{text}");
         assert_eq!(take_away(&machine, "web.service").unwrap().len(), 1);
-        assert!(template(&machine).exists());
+        assert!(exists(&machine, &template()));
         assert_eq!(take_away(&machine, "tty@1.service").unwrap().len(), 2);
         let left = fs::read_dir(machine.place(LOCAL_UNITS)).unwrap().flatten();
         assert_eq!(left.map(|e| e.file_name()).collect::<Vec<_>>(), [""; 0]);
@@ -217,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_of_a_package_is_used_and_files_of_others_are_left_alone() {
+    fn the_unit_of_a_package_is_used_and_files_of_others_stay() {
         let (_dir, machine) = machine(&[WEB, (TEMPLATE, TEMPLATE_TEXT)]);
         assert_eq!(add(&machine, WEB.0, Path::new(PACKAGED)).unwrap().len(), 1);
-        assert!(!template(&machine).exists());
+        assert!(!exists(&machine, &template()));
         let path = place(&machine, &drop_in(WEB.0));
-        write(&path, "[Unit]\n").unwrap();
+        write(&machine, &drop_in(WEB.0), "[Unit]\n").unwrap();
         let refused = add(&machine, WEB.0, Path::new(PACKAGED)).unwrap_err();
         assert!(matches!(refused, ServiceError::Install(InstallError::Foreign(_))), "{refused}");
         assert_eq!(take_away(&machine, WEB.0).unwrap(), [""; 0]);

@@ -1,26 +1,26 @@
 //! Which processes belong to a service: those that systemd put into its control group.
 //!
-//! What is recorded is what systemd has forked since. Here it is looked, again and
-//! again, whose these processes are, so that those of other services can be left out. A
-//! process that was gone before it was looked at counts as the service's.
+//! All processes that systemd forks are recorded. This checks repeatedly whose they are, so that
+//! those of other services can be skipped. A process that ended before a check counts as the
+//! service's.
 
 use crate::host::contents;
 use crate::host::proc;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-/// Where systemd itself is, and what it has forked is for a moment.
+/// The control group of systemd itself, where forked processes begin.
 const INIT: &str = "/init.scope";
 
 /// The processes that began since the first look.
 #[derive(Debug)]
 pub struct Members {
     unit: String,
-    /// Those that were there before: nothing of them is recorded.
+    /// Earlier processes, which are not recorded.
     old: HashSet<i32>,
-    /// The others that belong to something else, with their threads.
+    /// Processes of other control groups, with their threads.
     others: HashMap<i32, HashSet<i32>>,
-    /// Whether one was seen that belongs to the service.
+    /// Whether a process of the service was seen.
     seen: bool,
 }
 

@@ -1,13 +1,12 @@
-//! Services of systemd as starts: prefetched and learned by a unit beside them, with the
-//! service left as it is.
+//! Services of systemd: a unit of ours next to the service prefetches and learns its starts. The
+//! service stays as it is.
 //!
 //! ```text
 //! install ──▶ a drop-in that pulls in our unit ──▶ it starts with the service
-//! control groups ──▶ members ──▶ whose processes are the service's
+//! control groups ──▶ members ──▶ the processes of the service
 //! ```
 //!
-//! [`install`] (what is written for a service) and [`members`] (which processes are the
-//! service's) are drivers with small pure parts.
+//! [`install`] and [`members`] are drivers with small pure parts.
 
 pub mod install;
 pub mod members;

@@ -1,8 +1,8 @@
-//! How much of a trace tells that programs are still being started: pages that come in, and
-//! those that come into use for the first time, since what was prefetched never comes in
-//! when it is needed. Pure.
+//! The activity detector: how much of a trace shows that programs are still being started. It
+//! counts pages that are added to the page cache, and first accesses, since prefetched pages are
+//! not added when they are needed. Pure.
 
-use super::{Event, Kind};
+use super::{Event, EventKind};
 use crate::host::id::InodeId;
 use std::collections::HashSet;
 
@@ -26,10 +26,10 @@ impl ActivityDetector {
     /// as reads reach beyond the end of a small file.
     pub(super) fn of(&mut self, event: &Event) -> u64 {
         let (is_read, pages) = match event.kind {
-            Kind::Insert => return event.pages.count(),
-            Kind::Metadata => return 0,
-            Kind::Read => (true, 1),
-            Kind::Map | Kind::Fault => (false, event.pages.count()),
+            EventKind::Insert => return event.pages.count(),
+            EventKind::Metadata => return 0,
+            EventKind::Read => (true, 1),
+            EventKind::Map | EventKind::Fault => (false, event.pages.count()),
         };
         let used = (event.id, event.pages.first / STRETCH, is_read);
         // Most events are of the same stretch as the one before.
@@ -49,17 +49,17 @@ mod tests {
     fn what_comes_in_or_into_use_is_new_and_what_is_used_again_is_not() {
         let mut detector = ActivityDetector::default();
         for (kind, ino, first, pages, expected) in [
-            (Kind::Insert, 1, 0, 32, 32),
-            (Kind::Insert, 1, 0, 32, 32),
-            (Kind::Map, 1, 0, 16, 16),
-            (Kind::Map, 1, 16, 16, 0),
-            (Kind::Fault, 1, 40, 1, 0),
-            (Kind::Read, 1, 0, 32, 1),
-            (Kind::Map, 1, 0, 16, 0),
-            (Kind::Read, 1, 8, 32, 0),
-            (Kind::Map, 1, 256, 16, 16),
-            (Kind::Fault, 2, 0, 1, 1),
-            (Kind::Metadata, 0, 7, 1, 0),
+            (EventKind::Insert, 1, 0, 32, 32),
+            (EventKind::Insert, 1, 0, 32, 32),
+            (EventKind::Map, 1, 0, 16, 16),
+            (EventKind::Map, 1, 16, 16, 0),
+            (EventKind::Fault, 1, 40, 1, 0),
+            (EventKind::Read, 1, 0, 32, 1),
+            (EventKind::Map, 1, 0, 16, 0),
+            (EventKind::Read, 1, 8, 32, 0),
+            (EventKind::Map, 1, 256, 16, 16),
+            (EventKind::Fault, 2, 0, 1, 1),
+            (EventKind::Metadata, 0, 7, 1, 0),
         ] {
             let id = InodeId { dev: Dev::new(8, 1), ino };
             let pages = PageRange::of(first, pages);

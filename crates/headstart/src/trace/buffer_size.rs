@@ -1,8 +1,8 @@
-//! How large trace buffers are, and how much of what they held is kept. Pure, but for what
-//! bounds them here.
+//! How large trace buffers are, and how many raw pages are kept. Pure, but for the limits of this
+//! machine.
 
+use crate::host::cpus;
 use crate::host::memory;
-use crate::host::processors;
 use crate::trace::tracefs::Tracefs;
 
 /// Largest buffer of one CPU, in KiB: half a million events.
@@ -47,20 +47,20 @@ pub enum BufferSize {
 
 /// What bounds a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bounds {
+pub struct RecordingLimits {
     /// How large the buffer of each CPU may get, in KiB.
     pub largest_kb: u32,
     /// Raw pages that are kept, in bytes. What comes later counts as lost.
     pub most: usize,
 }
 
-impl Bounds {
-    /// Here and now, for one of the recordings that share the memory. Only processors that are
+impl RecordingLimits {
+    /// Here and now, for one of the recordings that share the memory. Only CPUs that are
     /// online have a buffer.
     pub fn here() -> Self {
         let recordings =
             Tracefs::mounted().ok().flatten().map_or(1, |tracefs| tracefs.recordings());
-        Self::within(memory::budget() / recordings.max(1), processors::online())
+        Self::within(memory::budget() / recordings.max(1), cpus::online())
     }
 
     /// With buffers for so many CPUs, where `memory` bytes may be filled.
@@ -73,13 +73,13 @@ impl Bounds {
     }
 }
 
-/// What may become of the buffers of a recording.
+/// The limits of the buffers of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     /// Whether they may be resized during the recording.
     pub may_change: bool,
     /// What bounds them; looked up when the recording is under way where it is not known yet.
-    pub bounds: Option<Bounds>,
+    pub bounds: Option<RecordingLimits>,
 }
 
 /// The buffer that the next start begins with, in KiB, 0 for the kernel's own, after one
@@ -104,7 +104,11 @@ mod tests {
             ("little memory", 8 * MIB, 2, 1408, 2 << 20),
             ("nothing is known of it", 0, 0, 1408, 0),
         ] {
-            assert_eq!(Bounds::within(memory, cpus), Bounds { largest_kb, most }, "{name}");
+            assert_eq!(
+                RecordingLimits::within(memory, cpus),
+                RecordingLimits { largest_kb, most },
+                "{name}"
+            );
         }
     }
 

@@ -1,5 +1,5 @@
-//! Records whose events while a program starts: an instance is armed, its buffers are emptied
-//! by a thread (`drain`), and what they held comes back at the end.
+//! Records events while a program starts: arms an instance, has a thread empty its buffers
+//! (`drain`), and returns the raw pages at the end.
 
 use super::buffer_size::is_pointless;
 use super::drain::{Activity, Drain, Drained};
@@ -7,6 +7,7 @@ use super::file::{Capture, Description};
 use super::format::parse_page_header;
 use super::instance::Instance;
 use super::tracefs::Tracefs;
+use crate::cache::residency::page_size;
 use crate::host::memory;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-pub use super::buffer_size::{Bounds, BufferSize, Sizes};
+pub use super::buffer_size::{BufferSize, RecordingLimits, Sizes};
 pub use super::drain::{CaptureError, Earlier};
 
 /// Whose events are recorded.
@@ -25,8 +26,8 @@ pub enum Scope {
     /// A process and its descendants.
     Tree(i32),
     /// The same, of a process whose number the kernel counts otherwise than our PID
-    /// namespace: it writes the mark that it is asked for.
-    Marked(AskForMark),
+    /// namespace: it writes the requested mark.
+    Marked(MarkRequest),
     /// What the calling thread forks from now on, whatever numbers its PID
     /// namespace shows.
     Descendants,
@@ -46,7 +47,7 @@ impl fmt::Debug for Scope {
 }
 
 /// Has a process write a text into a file.
-pub type AskForMark = Box<dyn FnOnce(&Path, &str) -> io::Result<()> + Send>;
+pub type MarkRequest = Box<dyn FnOnce(&Path, &str) -> io::Result<()> + Send>;
 
 /// An armed instance whose buffers are being emptied.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Recorder {
                 None
             }
             BufferSize::From(kb) => {
-                let bounds = Bounds::here();
+                let bounds = RecordingLimits::here();
                 // No memory for it is no reason not to record.
                 let _ = instance.set_buffer_kb(kb.min(bounds.largest_kb));
                 Some(bounds)
@@ -89,7 +90,7 @@ impl Recorder {
         let mut ignored_tids = Vec::new();
         match scope {
             Scope::Tree(pid) => instance.follow(pid)?,
-            Scope::Marked(ask) => instance.follow(instance.marked_tid(ask)?)?,
+            Scope::Marked(request) => instance.follow(instance.marked_tid(request)?)?,
             Scope::Descendants => {
                 let tid = instance.own_tid()?;
                 instance.follow(tid)?;
@@ -117,7 +118,7 @@ impl Recorder {
         let description = Description {
             header_page: tracefs.header_page()?,
             formats,
-            page_size: rustix::param::page_size() as u64,
+            page_size: page_size(),
             kernel: format!(
                 "{} {}",
                 uname.release().to_string_lossy(),
@@ -132,8 +133,8 @@ impl Recorder {
         let activity = Arc::new(Activity::new());
         let watch = if watch { Some((description.decoder()?, activity.clone())) } else { None };
         let header = parse_page_header(&description.header_page)?;
-        let told = stop.try_clone().map_err(CaptureError::Read)?;
-        let drain = Drain::new(instance, earlier, header, told, watch, sizes)?;
+        let ended = stop.try_clone().map_err(CaptureError::Read)?;
+        let drain = Drain::new(instance, earlier, header, ended, watch, sizes)?;
         let reader = thread::Builder::new()
             .name("drain".into())
             .spawn(move || drain.run())
@@ -141,8 +142,8 @@ impl Recorder {
         Ok(Self { description, stop, reader, activity })
     }
 
-    /// How long hardly any page has come in or into use, for a recorder that watches: since
-    /// this was asked first, for looking at each event is not free.
+    /// For how long hardly any page was added or first accessed, if the recorder watches, from the
+    /// first call on, since the activity detector takes CPU time.
     pub fn idle_for(&self) -> Duration {
         self.activity.idle_for()
     }

@@ -1,34 +1,34 @@
-//! From raw pages to [`Event`]s, by the layouts the kernel describes.
+//! From raw pages to [`Event`]s, by the layouts that the kernel describes.
 //!
-//! Pure. Records of other events, and records that contradict their own
-//! format or name pages that no file has, are counted, not decoded.
+//! Pure. Records of other events, and records that contradict their own format or name pages beyond
+//! the largest file, are counted and not decoded.
 
 use super::format::{EventFormat, Field, FormatError, PageHeader, parse_event, parse_page_header};
 use super::page::{Lost, records};
-use super::{Event, Kind};
+use super::{Event, EventKind};
 use crate::host::id::{Dev, InodeId};
 use crate::host::range::{ByteRange, PageRange};
 use serde::Serialize;
 
-/// Bytes of the smallest page that is believed.
+/// Bytes of the smallest valid page.
 const MIN_PAGE: u64 = 512;
 /// No file is larger (`MAX_LFS_FILESIZE`, `include/linux/fs.h`).
 const MAX_FILE_BYTES: u64 = i64::MAX.cast_unsigned();
 
 /// The trace events that headstart reads, by group and name.
-pub const EVENTS: [(&str, &str, Kind); 5] = [
-    ("filemap", "mm_filemap_add_to_page_cache", Kind::Insert),
-    ("filemap", "mm_filemap_get_pages", Kind::Read),
-    ("filemap", "mm_filemap_map_pages", Kind::Map),
-    ("filemap", "mm_filemap_fault", Kind::Fault),
-    ("block", "block_touch_buffer", Kind::Metadata),
+pub const EVENTS: [(&str, &str, EventKind); 5] = [
+    ("filemap", "mm_filemap_add_to_page_cache", EventKind::Insert),
+    ("filemap", "mm_filemap_get_pages", EventKind::Read),
+    ("filemap", "mm_filemap_map_pages", EventKind::Map),
+    ("filemap", "mm_filemap_fault", EventKind::Fault),
+    ("block", "block_touch_buffer", EventKind::Metadata),
 ];
 
-/// Where one event keeps what we need of it.
+/// The fields that are needed of an event.
 #[derive(Clone, Debug)]
 struct Layout {
     id: u16,
-    kind: Kind,
+    kind: EventKind,
     tid: Field,
     dev: Field,
     /// Absent from block events.
@@ -52,13 +52,13 @@ enum Extent {
 pub struct Tally {
     /// Events decoded.
     pub events: u64,
-    /// Records that are none of our events, or broken.
+    /// Records of other events, and broken ones.
     pub foreign: u64,
     /// Events that the kernel dropped, as the pages say.
     pub lost: u64,
     /// Pages before which an unknown number was dropped.
     pub lost_unknown: u64,
-    /// Pages that were broken; what stood before the break was used.
+    /// Broken pages; the records before the error were used.
     pub broken_pages: u64,
 }
 
@@ -73,7 +73,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// From the text of `events/header_page` and of the events' `format`
-    /// files; formats of unknown events are left out. `page_size` is the
+    /// files; formats of unknown events are skipped. `page_size` is the
     /// traced kernel's, in bytes.
     pub fn new<'a>(
         header_page: &str,
@@ -100,7 +100,7 @@ impl Decoder {
     }
 
     /// Whether events of this kind were described.
-    pub fn knows(&self, kind: Kind) -> bool {
+    pub fn knows(&self, kind: EventKind) -> bool {
         self.layouts.iter().any(|l| l.kind == kind)
     }
 
@@ -132,8 +132,8 @@ fn need(format: &EventFormat, name: &'static str) -> Result<Field, FormatError> 
 }
 
 impl Layout {
-    fn new(format: &EventFormat, kind: Kind) -> Result<Self, FormatError> {
-        let block = kind == Kind::Metadata;
+    fn new(format: &EventFormat, kind: EventKind) -> Result<Self, FormatError> {
+        let block = kind == EventKind::Metadata;
         Ok(Self {
             id: format.id,
             kind,
@@ -143,10 +143,12 @@ impl Layout {
             first: need(format, if block { "sector" } else { "index" })?,
             extent: match kind {
                 // Kernels before large folios have no order: one page each.
-                Kind::Insert => format.field("order").cloned().map_or(Extent::One, Extent::Order),
-                Kind::Read | Kind::Map => Extent::LastIndex(need(format, "last_index")?),
-                Kind::Fault => Extent::One,
-                Kind::Metadata => Extent::BlockBytes(need(format, "size")?),
+                EventKind::Insert => {
+                    format.field("order").cloned().map_or(Extent::One, Extent::Order)
+                }
+                EventKind::Read | EventKind::Map => Extent::LastIndex(need(format, "last_index")?),
+                EventKind::Fault => Extent::One,
+                EventKind::Metadata => Extent::BlockBytes(need(format, "size")?),
             },
         })
     }
@@ -160,7 +162,7 @@ impl Layout {
                 PageRange::of(first, 1u64.checked_shl(order)?)
             }
             Extent::LastIndex(field) => {
-                // An empty read asks for last = first - 1.
+                // An empty read requests last = first - 1.
                 let end = field.read(data)?.wrapping_add(1);
                 PageRange::of(first, end.checked_sub(first)?.max(1))
             }
@@ -266,21 +268,25 @@ pub(super) mod tests {
         let fault = |index| record(3, &[(42, 8), DEV, (index, 8)]);
         let touch = |sector, size| record(4, &[DEV, (sector, 8), (size, 8)]);
         for (name, data, expected) in [
-            ("one page", insert(5, 0), Some((Kind::Insert, 5, 1))),
-            ("a folio", insert(512, 9), Some((Kind::Insert, 512, 512))),
-            ("to the last page there is", insert(LAST - 7, 3), Some((Kind::Insert, LAST - 7, 8))),
+            ("one page", insert(5, 0), Some((EventKind::Insert, 5, 1))),
+            ("a folio", insert(512, 9), Some((EventKind::Insert, 512, 512))),
+            (
+                "to the last page there is",
+                insert(LAST - 7, 3),
+                Some((EventKind::Insert, LAST - 7, 8)),
+            ),
             ("beyond it", insert(LAST - 6, 3), None),
             ("of no size", insert(0, 64), None),
-            ("a read", read(3, 10), Some((Kind::Read, 3, 8))),
-            ("a read of nothing", read(3, 2), Some((Kind::Read, 3, 1))),
-            ("a read of nothing at 0", read(0, u64::MAX), Some((Kind::Read, 0, 1))),
+            ("a read", read(3, 10), Some((EventKind::Read, 3, 8))),
+            ("a read of nothing", read(3, 2), Some((EventKind::Read, 3, 1))),
+            ("a read of nothing at 0", read(0, u64::MAX), Some((EventKind::Read, 0, 1))),
             ("a read backwards", read(3, 1), None),
             ("a read without end", read(3, u64::MAX - 1), None),
-            ("a fault", fault(LAST), Some((Kind::Fault, LAST, 1))),
+            ("a fault", fault(LAST), Some((EventKind::Fault, LAST, 1))),
             ("a fault beyond the end", fault(u64::MAX), None),
-            ("a block of half a page", touch(7, 2048), Some((Kind::Metadata, 3, 1))),
-            ("a block of a page", touch(7, 4096), Some((Kind::Metadata, 7, 1))),
-            ("a block of two pages", touch(7, 8192), Some((Kind::Metadata, 14, 2))),
+            ("a block of half a page", touch(7, 2048), Some((EventKind::Metadata, 3, 1))),
+            ("a block of a page", touch(7, 4096), Some((EventKind::Metadata, 7, 1))),
+            ("a block of two pages", touch(7, 8192), Some((EventKind::Metadata, 14, 2))),
             ("beyond all disks", touch(u64::MAX / 4096, 4096), None),
             ("cut off", fault(1)[..20].to_vec(), None),
             ("another event", record(9, &[(0, 8); 4]), None),
@@ -291,7 +297,7 @@ pub(super) mod tests {
             let (known, foreign) = (u64::from(got.is_some()), u64::from(got.is_none()));
             assert_eq!((tally.events, tally.foreign), (known, foreign), "{name}");
             if let Some(event) = events.first() {
-                let ino = if event.kind == Kind::Metadata { 0 } else { 42 };
+                let ino = if event.kind == EventKind::Metadata { 0 } else { 42 };
                 assert_eq!((event.time, event.tid), (100, 7), "{name}");
                 assert_eq!(event.id, InodeId { dev: Dev::new(8, 1), ino }, "{name}");
             }
@@ -308,7 +314,7 @@ pub(super) mod tests {
         decoder
             .page(&page, &mut Tally::default(), |e| pages.push((e.pages.first, e.pages.count())));
         assert_eq!(pages, [(9, 1)]);
-        assert!(decoder.knows(Kind::Insert) && !decoder.knows(Kind::Read));
+        assert!(decoder.knows(EventKind::Insert) && !decoder.knows(EventKind::Read));
     }
 
     #[test]

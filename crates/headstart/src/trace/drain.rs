@@ -1,11 +1,13 @@
 //! Empties an instance's buffers while a program starts.
 //!
-//! A thread sleeps until a buffer is a quarter full, so that an ordinary
-//! start is not disturbed at all, and copies what is used of each page without
-//! looking at it; decoding comes after the start. A buffer that fills too fast is doubled.
+//! A thread sleeps until a buffer is a quarter full, so that it does not disturb an ordinary start,
+//! and copies the used part of each page; decoding comes after the start. A buffer that fills too
+//! fast is doubled.
 
 use super::activity::ActivityDetector;
-use super::buffer_size::{Bounds, DEFAULT_BUFFER_KB, MAX_BYTES, Sizes, crowds_out, needed_kb};
+use super::buffer_size::{
+    DEFAULT_BUFFER_KB, MAX_BYTES, RecordingLimits, Sizes, crowds_out, needed_kb,
+};
 use super::decode::{Decoder, Tally};
 use super::format::{FormatError, PageHeader, parse_page_header};
 use super::instance::Instance;
@@ -22,19 +24,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// A buffer found this full is doubled, in percent.
+/// A buffer that is this full is doubled, in percent.
 const GROW_PERCENT: u64 = 50;
-/// How often a watching recorder looks.
+/// How often a watching recorder checks the buffers.
 const WATCH_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
-/// The same before anybody wants to know.
+/// The same before the first query.
 const UNWATCHED_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Pages that come in, or into use, within [`WATCH_INTERVAL`] and still count as idle.
+/// Additions and first accesses within [`WATCH_INTERVAL`] that still count as idle.
 const TRICKLE: u64 = 8;
 
 /// A capture that could not be made.
 #[derive(Debug, Error)]
 pub enum CaptureError {
-    /// Tracing is not to be had.
+    /// Tracing is not available.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The kernel describes its trace data in an unknown way.
@@ -146,12 +148,12 @@ fn copy(
     Ok(taken)
 }
 
-/// What the reading thread tells meanwhile.
+/// What the reading thread shares meanwhile.
 #[derive(Debug)]
 pub(super) struct Activity {
     since: Instant,
     last_ms: AtomicU64,
-    /// Whether somebody wants to know the time of the last activity.
+    /// Whether the time of the last activity is wanted.
     wanted: AtomicBool,
     /// Whether no more is kept.
     full: AtomicBool,
@@ -233,7 +235,7 @@ impl Drain {
     pub(super) fn run(mut self) -> Result<Drained, CaptureError> {
         let mut page = vec![0; self.out.instance.sub_buffer_size()];
         let Sizes { may_change, bounds } = self.sizes;
-        let Bounds { largest_kb, most } = bounds.unwrap_or_else(Bounds::here);
+        let RecordingLimits { largest_kb, most } = bounds.unwrap_or_else(RecordingLimits::here);
         self.most = most;
         let mut most_filled = 0;
         loop {
@@ -272,9 +274,9 @@ impl Drain {
         Ok(self.out)
     }
 
-    /// Adds the buffers of processors that came online meanwhile.
+    /// Adds the buffers of CPUs that came online meanwhile.
     fn add_buffers(&mut self) {
-        // Where they can't be had, what is in them is not seen, as if it had been lost.
+        // Without them their content is not decoded, as if it were lost.
         for (cpu, file) in self.out.instance.open_buffers().into_iter().flatten() {
             if self.buffers.iter().all(|(known, _)| *known != cpu) {
                 self.buffers.push((cpu, file));
@@ -284,7 +286,7 @@ impl Drain {
 
     /// Sleeps until a buffer fills up or the recording ends; true at its end.
     fn wait(&self) -> io::Result<bool> {
-        // Past the limit the kernel drops and counts what comes.
+        // Beyond the limit the kernel drops and counts events.
         let full = self.out.bytes.len() >= self.most;
         let buffers = if full { &[] } else { &self.buffers[..] };
         let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
@@ -309,7 +311,7 @@ impl Drain {
         empty(&mut self.buffers, 0, page, &self.header, (bytes, pages, self.most))
     }
 
-    /// Notes the time when the pages since `seen` hold more than a trickle of what is new.
+    /// Notes the time if the pages since `seen` have more than a few new accesses.
     fn note_activity(&mut self, seen: usize, seen_bytes: usize) {
         let Some((decoder, activity, detector)) = &mut self.watch else { return };
         activity.full.store(self.out.bytes.len() >= self.most, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! The events of a capture in the order of time: the buffers of the CPUs, each
-//! sorted by itself, are merged while they are decoded. Pure.
+//! The events of a capture in the order of time: merges the sorted buffers of the CPUs during
+//! decoding. Pure.
 //!
-//! Only one page of each CPU is decoded at a time, so a long capture needs no
-//! memory beside its raw pages.
+//! Only one page of each CPU is decoded at a time, so a long capture needs no memory beyond its raw
+//! pages.
 
 use super::Event;
 use super::decode::{Decoder, Tally};
@@ -23,7 +23,7 @@ pub struct Events<'a> {
     lost: u64,
 }
 
-/// What is left of the buffer of one CPU.
+/// The rest of one CPU's buffer.
 #[derive(Debug, Default)]
 struct Cpu<'a> {
     pages: VecDeque<&'a [u8]>,

@@ -1,11 +1,10 @@
-//! A capture as a value, and its file form: the kernel's pages verbatim but for
-//! their unused rest, with what is needed to decode them anywhere, so that
-//! fixtures are real traces.
+//! A capture as a value, and its file form: the kernel's pages verbatim, without their unused rest,
+//! and all that is needed to decode them elsewhere, so that fixtures are real traces.
 //!
-//! Layout: magic (8 bytes), length of the JSON description (u32, little
-//! endian), the description, then chunks of cpu (u32), length (u32) and bytes.
+//! Layout: magic (8 bytes), length of the JSON description (u32, little endian), the description,
+//! then chunks of cpu (u32), length (u32) and bytes.
 
-use super::Kind;
+use super::EventKind;
 use super::decode::Decoder;
 use super::events::Events;
 use super::format::FormatError;
@@ -13,6 +12,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 const MAGIC: &[u8; 8] = b"HSTRACE\x01";
+
+/// Whether a file with this content is a trace, of whatever version.
+pub fn is_trace(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC[..7])
+}
 
 /// What is needed to decode a capture, and what only the driver knew.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -78,11 +82,11 @@ impl Capture {
         Events::of(self)
     }
 
-    /// Whether the kernel could report uses, not only arrivals.
+    /// Whether the kernel reports accesses, not only additions to the page cache.
     pub fn has_access_events(&self) -> bool {
         self.description
             .decoder()
-            .is_ok_and(|decoder| decoder.knows(Kind::Read) && decoder.knows(Kind::Map))
+            .is_ok_and(|decoder| decoder.knows(EventKind::Read) && decoder.knows(EventKind::Map))
     }
 
     /// The file form.

@@ -1,9 +1,9 @@
-//! A private tracefs instance: its own buffers, events and process filter.
+//! A private tracefs instance with its own buffers, events and process filter.
 //!
-//! The driver only: it never touches the global instance, which other tools
-//! use, but for what the kernel recorded there for us ([`Instance::global`]).
+//! A driver. It does not touch the global instance, which other tools use, except for what the
+//! kernel recorded there for us ([`Instance::global`]).
 
-use super::Kind;
+use super::EventKind;
 use super::decode::EVENTS;
 pub use super::texts::BufferStats;
 use super::texts::{only_ours, parse_marker, parse_now, parse_stats};
@@ -117,14 +117,14 @@ impl Instance {
     }
 
     /// Enables our events and returns their formats. Events that this kernel
-    /// lacks are left out.
+    /// lacks are skipped.
     pub fn enable_events(&self) -> Result<Vec<String>, TraceError> {
         let mut formats = Vec::new();
         for (group, name, kind) in EVENTS {
             let event = format!("events/{group}/{name}");
             match self.read(&format!("{event}/format")) {
                 Ok(text) => formats.push(text),
-                Err(_) if kind != Kind::Insert => continue,
+                Err(_) if kind != EventKind::Insert => continue,
                 Err(_) => return Err(TraceError::NoEvents),
             }
             self.write(&format!("{event}/enable"), "1")?;

@@ -1,8 +1,7 @@
-//! The numbers of our threads as the kernel itself counts, which traces have and a PID
-//! namespace hides. The driver.
+//! The numbers of our threads in the initial PID namespace, which traces have. The driver.
 //!
-//! No call tells them from inside: each thread writes a mark into a trace instance that
-//! is ours alone, and looks whom the kernel says it is from.
+//! No system call reports them inside a PID namespace: each thread writes a mark into a private
+//! trace instance, and reads whom the kernel names as its writer.
 
 use super::instance::Instance;
 use super::tracefs::Tracefs;
@@ -10,7 +9,7 @@ use crate::host::proc::in_first_pid_namespace;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-/// Room for the marks of more threads than a replay has, for each CPU in KiB.
+/// The buffer of each CPU, in KiB: room for the marks of more threads than a replay has.
 const BUFFER_KB: u32 = 64;
 
 /// Tells threads their numbers; by default those that this PID namespace shows.
@@ -43,7 +42,7 @@ impl KernelTids {
     }
 }
 
-/// None where nothing can be traced: then nobody needs the numbers either.
+/// None if nothing can be traced, since the numbers are not needed then.
 fn make() -> Option<Instance> {
     Instance::create(&Tracefs::locate().ok()?, Some(BUFFER_KB)).ok()
 }

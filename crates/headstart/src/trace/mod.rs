@@ -2,15 +2,14 @@
 //!
 //! ```text
 //! tracefs ──▶ capture ──▶ file ──▶ page, format ──▶ decode ──▶ events
-//! a private   raw pages   the same   what is in        one        all processors,
+//! a private   raw pages   the same   what is in        one        all CPUs,
 //! instance    per CPU     on disk    a page            event      in order
 //! ```
 //!
-//! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a
-//! trace file and a fixture take the same path: [`decode`] and [`events`]. The
-//! drivers are [`tracefs`] and [`instance`] (one that is ours alone), [`capture`] (emptying its
-//! buffers while a program starts) and [`kernel_tids`] (which threads are ours); [`exact`]
-//! has each page show by itself.
+//! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a trace file and a
+//! fixture are decoded by the same code: [`decode`] and [`events`]. The drivers are [`tracefs`] and
+//! [`instance`] for a private instance, [`capture`] for its buffers, [`kernel_tids`] for the
+//! numbers of our threads, and [`exact`] for recording without fault-around.
 
 mod activity;
 mod buffer_size;
@@ -30,13 +29,13 @@ pub mod tracefs;
 use crate::host::id::InodeId;
 use crate::host::range::PageRange;
 
-/// What the kernel reported of a page.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum EventKind {
     /// `mm_filemap_add_to_page_cache`: pages came into the cache. This is
     /// I/O, and includes what kernel readahead fetched beyond the need.
     Insert,
-    /// `mm_filemap_get_pages`: pages were asked for by a buffered read. The
+    /// `mm_filemap_get_pages`: pages were requested by a buffered read. The
     /// range follows the caller's buffer and may reach beyond the file's end.
     Read,
     /// `mm_filemap_map_pages`: a fault-around window was mapped (up to
@@ -49,7 +48,7 @@ pub enum Kind {
     Metadata,
 }
 
-/// One use or one arrival of pages in the page cache.
+/// An access to pages, or an addition to the page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Nanoseconds of the trace clock.
@@ -57,8 +56,8 @@ pub struct Event {
     /// The thread that caused it, as the kernel numbers it.
     pub tid: i32,
     /// What happened.
-    pub kind: Kind,
-    /// The file; for [`Kind::Metadata`] the device with inode 0.
+    pub kind: EventKind,
+    /// The file; for [`EventKind::Metadata`] the device with inode 0.
     pub id: InodeId,
     /// The pages, at least one; they end within the largest file there is.
     pub pages: PageRange,

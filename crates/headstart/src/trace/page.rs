@@ -1,11 +1,10 @@
 //! Decodes one sub-buffer ("page") of the kernel's ring buffer into records.
 //!
-//! Pure over bytes and safe on any of them: a record that leaves the page
-//! ends it with an error, after the records before it were delivered. What
-//! the records mean is not known here; see [`super::decode`].
+//! Pure over bytes and safe on any of them: a record that exceeds the page ends it with an error,
+//! after the records before it were returned. [`super::decode`] interprets the records.
 //!
-//! Source: `kernel/trace/ring_buffer.c` (`rb_update_event`,
-//! `rb_event_length`, `rb_fix_abs_ts`, `ring_buffer_read_page`).
+//! Source: `kernel/trace/ring_buffer.c` (`rb_update_event`, `rb_event_length`, `rb_fix_abs_ts`,
+//! `ring_buffer_read_page`).
 
 use super::format::{Field, PageHeader};
 use thiserror::Error;
@@ -55,8 +54,8 @@ pub enum PageError {
     Record(usize),
 }
 
-/// Bytes of `page` that mean something: what follows them is unused, and may be
-/// most of a page that was read before it was full.
+/// The used bytes of `page`; the rest is unused, and may be most of a page that was read before it
+/// was full.
 pub fn used(page: &[u8], header: &PageHeader) -> usize {
     let Some(commit) = header.commit.read(page) else { return page.len() };
     let records = (commit & COMMIT_MASK) as usize;

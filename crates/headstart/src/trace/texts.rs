@@ -1,8 +1,8 @@
-//! What files of a tracefs instance say. Pure.
+//! Parses the text files of a tracefs instance. Pure.
 
 use super::decode::EVENTS;
 
-/// What the buffers of an instance say of themselves.
+/// The statistics of an instance's buffers.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct BufferStats {
     /// Events dropped because a buffer was full.

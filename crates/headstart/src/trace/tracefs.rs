@@ -1,9 +1,9 @@
-//! Where tracefs is, and which instances in it are whose.
+//! Where tracefs is, and whose instances it has.
 //!
-//! An instance ([`super::instance`]) is called `headstart-PID-STARTTIME-PIDNS`, so that what a
-//! killed headstart left behind is recognised and removed by the next one,
-//! while a live one is never touched (its open buffers also make the kernel
-//! refuse). Source: `Documentation/trace/ftrace.rst`, section "Instances".
+//! An instance ([`super::instance`]) is named `headstart-PID-STARTTIME-PIDNS`. So the next
+//! headstart removes the instance of a killed one, and ignores that of a live one (whose open
+//! buffers also make the kernel refuse). Source: `Documentation/trace/ftrace.rst`, section
+//! "Instances".
 
 use crate::host::contents;
 use crate::host::names;
@@ -20,7 +20,7 @@ const PREFIX: &str = "headstart-";
 const MOUNT_POINT: &str = "/sys/kernel/tracing";
 const ROOTS: [&str; 2] = [MOUNT_POINT, "/sys/kernel/debug/tracing"];
 
-/// Why tracing is not to be had.
+/// Why tracing is not available.
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// The kernel has no tracefs, or no mount of it is possible.

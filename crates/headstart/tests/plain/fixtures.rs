@@ -7,14 +7,15 @@ use headstart::profile::fold::{Observation, Rules, fold};
 use headstart::profile::spans::Spans;
 use headstart::trace::decode::Tally;
 use headstart::trace::file::Capture;
-use headstart::trace::{Event, Kind};
+use headstart::trace::{Event, EventKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const DISK: Dev = Dev::new(7, 4);
 const BIG: InodeId = InodeId { dev: DISK, ino: 12 };
-const KINDS: [Kind; 5] = [Kind::Insert, Kind::Read, Kind::Map, Kind::Fault, Kind::Metadata];
+const KINDS: [EventKind; 5] =
+    [EventKind::Insert, EventKind::Read, EventKind::Map, EventKind::Fault, EventKind::Metadata];
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/trace").join(name)
@@ -89,7 +90,8 @@ fn a_file_read_in_sequence_is_touched_once_and_came_in_as_folios() {
     let pages = size / 4096;
     assert_eq!(pages, 8192);
     let (events, _) = decode(&capture);
-    let inserts: Vec<_> = events.iter().filter(|e| e.kind == Kind::Insert && e.id == BIG).collect();
+    let inserts: Vec<_> =
+        events.iter().filter(|e| e.kind == EventKind::Insert && e.id == BIG).collect();
     assert_eq!(inserts.iter().map(|e| e.pages.count()).sum::<u64>(), pages);
     let mut by_size = BTreeMap::new();
     for event in inserts {
@@ -169,7 +171,7 @@ fn the_metadata_of_a_cold_disk_is_seen_arriving_and_in_use() {
 }
 
 #[test]
-fn without_access_events_arrivals_stand_in_for_uses() {
+fn without_access_events_additions_stand_in_for_accesses() {
     let mut capture = capture("python.trace");
     let all = folded(&capture);
     assert!(all.has_access_events);
@@ -193,7 +195,7 @@ fn a_kernel_that_tells_no_order_brings_in_one_page_with_each_event() {
         *text = lines.map(|line| format!("{}\n", line.replace(" order=%u", ""))).collect();
     }
     let (events, _) = decode(&capture);
-    let inserts = events.iter().filter(|e| e.kind == Kind::Insert && e.id == BIG);
+    let inserts = events.iter().filter(|e| e.kind == EventKind::Insert && e.id == BIG);
     assert_eq!(inserts.map(|e| e.pages.count()).collect::<Vec<_>>(), [1; 149]);
     // Uses are told in pages by every kernel that tells them.
     assert_eq!(ranges(&folded(&capture).files[&BIG].touched), [(0, 8192)]);

@@ -6,7 +6,9 @@ use std::path::Path;
 use headstart::host::usage::How;
 use headstart::pack::codec::{decode, encode};
 use headstart::pack::paths::PathInterner;
-use headstart::pack::{Dropped, File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
+use headstart::pack::{
+    Dropped, File, FileSystem, History, Identity, MetadataRange, Origin, Pack, Range,
+};
 
 /// What the document says that the bytes are.
 fn example() -> Pack {
@@ -17,7 +19,7 @@ fn example() -> Pack {
         file_system: 0,
         node,
         identity: Identity { ino, size, mtime_ns, ctime_ns },
-        changes,
+        changes: History(changes),
     };
     Pack {
         origin: Origin {
@@ -44,15 +46,29 @@ fn example() -> Pack {
             file(b, 130, 4096, time - 1, time - 1, 0b01),
         ],
         ranges: vec![
-            Range { file: 0, first: 0, pages: 5, at_us: 700, how: How::READ, history: 0b11 },
-            Range { file: 1, first: 0, pages: 1, at_us: 900, how: How::READ, history: 0b01 },
+            Range {
+                file: 0,
+                first: 0,
+                pages: 5,
+                at_us: 700,
+                how: How::READ,
+                history: History(0b11),
+            },
+            Range {
+                file: 1,
+                first: 0,
+                pages: 1,
+                at_us: 900,
+                how: How::READ,
+                history: History(0b01),
+            },
         ],
         metadata: vec![MetadataRange {
             file_system: 0,
             first: 1057,
             pages: 1,
             at_us: 400,
-            history: 0b10,
+            history: History(0b10),
         }],
     }
 }

@@ -7,7 +7,7 @@ use headstart::pack::codec::{HEADER_BYTES, PackError, decode, decode_body, encod
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::renew::{Now, renew};
-use headstart::pack::{File, FileSystem, Identity, MetadataRange, Origin, Pack, Range};
+use headstart::pack::{File, FileSystem, History, Identity, MetadataRange, Origin, Pack, Range};
 use headstart::replay::benefit::Expected;
 use headstart::replay::frequency::Frequency;
 use headstart::replay::model::Model;
@@ -184,12 +184,12 @@ fn work_on_dense_packs_stays_within_its_bound() {
         for often in [Frequency::EVER, Frequency::HALF] {
             let choice = often.choice(&pack);
             // Whatever the budget: the ranges are shorter than a step.
-            let limits = Limits { budget: u64::MAX, metadata: true, often };
+            let limits = Limits { budget: u64::MAX, metadata: true };
             let strategy = ReadStrategy::default();
             let pair = [pack.clone(), pack.clone()];
             bounded("choose", 1, &|| drop(often.choice(&pack)));
             bounded("plan", 1, &|| drop(Plan::of_pack(&pack, &choice, limits, strategy)));
-            bounded("plan of two", 2, &|| drop(Plan::of_packs(&pair, limits, strategy)));
+            bounded("plan of two", 2, &|| drop(Plan::of_packs(&pair, often, limits, strategy)));
             bounded("sample", 1, &|| drop(sample(&pack, &choice)));
             bounded("estimate", 1, &|| _ = Expected::of(&pack, &choice, &MODEL));
         }
@@ -203,9 +203,9 @@ fn a_plan_grows_with_its_budget_and_not_with_what_a_range_claims() {
     let strategy = ReadStrategy::default();
     for steps in [1, 1 << 10, 1 << 16] {
         let budget = steps as u64 * strategy.step_bytes;
-        let limits = Limits { budget, metadata: true, often: Frequency::EVER };
+        let limits = Limits { budget, metadata: true };
         let pack = std::slice::from_ref(&pack);
-        let (plan, peak) = peak_of(|| Plan::of_packs(pack, limits, strategy));
+        let (plan, peak) = peak_of(|| Plan::of_packs(pack, Frequency::EVER, limits, strategy));
         assert_eq!(plan.steps.len(), steps);
         // Two lists of steps at one time, one of them with room for twice as many.
         let most = WORK_FACTOR * body.len() + 4 * steps * size_of::<Step>();
@@ -236,11 +236,11 @@ fn small() -> Pack {
             file_system: 0,
             node: names.intern(Path::new(path)).unwrap(),
             identity,
-            changes: 0b11,
+            changes: History(0b11),
         }
     };
     let files = vec![file("/usr/lib/a", 7), file("/usr/b", 1 << 40)];
-    let (how, history) = (How::READ, 3);
+    let (how, history) = (How::READ, History(3));
     Pack {
         origin: Origin { name: "p".into(), page_shift: 16, starts: 2, ..Origin::default() },
         file_systems: vec![FileSystem {
@@ -262,7 +262,7 @@ fn small() -> Pack {
 fn every_change_of_one_or_two_bytes_is_refused_or_gives_a_sound_pack() {
     let original = small();
     let good = encode(&original)[HEADER_BYTES..].to_vec();
-    let limits = Limits { budget: MIB as u64, metadata: true, often: Frequency::EVER };
+    let limits = Limits { budget: MIB as u64, metadata: true };
     let mut accepted = 0u32;
     let mut test = |body: &[u8]| {
         if let Ok(pack) = check("changed", body) {
@@ -277,7 +277,8 @@ fn every_change_of_one_or_two_bytes_is_refused_or_gives_a_sound_pack() {
                 }
             }
             assert!(
-                Plan::of_packs(&[pack], limits, ReadStrategy::default()).bytes() <= limits.budget
+                Plan::of_packs(&[pack], Frequency::EVER, limits, ReadStrategy::default()).bytes()
+                    <= limits.budget
             );
         }
     };

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods)] // Its files end.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
-mod boot_early;
+mod boot_root_copies;
 mod fsid;
 mod kernel_tids;
 mod replay_address_space;

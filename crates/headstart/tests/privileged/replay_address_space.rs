@@ -1,9 +1,8 @@
-//! A replay where the address space is limited, so that files can't be asked for together:
-//! they are asked for one by one, also with little on its way.
+//! A replay where the address space is limited, so that readahead can't be batched: files are
+//! requested one by one, also with a low in-flight limit.
 
 use headstart::cache::residency::page_size;
 use headstart::replay::engine::{Options, Replay};
-use headstart::replay::frequency::Frequency;
 use headstart::replay::list::Entry;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::strategy::{InFlight, ReadStrategy};
@@ -16,7 +15,7 @@ use std::time::Instant;
 
 const FILES: u64 = 256;
 const SIZE: u64 = 128 << 10;
-/// So many that are asked for together do not fit into what is allowed. Threads do.
+/// A batch of so many does not fit into what is allowed. Threads do.
 const TOGETHER: usize = 16;
 const ALLOWED: u64 = 1 << 20;
 /// Where the files of the inner test are.
@@ -30,14 +29,14 @@ fn inner_replay() {
     let entries: Vec<Entry> =
         (0..FILES).map(|number| Entry { path: path(number), ranges: Vec::new() }).collect();
     for entry in &entries {
-        // A file that takes long to open is asked for alone.
+        // A file that takes long to open is requested alone.
         fs::metadata(&entry.path).unwrap();
     }
-    let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
+    let limits = Limits { budget: u64::MAX, metadata: false };
     let in_flight = Some(InFlight { bytes: 2 * SIZE, steps: 2 });
     let strategy = ReadStrategy { in_flight, ..ReadStrategy::default() };
     let mut plan = Plan::of_list(&entries, |_| Some(SIZE), limits, strategy);
-    plan.strategy.together = true;
+    plan.strategy.batched = true;
     let file = fs::File::open(&entries[0].path).unwrap();
     let used = fs::read_to_string("/proc/self/statm").unwrap();
     let used = used.split(' ').next().unwrap().parse::<u64>().unwrap() * page_size();
@@ -54,7 +53,7 @@ fn inner_replay() {
 }
 
 #[test]
-fn without_address_space_small_files_are_asked_for_one_by_one_and_none_waits_for_ever() {
+fn without_address_space_small_files_are_requested_one_by_one_and_none_waits_for_ever() {
     let Some(fs) = LoopFs::sized("ext4", 64 << 20) else { return };
     for number in 0..FILES {
         fs::write(fs.path().join(number.to_string()), vec![7; SIZE as usize]).unwrap();

@@ -2,9 +2,8 @@
 
 use headstart::cache::residency::are_resident;
 use headstart::replay::engine::{Options, Replay};
-use headstart::replay::frequency::Frequency;
 use headstart::replay::list::Entry;
-use headstart::replay::places::Place;
+use headstart::replay::places::FileLayout;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::strategy::{InFlight, Order, ReadStrategy};
 use headstart_testing::{LoopFs, run, wait_until};
@@ -25,7 +24,7 @@ fn what_a_disk_can_not_read_is_not_waited_for_for_ever() {
     }
     rustix::fs::syncfs(File::open(fs.path()).unwrap()).unwrap();
     let place = |path: &PathBuf| {
-        let place = Place::of(&File::open(path).unwrap(), 0).unwrap();
+        let place = FileLayout::of(&File::open(path).unwrap(), 0).unwrap();
         place.extents.iter().map(|extent| extent.physical).max().unwrap()
     };
     files.sort_by_key(place);
@@ -40,10 +39,10 @@ fn what_a_disk_can_not_read_is_not_waited_for_for_ever() {
         .chain(files)
         .map(|path| Entry { path, ranges: Vec::new() })
         .collect();
-    let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::EVER };
+    let limits = Limits { budget: u64::MAX, metadata: false };
     // After each step the one before is waited for.
     let in_flight = Some(InFlight { bytes: SIZE, steps: 1 });
-    for (order, in_passes) in [(Order::Touch, false), (Order::Disk, true)] {
+    for (order, in_passes) in [(Order::Touch, false), (Order::Elevator, true)] {
         let strategy = ReadStrategy { order, in_passes, in_flight, ..ReadStrategy::default() };
         let plan = Plan::of_list(&entries, |_| Some(SIZE), limits, strategy);
         let replay =

@@ -3,7 +3,7 @@
 use headstart::host::fsid::{block_device, speed_device, uuid};
 use headstart::host::mounts::{MountTable, Mounts};
 use headstart::pack::paths::PathInterner;
-use headstart::pack::{File, FileSystem, Identity, Pack};
+use headstart::pack::{File, FileSystem, Pack};
 use headstart::replay::frequency::Frequency;
 use headstart::replay::metadata;
 use headstart::replay::plan::{Limits, Plan};
@@ -28,11 +28,11 @@ fn plan_of(path: &Path, id: [u8; 16]) -> Plan {
     let pack = Pack {
         file_systems: vec![FileSystem { uuid: Some(id), ..FileSystem::default() }],
         paths: names.finish(),
-        files: vec![File { file_system: 0, node, identity: Identity::default(), changes: 0 }],
+        files: vec![File { node, ..File::default() }],
         ..Pack::default()
     };
-    let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::EVER };
-    Plan::of_packs(&[pack], limits, ReadStrategy::default())
+    let limits = Limits { budget: u64::MAX, metadata: true };
+    Plan::of_packs(&[pack], Frequency::EVER, limits, ReadStrategy::default())
 }
 
 #[test]

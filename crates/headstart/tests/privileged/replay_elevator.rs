@@ -5,11 +5,11 @@ use headstart::cache::residency::page_size;
 use headstart::host::identity::identity_of;
 use headstart::host::usage::How;
 use headstart::pack::paths::PathInterner;
-use headstart::pack::{File, FileSystem, Pack, Range};
+use headstart::pack::{File, FileSystem, History, Pack, Range};
 use headstart::replay::elevator::SeekCost;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::frequency::Frequency;
-use headstart::replay::places::Place;
+use headstart::replay::places::FileLayout;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::strategy::{Order, ReadStrategy};
 use headstart_testing::{LoopFs, wait_until};
@@ -29,7 +29,7 @@ fn files(fs: &LoopFs) -> [PathBuf; 2] {
     }
     rustix::fs::syncfs(fs::File::open(fs.path()).unwrap()).unwrap();
     let place = |path: &PathBuf| {
-        let place = Place::of(&fs::File::open(path).unwrap(), 0).unwrap();
+        let place = FileLayout::of(&fs::File::open(path).unwrap(), 0).unwrap();
         place.find(0).unwrap()
     };
     files.sort_by_key(place);
@@ -45,29 +45,37 @@ fn learned(files: &[PathBuf]) -> Pack {
     for (number, path) in files.iter().enumerate() {
         let identity = identity_of(&rustix::fs::stat(path).unwrap());
         let node = names.intern(path).unwrap();
-        pack.files.push(File { file_system: 0, node, identity, changes: 0 });
+        pack.files.push(File { file_system: 0, node, identity, changes: History(0) });
         let at_us = if number + 1 == files.len() { 0 } else { LATE_US };
         let (file, pages) = (number as u32, (BYTES as u64 / page_size()) as u32);
-        pack.ranges.push(Range { file, first: 0, pages, at_us, how: How::READ, history: 1 });
+        pack.ranges.push(Range {
+            file,
+            first: 0,
+            pages,
+            at_us,
+            how: How::READ,
+            history: History(1),
+        });
     }
     pack.ranges.sort_by_key(|range| range.at_us);
     pack.paths = names.finish();
     pack
 }
 
-/// In which order files were asked for.
-fn asked(pack: &Pack, wait: bool) -> Vec<PathBuf> {
-    let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::HALF };
-    let seek = Some(SeekCost { move_us: 8000, mb_s: 100 });
-    let strategy = ReadStrategy { order: Order::Disk, threads: 1, seek, ..ReadStrategy::default() };
-    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, strategy);
+/// In which order files were requested for.
+fn requested(pack: &Pack, wait: bool) -> Vec<PathBuf> {
+    let limits = Limits { budget: u64::MAX, metadata: false };
+    let seek = Some(SeekCost { seek_us: 8000, mb_s: 100 });
+    let strategy =
+        ReadStrategy { order: Order::Elevator, threads: 1, seek, ..ReadStrategy::default() };
+    let plan = Plan::of_packs(std::slice::from_ref(pack), Frequency::HALF, limits, strategy);
     let options = Options { wait, log: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     wait_until("the end of the replay", || replay.is_finished().then_some(()));
     let ended = replay.end();
     assert!(ended.report.complete);
     let mut files = ended.log.files();
-    files.sort_by_key(|(_, asked)| asked.iter().map(|asked| asked.at_us).min());
+    files.sort_by_key(|(_, requested)| requested.iter().map(|requested| requested.at_us).min());
     files.into_iter().map(|(path, _)| path).collect()
 }
 
@@ -82,12 +90,12 @@ fn a_pass_begins_with_what_is_touched_first_and_is_not_in_memory() {
     let pack = learned(&[low.clone(), high.clone()]);
 
     fs.remount();
-    assert_eq!(asked(&pack, false), [&*high, &*low], "the start needs the higher one first");
+    assert_eq!(requested(&pack, false), [&*high, &*low], "the start needs the higher one first");
 
     fs.remount();
-    assert_eq!(asked(&pack, true), [&*low, &*high], "all is waited for");
+    assert_eq!(requested(&pack, true), [&*low, &*high], "all is waited for");
 
     fs.remount();
     read(&high);
-    assert_eq!(asked(&pack, false), [&*low], "the higher one is there");
+    assert_eq!(requested(&pack, false), [&*low], "the higher one is there");
 }

@@ -3,7 +3,6 @@
 
 use headstart::host::memory;
 use headstart::replay::engine::{Options, Replay};
-use headstart::replay::frequency::Frequency;
 use headstart::replay::list::Entry;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::strategy::{InFlight, ReadStrategy};
@@ -24,13 +23,13 @@ fn inner_replay() {
     let Some(file) = variable(FILE) else { return };
     let is_bounded = variable(BOUNDED).is_some_and(|text| text == "yes");
     let budget = if is_bounded { memory::budget() } else { u64::MAX };
-    let limits = Limits { budget, metadata: false, often: Frequency::EVER };
+    let limits = Limits { budget, metadata: false };
     let whole = Entry { path: file.into(), ranges: Vec::new() };
-    // One step at a time: while another program has the processor, nothing is read.
+    // One step at a time: while another program has the CPU, nothing is read.
     let in_flight = Some(InFlight { bytes: 4 * MIB, steps: 1 });
     let strategy = ReadStrategy { threads: 1, in_flight, ..ReadStrategy::default() };
     let plan = Plan::of_list(&[whole], |_| Some(SIZE), limits, strategy);
-    let options = Options { exact: true, ..Options::default() };
+    let options = Options { check_all: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     let report = replay.finish();
     println!("{report:?}");

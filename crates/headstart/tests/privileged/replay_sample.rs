@@ -7,7 +7,7 @@ use headstart::host::identity::identity_of;
 use headstart::host::mounts::MountTable;
 use headstart::host::usage::How;
 use headstart::pack::paths::PathInterner;
-use headstart::pack::{File, FileSystem, MetadataRange, Pack, Range};
+use headstart::pack::{File, FileSystem, History, MetadataRange, Pack, Range};
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::frequency::Frequency;
 use headstart::replay::plan::{Limits, Plan};
@@ -40,10 +40,22 @@ fn learned(fs: &LoopFs) -> Pack {
         fs::write(path, vec![1; PAGES as usize * page_size() as usize]).unwrap();
         let stat = rustix::fs::stat(path).unwrap();
         let node = names.intern(path).unwrap();
-        pack.files.push(File { file_system: 0, node, identity: identity_of(&stat), changes: 0 });
+        pack.files.push(File {
+            file_system: 0,
+            node,
+            identity: identity_of(&stat),
+            changes: History(0),
+        });
         let file = number as u32;
         let how = How::default();
-        pack.ranges.push(Range { file, first: 0, pages: PAGES, at_us: file, how, history: 1 });
+        pack.ranges.push(Range {
+            file,
+            first: 0,
+            pages: PAGES,
+            at_us: file,
+            how,
+            history: History(1),
+        });
     }
     pack.paths = names.finish();
     rustix::fs::syncfs(fs::File::open(fs.path()).unwrap()).unwrap();
@@ -55,8 +67,13 @@ fn is_hot(pack: &Pack) -> bool {
 }
 
 fn replay(pack: &Pack) -> Replay {
-    let limits = Limits { budget: u64::MAX, metadata: false, often: Frequency::HALF };
-    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, ReadStrategy::default());
+    let limits = Limits { budget: u64::MAX, metadata: false };
+    let plan = Plan::of_packs(
+        std::slice::from_ref(pack),
+        Frequency::HALF,
+        limits,
+        ReadStrategy::default(),
+    );
     let options = Options { sampled: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).unwrap();
     headstart_testing::wait_until("the end of the replay", || replay.is_finished().then_some(()));
@@ -72,7 +89,13 @@ fn add_metadata(pack: &mut Pack, fs: &LoopFs, pages: u32) -> PathBuf {
     pack.file_systems[0].uuid = Some(id);
     for number in 0..FILES as u32 {
         let (first, at_us) = (u64::from(number) * 32, 7000 + number);
-        pack.metadata.push(MetadataRange { file_system: 0, first, pages, at_us, history: 1 });
+        pack.metadata.push(MetadataRange {
+            file_system: 0,
+            first,
+            pages,
+            at_us,
+            history: History(1),
+        });
     }
     for range in &mut pack.ranges {
         range.at_us += 7000;
@@ -81,10 +104,10 @@ fn add_metadata(pack: &mut Pack, fs: &LoopFs, pages: u32) -> PathBuf {
 }
 
 fn among_the_data(pack: &Pack, in_flight: Option<InFlight>) -> Plan {
-    let limits = Limits { budget: u64::MAX, metadata: true, often: Frequency::HALF };
+    let limits = Limits { budget: u64::MAX, metadata: true };
     let strategy =
         ReadStrategy { metadata_lead: Some(0), gap_bytes: 0, in_flight, ..ReadStrategy::default() };
-    let plan = Plan::of_packs(std::slice::from_ref(pack), limits, strategy);
+    let plan = Plan::of_packs(std::slice::from_ref(pack), Frequency::HALF, limits, strategy);
     assert!(plan.metadata < FILES, "the others are among the data");
     plan
 }
@@ -110,7 +133,7 @@ fn metadata_in_memory_among_the_data_does_not_make_a_start_look_at_each_file() {
 }
 
 #[test]
-fn with_little_on_its_way_all_is_read_also_beside_metadata_that_the_file_system_reads() {
+fn with_a_low_in_flight_limit_all_is_read_also_with_metadata_that_the_file_system_reads() {
     let Some(fs) = LoopFs::sized("ext4", 32 << 20) else { return };
     let mut pack = learned(&fs);
     add_metadata(&mut pack, &fs, 4);

@@ -14,7 +14,7 @@ fn btrfs(fs: &LoopFs, verb: &[&str], paths: &[&Path]) {
     assert!(fs.kind() == "btrfs");
 }
 
-/// `sub/dir/f` of 40 KiB, a snapshot of `sub` beside it, and one inside.
+/// `sub/dir/f` of 40 KiB, a snapshot of `sub` next to it, and one inside.
 fn three_copies() -> Option<(LoopFs, InodeId, [PathBuf; 3])> {
     let fs = LoopFs::sized("btrfs", 256 << 20)?;
     let sub = fs.path().join("sub");

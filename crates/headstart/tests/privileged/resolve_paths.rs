@@ -46,7 +46,7 @@ fn paths(resolution: &Resolution) -> HashMap<InodeId, PathBuf> {
     resolution.files.iter().map(|(id, file)| (*id, file.path.clone())).collect()
 }
 
-/// The three ways that a file system's names can be had. The cold one unmounts
+/// The three states in which a file system's names are resolved. The cold one unmounts
 /// and mounts again, so it comes last.
 fn by_each_method(fs: &LoopFs, ids: &[InodeId], test: impl Fn(&str, Resolution)) {
     test("hot", resolved(ids, |_| {}));
@@ -249,7 +249,7 @@ fn a_file_below_another_mount_is_found_through_a_bind_mount_or_is_unreachable() 
         let cover = fs.beside("cover");
         fs::create_dir(&cover).unwrap();
         rustix::mount::mount_bind(&cover, fs.path().join("covered")).unwrap();
-        // The same name on top, to be told apart.
+        // The same name on top, to be distinguished.
         fs::write(&path, "not it").unwrap();
         let shown_at = |path: &Path| {
             for calls in [true, false] {

@@ -211,7 +211,7 @@ fn without_privileges() {
     let said: Vec<String> = resolution.problems.iter().map(ToString::to_string).collect();
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].contains(mount.to_str().unwrap()) && said[0].contains("inode"), "{said:?}");
-    assert!(said[1].contains("Cannot read") && said[1].contains("private"), "{said:?}");
+    assert!(said[1].contains("Can't read") && said[1].contains("private"), "{said:?}");
 
     let options = ResolveOptions { walk: false, ..ResolveOptions::new(&table) };
     assert_eq!(resolve(&ids, &options).unnamed_by_reason(), [(Unnamed::WalkSkipped, 2)].into());

@@ -22,7 +22,7 @@ pub fn file(fs: &LoopFs, path: &Path) -> InodeId {
     InodeId { dev: fs.dev(), ino: fs::metadata(path).unwrap().ino() }
 }
 
-/// What becomes of these inodes by the mounts of this moment.
+/// Resolves these inodes by the mounts of this moment.
 pub fn resolved<'a>(ids: &[InodeId], change: impl FnOnce(&mut ResolveOptions<'a>)) -> Resolution {
     // As long as the test, which closures that borrow from it need.
     let table = Box::leak(Box::new(MountTable::read().unwrap()));

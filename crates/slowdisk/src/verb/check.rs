@@ -40,11 +40,15 @@ pub fn run(state: &Path, args: &Args) -> anyhow::Result<ExitCode> {
             figure.modelled,
             figure.measured,
             figure.error() * 100.0,
-            if figure.holds() { "" } else { "off" }
+            match (figure.holds(), figure.is_cpu_bound()) {
+                (true, _) => "",
+                (false, true) => "off, for the CPUs have no more time",
+                (false, false) => "off",
+            }
         );
     }
     let others = watch.others()?;
-    say!("{:<30} {others:>10.2}", "processors used by others");
+    say!("{:<30} {others:>10.2}", "CPUs used by others");
     if all_hold {
         return Ok(ExitCode::SUCCESS);
     }

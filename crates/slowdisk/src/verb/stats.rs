@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
-use slowdisk::control::{Answer, Command, ask};
+use slowdisk::control::{Answer, Command, query};
 use slowdisk::counters::{Stats, Transfers};
 use slowdisk::lifecycle;
 use slowdisk::state::{self, Disk};
@@ -18,7 +18,7 @@ pub struct Args {
     /// One JSON document, with the course of things over time
     #[arg(long)]
     json: bool,
-    /// Begin anew, in the same instant
+    /// Set the counters to zero in the same instant
     #[arg(long)]
     reset: bool,
 }
@@ -35,7 +35,7 @@ struct Document<'a> {
 
 pub fn run(state: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     let (entry, disk) = lifecycle::find(&state::entries(state)?, &args.target)?;
-    let stats = match ask(entry.dir(), &Command::Stats { reset: args.reset })? {
+    let stats = match query(entry.dir(), &Command::Stats { reset: args.reset })? {
         Some(Answer::Stats(stats)) => stats,
         Some(_) => anyhow::bail!(
             "{} is a plain loop device, nobody counts: see /sys/block/{}/stat",

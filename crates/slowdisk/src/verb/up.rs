@@ -29,9 +29,9 @@ pub struct Args {
     /// Options for mount(8)
     #[arg(long, value_name = "OPTIONS")]
     options: Option<String>,
-    /// How far the kernel reads ahead, in KiB
+    /// The kernel's readahead, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 128)]
-    read_ahead_kb: u32,
+    readahead_kb: u32,
     /// Work on the image itself, which should then be on tmpfs
     #[arg(long)]
     keep_writes: bool,
@@ -57,7 +57,7 @@ pub fn run(state: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut server = Command::new("/proc/self/exe");
     server.arg("serve");
-    let up = lifecycle::up(&state, disk, args.read_ahead_kb, server)?;
+    let up = lifecycle::up(&state, disk, args.readahead_kb, server)?;
     for warning in &up.warnings {
         eprintln!("slowdisk: {warning}");
     }

@@ -301,10 +301,10 @@ fn mistakes_are_answered_with_what_to_do() {
     assert!(text(&output.stderr).contains("as root"));
 }
 
-/// What headstart measures of a disk, and the way of reading that it chooses.
+/// What headstart measures of a disk, and the read strategy that it chooses.
 #[test]
-fn a_disk_with_an_arm_is_told_from_those_without() {
-    let test = "a_disk_with_an_arm_is_told_from_those_without";
+fn a_rotational_disk_is_detected() {
+    let test = "a_rotational_disk_is_detected";
     if !possible(test, &["losetup"]) {
         return;
     }
@@ -312,7 +312,7 @@ fn a_disk_with_an_arm_is_told_from_those_without() {
     place.blank(1024);
     let start = Instant::now();
     for (name, order, latency_us, depth) in [
-        ("hdd", Order::Disk, 6000..11_000, 1..=16),
+        ("hdd", Order::Elevator, 6000..11_000, 1..=16),
         ("emmc", Order::Touch, 300..600, 1..=1),
         ("cloud-lazy", Order::Touch, 5000..6000, 16..=64),
         ("sata-ssd", Order::Touch, 80..300, 4..=64),
@@ -323,7 +323,7 @@ fn a_disk_with_an_arm_is_told_from_those_without() {
                 && depth.contains(&model.depth)
         };
         loop {
-            // Anew each time: what it takes off for its own way is measured when it begins.
+            // Again each time: the overhead is measured when a disk comes up.
             let path = place.up(name, false);
             let watch = Watch::begin(vec![place.server(), std::process::id()]).expect("statistics");
             let began = Instant::now();
@@ -331,11 +331,11 @@ fn a_disk_with_an_arm_is_told_from_those_without() {
             let took = began.elapsed();
             let others = watch.others().expect("them");
             place.must(&["down"], &[&path]);
-            eprintln!("{name}: {model:?} in {took:?}, {others:.2} processors used by others");
+            eprintln!("{name}: {model:?} in {took:?}, {others:.2} CPUs used by others");
             if right(&model) && took < LIMIT + Duration::from_millis(100) {
                 break;
             }
-            // A device is as slow as its model only where nobody else has the processors.
+            // A device is as slow as its model only where nobody else has the CPUs.
             assert!(others > BUSY, "{name} {model:?} in {took:?}");
             assert!(start.elapsed() < PATIENCE, "too busy a machine: {name} {model:?} in {took:?}");
         }

@@ -1,4 +1,4 @@
-//! The boots for people: a table for each figure, and what it means in words.
+//! Boots as text: a table for each figure, and what it means in words.
 
 use super::rounds::Measured;
 use crate::output;

@@ -1,8 +1,8 @@
-//! Boots round after round: starts the commands, and keeps what they say.
+//! Runs the rounds of boots: starts the commands, and keeps their figures.
 
 use crate::output;
 use anyhow::{Context, bail};
-use headstart_bench::boots::{Arm, Boot, Figures, figures};
+use headstart_bench::boots::{Boot, BootArm, Figures, figures};
 use headstart_bench::stats::order::Order;
 use headstart_sys::interrupt::Interrupt;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -47,7 +47,7 @@ impl BootCommand {
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// By arm.
-    pub arms: Vec<Arm>,
+    pub arms: Vec<BootArm>,
     /// Rounds that were completed.
     pub rounds: usize,
     /// Whether somebody ended it.
@@ -63,7 +63,7 @@ pub fn measure(
     limit: Duration,
 ) -> anyhow::Result<Measured> {
     let interrupt = Interrupt::catch().context("Can't watch for signals")?;
-    let arm = |arm: &BootCommand| Arm {
+    let arm = |arm: &BootCommand| BootArm {
         name: arm.name.clone(),
         command: arm.shown.clone(),
         boots: Vec::new(),
@@ -75,12 +75,12 @@ pub fn measure(
         for (place, index) in order.into_iter().enumerate() {
             let arm = &arms[index];
             progress(&format!("round {} of {rounds}: {}", at + 1, arm.name));
-            let told = boot(arm, limit, &interrupt)?;
+            let booted = boot(arm, limit, &interrupt)?;
             if interrupt.came() {
                 measured.interrupted = true;
                 break;
             }
-            let (figures, failure) = match told {
+            let (figures, failure) = match booted {
                 Ok(figures) => (figures, None),
                 Err(why) if at == 0 => bail!("The first boot failed ({}): {why}", arm.name),
                 Err(why) => (Figures::new(), Some(why)),
@@ -116,10 +116,10 @@ fn boot(
         .spawn()
         .with_context(|| format!("Can't start {}", output::shown(program.as_ref())))?;
     let out = child.stdout.take().context("Can't read what the command says")?;
-    let (tell, told) = mpsc::channel();
+    let (send, receive) = mpsc::channel();
     std::thread::spawn(move || {
         // Nobody may wait for it any more.
-        let _ = tell.send(last_bytes(out));
+        let _ = send.send(last_bytes(out));
     });
     let in_time = has_ended(&child, limit, &|| interrupt.wait(TICK))?;
     if !in_time {
@@ -139,7 +139,7 @@ fn boot(
     if !status.success() {
         return Ok(Err(format!("its command ended with {status}")));
     }
-    let Ok(said) = told.recv_timeout(GRACE) else {
+    let Ok(said) = receive.recv_timeout(GRACE) else {
         return Ok(Err("something that its command left behind keeps its output open".into()));
     };
     let found = figures(&String::from_utf8_lossy(&said));
@@ -147,7 +147,7 @@ fn boot(
 }
 
 /// Waits until a command has ended, which is not taken note of yet; whether it has
-/// within this time. `tick` waits a little, and tells whether to give up.
+/// within this time. `tick` waits a little, and returns whether to give up.
 fn has_ended(child: &Child, limit: Duration, tick: &dyn Fn() -> bool) -> anyhow::Result<bool> {
     let deadline = Instant::now().checked_add(limit);
     let Some(pid) = pid_of(child) else { return Ok(true) };

@@ -1,5 +1,5 @@
 //! One program started in several invocations that must not differ: bare, and
-//! through headstart, which learns, reads ahead, or may do neither.
+//! through headstart, which learns, prefetches, or may do neither.
 
 use headstart_testing::{is_root, must};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

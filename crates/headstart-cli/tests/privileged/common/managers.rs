@@ -6,7 +6,7 @@ use headstart_testing::{has, must, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes a file anew each time something in `/usr/games` changed, as what keeps caches of
+/// Writes a file again each time something in `/usr/games` changed, as what keeps caches of
 /// fonts, icons or libraries does.
 const KEEP_CACHE: &str = "head -c 409600 /dev/urandom > /var/cache/kept.new\n\
     mv /var/cache/kept.new /var/cache/kept\n";

@@ -20,8 +20,8 @@ pub fn instances() -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// The figures of `headstart run` with these packs. Not while the kernel removes the trace of another start: a well known program does not
-/// wait for that.
+/// The figures of `headstart run` with these packs. Not while the kernel removes the trace of
+/// another start: a well known program does not wait for that.
 pub fn run_json(packs: &Path, options: &[&str], command: &[&str]) -> Value {
     let deadline = Instant::now() + Duration::from_secs(20);
     while instances().iter().any(|name| name.starts_with("headstart-")) {

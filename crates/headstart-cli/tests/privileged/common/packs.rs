@@ -7,7 +7,7 @@ use headstart::host::usage::How;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
-use headstart::pack::{FileSystem, Origin, store};
+use headstart::pack::{FileSystem, History, Origin, store};
 use headstart_testing::LoopFs;
 use std::path::Path;
 
@@ -22,8 +22,9 @@ pub fn write(fs: &LoopFs, pack: &Path, files: &[(&Path, &Path, u64)]) {
     let file_system = parts.file_system(&on).unwrap();
     for &(name, file, pages) in files {
         let identity = identity_of(&rustix::fs::stat(file).unwrap());
-        let piece = Piece { pages: (0..pages).into(), at_us: 0, how: How::READ, history: 1 };
-        let part = FilePart { file_system, identity, changes: 0, pieces: vec![piece] };
+        let piece =
+            Piece { pages: (0..pages).into(), at_us: 0, how: How::READ, history: History(1) };
+        let part = FilePart { file_system, identity, changes: History(0), pieces: vec![piece] };
         parts.files.insert(names.intern(name).unwrap(), part);
     }
     store::lock(pack).unwrap().write(&parts.build(names.table())).unwrap();

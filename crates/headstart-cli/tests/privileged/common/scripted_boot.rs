@@ -3,8 +3,7 @@
 
 use crate::command::json;
 use headstart::boot::machine::Machine;
-use headstart::boot::replay::{Outcome, Wanted, replay};
-use headstart::replay::frequency::Frequency;
+use headstart::boot::replay::{BootReplay, ReplayOptions, replay};
 use headstart_testing::{LoopFs, is_root, must, skip};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -109,10 +108,9 @@ impl Boot {
     }
 
     /// Reads its first phase ahead.
-    pub fn read_ahead(&self) -> Outcome {
-        let wanted = Wanted {
+    pub fn prefetch(&self) -> BootReplay {
+        let options = ReplayOptions {
             phases: vec!["mounts".into()],
-            often: Frequency::EVER,
             wait: true,
             limit: Duration::from_secs(60),
             // It does not wait for what is not mounted.
@@ -120,7 +118,7 @@ impl Boot {
             over_too: true,
         };
         fs::remove_dir_all(self.machine().run().join("replay")).unwrap_or_default();
-        replay(&self.machine(), &wanted, Instant::now())
+        replay(&self.machine(), &options, Instant::now())
     }
 
     /// The files of a phase's pack that are on this file system.

@@ -4,7 +4,7 @@
 //! One connection for each round of questions, all sent at once. No process is started
 //! for it: `systemctl` takes forty times as long, and reads itself from the disk first.
 
-use super::message::{self, Property};
+use super::message::{self, Property, Value};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -17,11 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longer than systemd's answer to `AUTH` (some 40 bytes).
 const LINE: usize = 256;
 
-/// The values of properties that are numbers; `None` for those that are not there.
+/// The values of properties; `None` for those that are not there.
 ///
 /// # Errors
 /// systemd does not listen there, or does not answer as it should.
-pub fn ask(socket: &Path, properties: &[Property<'_>]) -> io::Result<Vec<Option<u64>>> {
+pub fn query(socket: &Path, properties: &[Property<'_>]) -> io::Result<Vec<Option<Value>>> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -84,7 +84,7 @@ mod tests {
     const PROPERTY: Property<'_> = Property { path: "/a", interface: "a.B", name: "C" };
 
     /// Lets somebody listen who says `words` to whoever connects, and asks there.
-    fn asked(words: &'static [u8]) -> io::Result<Vec<Option<u64>>> {
+    fn answer_to(words: &'static [u8]) -> io::Result<Vec<Option<Value>>> {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("private");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -95,21 +95,21 @@ mod tests {
             // What was asked, until the asker is gone.
             let _ = stream.read_to_end(&mut Vec::new());
         });
-        let answer = ask(&socket, &[PROPERTY, PROPERTY]);
+        let answer = query(&socket, &[PROPERTY, PROPERTY]);
         listening.join().unwrap();
         answer
     }
 
     #[test]
     fn answers_come_in_any_order_with_others_between() {
-        let answer = asked(
+        let answer = answer_to(
             b"OK 0123456789abcdef0123456789abcdef\r\n\
               l\x02\x01\x01\x10\0\0\0\x01\0\0\0\x08\0\0\0\x05\x01u\0\x02\0\0\0\
               \x01t\0\0\0\0\0\0\x2a\0\0\0\0\0\0\0\
               l\x02\x01\x01\0\0\0\0\x02\0\0\0\x08\0\0\0\x05\x01u\0\x63\0\0\0\
               l\x03\x01\x01\0\0\0\0\x03\0\0\0\x08\0\0\0\x05\x01u\0\x01\0\0\0",
         );
-        assert_eq!(answer.unwrap(), [None, Some(42)]);
+        assert_eq!(answer.unwrap(), [None, Some(Value::Number(42))]);
     }
 
     #[test]
@@ -121,13 +121,13 @@ mod tests {
             b"",
             &[b'x'; 600],
         ] {
-            assert!(asked(words).is_err(), "{words:?}");
+            assert!(answer_to(words).is_err(), "{words:?}");
         }
     }
 
     #[test]
     fn nobody_there_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(ask(&dir.path().join("private"), &[PROPERTY]).is_err());
+        assert!(query(&dir.path().join("private"), &[PROPERTY]).is_err());
     }
 }

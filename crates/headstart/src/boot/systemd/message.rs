@@ -1,8 +1,8 @@
 //! The two messages of D-Bus that a question to systemd takes: the call that gets a
-//! property, and its reply, as far as that is a number.
+//! property, and its reply, as far as that is a number or a text.
 //!
 //! Pure: takes and returns bytes. Format: D-Bus Specification, "Message Protocol". Not a
-//! library for D-Bus: it knows no other message, and of values only `t`.
+//! library for D-Bus: it knows no other message, and of values only `t` and `s`.
 
 /// Bytes that tell how long a message is.
 pub const START: usize = 16;
@@ -70,13 +70,29 @@ pub fn length(start: [u8; START]) -> Option<usize> {
     Some(START + fields + usize::try_from(body).ok()?)
 }
 
+/// A value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// A `t`.
+    Number(u64),
+    /// An `s`.
+    Text(String),
+}
+
+impl Value {
+    /// The number that it is.
+    pub fn number(&self) -> Option<u64> {
+        if let Self::Number(number) = self { Some(*number) } else { None }
+    }
+}
+
 /// An answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// Number of the message that it answers.
     pub to: u32,
-    /// The number that was asked for; `None` for an error and what is no `t`.
-    pub value: Option<u64>,
+    /// The value that was requested; `None` for an error and what is neither number nor text.
+    pub value: Option<Value>,
 }
 
 /// The answer that a whole message is; `None` when it is none.
@@ -110,7 +126,13 @@ pub fn answer(message: &[u8]) -> Option<Answer> {
     let value = match body {
         // A variant: its signature, and the value where 8 divides.
         [1, b't', 0, _, _, _, _, _, value @ ..] if start[1] == REPLY => {
-            value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+            value.first_chunk().map(|bytes| Value::Number(u64::from_le_bytes(*bytes)))
+        }
+        // The same where 4 divides, with its length in front.
+        [1, b's', 0, _, text @ ..] if start[1] == REPLY => {
+            let length = number(text, 0).and_then(|length| usize::try_from(length).ok());
+            let text = length.and_then(|length| text.get(4..)?.get(..length));
+            text.and_then(|text| Some(Value::Text(str::from_utf8(text).ok()?.into())))
         }
         _ => None,
     };
@@ -206,10 +228,17 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_a_number_or_nothing() {
+    fn an_answer_is_a_number_or_a_text_or_nothing() {
+        let number = |number| Some(Value::Number(number));
+        let text = |text: &str| Some(Value::Text(text.into()));
         let cases = [
-            (reply(REPLY, 3, &number_body(1234)), Some((3, Some(1234)))),
-            (reply(REPLY, 3, &number_body(0)), Some((3, Some(0)))),
+            (reply(REPLY, 3, &number_body(1234)), Some((3, number(1234)))),
+            (reply(REPLY, 3, &number_body(0)), Some((3, number(0)))),
+            (reply(REPLY, 3, b"\x01s\0\0\x07\0\0\0a.slice\0"), Some((3, text("a.slice")))),
+            (reply(REPLY, 3, b"\x01s\0\0\0\0\0\0\0"), Some((3, text("")))),
+            (reply(REPLY, 3, b"\x01s\0\0\x09\0\0\0a.slice\0"), Some((3, None))),
+            (reply(REPLY, 3, b"\x01s\0\0\xff\xff\xff\xffa\0"), Some((3, None))),
+            (reply(REPLY, 3, b"\x01s\0\0\x01\0\0\0\xff\0"), Some((3, None))),
             // An error: its sentence.
             (reply(3, 4, b"\x05\0\0\0wrong\0"), Some((4, None))),
             (reply(REPLY, 3, &[1, b'u', 0, 0, 7, 0, 0, 0]), Some((3, None))),
@@ -251,7 +280,7 @@ mod tests {
         #[test]
         fn a_reply_gives_its_number(to: u32, value: u64) {
             let found = answer(&reply(REPLY, to, &number_body(value)));
-            prop_assert_eq!(found, Some(Answer { to, value: Some(value) }));
+            prop_assert_eq!(found, Some(Answer { to, value: Some(Value::Number(value)) }));
         }
     }
 }

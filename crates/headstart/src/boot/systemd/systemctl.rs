@@ -1,5 +1,5 @@
-//! systemctl(1) as a process: found by an absolute path, and ended when it does not answer.
-//! Nothing else starts it.
+//! Runs systemctl(1): finds it at an absolute path, and kills it if it does not answer. The only
+//! place that starts it.
 
 use super::super::machine::Machine;
 use crate::host::contents;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where it is. `$PATH` may lead to another user's.
+/// Its path. `$PATH` may lead to another user's.
 const PATHS: [&str; 3] =
     ["/usr/bin/systemctl", "/bin/systemctl", "/run/current-system/sw/bin/systemctl"];
 /// How long it may take: systemd itself may hang.
@@ -54,7 +54,7 @@ fn call(
     limit: Duration,
     askers: &mut Vec<i32>,
 ) -> io::Result<String> {
-    // Not pipes: whoever else has them open can't hold us up.
+    // Files, not pipes: a pipe that another process keeps open would never end.
     let file = |name| memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let (mut said, mut why) = (file("stdout")?, file("stderr")?);
     let mut child = Command::new(program)
@@ -68,7 +68,7 @@ fn call(
     let verb = args.first().copied().unwrap_or_default();
     let failed = |why: &str| io::Error::other(format!("systemctl {verb}: {why}"));
     if !ends(&child, limit)? {
-        // Whoever can't be killed is not waited for.
+        // A process that can't be killed is not waited for.
         child.kill()?;
         let _ = ends(&child, limit)?.then(|| child.wait());
         return Err(failed(&format!("it did not answer in {} s", limit.as_secs_f64())));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_says_is_told_and_why_it_fails() {
+    fn what_it_says_is_reported_and_why_it_fails() {
         let long = Duration::from_secs(60);
         let (said, askers) = sh("echo a; echo b", long);
         assert_eq!((said.unwrap().as_str(), askers.len()), ("a\nb\n", 1));

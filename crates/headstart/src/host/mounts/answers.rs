@@ -1,9 +1,9 @@
-//! Which file systems surely answer: those that the kernel serves from a device or memory of
-//! this machine. On the others a call may wait for a server for ever, and once the server has
-//! read the request not even SIGKILL ends it (`request_wait_answer` of fs/fuse/dev.c).
+//! Which file systems always answer: those that the kernel serves from memory or a device of this
+//! machine. On others a call may wait for a server for ever, and once the server has read the
+//! request not even SIGKILL ends the wait (`request_wait_answer` of fs/fuse/dev.c).
 //!
-//! A list of types that are known to answer, so that an unknown type is one that may not. What
-//! a block device is behind (iSCSI, NBD, a loop device on NFS) is not looked at.
+//! It is a list of types that answer, so that an unknown type counts as one that may not. It does
+//! not look behind block devices (iSCSI, NBD, a loop device on NFS).
 
 use super::mountinfo::Mount;
 use super::table::MountTable;
@@ -87,17 +87,33 @@ impl MountTable {
         self.at(path).is_none_or(|mount| self.mount_answers(mount))
     }
 
+    /// The file systems that the file at an absolute path waits for, the nearest first: those
+    /// of its own and of all that this is mounted on that need a server.
+    pub fn servers_at(&self, path: &Path) -> Vec<Dev> {
+        self.at(path).map(|mount| self.servers(mount)).unwrap_or_default()
+    }
+
+    /// The same of the files of a file system, where it is seen.
+    pub fn servers_of(&self, dev: Dev) -> Vec<Dev> {
+        let mut servers = self.visible_of(dev).into_iter().map(|mount| self.servers(mount));
+        servers.find(|servers| !servers.is_empty()).unwrap_or_default()
+    }
+
     fn mount_answers(&self, mount: &Mount) -> bool {
-        let mut above = Some(mount);
+        self.servers(mount).is_empty()
+    }
+
+    fn servers(&self, mount: &Mount) -> Vec<Dev> {
+        let (mut found, mut above) = (Vec::new(), Some(mount));
         // As many steps as there are mounts: a hostile table may have a circle.
         for _ in self.mounts() {
             let Some(mount) = above else { break };
             if !is_local(&mount.fstype) || !self.layers_answer(mount) {
-                return false;
+                found.push(mount.dev);
             }
             above = self.by_id(mount.parent.into()).filter(|parent| parent.id != mount.id);
         }
-        true
+        found
     }
 
     /// Whether the layers of an overlay need no server, as far as its options name them by
@@ -199,6 +215,12 @@ mod tests {
             assert_eq!(table.path_answers(Path::new(path)), expected, "{path}");
         }
         assert!(table.path_answers(Path::new("/bind/x")), "this way it does");
+        let servers = |path: &str| table.servers_at(Path::new(path));
+        assert_eq!(servers("/net/image/x"), [Dev::new(8, 2)]);
+        assert_eq!(servers("/auto/boot/x"), [Dev::new(8, 7)]);
+        assert_eq!(servers("/above/x"), [Dev::new(8, 6)]);
+        assert_eq!(table.servers_of(Dev::new(8, 10)), servers("/net/bind/x"), "one way of two");
+        assert!(servers("/usr").is_empty() && table.servers_of(Dev::new(8, 1)).is_empty());
         let served = ["/net", "/net/image", "/above", "/auto", "/auto/boot", "/new", "/net/bind"];
         assert_eq!(table.served(), served.map(Path::new));
     }

@@ -7,18 +7,16 @@
 //! ```
 //!
 //! `mountinfo` parses, `table` knows which mount a path leads to, `answers` which file systems
-//! need no server; these are pure. `read` is the driver, and `once` keeps what it read for one replay. Nothing here follows symbolic
-//! links: mount points in mountinfo have none.
+//! need no server; these are pure. `read` is the driver. Nothing here follows symbolic links: mount
+//! points in mountinfo have none.
 
 mod answers;
 mod mountinfo;
-mod once;
 mod read;
 mod table;
 
 pub use answers::is_local;
 pub use mountinfo::{Mount, parse};
-pub use once::Mounts;
-pub use read::MountsError;
+pub use read::{Mounts, MountsError};
 pub use table::MountTable;
 pub(crate) use table::join;

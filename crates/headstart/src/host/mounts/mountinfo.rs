@@ -34,7 +34,7 @@ pub struct Mount {
 /// Parses mountinfo.
 ///
 /// # Errors
-/// The number (from 1) of the first line that is none.
+/// The number (from 1) of the first malformed line.
 ///
 /// ```
 /// let mounts = headstart::host::mounts::parse(b"36 1 8:2 / /home rw - ext4 /dev/sda2 rw\n");

@@ -4,6 +4,7 @@ use crate::host::contents;
 use crate::host::names;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
@@ -11,11 +12,11 @@ use super::mountinfo::{Mount, parse};
 use super::table::MountTable;
 use crate::host::id::Dev;
 
-/// Why the mounts could not be had.
+/// Why the mounts could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum MountsError {
     /// A file could not be read.
-    #[error("Cannot read {path}: {source}. Check that proc is mounted on /proc", path = names::path(.path))]
+    #[error("Can't read {path}: {source}. Check that proc is mounted on /proc", path = names::path(.path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -66,6 +67,17 @@ impl MountTable {
     /// Its mountinfo cannot be read (`EACCES`, or it is gone) or parsed.
     pub fn of_process(pid: i32) -> Result<Self, MountsError> {
         parse_file(format!("/proc/{pid}/mountinfo").into()).map(|mounts| Self::new(mounts, None))
+    }
+}
+
+/// The mounts as they were when they were first requested.
+#[derive(Clone, Debug, Default)]
+pub struct Mounts(Arc<OnceLock<Option<MountTable>>>);
+
+impl Mounts {
+    /// The table; `None` when it can't be read.
+    pub fn table(&self) -> Option<&MountTable> {
+        self.0.get_or_init(|| MountTable::read().ok()).as_ref()
     }
 }
 

@@ -1,6 +1,5 @@
-//! Which mount a path leads to, and which paths lead into a mount.
-//!
-//! Pure: it knows what mountinfo says and asks the kernel nothing.
+//! Which mount a path leads to, and which paths lead into a mount. Pure: it knows only what
+//! mountinfo says.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -133,7 +132,7 @@ impl MountTable {
     }
 
     /// The paths that lead to `inner`, a path inside file system `dev`. Those
-    /// hidden by another mount are left out.
+    /// hidden by another mount are skipped.
     pub fn paths_to(&self, dev: Dev, inner: &Path) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for mount in
@@ -180,7 +179,7 @@ mod tests {
                 mount(6, 1, 1, "/etc/hosts", "/box/hosts"),
                 mount(7, 1, 2, "/", "/usr"),
                 mount(8, 1, 9, "/", "/gone//deleted"),
-                // Over the root directory: nobody gets there.
+                // It is mounted over the root directory, so no path leads there.
                 mount(9, 1, 9, "/", "/"),
             ],
             Some(1),

@@ -1,7 +1,8 @@
 //! The record's file, beside the pack. The driver: it reads and writes.
 //!
 //! It is written after the pack and without waiting for the disk: one that a power
-//! cut damaged is refused like any other, and the next start writes it anew.
+//! cut damaged is refused like any other. The next start writes another, unless something else is
+//! in its place.
 
 use super::{LastRun, ParseError};
 use crate::host::names;
@@ -22,7 +23,7 @@ pub enum LastRunError {
     #[error(transparent)]
     Store(StoreError),
     /// Its content is no good.
-    #[error("{path} is not used; the next learned start replaces it", path = names::path(.path))]
+    #[error("{path} is not used; remove it, and the next learned start writes another", path = names::path(.path))]
     Content {
         /// The file.
         path: PathBuf,
@@ -36,6 +37,9 @@ pub enum LastRunError {
     , names::path(.0))]
     Stale(PathBuf),
 }
+
+/// How every record begins.
+const BEGIN: &[u8] = b"{\"schema\":\"headstart/last-run/";
 
 /// The name of the record of a pack.
 pub fn path_of(pack: &Path) -> PathBuf {
@@ -68,9 +72,17 @@ pub fn read(path: &Path, pack: &Pack, uid: u32) -> Result<LastRun, LastRunError>
 /// Writes the record beside a pack that was just written and is still locked.
 ///
 /// # Errors
-/// What the file system said.
+/// Something else than a record is there, or what the file system said.
 pub fn write(locked: &Locked, run: &LastRun) -> io::Result<()> {
-    locked.write_beside_lazily(&path_of(locked.path()), &serde_json::to_vec(run)?)
+    locked.write_beside_lazily(&path_of(locked.path()), &serde_json::to_vec(run)?, BEGIN)
+}
+
+/// Removes the record of a pack of a directory that is locked. What is no record stays.
+///
+/// # Errors
+/// What the file system said.
+pub fn remove(locked: &Locked, pack: &Path) -> io::Result<()> {
+    locked.remove_beside(&path_of(pack), BEGIN)
 }
 
 #[cfg(test)]
@@ -109,6 +121,38 @@ mod tests {
         assert!(refusal(&pack).contains("may be written by others"));
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         fs::write(&file, "{}").unwrap();
-        assert!(refusal(&pack).contains("no record of a start"));
+        assert!(refusal(&pack).contains("no such document"));
+    }
+
+    #[test]
+    fn a_record_replaces_nothing_but_a_record_or_an_empty_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pack");
+        let file = path_of(&path);
+        let run = LastRun { schema: SCHEMA.into(), ..LastRun::default() };
+        let whole = serde_json::to_string(&run).unwrap();
+        let locked = store::lock(&path).unwrap();
+        for (before, is_replaced) in [
+            ("", true),
+            (&whole[..], true),
+            (&whole[..40], true),
+            (r#"{"schema":"headstart/last-run/1"}"#, true),
+            ("{}", false),
+            ("notes of mine, which are longer than how a record begins", false),
+        ] {
+            fs::write(&file, before).unwrap();
+            assert_eq!(write(&locked, &run).is_ok(), is_replaced, "{before}");
+            let expected = if is_replaced { &whole } else { before };
+            assert_eq!(fs::read_to_string(&file).unwrap(), expected);
+            fs::write(&file, before).unwrap();
+            remove(&locked, &path).unwrap();
+            assert_eq!(file.exists(), !is_replaced, "{before}");
+        }
+        fs::remove_file(&file).unwrap();
+        let target = dir.path().join("notes");
+        std::os::unix::fs::symlink(&target, &file).unwrap();
+        assert!(write(&locked, &run).is_err(), "a link");
+        remove(&locked, &path).unwrap();
+        assert!(file.symlink_metadata().is_ok() && !target.exists());
     }
 }

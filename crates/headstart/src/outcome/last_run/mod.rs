@@ -1,8 +1,8 @@
-//! What became of the last start of a program, or of anything else that is
-//! learned, page by page and over time: a small document beside its pack.
+//! The record of the last start: the classification of its pages, page by page and over time, in a
+//! small document next to its pack.
 //!
-//! [`timeline`] makes it, [`mod@file`] keeps it. It is for people who study a start;
-//! nothing that is prefetched depends on it. Pure but for [`mod@file`].
+//! [`timeline`] makes it, [`mod@file`] keeps it. It is for people who study a start; nothing that
+//! is prefetched depends on it. Pure but for [`mod@file`].
 
 pub mod file;
 pub mod timeline;
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use thiserror::Error;
 
-/// What the document calls itself.
-pub const SCHEMA: &str = "headstart/last-run/1";
-/// Stretches of time of equal length that the start is divided into.
+/// The schema name of the document.
+pub const SCHEMA: &str = "headstart/last-run/3";
+/// Intervals of equal length into which the start is divided.
 pub const BINS: usize = 240;
 /// Files that are named, those with the most pages first.
 pub const MAX_FILES: usize = 500;
@@ -60,28 +60,28 @@ pub struct LastRun {
     /// The files with the most pages that were late, missing or wasted.
     pub files: Vec<FileRun>,
     /// Files like these for which there was no room.
-    pub files_left_out: u64,
+    pub files_skipped: u64,
     /// Ranges of the files above for which there was no room.
-    pub ranges_left_out: u64,
+    pub ranges_skipped: u64,
 }
 
-/// Pages of a start, by what became of them.
+/// Pages of a start, by their class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Pages of files that were touched.
     pub touched: u64,
-    /// Of those, in memory or on their way before.
+    /// Of those, resident or in flight before.
     pub ready: u64,
-    /// Of those, in the pack, but the program asked first.
+    /// Of those, in the pack, but the program requested them first.
     pub late: u64,
     /// Of those, not in the pack, and brought in by the program.
     pub missing: u64,
     /// Pages of files that were prefetched.
-    pub asked: u64,
+    pub prefetched: u64,
     /// Of those, not touched.
     pub wasted: u64,
     /// Of those again, not in the pack either: gaps that were read because
-    /// that is quicker than leaving them out.
+    /// that is faster than skipping them.
     pub gaps: u64,
     /// Pages that the program brought in and did not touch.
     pub untouched: u64,
@@ -89,10 +89,10 @@ pub struct Totals {
     pub metadata: u64,
 }
 
-/// Pages over time, one entry for each stretch of [`Self::bin_us`].
+/// Pages over time, one entry for each interval of [`Self::bin_us`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct OverTime {
-    /// Length of a stretch, in µs.
+    /// Length of an interval, in µs.
     pub bin_us: u64,
     /// Ready, when they were first touched.
     pub ready: Vec<u64>,
@@ -100,26 +100,26 @@ pub struct OverTime {
     pub late: Vec<u64>,
     /// Missing, when they were first touched.
     pub missing: Vec<u64>,
-    /// Brought in by the program and not touched, when that was.
+    /// Brought in by the program and not touched, by the time of the request.
     pub untouched: Vec<u64>,
     /// Metadata that the program brought in.
     pub metadata: Vec<u64>,
-    /// Read ahead, when they were asked for; before the start counts as its begin.
-    pub asked: Vec<u64>,
-    /// Of those, never touched.
+    /// Prefetched, when they were requested; before the start counts as its begin.
+    pub prefetched: Vec<u64>,
+    /// Of those, not touched.
     pub wasted: Vec<u64>,
-    /// How long before their first touch pages had been asked for, in µs: the
+    /// How long before their first touch pages had been requested, in µs: the
     /// median of those touched then; negative when the program was first.
     pub lead_us: Vec<Option<i64>>,
 }
 
 impl OverTime {
     fn pages(&self) -> [&Vec<u64>; 7] {
-        let Self { ready, late, missing, untouched, metadata, asked, wasted, .. } = self;
-        [ready, late, missing, untouched, metadata, asked, wasted]
+        let Self { ready, late, missing, untouched, metadata, prefetched, wasted, .. } = self;
+        [ready, late, missing, untouched, metadata, prefetched, wasted]
     }
 
-    /// The number of stretches.
+    /// The number of intervals.
     pub fn len(&self) -> usize {
         self.ready.len()
     }
@@ -129,7 +129,7 @@ impl OverTime {
         self.ready.is_empty()
     }
 
-    /// When a stretch begins, in ms.
+    /// When an interval begins, in ms.
     pub fn ms(&self, bin: usize) -> f64 {
         self.bin_us as f64 * bin as f64 / 1000.0
     }
@@ -153,11 +153,11 @@ pub struct FileRun {
     pub ranges: Vec<RangeRun>,
 }
 
-/// What became of a range.
+/// The class of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageClass {
-    /// The program asked first.
+    /// The program requested it first.
     Late,
     /// It was not in the pack.
     Missing,
@@ -168,13 +168,13 @@ pub enum PageClass {
 /// A range of pages of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RangeRun {
-    /// What became of it.
+    /// The class of its pages.
     pub class: PageClass,
     /// First page.
     pub first: u64,
     /// Number of pages.
     pub pages: u64,
-    /// When it was touched, or read ahead, in µs of the start.
+    /// When it was touched or prefetched, in µs of the start.
     pub at_us: u64,
 }
 
@@ -182,18 +182,23 @@ pub struct RangeRun {
 #[derive(Debug, Error)]
 pub enum ParseError {
     /// It is no such document.
-    #[error("it is no record of a start")]
+    #[error("it is no such document")]
     Json(#[from] serde_json::Error),
     /// It is one of another version.
-    #[error("it is {0:?}, and this headstart reads {SCHEMA:?}")]
-    Schema(String),
+    #[error("it is {found:?}, and this headstart reads {read:?}")]
+    Schema {
+        /// Which.
+        found: String,
+        /// The one that is read.
+        read: &'static str,
+    },
     /// It contradicts itself.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
 }
 
 impl LastRun {
-    /// Says which state of a pack this is of, the one that the start made.
+    /// Notes the state of the pack after this start.
     pub fn describe(&mut self, pack: &Pack, lost_events: u64) {
         self.name.clone_from(&pack.origin.name);
         self.starts = pack.origin.starts;
@@ -209,7 +214,7 @@ impl LastRun {
         self.walked_without_result = known.take(MAX_WALKS).collect();
     }
 
-    /// Those of them that are still there. After a boot a number may be that of another.
+    /// Those of them that are still mounted. After a boot, a number may belong to another.
     pub fn walked_without_result(&self, mounts: &MountTable) -> Vec<Dev> {
         let is_it = |dev: Dev, kind: &str| {
             mounts.visible_of(dev).iter().any(|mount| mount.fstype.to_string_lossy() == kind)
@@ -221,7 +226,7 @@ impl LastRun {
     /// Reads a document.
     ///
     /// # Errors
-    /// It is none, or one that contradicts itself.
+    /// It is no such document, or contradicts itself.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         #[derive(Deserialize)]
         struct Head {
@@ -229,7 +234,7 @@ impl LastRun {
         }
         let head: Head = serde_json::from_slice(bytes)?;
         if head.schema != SCHEMA {
-            return Err(ParseError::Schema(head.schema));
+            return Err(ParseError::Schema { found: head.schema, read: SCHEMA });
         }
         let run: Self = serde_json::from_slice(bytes)?;
         let bins = run.over_time.len();
@@ -252,7 +257,7 @@ impl FileRun {
         Self { path: path.into(), ..Self::default() }
     }
 
-    /// Pages that are worth a look.
+    /// Pages that were late, missing or wasted.
     pub fn pages(&self) -> u64 {
         self.late.saturating_add(self.missing).saturating_add(self.wasted)
     }
@@ -276,12 +281,12 @@ mod tests {
             missing: zero.clone(),
             untouched: zero.clone(),
             metadata: zero.clone(),
-            asked: zero.clone(),
+            prefetched: zero.clone(),
             wasted: zero,
             lead_us: vec![None],
         };
         for (input, why) in [
-            (String::new(), "no record"),
+            (String::new(), "no such document"),
             ("{\"schema\":\"headstart/show/1\"}".into(), "this headstart reads"),
             (text(&LastRun { over_time: uneven, ..good.clone() }), "do not match"),
             (text(&LastRun { over_time: timeless, ..good.clone() }), "no length"),

@@ -1,4 +1,4 @@
-//! Makes the record of a start from what became of its pages. Pure.
+//! Makes the record of a start from the classification of its pages. Pure.
 
 use super::{BINS, FileRun, LastRun, MAX_FILES, MAX_RANGES, OverTime, PageClass, RangeRun, Totals};
 use crate::host::range::PageRange;
@@ -9,10 +9,10 @@ use std::path::Path;
 
 /// Pages that were prefetched, none twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AskedSpan {
+pub struct PrefetchedSpan {
     /// The pages.
     pub pages: PageRange,
-    /// When they were asked for, in ns from the begin of the start; negative
+    /// When they were requested, in ns from the beginning of the start; negative
     /// before that.
     pub at: i64,
 }
@@ -23,8 +23,7 @@ pub struct Timeline {
     duration: u64,
     totals: Totals,
     over_time: OverTime,
-    /// For each stretch of time how long before its touch something was asked
-    /// for, and how many pages it has.
+    /// For each interval, how long before their touch ranges were requested, and their pages.
     leads: Vec<Vec<(i64, u64)>>,
     files: Vec<FileRun>,
 }
@@ -42,7 +41,7 @@ impl Timeline {
             missing: none(),
             untouched: none(),
             metadata: none(),
-            asked: none(),
+            prefetched: none(),
             wasted: none(),
             lead_us: vec![None; bins],
         };
@@ -50,16 +49,21 @@ impl Timeline {
         Self { duration, totals: Totals::default(), over_time, leads, files: Vec::new() }
     }
 
-    /// Adds a file, with what was asked of it. Without a path it is only counted.
-    pub fn add(&mut self, path: Option<&Path>, classes: &Classification, asked: &[AskedSpan]) {
+    /// Adds a file, with what was requested of it. Without a path it is only counted.
+    pub fn add(
+        &mut self,
+        path: Option<&Path>,
+        classes: &Classification,
+        prefetched: &[PrefetchedSpan],
+    ) {
         let mut file = path.map(FileRun::named).unwrap_or_default();
-        let asked = Asked::new(asked);
+        let prefetched = Prefetched::new(prefetched);
         for (spans, class) in [(&classes.ready, None), (&classes.late, Some(PageClass::Late))] {
             for span in spans.iter() {
                 let bin = self.bin(span.at);
-                asked.within(span, |at, pages| {
+                prefetched.within(span, |at, pages| {
                     let lead = span.at.cast_signed().saturating_sub(at) / 1000;
-                    // What was ready and asked for afterwards was in memory.
+                    // Ready pages that were requested later were resident.
                     if class.is_some() || lead >= 0 {
                         self.leads[bin].push((lead, pages));
                     }
@@ -76,8 +80,8 @@ impl Timeline {
                 touched.touch(s.pages, 0, s.how);
             }
         }
-        let wasted = asked.spans().without(&touched);
-        let unplanned = wasted.without(&classes.never_touched);
+        let wasted = prefetched.spans().without(&touched);
+        let unplanned = wasted.without(&classes.wasted);
         file.late = self.count(&classes.late, |o| &mut o.late);
         file.missing = self.count(&classes.missing, |o| &mut o.missing);
         file.wasted = self.count(&wasted, |o| &mut o.wasted);
@@ -86,7 +90,7 @@ impl Timeline {
         self.totals.ready += ready;
         self.totals.late += file.late;
         self.totals.missing += file.missing;
-        self.totals.asked += self.count(&asked.spans(), |o| &mut o.asked);
+        self.totals.prefetched += self.count(&prefetched.spans(), |o| &mut o.prefetched);
         self.totals.wasted += file.wasted;
         self.totals.gaps += unplanned.pages();
         self.totals.untouched += self.count(&classes.inserted_untouched, |o| &mut o.untouched);
@@ -114,18 +118,18 @@ impl Timeline {
         }
     }
 
-    /// The record, but for what only the caller knows.
+    /// The record without what only the caller knows.
     pub fn finish(mut self) -> LastRun {
         for (leads, median) in self.leads.iter_mut().zip(&mut self.over_time.lead_us) {
             *median = median_of(leads);
         }
         self.files.sort_by_key(|file| Reverse(file.pages()));
-        let files_left_out = self.files.len().saturating_sub(MAX_FILES) as u64;
+        let files_skipped = self.files.len().saturating_sub(MAX_FILES) as u64;
         self.files.truncate(MAX_FILES);
-        let (mut room, mut ranges_left_out) = (MAX_RANGES, 0);
+        let (mut room, mut ranges_skipped) = (MAX_RANGES, 0);
         for file in &mut self.files {
             let kept = file.ranges.len().min(room);
-            ranges_left_out += (file.ranges.len() - kept) as u64;
+            ranges_skipped += (file.ranges.len() - kept) as u64;
             file.ranges.truncate(kept);
             room -= kept;
         }
@@ -135,8 +139,8 @@ impl Timeline {
             totals: self.totals,
             over_time: self.over_time,
             files: self.files,
-            files_left_out,
-            ranges_left_out,
+            files_skipped,
+            ranges_skipped,
             ..LastRun::default()
         }
     }
@@ -168,12 +172,12 @@ fn median_of(leads: &mut [(i64, u64)]) -> Option<i64> {
     middle.map(|(lead, _)| *lead)
 }
 
-/// What was asked of a file, by page.
-struct Asked(Vec<AskedSpan>);
+/// What was requested of a file, by page.
+struct Prefetched(Vec<PrefetchedSpan>);
 
-impl Asked {
-    fn new(asked: &[AskedSpan]) -> Self {
-        let mut sorted = asked.to_vec();
+impl Prefetched {
+    fn new(prefetched: &[PrefetchedSpan]) -> Self {
+        let mut sorted = prefetched.to_vec();
         sorted.sort_unstable_by_key(|a| a.pages.first);
         let mut end = 0;
         sorted.retain_mut(|a| {
@@ -185,7 +189,7 @@ impl Asked {
     }
 
     /// Calls `found` with the time and the number of the pages of each part of
-    /// `span` that was asked for.
+    /// `span` that was requested.
     fn within(&self, span: &Span, mut found: impl FnMut(i64, u64)) {
         let from = self.0.partition_point(|a| a.pages.end <= span.pages.first);
         for a in self.0[from..].iter().take_while(|a| a.pages.first < span.pages.end) {
@@ -223,8 +227,8 @@ mod tests {
         spans
     }
 
-    fn asked(first: u64, end: u64, ms: i64) -> AskedSpan {
-        AskedSpan { pages: PageRange { first, end }, at: ms * MS as i64 }
+    fn prefetched(first: u64, end: u64, ms: i64) -> PrefetchedSpan {
+        PrefetchedSpan { pages: PageRange { first, end }, at: ms * MS as i64 }
     }
 
     fn sum(list: &[u64]) -> u64 {
@@ -232,15 +236,15 @@ mod tests {
     }
 
     #[test]
-    fn each_page_is_drawn_where_it_was_touched_or_read_ahead() {
+    fn each_page_is_drawn_where_it_was_touched_or_prefetched() {
         let mut timeline = Timeline::new(240 * MS);
-        // 1 ready, 3 late and asked for 20 ms after it was touched, 5 missing,
+        // 1 ready, 3 late and requested 20 ms after it was touched, 5 missing,
         // 7 planned, read and not touched, 8 a gap that was read.
         let touched = set(&[(1, 50 * MS), (3, 100 * MS), (5, 200 * MS)]);
         let inserted = set(&[(3, 100 * MS), (5, 200 * MS), (40, 9 * MS)]);
         let planned = set(&[(1, 0), (3, 0), (7, 0)]);
         let classes = Classification::of(&touched, &inserted, &planned);
-        let read = [asked(1, 2, -3), asked(3, 4, 120), asked(7, 9, 130)];
+        let read = [prefetched(1, 2, -3), prefetched(3, 4, 120), prefetched(7, 9, 130)];
         timeline.add(Some(Path::new("/a")), &classes, &read);
         timeline.add_metadata(&Classification {
             missing: set(&[(9, 30 * MS)]),
@@ -250,7 +254,10 @@ mod tests {
         let o = &run.over_time;
         assert_eq!((o.bin_us, o.len()), (1000, 240));
         assert_eq!((o.ready[50], o.late[100], o.missing[200]), (1, 1, 1));
-        assert_eq!((o.asked[0], o.asked[120], o.asked[130], o.wasted[130]), (1, 1, 2, 2));
+        assert_eq!(
+            (o.prefetched[0], o.prefetched[120], o.prefetched[130], o.wasted[130]),
+            (1, 1, 2, 2)
+        );
         assert_eq!((o.untouched[9], o.metadata[30]), (1, 1));
         assert_eq!((o.lead_us[50], o.lead_us[100]), (Some(53_000), Some(-20_000)));
         let expected = Totals {
@@ -258,7 +265,7 @@ mod tests {
             ready: 1,
             late: 1,
             missing: 1,
-            asked: 4,
+            prefetched: 4,
             wasted: 2,
             gaps: 1,
             untouched: 1,
@@ -287,10 +294,10 @@ mod tests {
             timeline.add(Some(Path::new(&format!("/{i}"))), &classes, &[]);
         }
         let run = timeline.finish();
-        assert_eq!((run.files.len(), run.files_left_out), (MAX_FILES, 3));
+        assert_eq!((run.files.len(), run.files_skipped), (MAX_FILES, 3));
         assert_eq!(run.files[0].path.shown(), "/5");
         let kept: usize = run.files.iter().map(|f| f.ranges.len()).sum();
-        assert_eq!((kept, run.ranges_left_out), (MAX_RANGES, 500 * 20 + 1 - MAX_RANGES as u64));
+        assert_eq!((kept, run.ranges_skipped), (MAX_RANGES, 500 * 20 + 1 - MAX_RANGES as u64));
         let bytes = serde_json::to_vec(&run).unwrap();
         assert_eq!(LastRun::parse(&bytes).unwrap(), run);
         assert!(bytes.len() < 700_000, "{}", bytes.len());
@@ -306,7 +313,7 @@ mod tests {
             parts in proptest::collection::vec((0u64..60, 1u64..9, -9i64..6000), 0..9),
         ) {
             let classes = Classification::of(&set(&touched), &set(&inserted), &set(&planned));
-            let parts: Vec<_> = parts.iter().map(|&(a, n, at)| asked(a, a + n, at)).collect();
+            let parts: Vec<_> = parts.iter().map(|&(a, n, at)| prefetched(a, a + n, at)).collect();
             let mut timeline = Timeline::new(duration);
             timeline.add(Some(Path::new("/a")), &classes, &parts);
             let run = timeline.finish();
@@ -315,9 +322,9 @@ mod tests {
             prop_assert_eq!(t.touched, set(&touched).pages());
             prop_assert_eq!(t.ready + t.late + t.missing, t.touched);
             prop_assert_eq!(sum(&o.ready) + sum(&o.late) + sum(&o.missing), t.touched);
-            prop_assert_eq!(sum(&o.asked), t.asked);
+            prop_assert_eq!(sum(&o.prefetched), t.prefetched);
             prop_assert_eq!(sum(&o.wasted), t.wasted);
-            prop_assert!(t.gaps <= t.wasted && t.wasted <= t.asked);
+            prop_assert!(t.gaps <= t.wasted && t.wasted <= t.prefetched);
             let bytes = serde_json::to_vec(&run).unwrap();
             prop_assert_eq!(LastRun::parse(&bytes).unwrap(), run);
         }

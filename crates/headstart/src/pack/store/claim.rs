@@ -1,7 +1,8 @@
-//! Which process learns a program: of starts of the same program at the same time the first
-//! does, and the others leave it to that.
+//! Which process learns a program: the first of several starts at the same time. The others leave
+//! learning to it.
 
-use super::directory::Directory;
+use super::directory::{Directory, OWNER_ONLY, parent_of};
+use super::trusted::TrustedDirectory;
 use rustix::fs::{AtFlags, FlockOperation};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -39,12 +40,9 @@ pub(super) fn remove_orphans(dir: &Directory, names: &[OsString], uid: u32) {
 /// written.
 pub fn claim(pack: &Path) -> io::Result<Claim> {
     let uid = rustix::process::geteuid().as_raw();
-    let parent = pack.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let dir = Directory::open_or_create(parent, uid)?;
-    if let Some(why) = dir.untrusted() {
-        // Whoever could take the lock could keep it for ever.
-        return Err(io::Error::other(why.to_owned()));
-    }
+    // In other directories, other users could take the lock and keep it for ever.
+    let dir = TrustedDirectory::open_or_create(parent_of(pack), uid, OWNER_ONLY);
+    let dir = dir.map_err(io::Error::other)?.into_directory();
     let mut name = OsString::from(".");
     name.push(pack.file_name().unwrap_or_default());
     name.push(ENDING);
@@ -58,7 +56,7 @@ pub fn claim(pack: &Path) -> io::Result<Claim> {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Another process may have it open and lock it now, beside one that makes it anew: both
+        // Another process may have it open and lock it now, while another creates it again: both
         // learn then, and the pack is merged twice.
         let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
     }

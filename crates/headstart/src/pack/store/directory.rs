@@ -1,19 +1,18 @@
-//! A directory that holds files of ours, opened once: all further I/O goes through its
-//! descriptor, so that nobody can put another directory in its place meanwhile.
+//! A directory with our files, opened once: all further I/O uses its descriptor, so that nobody can
+//! replace the directory meanwhile.
 //!
-//! Checks who may change what is in it. Knows nothing of packs.
+//! It checks who may change its content. It knows nothing about packs.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
+use super::walk::{ON_THE_PATH, Part, open_root, walk};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::fmt::{self, Display};
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Component, Path};
+use std::path::Path;
 
 /// Bits of a mode that let others write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -21,11 +20,14 @@ const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 /// All that lets others look into a directory or file.
 const OTHERS: u32 = 0o077;
-/// Symbolic links that a path may have, as for the kernel (path_resolution(7)).
-const MAX_LINKS: u32 = 40;
-/// What is opened only to go on from there, or to look at.
-const ON_THE_WAY: OFlags =
-    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The mode of a directory of packs.
+pub(super) const OWNER_ONLY: u32 = 0o700;
+
+/// The directory that a path is in.
+pub(super) fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
 
 /// An open directory.
 #[derive(Debug)]
@@ -34,40 +36,66 @@ pub(super) struct Directory {
     stat: Stat,
     /// Why somebody else may have changed what is in it, if so.
     untrusted: Option<String>,
+    /// The same of another directory that was found on that path.
+    untrusted_way: Option<String>,
+    /// The same of links on that path.
+    led_by: Option<String>,
 }
 
 impl Directory {
     /// Opens a directory as the user `uid` and looks whether another user could have changed
-    /// what is in it: its owner and mode and, for root, those of all directories and links
-    /// on the path to it.
+    /// what is in it: its owner and mode, those of all links on the path to it and, for root,
+    /// of all directories above it.
     ///
     /// # Errors
     /// It is missing or can't be opened.
     pub(super) fn open(path: &Path, uid: u32) -> io::Result<Self> {
-        let mut untrusted = None;
-        let mut note = |why: Option<String>| {
-            if untrusted.is_none() {
-                untrusted = why;
-            }
-        };
+        let (mut untrusted_way, mut led_by) = (None, None);
         let at = walk(&open_root()?, &std::path::absolute(path)?, |part, stat| {
-            if uid == 0 && part != Part::End {
+            if part == Part::Link || uid == 0 && part == Part::Above {
                 let shared = || shared(stat).filter(|_| part == Part::Above && !sticky(stat));
-                note(of_others(stat, uid).or_else(shared).map(|why| format!("{part} {why}")));
+                let why = of_others(stat, uid).or_else(shared).map(|why| format!("{part} {why}"));
+                if part == Part::Link {
+                    led_by = led_by.take().or(why.clone());
+                }
+                untrusted_way = untrusted_way.take().or(why);
             }
         })?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = File::from(rustix::fs::openat(&at, ".", flags, Mode::empty())?);
         let stat = rustix::fs::fstat(&fd)?;
-        note(of_others(&stat, uid).or_else(|| shared(&stat)).map(|why| format!("it {why}")));
-        Ok(Self { fd, stat, untrusted })
+        let own = || of_others(&stat, uid).or_else(|| shared(&stat));
+        let untrusted = untrusted_way.clone().or_else(|| own().map(|why| format!("it {why}")));
+        Ok(Self { fd, stat, untrusted, untrusted_way, led_by })
     }
 
-    /// The same, and makes it, for nobody but its owner, if it is missing.
+    /// Why somebody else could put another directory in the place of a missing one, by what
+    /// there is of the way to it.
+    ///
+    /// # Errors
+    /// It can't be looked at.
+    pub(super) fn untrusted_way(path: &Path, uid: u32) -> io::Result<Option<String>> {
+        for above in std::path::absolute(path)?.ancestors().skip(1) {
+            match Self::open(above, uid) {
+                Ok(dir) => return Ok(dir.untrusted_below(uid)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(None)
+    }
+
+    fn untrusted_below(self, uid: u32) -> Option<String> {
+        let shared = || shared(&self.stat).filter(|_| !sticky(&self.stat));
+        let own = || of_others(&self.stat, uid).or_else(shared).filter(|_| uid == 0);
+        self.untrusted_way.clone().or_else(|| own().map(|why| format!("{} {why}", Part::Above)))
+    }
+
+    /// The same, and makes it, with this mode, if it is missing.
     ///
     /// # Errors
     /// It can't be made or opened.
-    pub(super) fn open_or_create(path: &Path, uid: u32) -> io::Result<Self> {
+    pub(super) fn open_or_create(path: &Path, uid: u32, mode: u32) -> io::Result<Self> {
         match Self::open(path, uid) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             other => return other,
@@ -75,7 +103,7 @@ impl Directory {
         if let Some(parent) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
         }
-        match DirBuilder::new().mode(0o700).create(path) {
+        match DirBuilder::new().mode(mode).create(path) {
             // Somebody else was faster.
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
             _ => Self::open(path, uid),
@@ -86,6 +114,11 @@ impl Directory {
     /// when nobody can.
     pub(super) fn untrusted(&self) -> Option<&str> {
         self.untrusted.as_deref()
+    }
+
+    /// Why another user has said where the path to it leads; `None` when nobody has.
+    pub(super) fn led_by(&self) -> Option<&str> {
+        self.led_by.as_deref()
     }
 
     /// Lets nobody but its owner look into it, nor at these of its files, if others may look
@@ -130,17 +163,11 @@ impl Directory {
             None if is_file => Ok(File::from(lock)),
             _ => {
                 let name = name.to_string_lossy();
-                Err(io::Error::other(format!("{name} beside it is not ours; remove that")))
+                Err(io::Error::other(format!(
+                    "{name} next to it is not from headstart; remove that"
+                )))
             }
         }
-    }
-
-    /// Writes what was renamed in it to the disk.
-    ///
-    /// # Errors
-    /// What fsync(2) said.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        self.fd.sync_all()
     }
 }
 
@@ -167,25 +194,6 @@ fn sticky(stat: &Stat) -> bool {
     stat.st_mode & STICKY != 0
 }
 
-/// What a path goes through.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
-    Link,
-    /// A directory on the way.
-    Above,
-    End,
-}
-
-impl Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Link => "a link on its path",
-            Self::Above => "a directory above it",
-            Self::End => "it",
-        })
-    }
-}
-
 /// Why another user than `uid` and root could put something else in the place of a program: by
 /// the owner and mode of it, of all directories above it, and of links on its path. Nobody has
 /// to be trusted for a sticky directory: a user may have been there first. The path is one
@@ -194,7 +202,7 @@ impl Display for Part {
 /// # Errors
 /// It is no regular file, or can't be looked at.
 pub fn replaceable(root: &Path, program: &Path, uid: u32) -> io::Result<Option<String>> {
-    let root = rustix::fs::open(root, ON_THE_WAY.difference(OFlags::NOFOLLOW), Mode::empty())?;
+    let root = rustix::fs::open(root, ON_THE_PATH.difference(OFlags::NOFOLLOW), Mode::empty())?;
     let mut found = None;
     let mut see = |part: Part, stat: &Stat| {
         let shared = || shared(stat).filter(|_| part != Part::Link);
@@ -210,62 +218,6 @@ pub fn replaceable(root: &Path, program: &Path, uid: u32) -> io::Result<Option<S
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(found),
         Err(e) => Err(e),
     }
-}
-
-/// Walks along a path below a directory as the kernel does, lets `see` look at each part, and
-/// holds what is at its end. No symbolic link is followed unseen.
-fn walk(root: &OwnedFd, path: &Path, mut see: impl FnMut(Part, &Stat)) -> io::Result<OwnedFd> {
-    let same = |a: &Stat, b: &Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-    let top = rustix::fs::fstat(root)?;
-    let mut at = root.try_clone()?;
-    let mut left = words(path);
-    let mut links = 0;
-    while let Some(name) = left.pop_front() {
-        if name == ".." && same(&rustix::fs::fstat(&at)?, &top) {
-            continue;
-        }
-        let found = rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
-        // Where a descriptor in /proc leads is no path: something may be mounted there.
-        let is_descriptor = is_link && rustix::fs::fstatfs(&at)?.f_type == PROC_SUPER_MAGIC;
-        if is_link && !is_descriptor {
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(Errno::LOOP.into());
-            }
-            see(Part::Link, &found);
-            let target = rustix::fs::readlinkat(&at, &name, Vec::new())?.into_bytes();
-            let target = OsString::from_vec(target);
-            if Path::new(&target).is_absolute() {
-                at = root.try_clone()?;
-            }
-            for word in words(Path::new(&target)).into_iter().rev() {
-                left.push_front(word);
-            }
-            continue;
-        }
-        let mut flags = ON_THE_WAY;
-        flags.set(OFlags::NOFOLLOW, !is_descriptor);
-        flags.set(OFlags::DIRECTORY, !left.is_empty());
-        at = rustix::fs::openat(&at, &name, flags, Mode::empty())?;
-        let part = if left.is_empty() { Part::End } else { Part::Above };
-        see(part, &rustix::fs::fstat(&at)?);
-    }
-    Ok(at)
-}
-
-fn open_root() -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open("/", ON_THE_WAY, Mode::empty())?)
-}
-
-/// The names that a path goes through, from the last root on.
-fn words(path: &Path) -> VecDeque<OsString> {
-    let word = |component: Component<'_>| match component {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    };
-    path.components().filter_map(word).collect()
 }
 
 #[cfg(test)]
@@ -318,6 +270,7 @@ mod tests {
             let said = opened.untrusted().unwrap_or_default();
             assert!(said.starts_with(why.unwrap_or_default()), "{name}: {said}");
             assert_eq!(said.is_empty(), why.is_none(), "{name}: {said}");
+            assert_eq!(opened.led_by().is_some(), name == "theirs", "{name}");
         }
         let failed = |name: &str| Directory::open(&at(name), 0).unwrap_err().raw_os_error();
         assert_eq!(failed("absent"), Some(Errno::NOENT.raw_os_error()));
@@ -383,7 +336,7 @@ mod tests {
         let uid = rustix::process::geteuid().as_raw();
         let path = top.path().join("a/b");
         for _ in 0..2 {
-            Directory::open_or_create(&path, uid).unwrap();
+            Directory::open_or_create(&path, uid, OWNER_ONLY).unwrap();
             let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
             assert_eq!(mode(&path), 0o700);
             assert_ne!(mode(path.parent().unwrap()), 0o700, "others may pass");

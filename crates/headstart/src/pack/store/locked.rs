@@ -1,18 +1,20 @@
-//! Replaces packs and what stands beside them: under a lock, atomically, and readable for
-//! nobody but their owner, since they name files and commands.
+//! Replaces packs and the files next to them: under a lock, atomically, and readable only for their
+//! owner, since they name files and commands.
 //!
-//! The lock is a file of its own, which nobody else can open. A directory that others may
-//! change is written without a lock: whoever could take one could keep it for ever.
+//! The lock is a file of its own, which nobody else can open. A directory that others may change is
+//! written without a lock, since others could hold it for ever.
 
-use super::directory::Directory;
-use super::{Pack, StoreError, claim, codec, temporary};
+use super::directory::{Directory, OWNER_ONLY, parent_of};
+use super::error::StoreError;
+use super::trusted::{TrustedDirectory, may_be_replaced, may_become_a_pack, remove};
+use super::{claim, temporary};
 use crate::host::contents::MOST_BYTES;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use crate::pack::{Pack, codec};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,7 +39,7 @@ pub struct Locked {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Locks the directory of `path`, which is made if it is missing, and removes
-/// what killed writers left in it.
+/// what killed writers left in it. A user has named it, so it may be anybody's.
 ///
 /// # Errors
 /// Another process of this user keeps it locked, or the directory can't be made or opened.
@@ -45,17 +47,36 @@ pub fn lock(path: &Path) -> Result<Locked, StoreError> {
     lock_until(path, Instant::now() + PATIENCE)
 }
 
-/// The same, but waits until then.
+/// The same for a directory of the search path: other users must not be able to change it.
+///
+/// # Errors
+/// As [`lock`], or somebody else could have changed what is in it.
+pub fn lock_trusted(path: &Path) -> Result<Locked, StoreError> {
+    let dir = TrustedDirectory::open_or_create(parent_of(path), own_uid(), OWNER_ONLY)?;
+    lock_open(dir.into_directory(), path, Instant::now() + PATIENCE)
+}
+
+/// The same as [`lock`], but waits until then.
 ///
 /// # Errors
 /// As [`lock`].
 pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
+    let failed = |source| StoreError::Write { path: path.into(), source };
+    let dir = Directory::open_or_create(parent_of(path), own_uid(), OWNER_ONLY).map_err(failed)?;
+    lock_open(dir, path, until)
+}
+
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn lock_open(dir: Directory, path: &Path, until: Instant) -> Result<Locked, StoreError> {
     const AGAIN_AFTER: Duration = Duration::from_millis(5);
     let failed = |source| StoreError::Write { path: path.into(), source };
-    let uid = rustix::process::geteuid().as_raw();
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let dir = Directory::open_or_create(parent, uid).map_err(failed)?;
-    if PRIVATE.iter().any(|end| parent.ends_with(end)) {
+    let uid = own_uid();
+    let is_private = PRIVATE.iter().any(|end| parent_of(path).ends_with(end));
+    // Else another user has said where that path leads.
+    if is_private && dir.untrusted().is_none() {
         dir.tighten(is_ours);
     }
     let lock = match dir.untrusted() {
@@ -81,23 +102,30 @@ pub fn lock_until(path: &Path, until: Instant) -> Result<Locked, StoreError> {
     Ok(Locked { dir, path: path.into(), _lock: lock })
 }
 
-/// The same as [`lock`], but makes no directory.
+/// The same as [`lock`], but makes no directory, and goes there by no link of another user: what is
+/// removed is what was named.
 ///
 /// # Errors
-/// As [`lock`], or the file is missing.
+/// As [`lock`], or the file is missing, or such a link is on its path.
 pub fn lock_existing(path: &Path) -> Result<Locked, StoreError> {
+    let failed = |source| StoreError::Read { path: path.into(), source };
     match path.symlink_metadata() {
-        Ok(_) => lock(path),
+        Ok(_) => {
+            let dir = Directory::open(parent_of(path), own_uid()).map_err(failed)?;
+            if let Some(why) = dir.led_by() {
+                let (path, why) = (parent_of(path).into(), why.into());
+                return Err(StoreError::UntrustedDirectory { path, why });
+            }
+            lock_open(dir, path, Instant::now() + PATIENCE)
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing(path.into())),
         Err(source) => Err(StoreError::Read { path: path.into(), source }),
     }
 }
 
-/// Packs, records of last starts, and history.
+/// Packs, and records of last starts.
 fn is_ours(name: &OsStr) -> bool {
-    [".pack", ".last", ".json", LOCK]
-        .iter()
-        .any(|end| name.as_encoded_bytes().ends_with(end.as_bytes()))
+    [".pack", ".last", LOCK].iter().any(|end| name.as_encoded_bytes().ends_with(end.as_bytes()))
 }
 
 impl Locked {
@@ -134,29 +162,10 @@ impl Locked {
             let why = "it would be too large to be read again; record less at a time";
             return Err(failed(io::Error::other(why)));
         }
-        if !self.may_become_a_pack(path).map_err(failed)? {
+        if !may_become_a_pack(&self.dir, name_of(path).map_err(failed)?).map_err(failed)? {
             return Err(StoreError::NotAPack(path.into()));
         }
         Ok(bytes)
-    }
-
-    /// Whether nothing but an empty file or a pack is at a path in the directory now.
-    fn may_become_a_pack(&self, path: &Path) -> io::Result<bool> {
-        let name = name_of(path)?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.dir, name, flags, Mode::empty()) {
-            Ok(fd) => File::from(fd),
-            Err(Errno::NOENT) => return Ok(true),
-            // A symbolic link, or a file that may not be read.
-            Err(Errno::LOOP | Errno::ACCESS | Errno::PERM | Errno::NXIO) => return Ok(false),
-            Err(e) => return Err(e.into()),
-        };
-        let stat = rustix::fs::fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Ok(false);
-        }
-        let mut begin = [0; codec::MAGIC.len()];
-        Ok(stat.st_size == 0 || file.read_exact_at(&mut begin, 0).is_ok() && begin == *codec::MAGIC)
     }
 
     /// Removes a pack of the directory.
@@ -165,18 +174,16 @@ impl Locked {
     /// Something else is there, or it can't be removed.
     pub(crate) fn remove_pack(&self, path: &Path) -> Result<(), StoreError> {
         let failed = |source| StoreError::Write { path: path.into(), source };
-        if !self.may_become_a_pack(path).map_err(failed)? {
+        if !may_become_a_pack(&self.dir, name_of(path).map_err(failed)?).map_err(failed)? {
             return Err(StoreError::NotAPack(path.into()));
         }
-        self.remove_beside(path).map_err(failed)
+        remove(&self.dir, name_of(path).map_err(failed)?).map_err(failed)
     }
 
-    /// Removes a file of the directory, if it is there.
-    pub(crate) fn remove_beside(&self, path: &Path) -> io::Result<()> {
-        match rustix::fs::unlinkat(&self.dir, name_of(path)?, AtFlags::empty()) {
-            Err(Errno::NOENT) | Ok(()) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
+    /// Removes a file of the directory, if it is there and empty or begins so; another stays.
+    pub(crate) fn remove_beside(&self, path: &Path, begin: &[u8]) -> io::Result<()> {
+        let name = name_of(path)?;
+        if may_be_replaced(&self.dir, name, begin)? { remove(&self.dir, name) } else { Ok(()) }
     }
 
     /// The file that it was locked for.
@@ -194,10 +201,20 @@ impl Locked {
         self.replace(name_of(path)?, bytes, true)
     }
 
-    /// The same without waiting until the disk has it: after a power cut it may be
-    /// empty.
-    pub(crate) fn write_beside_lazily(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.replace(name_of(path)?, bytes, false)
+    /// The same where nothing is, an empty file, or one that begins so, and without waiting until
+    /// the disk has it: after a power cut it may be empty.
+    pub(crate) fn write_beside_lazily(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        begin: &[u8],
+    ) -> io::Result<()> {
+        let name = name_of(path)?;
+        if !may_be_replaced(&self.dir, name, begin)? {
+            let why = "something else is in its place and stays as it is; remove that";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+        self.replace(name, bytes, false)
     }
 
     fn replace(&self, name: &OsStr, bytes: &[u8], durable: bool) -> io::Result<()> {

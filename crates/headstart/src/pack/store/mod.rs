@@ -2,29 +2,32 @@
 //!
 //! The driver: it finds and reads files. A pack tells root which files to open, so root
 //! believes only what root wrote, in a directory that nobody else can change
-//! (`directory`). [`locked`] replaces packs, [`replace`] files that others may read.
+//! (`directory`). [`locked`] replaces packs, [`trusted`] what is next to them,
+//! [`below`] files of a machine or an image. [`silent`] keeps which file servers do not answer.
 
+pub mod below;
 pub mod claim;
 mod directory;
+mod error;
 pub mod locked;
-pub mod replace;
+mod read;
+pub mod silent;
 mod temporary;
+pub mod trusted;
+mod walk;
 
-use super::codec::{PackError, decode};
+use super::codec::decode;
 use super::{Pack, codec, key, subcommand};
-use crate::host::contents::{self, MOST_BYTES};
 use crate::host::names;
 pub use directory::replaceable;
-use directory::{Directory, of_others, shared};
-pub use locked::{Locked, lock, lock_existing, lock_until};
-use rustix::fs::{CWD, FileType, Mode, OFlags};
-use rustix::io::Errno;
+pub use error::StoreError;
+pub use locked::{Locked, lock, lock_existing, lock_trusted, lock_until};
+pub(crate) use read::read_bytes;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use thiserror::Error;
+pub use trusted::{TrustedDirectory, packs_in};
 
 /// Packs that this machine learned.
 pub const LOCAL_DIR: &str = "/var/lib/headstart/packs";
@@ -36,71 +39,6 @@ pub(super) const SHARED: &str = "shared";
 pub const SHIPPED_DIR: &str = "/usr/lib/headstart/packs";
 /// Overrides all directories.
 pub const DIR_VARIABLE: &str = "HEADSTART_PACKS";
-
-/// A pack file that can't be used or written.
-#[derive(Debug, Error)]
-pub enum StoreError {
-    /// There is none.
-    #[error("There is no pack {}", names::path(.0))]
-    Missing(PathBuf),
-    /// It can't be opened or read.
-    #[error("Can't read the pack {path}", path = names::path(.path))]
-    Read {
-        /// The pack.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// Somebody else could have written it.
-    #[error("The pack {path} is not used: {why}", path = names::path(.path))]
-    Untrusted {
-        /// The pack.
-        path: PathBuf,
-        /// What is wrong, and the fix.
-        why: String,
-    },
-    /// Somebody else could have changed what is in its directory.
-    #[error("The pack directory {path} is not used: {why}", path = names::path(.path))]
-    UntrustedDirectory {
-        /// The directory.
-        path: PathBuf,
-        /// What is wrong, and the fix.
-        why: String,
-    },
-    /// Something else is in the place of a pack that is to be replaced or removed.
-    #[error("{} is not a pack, so it stays as it is; name another file", names::path(.0))]
-    NotAPack(PathBuf),
-    /// Its content is no good.
-    #[error("The pack {path} is not used", path = names::path(.path))]
-    Content {
-        /// The pack.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: PackError,
-    },
-    /// What says where packs are says it relative to a directory that changes.
-    #[error(
-        "{DIR_VARIABLE} is {}, which is not an absolute path; no packs are used or learned until \
-         it is one", names::path(.0)
-    )]
-    RelativeDirectory(PathBuf),
-    /// A name is that of several.
-    #[error("Several packs are of {name}; name one of them: {paths}")]
-    Several {
-        /// The name.
-        name: String,
-        /// The packs.
-        paths: String,
-    },
-    /// It can't be written.
-    #[error("Can't write the pack {path}", path = names::path(.path))]
-    Write {
-        /// The pack.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
 
 /// The directories that are searched, the first that has a pack wins; the
 /// first is also where packs are written.
@@ -159,17 +97,10 @@ pub fn find(
 /// Reads a pack in a directory of the search path, if the user `uid` can trust both.
 fn find_in(dir: &Path, file_name: &str, uid: u32) -> Result<Pack, StoreError> {
     let path = dir.join(file_name);
-    let opened = match Directory::open(dir, uid) {
-        Ok(opened) => opened,
-        Err(e) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&e.kind()) => {
-            return Err(StoreError::Missing(path));
-        }
-        Err(source) => return Err(StoreError::Read { path: dir.into(), source }),
-    };
-    if let Some(why) = opened.untrusted() {
-        return Err(StoreError::UntrustedDirectory { path: dir.into(), why: why.into() });
+    match TrustedDirectory::open(dir, uid)? {
+        Some(opened) => decoded(opened.read(OsStr::new(file_name))?, &path),
+        None => Err(StoreError::Missing(path)),
     }
-    decoded(read_at(&opened, OsStr::new(file_name), &path, uid, OFlags::empty())?, &path)
 }
 
 /// The path of a pack that a user named: that of a file, or the name of a program, or of a job of
@@ -177,22 +108,19 @@ fn find_in(dir: &Path, file_name: &str, uid: u32) -> Result<Pack, StoreError> {
 /// neither stays as it is.
 ///
 /// # Errors
-/// [`StoreError::Several`].
+/// [`StoreError::Several`], or somebody else could have changed what is in a directory.
 pub fn by_name(wanted: &Path, dirs: Vec<PathBuf>) -> Result<PathBuf, StoreError> {
     let Some(name) = wanted.to_str().filter(|name| !name.contains('/') && !wanted.exists()) else {
         return Ok(wanted.into());
     };
+    let uid = rustix::process::geteuid().as_raw();
     for dir in dirs {
-        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        let entries = packs_in(&dir, uid)?.into_iter();
         let is_it = |path: &PathBuf| {
             let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
             file == name || key::program_of(file) == Some(name)
         };
-        let is_of_job = |path: &PathBuf| {
-            let pack = read(path, rustix::process::geteuid().as_raw());
-            pack.is_ok_and(|pack| pack.origin.name == name)
-        };
-        let entries = entries.map(|entry| entry.path());
+        let is_of_job = |path: &PathBuf| read(path, uid).is_ok_and(|pack| pack.origin.name == name);
         let mut found: Vec<_> = match name.contains(' ') {
             true => entries.filter(is_of_job).collect(),
             false => entries.filter(is_it).collect(),
@@ -208,12 +136,24 @@ pub fn by_name(wanted: &Path, dirs: Vec<PathBuf>) -> Result<PathBuf, StoreError>
             [one] => return Ok(one.clone()),
             _ if of_programs.len() == 1 => return Ok(of_programs[0].clone()),
             several => {
-                let paths: Vec<_> = several.iter().map(|p| names::path(p).to_string()).collect();
+                let paths: Vec<_> = several.iter().map(|path| with_command(path)).collect();
                 return Err(StoreError::Several { name: name.into(), paths: paths.join(", ") });
             }
         }
     }
     Ok(wanted.into())
+}
+
+/// A pack and, in parentheses, the command that it is of, where that can be read: for people.
+fn with_command(path: &Path) -> String {
+    let shown = names::path(path).to_string();
+    match read(path, rustix::process::geteuid().as_raw()) {
+        Ok(pack) if !pack.origin.command.is_empty() => {
+            let words = pack.origin.command.split(|byte| *byte == 0).map(names::name);
+            format!("{shown} ({})", words.collect::<Vec<_>>().join(" "))
+        }
+        _ => shown,
+    }
 }
 
 /// Reads a pack that was named by its path, if the user `uid` can trust it: its directory may
@@ -238,58 +178,12 @@ pub fn is_pack(path: &Path) -> bool {
         && magic == *codec::MAGIC
 }
 
-/// Reads a file if the user `uid` can trust it.
-pub(crate) fn read_bytes(path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
-    match read_at(CWD, path.as_os_str(), path, uid, OFlags::NOATIME) {
-        // Only its owner may have it so (open(2)).
-        Err(StoreError::Read { source, .. })
-            if source.kind() == io::ErrorKind::PermissionDenied =>
-        {
-            read_at(CWD, path.as_os_str(), path, uid, OFlags::empty())
-        }
-        read => read,
-    }
-}
-
-/// The same, of a file in a directory; `path` is for messages.
-fn read_at(
-    dir: impl AsFd,
-    name: &OsStr,
-    path: &Path,
-    uid: u32,
-    more: OFlags,
-) -> Result<Vec<u8>, StoreError> {
-    let failed = |source| StoreError::Read { path: path.into(), source };
-    let untrusted = |why: String| StoreError::Untrusted { path: path.into(), why };
-    // Not blocking: a fifo in its place must not hang a start.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(dir, name, flags | more, Mode::empty()) {
-        Ok(fd) => File::from(fd),
-        Err(Errno::NOENT | Errno::NOTDIR) => return Err(StoreError::Missing(path.into())),
-        Err(Errno::LOOP) => {
-            return Err(untrusted("it is a symbolic link; name the file itself".into()));
-        }
-        Err(e) => return Err(failed(e.into())),
-    };
-    let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(untrusted("it is no regular file".into()));
-    }
-    if let Some(why) = of_others(&stat, uid).or_else(|| shared(&stat)) {
-        return Err(untrusted(format!("it {why}")));
-    }
-    let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-    if size > MOST_BYTES {
-        let most = MOST_BYTES >> 20;
-        return Err(untrusted(format!("it is larger than {most} MiB; remove it to learn anew")));
-    }
-    contents::rest_of(file).map_err(failed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Origin;
     use super::*;
+    use rustix::fs::Mode;
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn pack(starts: u32) -> Pack {
@@ -301,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pack_is_replaced_as_a_whole_and_leaves_nothing_beside_it() {
+    fn a_pack_is_replaced_as_a_whole_and_leaves_no_other_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/er/a.pack");
         for starts in [1, 2] {

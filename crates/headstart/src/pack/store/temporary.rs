@@ -1,6 +1,5 @@
-//! Files that are being written: they become visible under their name in one step. The name
-//! that they have until then tells whether their writer still lives, so that the next writer
-//! removes what a killed one left behind.
+//! Files that are being written appear under their final name atomically. Their temporary name says
+//! whether the writer still lives, so the next writer removes what a killed one left.
 
 use super::directory::Directory;
 use crate::host::proc::start_time;
@@ -8,6 +7,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 const SUFFIX: &str = ".headstart-tmp";
 
@@ -15,17 +15,18 @@ const SUFFIX: &str = ".headstart-tmp";
 /// Only its owner may read it, unless `fill` says otherwise. If it is to be `durable`, the
 /// disk has it afterwards; else it may be empty after a power cut.
 pub(super) fn replace(
-    dir: &Directory,
+    dir: impl AsFd,
     name: &OsStr,
     durable: bool,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
+    let dir = dir.as_fd();
     let mut written = Written::new(dir, name, fill)?;
     if durable {
         written.file.sync_all()?;
     }
     written.publish()?;
-    if durable { dir.sync() } else { Ok(()) }
+    if durable { Ok(rustix::fs::fsync(dir)?) } else { Ok(()) }
 }
 
 /// Replaces files of a directory by these bytes, each in one step, when the disk has them all:
@@ -33,16 +34,16 @@ pub(super) fn replace(
 pub(super) fn replace_all(dir: &Directory, files: &[(&OsStr, Vec<u8>)]) -> io::Result<()> {
     let mut written = Vec::new();
     for (name, bytes) in files {
-        written.push(Written::new(dir, name, |file| file.write_all(bytes))?);
+        written.push(Written::new(dir.as_fd(), name, |file| file.write_all(bytes))?);
     }
     rustix::fs::syncfs(dir)?;
     written.iter_mut().try_for_each(Written::publish)?;
-    dir.sync()
+    Ok(rustix::fs::fsync(dir)?)
 }
 
 /// A file that has been written, and goes unless it is published.
 struct Written<'a> {
-    dir: &'a Directory,
+    dir: BorrowedFd<'a>,
     file: File,
     temporary: Option<OsString>,
     name: &'a OsStr,
@@ -50,7 +51,7 @@ struct Written<'a> {
 
 impl<'a> Written<'a> {
     fn new(
-        dir: &'a Directory,
+        dir: BorrowedFd<'a>,
         name: &'a OsStr,
         fill: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> io::Result<Self> {
@@ -76,7 +77,7 @@ impl<'a> Written<'a> {
 impl Drop for Written<'_> {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // The error at hand says more than one of the removal.
+            // This error says more than one of the removal.
             let _ = rustix::fs::unlinkat(self.dir, temporary, AtFlags::empty());
         }
     }

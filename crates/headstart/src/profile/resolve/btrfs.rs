@@ -1,5 +1,5 @@
-//! btrfs: every subvolume counts its inodes anew, so one number may be several
-//! files. The page cache tells which of them was used.
+//! btrfs: each subvolume has its own inode numbers, so one number may be several files. Residency
+//! in the page cache tells which one was used.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +11,7 @@ use headstart_sys::btrfs::{SearchRange, inode_path, tree_search};
 use headstart_sys::handle::{FileHandle, open_by_handle};
 use rustix::fs::{OFlags, Statx};
 
-use super::handle::{ByInode, Name, Namer, Outcome, failed_open};
+use super::handle::{ByInode, Name, NameLookup, Namer, failed_open};
 use super::open::Opened;
 use super::resolution::{FileKind, Method, Unnamed};
 use super::subvol::{FIRST, LAST, ROOT_BACKREF, ROOT_TREE, Subvolume, parse_search, paths};
@@ -26,8 +26,8 @@ const FILEID_BTRFS: i32 = 0x4d;
 /// `BTRFS_BTREE_INODE_OBJECTID`: the pages of the metadata.
 const BTREE_INODE: u64 = 1;
 
-/// So many subvolumes with the same inode number are compared. Each costs an
-/// inode in memory, and a system may keep hundreds of snapshots.
+/// At most this many subvolumes with the same inode number are compared. Each takes an inode in
+/// memory, and a system may have hundreds of snapshots.
 const COMPARED: usize = 16;
 
 /// Names inodes of a btrfs.
@@ -35,11 +35,11 @@ pub(super) struct Btrfs<'a> {
     table: &'a MountTable,
     namer: Namer,
     /// Mounted subvolumes first, then by id.
-    places: Vec<Place<'a>>,
+    readable: Vec<ReadableSubvolume<'a>>,
 }
 
 /// A subvolume and a mount through which its names can be read.
-struct Place<'a> {
+struct ReadableSubvolume<'a> {
     tree: u64,
     path: PathBuf,
     through: &'a Opened<'a>,
@@ -47,7 +47,7 @@ struct Place<'a> {
 
 /// An inode of a subvolume.
 struct Candidate {
-    place: usize,
+    subvolume: usize,
     fd: OwnedFd,
     stat: Statx,
     resident: Option<u64>,
@@ -57,36 +57,38 @@ impl<'a> Btrfs<'a> {
     pub(super) fn new(table: &'a MountTable, opened: &'a [Opened<'a>]) -> io::Result<Self> {
         let [first, ..] = opened else { return Err(io::ErrorKind::NotFound.into()) };
         let list = subvolumes(first.fd.as_fd())?;
-        // A directory that has gone has no path; what is in it is left out.
+        // A directory that has gone has no path; what is in it is skipped.
         let dir_path = |tree, dir| inode_path(&first.fd, tree, dir).ok();
-        let mut places: Vec<Place<'a>> = paths(&list, dir_path)
+        let mut readable: Vec<ReadableSubvolume<'a>> = paths(&list, dir_path)
             .into_iter()
             .map(|(tree, path)| {
                 let contains = |open: &&Opened<'_>| path.starts_with(&open.mount.root);
                 let through = opened.iter().rev().find(contains).unwrap_or(first);
-                Place { tree, path, through }
+                ReadableSubvolume { tree, path, through }
             })
             .collect();
-        places.sort_by_key(|place| (place.through.mount.root != place.path, place.tree));
-        Ok(Self { table, namer: Namer::new()?, places })
+        readable.sort_by_key(|subvolume| {
+            (subvolume.through.mount.root != subvolume.path, subvolume.tree)
+        });
+        Ok(Self { table, namer: Namer::new()?, readable })
     }
 
     /// The inodes with this number.
     fn candidates(&self, ino: u64) -> io::Result<Vec<Candidate>> {
         let mut found: Vec<Candidate> = Vec::new();
-        for (index, place) in self.places.iter().enumerate() {
+        for (index, subvolume) in self.readable.iter().enumerate() {
             if found.len() >= COMPARED && found.iter().any(|one| one.resident > Some(0)) {
                 break;
             }
             let mut bytes = [0; 20];
             bytes[..8].copy_from_slice(&ino.to_ne_bytes());
-            bytes[8..16].copy_from_slice(&place.tree.to_ne_bytes());
+            bytes[8..16].copy_from_slice(&subvolume.tree.to_ne_bytes());
             let Some(handle) = FileHandle::new(FILEID_BTRFS, &bytes) else { continue };
-            let fd = match open_by_handle(&place.through.fd, &handle, OFlags::PATH) {
+            let fd = match open_by_handle(&subvolume.through.fd, &handle, OFlags::PATH) {
                 Ok(fd) => fd,
                 // Not in this subvolume, or refused for all.
                 Err(error) => {
-                    failed_open(error, Outcome::Lost)?;
+                    failed_open(error, NameLookup::Lost)?;
                     continue;
                 }
             };
@@ -94,8 +96,8 @@ impl<'a> Btrfs<'a> {
             if stat.stx_nlink == 0 {
                 continue;
             }
-            let mut candidate = Candidate { place: index, fd, stat, resident: None };
-            if self.places.len() > 1 && kind_of(&stat) == FileKind::Regular {
+            let mut candidate = Candidate { subvolume: index, fd, stat, resident: None };
+            if self.readable.len() > 1 && kind_of(&stat) == FileKind::Regular {
                 candidate.resident = candidate.resident();
             }
             found.push(candidate);
@@ -103,8 +105,8 @@ impl<'a> Btrfs<'a> {
         Ok(found)
     }
 
-    fn name_candidate(&mut self, candidate: &Candidate) -> Outcome {
-        let place = &self.places[candidate.place];
+    fn name_candidate(&mut self, candidate: &Candidate) -> NameLookup {
+        let subvolume = &self.readable[candidate.subvolume];
         let is_it = |stat: &Statx| {
             stat.stx_ino == candidate.stat.stx_ino && stat_dev(stat) == stat_dev(&candidate.stat)
         };
@@ -112,18 +114,19 @@ impl<'a> Btrfs<'a> {
         let is_root = candidate.stat.stx_ino == FIRST;
         match self.namer.name(candidate.fd.as_fd(), is_root) {
             Name::Is(path) => match check_by(path, is_it) {
-                Check::Same(file) => return Outcome::by_handle(file),
-                Check::Denied => return Outcome::Never(Unnamed::NoPermission),
+                Check::Same(file) => return NameLookup::by_handle(file),
+                Check::Denied => return NameLookup::Never(Unnamed::NoPermission),
                 Check::Other => {}
             },
-            Name::TooLong => return Outcome::Never(Unnamed::Unreachable),
+            Name::TooLong => return NameLookup::Never(Unnamed::Unreachable),
             Name::Lost => {}
         }
-        let inner = match inode_path(&place.through.fd, place.tree, candidate.stat.stx_ino) {
-            Ok(inner) => join(&place.path, Path::new(OsStr::from_bytes(&inner))),
-            Err(_) => return Outcome::Lost,
+        let inner = match inode_path(&subvolume.through.fd, subvolume.tree, candidate.stat.stx_ino)
+        {
+            Ok(inner) => join(&subvolume.path, Path::new(OsStr::from_bytes(&inner))),
+            Err(_) => return NameLookup::Lost,
         };
-        let dev = place.through.mount.dev;
+        let dev = subvolume.through.mount.dev;
         let found = self.table.paths_to(dev, &inner).into_iter().find_map(|path| {
             match check_by(&path, is_it) {
                 Check::Same(file) => Some(file),
@@ -131,8 +134,8 @@ impl<'a> Btrfs<'a> {
             }
         });
         match found {
-            Some(file) => Outcome::Found { file, method: Method::InodeLookup, ambiguous: false },
-            None => Outcome::Never(Unnamed::Unreachable),
+            Some(file) => NameLookup::Found { file, method: Method::InodeLookup, ambiguous: false },
+            None => NameLookup::Never(Unnamed::Unreachable),
         }
     }
 }
@@ -146,24 +149,24 @@ impl Candidate {
 }
 
 impl ByInode for Btrfs<'_> {
-    fn name(&mut self, id: InodeId) -> io::Result<Outcome> {
+    fn name(&mut self, id: InodeId) -> io::Result<NameLookup> {
         if id.ino == BTREE_INODE {
-            return Ok(Outcome::Never(Unnamed::Internal));
+            return Ok(NameLookup::Never(Unnamed::Internal));
         }
         let mut candidates = self.candidates(id.ino)?;
         let hot = candidates.iter().filter(|one| one.resident > Some(0)).count();
-        let unsure = candidates.len() > 1 && hot != 1;
+        let ambiguous = candidates.len() > 1 && hot != 1;
         candidates.sort_by_key(|one| std::cmp::Reverse(one.resident));
-        let mut last = Outcome::Never(Unnamed::Deleted);
+        let mut last = NameLookup::Never(Unnamed::Deleted);
         for candidate in &candidates {
             match self.name_candidate(candidate) {
-                Outcome::Found { file, method, .. } => {
-                    return Ok(Outcome::Found { file, method, ambiguous: unsure });
+                NameLookup::Found { file, method, .. } => {
+                    return Ok(NameLookup::Found { file, method, ambiguous });
                 }
                 other => last = other,
             }
-            // The one that was used has no path here; another would be wrong.
-            if !unsure {
+            // The inode that was used has no path here; another one would be wrong.
+            if !ambiguous {
                 break;
             }
         }

@@ -1,19 +1,18 @@
-//! Takes the inodes of each file system through the methods, cheapest first.
+//! Resolves the inodes of each file system by its methods, cheapest first.
 
-use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::io::Errno;
 
 use super::btrfs::Btrfs;
-use super::handle::{ByInode, Handles, Outcome, Wildcard, first_match};
+use super::handle::{ByInode, Handles, NameLookup, Wildcard, first_match};
 use super::open::{Opened, open_mounts};
 use super::options::ResolveOptions;
 use super::resolution::{Method, Problem, Replaced, Resolution, ResolvedFile, Unnamed};
-use super::verify::{Check, check, resident_pages, successor};
-use super::walk::{Walker, Wanted};
+use super::search::Search;
+use super::verify::successor;
+use super::walk::{WalkTarget, Walker};
 use super::xfs::Xfs;
 use super::{near, overlay};
 use crate::host::id::{Dev, InodeId};
@@ -29,7 +28,7 @@ pub(super) fn resolve_here(ids: &[InodeId], options: &ResolveOptions<'_>) -> Res
     Resolution { walked_entries: walker.entries, ..run.out }
 }
 
-/// The work and what has come out of it.
+/// The state of resolving.
 pub(super) struct Run<'a> {
     pub options: &'a ResolveOptions<'a>,
     pub out: Resolution,
@@ -62,7 +61,7 @@ impl<'a> Run<'a> {
         self.by_walk(dev, &left, walker);
     }
 
-    /// Whether the time is up. Then every method finds nothing, and the reason is that.
+    /// Whether the deadline has passed. Then every method finds nothing, for that reason.
     pub(super) fn is_late(&self) -> bool {
         self.options.deadline.is_some_and(|end| Instant::now() >= end)
     }
@@ -84,7 +83,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What is now at one of the earlier names of an inode that has none any more.
+    /// The file that is now at an earlier name of an inode without a name.
     fn successor(&self, id: InodeId) -> Option<Replaced> {
         let paths = self.options.earlier.filter(|_| !self.is_late())?.get(&id.ino)?;
         paths.iter().find_map(|path| successor(self.options.mounts, id, path))
@@ -113,9 +112,10 @@ impl<'a> Run<'a> {
     fn by_place(&mut self, dev: Dev, mut left: Vec<InodeId>) -> Vec<InodeId> {
         let of_device = self.out.files.iter().filter(|(id, _)| id.dev == dev);
         let paths = of_device.map(|(_, file)| file.path.as_path());
-        let mut found = near::beside(self.options, dev, &left, paths);
-        left.retain(|id| !found.contains_key(id));
-        for (id, file) in found.drain() {
+        let mut search = Search::of(self.options.mounts, dev, &left, false);
+        near::offer_beside(self.options, &mut search, paths);
+        left.retain(|id| search.wants(id.ino));
+        for (id, file) in search.found {
             self.found(id, file, Method::Beside);
         }
         left
@@ -128,7 +128,7 @@ impl<'a> Run<'a> {
         let mut lost = Vec::new();
         let refusal = match calls_of(self.options, &opened, &ids) {
             Ok(None) => return ids,
-            Ok(Some(mut calls)) => self.ask(calls.as_mut(), &ids, &mut lost).err(),
+            Ok(Some(mut calls)) => self.query(calls.as_mut(), &ids, &mut lost).err(),
             Err(error) => {
                 lost = ids;
                 Some(error)
@@ -144,7 +144,7 @@ impl<'a> Run<'a> {
         lost
     }
 
-    fn ask(
+    fn query(
         &mut self,
         calls: &mut dyn ByInode,
         ids: &[InodeId],
@@ -156,12 +156,12 @@ impl<'a> Run<'a> {
                 break;
             }
             match calls.name(*id) {
-                Ok(Outcome::Found { file, method, ambiguous }) => {
+                Ok(NameLookup::Found { file, method, ambiguous }) => {
                     self.found(*id, file, method);
                     self.out.ambiguous += u64::from(ambiguous);
                 }
-                Ok(Outcome::Never(reason)) => self.give_up(&[*id], reason),
-                Ok(Outcome::Lost) => lost.push(*id),
+                Ok(NameLookup::Never(reason)) => self.give_up(&[*id], reason),
+                Ok(NameLookup::Lost) => lost.push(*id),
                 Err(error) => {
                     lost.extend(&ids[index..]);
                     return Err(error);
@@ -173,13 +173,8 @@ impl<'a> Run<'a> {
 
     fn by_walk(&mut self, dev: Dev, ids: &[InodeId], walker: &mut Walker<'_>) {
         let mounts = self.options.mounts.visible_of(dev);
-        let mut search = Search {
-            options: self.options,
-            several: mounts.iter().any(|mount| mount.fstype == "btrfs"),
-            wanted: ids.iter().map(|id| (id.ino, None)).collect(),
-            dev,
-            found: Vec::new(),
-        };
+        let several = mounts.iter().any(|mount| mount.fstype == "btrfs");
+        let mut search = Search::of(self.options.mounts, dev, ids, several);
         let before = walker.entries;
         for mount in mounts {
             walker.mount(mount, &mut search);
@@ -218,8 +213,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The calls that suit a file system; `None` for those without a block device,
-/// for which none is worth a try.
+/// The method of a file system; `None` without a block device.
 fn calls_of<'a>(
     options: &ResolveOptions<'a>,
     opened: &'a [Opened<'a>],
@@ -239,36 +233,4 @@ fn calls_of<'a>(
         return Ok(Some(Box::new(Xfs::new(handles, first.fd.as_fd(), ids)?)));
     }
     Ok(Some(Box::new(Wildcard::new(handles, fstype))))
-}
-
-/// What a walk looks for in one file system.
-struct Search<'a> {
-    options: &'a ResolveOptions<'a>,
-    dev: Dev,
-    /// An inode number may be several files.
-    several: bool,
-    /// With a file that would do if no better one comes.
-    wanted: HashMap<u64, Option<ResolvedFile>>,
-    found: Vec<(InodeId, ResolvedFile)>,
-}
-
-impl Wanted for Search<'_> {
-    fn left(&self) -> u64 {
-        self.wanted.len() as u64
-    }
-
-    fn wants(&self, ino: u64) -> bool {
-        self.wanted.contains_key(&ino)
-    }
-
-    fn offer(&mut self, ino: u64, path: PathBuf) {
-        let id = InodeId { dev: self.dev, ino };
-        let Check::Same(file) = check(self.options.mounts, id, &path) else { return };
-        if self.several && resident_pages(&file.path, file.size).unwrap_or(0) == 0 {
-            self.wanted.entry(ino).and_modify(|spare| *spare = spare.take().or(Some(file)));
-        } else {
-            self.wanted.remove(&ino);
-            self.found.push((id, file));
-        }
-    }
 }

@@ -1,8 +1,8 @@
-//! Names by file handle: any inode opens, and the kernel knows its name while
-//! the dentry is cached.
+//! Names by file handle: any inode can be opened, and the kernel knows its name while the dentry is
+//! cached.
 //!
-//! ext2, ext3, ext4 and f2fs take generation 0 for any, squashfs and erofs have
-//! none; others are tried.
+//! ext2, ext3, ext4 and f2fs accept generation 0 as a wildcard, squashfs and erofs have no
+//! generations; other file systems are tried.
 
 use std::ffi::OsStr;
 use std::io;
@@ -27,35 +27,35 @@ const FILEID_INO32_GEN: i32 = 1;
 /// `FILEID_INO64_GEN` there.
 const FILEID_INO64_GEN: i32 = 0x81;
 
-/// What the calls of a file system say about an inode.
-pub(super) enum Outcome {
+/// The result of a method for an inode.
+pub(super) enum NameLookup {
     /// Its path, how it was found, and whether it is only a guess.
     Found { file: ResolvedFile, method: Method, ambiguous: bool },
-    /// It will get none.
+    /// It has no path.
     Never(Unnamed),
     /// Only a walk can tell.
     Lost,
 }
 
-impl Outcome {
+impl NameLookup {
     pub(super) fn by_handle(file: ResolvedFile) -> Self {
         Self::Found { file, method: Method::Handle, ambiguous: false }
     }
 }
 
-/// A way to name one inode of a file system. An error means that the way is
+/// A method to name one inode of a file system. An error means that the method is
 /// closed for all of them.
 pub(super) trait ByInode {
-    fn name(&mut self, id: InodeId) -> io::Result<Outcome>;
+    fn name(&mut self, id: InodeId) -> io::Result<NameLookup>;
 }
 
-/// Sorts the errors of an open by handle: `gone` for an inode that is not
-/// there, and an error when it would be the same for every inode.
-pub(super) fn failed_open(error: io::Error, gone: Outcome) -> io::Result<Outcome> {
+/// Interprets the error of an open by handle: `gone` if the inode does not exist, and the error
+/// itself if it would be the same for every inode.
+pub(super) fn failed_open(error: io::Error, gone: NameLookup) -> io::Result<NameLookup> {
     match Errno::from_io_error(&error) {
         Some(Errno::STALE) => Ok(gone),
         Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => Err(error),
-        _ => Ok(Outcome::Lost),
+        _ => Ok(NameLookup::Lost),
     }
 }
 
@@ -109,40 +109,40 @@ impl<'a> Handles<'a> {
     }
 
     /// Names the inode of `handle`; an error of the open is passed on.
-    pub(super) fn name_by(&mut self, id: InodeId, handle: &FileHandle) -> io::Result<Outcome> {
+    pub(super) fn name_by(&mut self, id: InodeId, handle: &FileHandle) -> io::Result<NameLookup> {
         // Twice, for it may be renamed between the name and the check.
         let first = self.try_once(id, handle)?;
-        if matches!(first, Outcome::Never(Unnamed::Changed)) {
+        if matches!(first, NameLookup::Never(Unnamed::Changed)) {
             return self.try_once(id, handle);
         }
         Ok(first)
     }
 
-    fn try_once(&mut self, id: InodeId, handle: &FileHandle) -> io::Result<Outcome> {
-        let mut outcome = Outcome::Lost;
+    fn try_once(&mut self, id: InodeId, handle: &FileHandle) -> io::Result<NameLookup> {
+        let mut outcome = NameLookup::Lost;
         for through in self.opened {
             let fd = open_by_handle(&through.fd, handle, OFlags::PATH)?;
             let path = match self.namer.name(fd.as_fd(), id.ino == through.root_ino) {
                 Name::Is(path) => path.to_owned(),
                 Name::Lost => {
                     if is_deleted(&fd) {
-                        return Ok(Outcome::Never(Unnamed::Deleted));
+                        return Ok(NameLookup::Never(Unnamed::Deleted));
                     }
                     // Another mount may show it, unless this one shows all.
                     continue;
                 }
                 Name::TooLong => {
-                    outcome = Outcome::Never(Unnamed::Unreachable);
+                    outcome = NameLookup::Never(Unnamed::Unreachable);
                     continue;
                 }
             };
             match check(self.table, id, &path) {
-                Check::Same(file) => return Ok(Outcome::by_handle(file)),
-                Check::Denied => outcome = Outcome::Never(Unnamed::NoPermission),
-                Check::Other if is_deleted(&fd) => return Ok(Outcome::Never(Unnamed::Deleted)),
+                Check::Same(file) => return Ok(NameLookup::by_handle(file)),
+                Check::Denied => outcome = NameLookup::Never(Unnamed::NoPermission),
+                Check::Other if is_deleted(&fd) => return Ok(NameLookup::Never(Unnamed::Deleted)),
                 Check::Other => outcome = self.elsewhere(id, &path, through),
             }
-            if matches!(outcome, Outcome::Found { .. }) {
+            if matches!(outcome, NameLookup::Found { .. }) {
                 break;
             }
         }
@@ -151,22 +151,22 @@ impl<'a> Handles<'a> {
 
     /// For a name that leads elsewhere: hidden by another mount, when a third
     /// may show it; one name of several, which was removed; or out of date.
-    fn elsewhere(&self, id: InodeId, path: &Path, through: &Opened<'_>) -> Outcome {
+    fn elsewhere(&self, id: InodeId, path: &Path, through: &Opened<'_>) -> NameLookup {
         if self.table.at(path).is_some_and(|at| at.id != through.mount.id) {
             let inner = path.strip_prefix(&through.mount.mount_point).ok();
             let inner = inner.and_then(|rest| through.mount.inner(rest));
             let shown = inner.map(|inner| self.table.paths_to(id.dev, &inner)).unwrap_or_default();
             return first_match(self.table, id, shown)
-                .map_or(Outcome::Never(Unnamed::Unreachable), Outcome::by_handle);
+                .map_or(NameLookup::Never(Unnamed::Unreachable), NameLookup::by_handle);
         }
         if path.as_os_str().as_bytes().ends_with(b" (deleted)") {
-            return Outcome::Lost;
+            return NameLookup::Lost;
         }
         // In a chroot, a name outside it reads as if it were inside.
         if through.mount.root.as_os_str().is_empty() {
-            return Outcome::Never(Unnamed::Unreachable);
+            return NameLookup::Never(Unnamed::Unreachable);
         }
-        Outcome::Never(Unnamed::Changed)
+        NameLookup::Never(Unnamed::Changed)
     }
 }
 
@@ -187,7 +187,7 @@ pub(super) fn is_deleted(fd: &OwnedFd) -> bool {
     stat_fd(fd).is_ok_and(|stat| stat.stx_nlink == 0)
 }
 
-/// File systems that need no generation, or may not.
+/// File systems without generations, and unknown ones.
 pub(super) struct Wildcard<'a> {
     handles: Handles<'a>,
     fstype: &'a OsStr,
@@ -200,9 +200,9 @@ impl<'a> Wildcard<'a> {
 
     /// What it means that no inode opens. It is known of these that generation
     /// 0 stands for any.
-    fn gone(&self) -> Outcome {
+    fn gone(&self) -> NameLookup {
         let known = ["ext2", "ext3", "ext4", "f2fs"].iter().any(|name| self.fstype == *name);
-        if known { Outcome::Never(Unnamed::Deleted) } else { Outcome::Lost }
+        if known { NameLookup::Never(Unnamed::Deleted) } else { NameLookup::Lost }
     }
 
     fn handle(&self, ino: u64) -> Option<FileHandle> {
@@ -217,7 +217,7 @@ impl<'a> Wildcard<'a> {
 }
 
 impl ByInode for Wildcard<'_> {
-    fn name(&mut self, id: InodeId) -> io::Result<Outcome> {
+    fn name(&mut self, id: InodeId) -> io::Result<NameLookup> {
         let Some(handle) = self.handle(id.ino) else { return Ok(self.gone()) };
         let named = self.handles.name_by(id, &handle);
         named.or_else(|error| failed_open(error, self.gone()))

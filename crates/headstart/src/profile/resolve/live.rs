@@ -1,7 +1,7 @@
 //! Names of files that running programs have mapped or open.
 //!
-//! To be called while the program lives; what it notes is checked again when it
-//! is used, so a stale name does no harm.
+//! It has to be called while the program lives. Names are checked again when they are used, so a
+//! stale one does no harm.
 
 use crate::host::contents;
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,7 @@ use crate::host::id::{Dev, InodeId};
 use crate::host::maps::{mapped_files, with_newlines};
 use crate::host::mounts::MountTable;
 
-/// How the observations went.
+/// The counts of the observations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounts {
     /// Processes looked at.
@@ -32,7 +32,7 @@ pub struct LiveCounts {
 
 /// Where a file was seen.
 #[derive(Clone, Debug)]
-enum Place {
+enum SeenAt {
     /// At a path from our root directory.
     Path(PathBuf),
     /// At a path inside its file system: a process in another mount namespace.
@@ -42,7 +42,7 @@ enum Place {
 /// Names of inodes, from `/proc/PID/maps` and `/proc/PID/fd`.
 #[derive(Debug, Default)]
 pub struct LiveNames {
-    names: HashMap<InodeId, Place>,
+    names: HashMap<InodeId, SeenAt>,
     counts: LiveCounts,
     /// Mounts by mount namespace; `None` where they cannot be read.
     tables: HashMap<PathBuf, Option<MountTable>>,
@@ -128,11 +128,11 @@ impl LiveNames {
 
     fn note(&mut self, pid: i32, id: InodeId, path: &Path, abroad: Option<&Path>) {
         let place = if abroad.is_none() {
-            Place::Path(path.to_owned())
+            SeenAt::Path(path.to_owned())
         } else {
             let inside = self.table(pid, abroad).and_then(|table| table.inside(path));
             match inside {
-                Some((dev, inner)) if dev == id.dev => Place::Inside(inner),
+                Some((dev, inner)) if dev == id.dev => SeenAt::Inside(inner),
                 _ => return,
             }
         };
@@ -145,7 +145,7 @@ impl LiveNames {
         if !self.tables.contains_key(key) {
             let table =
                 if abroad.is_some() { MountTable::of_process(pid) } else { MountTable::read() };
-            // Without it some files go without a live name; other ways remain.
+            // Without it some files go without a live name; other methods remain.
             self.tables.insert(key.to_owned(), table.ok());
         }
         self.tables.get(key)?.as_ref()
@@ -155,8 +155,8 @@ impl LiveNames {
     pub(super) fn paths(&self, table: &MountTable, id: InodeId) -> Vec<PathBuf> {
         match self.names.get(&id) {
             None => Vec::new(),
-            Some(Place::Inside(inner)) => table.paths_to(id.dev, inner),
-            Some(Place::Path(path)) => {
+            Some(SeenAt::Inside(inner)) => table.paths_to(id.dev, inner),
+            Some(SeenAt::Path(path)) => {
                 let unescaped = with_newlines(path.as_os_str().as_bytes());
                 let unescaped = unescaped.map(|path| PathBuf::from(OsStr::from_bytes(&path)));
                 [path.clone()].into_iter().chain(unescaped).collect()
@@ -164,7 +164,7 @@ impl LiveNames {
         }
     }
 
-    /// What of it concerns these inodes.
+    /// The part for these inodes.
     pub(super) fn of(&self, ids: &[InodeId]) -> Self {
         let of = |id: &InodeId| Some((*id, self.names.get(id)?.clone()));
         Self { names: ids.iter().filter_map(of).collect(), ..Self::default() }
@@ -177,7 +177,7 @@ impl LiveNames {
 
     /// True when the file had no name left when it was seen last.
     pub(super) fn saw_deleted(&self, id: InodeId) -> bool {
-        let Some(Place::Path(path) | Place::Inside(path)) = self.names.get(&id) else {
+        let Some(SeenAt::Path(path) | SeenAt::Inside(path)) = self.names.get(&id) else {
             return false;
         };
         path.as_os_str().as_bytes().ends_with(b" (deleted)")
@@ -211,7 +211,7 @@ mod tests {
             .names
             .values()
             .map(|place| match place {
-                Place::Path(path) | Place::Inside(path) => path.as_path(),
+                SeenAt::Path(path) | SeenAt::Inside(path) => path.as_path(),
             })
             .collect();
         assert!(paths.contains(&open.path()));

@@ -1,10 +1,10 @@
-//! From inodes to paths, at once after a trace.
+//! From inodes to paths, immediately after a trace.
 //!
-//! Each file system has its own cheapest method; only what they leave over is looked for
-//! beside the files that were found, and then by walking that one file system. All of it ends
-//! at one deadline. A file system that may not answer is asked in a thread that is left behind
-//! at the deadline (`apart`). Every path is checked before it is given out, and every inode without one is counted with its reason.
-//! Whether a file is worth a place in a pack is decided elsewhere.
+//! Each file system has its own cheapest method; for the rest, the directories of the files that
+//! were found are searched, then the whole file system is walked. All of it ends at one deadline. A
+//! file system that may not answer is queried in a thread that nobody waits for after the deadline
+//! (`apart`). Each path is checked before it is returned, and each inode without a path is counted
+//! with its reason. Which files go into a pack is decided elsewhere.
 
 mod apart;
 mod btrfs;
@@ -16,6 +16,7 @@ mod open;
 mod options;
 mod overlay;
 mod resolution;
+mod search;
 pub mod subvol;
 mod verify;
 mod walk;

@@ -1,46 +1,28 @@
-//! Looks for files beside those that were found: in the same directories, and in those
-//! just below. What a start touches lies together, so this finds most of what the kernel
-//! has forgotten, and reads few directories where a walk reads all. The driver.
+//! Searches the directories of files that were found, and those just below. The files of a start
+//! lie together, so this finds most names that are not cached any more, and reads few directories.
+//! The driver.
 
 use super::options::ResolveOptions;
-use super::resolution::ResolvedFile;
-use super::verify::{Check, check};
-use super::walk::Wanted;
-use crate::host::id::{Dev, InodeId};
-use crate::host::mounts::MountTable;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use super::walk::WalkTarget;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long is looked at most, if no deadline is sooner: the disk may be slow, and has just
-/// become quiet.
+/// The longest time of the search, if the deadline is not earlier: the disk may be slow, and has
+/// just become idle.
 const LIMIT: Duration = Duration::from_secs(2);
-
-/// The files among `wanted`, all of one device, that lie in or just below the directories
-/// of `found` ones.
-pub(super) fn beside<'a>(
-    options: &ResolveOptions<'_>,
-    dev: Dev,
-    wanted: &[InodeId],
-    found: impl Iterator<Item = &'a Path>,
-) -> HashMap<InodeId, ResolvedFile> {
-    let wanted = wanted.iter().map(|id| id.ino).collect();
-    let mut search = Search { table: options.mounts, dev, wanted, found: HashMap::new() };
-    offer_beside(options, &mut search, found);
-    search.found
-}
 
 /// Offers all that lies in or just below the directories of `found` files.
 pub(super) fn offer_beside<'a>(
     options: &ResolveOptions<'_>,
-    wanted: &mut impl Wanted,
+    wanted: &mut impl WalkTarget,
     found: impl Iterator<Item = &'a Path>,
 ) {
     let limit = Instant::now() + LIMIT;
     let until = options.deadline.map_or(limit, |deadline| deadline.min(limit));
-    let goes_on = |wanted: &dyn Wanted| wanted.left() > 0 && Instant::now() < until;
+    let goes_on = |wanted: &dyn WalkTarget| wanted.left() > 0 && Instant::now() < until;
     let known: BTreeSet<PathBuf> = found.filter_map(Path::parent).map(Path::to_owned).collect();
     let mut below = BTreeSet::new();
     for dir in &known {
@@ -58,9 +40,9 @@ pub(super) fn offer_beside<'a>(
 }
 
 /// Offers what is wanted of a directory; returns the directories in it.
-fn list(dir: &Path, wanted: &mut dyn Wanted) -> Vec<PathBuf> {
+fn list(dir: &Path, wanted: &mut dyn WalkTarget) -> Vec<PathBuf> {
     let mut below = Vec::new();
-    // One that can't be read, or is gone, has nothing for us.
+    // A directory that can't be read, or is gone, is skipped.
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             below.push(entry.path());
@@ -71,36 +53,12 @@ fn list(dir: &Path, wanted: &mut dyn Wanted) -> Vec<PathBuf> {
     below
 }
 
-/// What is wanted of a device.
-struct Search<'a> {
-    table: &'a MountTable,
-    dev: Dev,
-    wanted: HashSet<u64>,
-    found: HashMap<InodeId, ResolvedFile>,
-}
-
-impl Wanted for Search<'_> {
-    fn left(&self) -> u64 {
-        self.wanted.len() as u64
-    }
-
-    fn wants(&self, ino: u64) -> bool {
-        self.wanted.contains(&ino)
-    }
-
-    fn offer(&mut self, ino: u64, path: PathBuf) {
-        let id = InodeId { dev: self.dev, ino };
-        // Below another mount the number is another file's.
-        if let Check::Same(file) = check(self.table, id, &path) {
-            self.wanted.remove(&ino);
-            self.found.insert(id, file);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::search::Search;
     use super::*;
+    use crate::host::id::InodeId;
+    use crate::host::mounts::MountTable;
     use std::os::unix::fs::MetadataExt;
 
     #[test]
@@ -123,12 +81,15 @@ mod tests {
             let id = InodeId { dev, ino };
             let seen = [known.as_path()];
             let mut options = ResolveOptions::new(&table);
-            let found = beside(&options, dev, &[id], seen.into_iter());
-            let found = found.get(&id).map(|file| file.path.clone());
-            assert_eq!(found, expected.then_some(path), "{name}");
+            let beside = |options: &ResolveOptions<'_>| {
+                let mut search = Search::of(&table, dev, &[id], false);
+                offer_beside(options, &mut search, seen.into_iter());
+                search.found.into_iter().map(|(id, file)| (id, file.path)).collect::<Vec<_>>()
+            };
+            let expected = if expected { vec![(id, path)] } else { vec![] };
+            assert_eq!(beside(&options), expected, "{name}");
             options.deadline = Some(Instant::now());
-            let none = beside(&options, dev, &[id], seen.into_iter());
-            assert!(none.is_empty(), "without time");
+            assert_eq!(beside(&options), [], "without time");
         }
     }
 }

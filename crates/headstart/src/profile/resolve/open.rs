@@ -48,7 +48,7 @@ pub(super) fn open_mounts<'a>(
 }
 
 /// A device or FIFO can be a mount point; opening one may have effects, so
-/// these are left out.
+/// these are skipped.
 fn open_mount(mount: &Mount) -> rustix::io::Result<Option<Opened<'_>>> {
     let stat = stat_path(&mount.mount_point)?;
     let is_it = mount_id(&stat).is_none_or(|id| id == u64::from(mount.id));

@@ -1,4 +1,4 @@
-//! What resolving may use.
+//! The options of resolving.
 
 use super::live::LiveNames;
 use crate::host::id::Dev;

@@ -1,10 +1,9 @@
-//! Files of an overlay whose layers lie in a file system that we do not see, as
-//! in a container.
+//! Files of an overlay whose layers are on a file system that is not mounted here, as in a
+//! container.
 //!
-//! Events name the inode below. Overlayfs keeps its number for files (with
-//! `xino`, below bits of its own), so an overlay's file with that number and
-//! with resident pages is taken for it. Only for layers on a block device: a
-//! number alone says too little about an unnamed device.
+//! Events name the inode of the layer. Overlayfs keeps its number (with `xino`, below bits of its
+//! own), so a file of the overlay with that number and with resident pages is taken for it. Only
+//! for layers on a block device: on an unnamed device a number alone says too little.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use super::driver::Run;
 use super::near;
 use super::resolution::{FileKind, Method, ResolvedFile, Unnamed};
 use super::verify::{Check, check_by, kind_of, resident_pages};
-use super::walk::{Walker, Wanted};
+use super::walk::{WalkTarget, Walker};
 use crate::host::id::InodeId;
 use crate::host::identity::LAYER_INO;
 use crate::host::mounts::Mount;
@@ -23,7 +22,7 @@ struct Layers {
     found: Vec<(InodeId, ResolvedFile)>,
 }
 
-impl Wanted for Layers {
+impl WalkTarget for Layers {
     fn left(&self) -> u64 {
         self.wanted.len() as u64
     }
@@ -51,7 +50,7 @@ fn is_resident(path: &Path, size: u64) -> bool {
     resident_pages(path, size).is_some_and(|pages| pages > 0)
 }
 
-/// Tries what nothing else could name.
+/// Tries inodes that no other method could name.
 pub(super) fn resolve_rest(run: &mut Run<'_>, walker: &mut Walker<'_>) {
     let options = run.options;
     let table = options.mounts;

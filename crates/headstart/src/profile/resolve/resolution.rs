@@ -1,4 +1,4 @@
-//! What became of inodes: their paths, or why there is none.
+//! The result of resolving inodes: their paths, or why there is none.
 
 use crate::host::id::{Dev, InodeId};
 use crate::host::names;
@@ -64,7 +64,7 @@ pub enum Method {
     InodeLookup,
     /// A name that it had at an earlier start, and still has.
     EarlierName,
-    /// It lies beside a file that was found, or in a directory there.
+    /// It is in the directory of a file that was found, or in a subdirectory.
     Beside,
     /// A walk over the directories of the file system.
     Walk,
@@ -97,7 +97,7 @@ pub enum Unnamed {
 }
 
 impl Unnamed {
-    /// Whether the file is there, for all that is known, and only its name is lacking.
+    /// Whether the file seems to exist, and only its name is unknown.
     pub fn is_unknown(self) -> bool {
         match self {
             Self::NotFound
@@ -126,11 +126,11 @@ impl fmt::Display for Unnamed {
     }
 }
 
-/// Something that kept a method from working; the others were still tried.
+/// Why a method failed; the others were still tried.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// A mount point could not be opened.
-    #[error("Cannot open the mount point {path}: {source}. Run as root to find its files", path = names::path(.path))]
+    #[error("Can't open the mount point {path}: {source}. Run as root to find its files", path = names::path(.path))]
     MountPoint {
         /// The mount point.
         path: PathBuf,
@@ -138,7 +138,7 @@ pub enum Problem {
         source: io::Error,
     },
     /// The calls that name inodes at once were refused.
-    #[error("Cannot open files of {path} by inode: {source}. Run as root to avoid a slow walk", path = names::path(.path))]
+    #[error("Can't open files of {path} by inode: {source}. Run as root to avoid a slow walk", path = names::path(.path))]
     Calls {
         /// The mount point.
         path: PathBuf,
@@ -146,7 +146,7 @@ pub enum Problem {
         source: io::Error,
     },
     /// Directories that the walk could not read.
-    #[error("Cannot read {count} directories, among them {path}: {source}. Run as root", path = names::path(.path))]
+    #[error("Can't read {count} directories, among them {path}: {source}. Run as root", path = names::path(.path))]
     Directories {
         /// How many.
         count: u64,
@@ -182,7 +182,7 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// Takes in what was found elsewhere; the order is the caller's.
+    /// Adds the results of another resolution; the caller sorts.
     pub(super) fn add(&mut self, other: Self) {
         self.files.extend(other.files);
         self.unnamed.extend(other.unnamed);

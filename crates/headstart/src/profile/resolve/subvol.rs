@@ -21,7 +21,7 @@ pub const LAST: u64 = u64::MAX - 255;
 /// `BTRFS_ROOT_BACKREF_KEY`: the name and place of a subvolume.
 pub const ROOT_BACKREF: u32 = 144;
 
-/// Where a subvolume hangs.
+/// The position of a subvolume in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subvolume {
     /// Its tree.
@@ -78,7 +78,7 @@ fn native_u32(bytes: &[u8]) -> u32 {
 
 /// The path of each subvolume inside the file system, by id. `dir_path` gives
 /// the path of a directory inside its subvolume, empty for the root directory.
-/// Subvolumes whose place cannot be had, or that contain each other, are left out.
+/// Subvolumes without a known parent, or that contain each other, are skipped.
 pub fn paths(
     subvolumes: &[Subvolume],
     mut dir_path: impl FnMut(u64, u64) -> Option<Vec<u8>>,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_put_together_whatever_the_order_and_circles_are_left_out() {
+    fn paths_are_put_together_whatever_the_order_and_circles_are_skipped() {
         let sub = |id, parent, dir, name: &str| Subvolume { id, parent, dir, name: name.into() };
         let list = [
             sub(300, 256, 9, "inner"),

@@ -13,7 +13,7 @@ use crate::cache::residency::{page_size, resident_count};
 use crate::host::id::{Dev, InodeId};
 use crate::host::mounts::MountTable;
 
-/// What is asked of a file.
+/// The queried attributes of a file.
 const WANTED: StatxFlags =
     StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
 
@@ -23,7 +23,7 @@ pub(super) enum Check {
     Same(ResolvedFile),
     /// Another one, or nothing.
     Other,
-    /// A directory on the way may not be searched.
+    /// A directory of the path may not be searched.
     Denied,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn check_by(path: &Path, is_it: impl FnOnce(&Statx) -> bool) -> Check
     match stat_path(path) {
         Ok(stat) if is_it(&stat) => Check::Same(describe(path, &stat)),
         Err(Errno::ACCESS | Errno::PERM) => Check::Denied,
-        // Any other error: the path leads nowhere now.
+        // With any other error, the path leads to nothing.
         _ => Check::Other,
     }
 }

@@ -1,5 +1,5 @@
-//! The last resort: reads the directories of one file system with getdents64
-//! and compares inode numbers.
+//! The last resort: reads all directories of one file system with getdents64 and compares inode
+//! numbers.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -18,18 +18,18 @@ use super::verify::{device_of, kind_of, mount_id, stat_dev, stat_fd, stat_path};
 use crate::host::id::Dev;
 use crate::host::mounts::{Mount, join};
 
-/// Entries and directories between two looks at the clock.
+/// Entries and directories between two checks of the time.
 const TICK: u64 = 64;
 
 /// What servers on libfuse give in directories, unless they have inode numbers of their own, as
 /// sshfs (`FUSE_UNKNOWN_INO`, lib/fuse.c of libfuse).
 const UNKNOWN_INO: u64 = 0xffff_ffff;
 
-/// What a walk looks for.
-pub(super) trait Wanted {
-    /// How many inodes it still looks for; at 0 the walk ends.
+/// The inodes that a walk looks for.
+pub(super) trait WalkTarget {
+    /// How many inodes are left; at 0 the walk ends.
     fn left(&self) -> u64;
-    /// Whether this inode number may be one of them.
+    /// Whether this inode number is wanted.
     fn wants(&self, ino: u64) -> bool;
     /// Takes a name of an inode number that was wanted.
     fn offer(&mut self, ino: u64, path: PathBuf);
@@ -57,7 +57,7 @@ impl<'a> Walker<'a> {
         Self { options, entries: 0, steps: 0, out_of_time: false, unreadable: None, seen, buffer }
     }
 
-    /// Ends the account of one file system.
+    /// Ends the walk of one file system and returns its problem.
     pub(super) fn forget(&mut self) -> Option<Problem> {
         self.seen.clear();
         let (count, path, errno) = self.unreadable.take()?;
@@ -67,7 +67,7 @@ impl<'a> Walker<'a> {
     /// Offers the names of wanted inodes in one mount. Does not enter other
     /// mounts, but looks below them where another place shows what is there;
     /// does enter subvolumes of btrfs.
-    pub(super) fn mount(&mut self, mount: &Mount, wanted: &mut dyn Wanted) {
+    pub(super) fn mount(&mut self, mount: &Mount, wanted: &mut dyn WalkTarget) {
         let mut starts = vec![(mount.mount_point.clone(), mount.inner(Path::new("")))];
         while let Some((point, inner)) = starts.pop() {
             let covered = self.walk(mount, &point, wanted).unwrap_or_else(|errno| {
@@ -87,7 +87,7 @@ impl<'a> Walker<'a> {
         &mut self,
         mount: &Mount,
         point: &Path,
-        wanted: &mut dyn Wanted,
+        wanted: &mut dyn WalkTarget,
     ) -> rustix::io::Result<Vec<PathBuf>> {
         let mut covered = Vec::new();
         let stat = stat_path(point)?;
@@ -141,7 +141,7 @@ impl<'a> Walker<'a> {
         dir: &OwnedFd,
         relative: &Path,
         path: &Path,
-        wanted: &mut dyn Wanted,
+        wanted: &mut dyn WalkTarget,
         queue: &mut Vec<PathBuf>,
     ) -> rustix::io::Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -176,7 +176,7 @@ impl<'a> Walker<'a> {
         result
     }
 
-    /// Looks at the clock now and then.
+    /// Checks the time now and then.
     fn is_late(&mut self) -> bool {
         self.steps += 1;
         if self.steps % TICK != 1 {

@@ -1,4 +1,4 @@
-//! XFS: its handles need the generation, which bulkstat tells.
+//! XFS: its handles need the generation, which bulkstat reports.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use headstart_sys::handle::FileHandle;
 use headstart_sys::xfs::{BULK_MAX, Bulk};
 
-use super::handle::{ByInode, Handles, Outcome, failed_open};
+use super::handle::{ByInode, Handles, NameLookup, failed_open};
 use super::resolution::Unnamed;
 use crate::host::id::InodeId;
 
@@ -22,7 +22,7 @@ pub(super) struct Xfs<'a> {
 }
 
 impl<'a> Xfs<'a> {
-    /// `ids` are all that will be asked for, ascending.
+    /// `ids` are all that will be requested, ascending.
     pub(super) fn new(
         handles: Handles<'a>,
         fs: BorrowedFd<'_>,
@@ -32,7 +32,7 @@ impl<'a> Xfs<'a> {
     }
 }
 
-/// Inodes so close, in one chunk of XFS, are asked for in one call. Where every
+/// Inodes so close, in one chunk of XFS, are requested in one call. Where every
 /// 33rd inode is wanted, an inode takes 6 µs with a call each and 14 µs when one
 /// call passes over all between (3,031 inodes); consecutive ones take 3.5.
 const CLOSE: u64 = 4;
@@ -55,17 +55,17 @@ fn generations(fs: BorrowedFd<'_>, ids: &[InodeId]) -> io::Result<HashMap<u64, u
 }
 
 impl ByInode for Xfs<'_> {
-    fn name(&mut self, id: InodeId) -> io::Result<Outcome> {
+    fn name(&mut self, id: InodeId) -> io::Result<NameLookup> {
         let Some(generation) = self.generations.get(&id.ino) else {
-            return Ok(Outcome::Never(Unnamed::Deleted));
+            return Ok(NameLookup::Never(Unnamed::Deleted));
         };
         let mut bytes = [0; 12];
         bytes[..8].copy_from_slice(&id.ino.to_ne_bytes());
         bytes[8..].copy_from_slice(&generation.to_ne_bytes());
         let Some(handle) = FileHandle::new(FILEID_INO64_GEN, &bytes) else {
-            return Ok(Outcome::Lost);
+            return Ok(NameLookup::Lost);
         };
         let named = self.handles.name_by(id, &handle);
-        named.or_else(|error| failed_open(error, Outcome::Never(Unnamed::Deleted)))
+        named.or_else(|error| failed_open(error, NameLookup::Never(Unnamed::Deleted)))
     }
 }

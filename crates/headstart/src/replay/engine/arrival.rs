@@ -1,7 +1,7 @@
-//! Waiting for what was requested: for the last page of a step, or for every page.
+//! Waits until requested pages are resident: the last page of a step, or every page.
 
 use super::targets::Opened;
-use crate::cache::residency::{are_resident, resident_count};
+use crate::cache::residency::{are_resident, page_size, resident_count};
 use crate::host::open::Kind;
 use crate::host::range::PageRange;
 use crate::replay::step::Step;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// and reads a byte of it: by that event in a trace it is known until when the program may have
 /// waited for a pass over the disk ([`crate::profile::pace`]).
 pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn() -> bool) {
-    let page = rustix::param::page_size() as u64;
+    let page = page_size();
     let number = step.bytes.end.saturating_sub(1) / page;
     // Blocks of metadata that the file system reads by itself never count as read for one
     // who does not wait (block_is_partially_uptodate of fs/buffer.c), and a device answers.
@@ -43,7 +43,7 @@ pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn(
 /// Waits for every page of a step: what was requested together lies in several places, and may
 /// come in any order. A page that is gone again is not read a second time. Calls `note` for each.
 pub(super) fn wait_for_all_pages(target: &Opened, step: &Step, note: impl Fn()) {
-    let page = rustix::param::page_size() as u64;
+    let page = page_size();
     let pages = step.pages();
     let there = |pages: PageRange| {
         resident_count(&target.file, pages).map_or(true, |count| count == pages.count())

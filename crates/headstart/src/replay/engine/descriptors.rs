@@ -1,9 +1,9 @@
-//! How many files a replay may have open at a time: the limit is the program's, too, and many
-//! services have a low one. getrlimit(2).
+//! How many files a replay may have open at once. The limit is the program's too, and many services
+//! have a low one. getrlimit(2).
 
-use crate::host::processors;
+use crate::host::cpus;
+use headstart_sys::descriptors::for_each_open;
 use rustix::process::{Resource, getrlimit};
-use std::fs;
 
 /// The most steps that are requested together, each with its file open.
 pub(super) const TOGETHER: usize = 64;
@@ -11,7 +11,7 @@ pub(super) const TOGETHER: usize = 64;
 const KEPT: usize = 256;
 /// Files that may be open before steps stop to wait for others, at most.
 const GATHERED: usize = 512;
-/// What else is opened while a replay goes on, beside a trace buffer for each processor.
+/// What else is opened while a replay goes on, besides a trace buffer for each CPU.
 const OTHERS: usize = 32;
 
 /// How many files may be open.
@@ -19,7 +19,7 @@ const OTHERS: usize = 32;
 pub(super) struct Descriptors {
     /// Between their steps.
     pub(super) kept: usize,
-    /// Before steps stop to wait for others. Threads that ask for what was gathered have up
+    /// Before steps stop to wait for others. Threads that request what was gathered have up
     /// to [`TOGETHER`] each beside these.
     pub(super) gathered: usize,
 }
@@ -29,9 +29,11 @@ impl Descriptors {
     pub(super) fn here(threads: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-        // Each processor has a trace buffer.
-        Self::of(limit.saturating_sub(open + processors::here() + OTHERS), threads)
+        let mut open = 0;
+        // Without /proc they are taken for few.
+        let _ = for_each_open(|_| open += 1);
+        // Each CPU has a trace buffer.
+        Self::of(limit.saturating_sub(open + cpus::here() + OTHERS), threads)
     }
 
     /// The same where so many are free.

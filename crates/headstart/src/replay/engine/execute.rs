@@ -1,9 +1,9 @@
-//! The course of a replay: which step is looked at when, and what is done with it. It keeps
-//! nothing itself; each part of it keeps its own.
+//! The course of a replay: which step is handled when, and how. It has no state; each part of the
+//! engine has its own.
 
 use super::Options;
 use super::arrival::{wait_for_all_pages, wait_for_last_page};
-use super::gathering::Wanted;
+use super::gathering::PendingStep;
 use super::log::Log;
 use super::progress::Progress;
 use super::residency::Residency;
@@ -13,7 +13,7 @@ use super::workers::Workers;
 use crate::cache::residency::are_resident;
 use crate::host::mounts::Mounts;
 use crate::replay::elevator;
-use crate::replay::places::Place;
+use crate::replay::places::FileLayout;
 use crate::replay::plan::Plan;
 use crate::replay::report::Report;
 use crate::replay::step::Step;
@@ -51,7 +51,7 @@ impl Engine {
         let progress = Arc::new(Progress::new(began, plan.head, options.timeout));
         // A step is used for the request, and again for the wait.
         let uses = 1 + u32::from(options.wait);
-        let assumes_from = if options.exact { usize::MAX } else { plan.head };
+        let assumes_from = if options.check_all { usize::MAX } else { plan.head };
         let shared = || progress.clone();
         Self {
             wait: options.wait,
@@ -70,7 +70,7 @@ impl Engine {
         let mut data = Cow::Borrowed(data);
         let complete = match self.plan.strategy.order {
             Order::Touch => self.request_all(&self.plan.steps),
-            Order::Disk => {
+            Order::Elevator => {
                 let has_metadata = self.request_all(metadata);
                 self.progress.release_head();
                 data = self.in_elevator_order(&data).into();
@@ -93,14 +93,14 @@ impl Engine {
         self.progress.note_end();
     }
 
-    /// Requests steps in order; tells whether it came to the end.
+    /// Requests steps in order; returns whether it came to the end.
     fn request_all(&self, steps: &[Step]) -> bool {
         let complete =
             self.each(self.plan.strategy.threads, steps.len(), |i| self.visit(&steps[i], i));
         if complete {
             self.submission.submit_gathered(true);
         }
-        // What is still assumed at the end was right, as far as anyone knows.
+        // Assumptions that no check contradicted count as right.
         for (step, _) in self.residency.take_assumed() {
             self.progress.count(|report| report.assumed_bytes += step.bytes.length());
             self.targets.note_use(&step);
@@ -108,8 +108,8 @@ impl Engine {
         complete
     }
 
-    /// Requests steps in order and waits for each few of them, so that what the program reads
-    /// itself never has more than these before it; tells whether it came to the end.
+    /// Requests steps in order and waits for each batch, so that the program's own reads never wait
+    /// for more than a batch; returns whether it came to the end.
     fn request_in_batches(&self, steps: &[Step]) -> bool {
         let mut left = steps;
         while !left.is_empty() {
@@ -131,8 +131,8 @@ impl Engine {
         self.workers.each(threads, count, || self.residency.sample_holds(), act)
     }
 
-    /// These steps as a rotational disk reads them; what is resident comes last. The files are
-    /// opened for that, which waits for the metadata that was requested.
+    /// Sorts steps in elevator order, resident ones last. This opens the files, which waits for the
+    /// requested metadata.
     fn in_elevator_order(&self, steps: &[Step]) -> Vec<Step> {
         let places: Vec<_> = self.plan.targets.iter().map(|_| OnceLock::new()).collect();
         let mut targets: Vec<u32> = steps.iter().map(|step| step.target).collect();
@@ -140,7 +140,7 @@ impl Engine {
         targets.dedup();
         self.each(LOOKING_UP, targets.len(), |i| {
             let opened = self.targets.opened(targets[i]);
-            let place = opened.and_then(|opened| Place::of(&opened.file, opened.dev));
+            let place = opened.and_then(|opened| FileLayout::of(&opened.file, opened.dev));
             // Each target is there once.
             let _ = places[targets[i] as usize].set(place);
         });
@@ -153,7 +153,7 @@ impl Engine {
             place.filter(|_| !is_resident(step))
         };
         let strategy = &self.plan.strategy;
-        // Who waits for all of it gains nothing by what comes first.
+        // If all of it is awaited, it does not matter what comes first.
         let seek = strategy.seek.filter(|_| !self.wait);
         elevator::order(steps, place, seek, strategy.in_passes)
     }
@@ -170,8 +170,8 @@ impl Engine {
         }
     }
 
-    /// Looks at all that was assumed after all: of a start from several file systems
-    /// one may be in memory, as that of a container's launcher, and the others not.
+    /// Checks all steps that were assumed to be resident: one file system of a start may be in
+    /// memory, such as that of a container launcher, and the others not.
     fn look_at_assumed(&self) {
         for (step, number) in self.residency.take_assumed() {
             self.look_at(&step, number);
@@ -192,7 +192,7 @@ impl Engine {
             }
             Some(_) if missing == 0 => {}
             Some(target) => {
-                let wanted = Wanted { step: *step, number, target, missing };
+                let wanted = PendingStep { step: *step, number, target, missing };
                 is_gathered =
                     !has_waited && self.submission.may_gather(&wanted) && self.targets.may_wait();
                 if is_gathered {

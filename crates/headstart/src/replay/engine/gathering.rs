@@ -1,5 +1,5 @@
-//! Small steps that wait to be asked for together, and the order in which that is best: those
-//! that lie side by side on their device follow each other.
+//! Gathers small steps for one batch, and orders them so that those that are adjacent on their
+//! device follow each other.
 
 use super::descriptors::TOGETHER;
 use super::targets::Opened;
@@ -14,20 +14,20 @@ use std::time::{Duration, Instant};
 /// How long a step waits for others, unless all threads wait for the disk.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Small steps that are about to be asked for together.
+/// Small steps that are about to be requested in one batch.
 #[derive(Debug, Default)]
 pub(super) struct Gathering(Mutex<Gathered>);
 
 #[derive(Debug, Default)]
 struct Gathered {
-    wanted: Vec<Wanted>,
+    wanted: Vec<PendingStep>,
     /// When the first of them came.
     since: Option<Instant>,
 }
 
-/// A step that is to be asked for.
+/// A step that is to be requested.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct PendingStep {
     pub(super) step: Step,
     /// Its place among those that are carried out in order.
     pub(super) number: usize,
@@ -42,14 +42,14 @@ impl Gathering {
     }
 
     /// Adds a step.
-    pub(super) fn add(&self, wanted: Wanted) {
+    pub(super) fn add(&self, wanted: PendingStep) {
         let mut gathered = self.lock();
         gathered.since.get_or_insert_with(Instant::now);
         gathered.wanted.push(wanted);
     }
 
-    /// What is there, if it `must` be asked for, or it is enough, or old enough.
-    pub(super) fn take(&self, must: bool) -> Vec<Wanted> {
+    /// Takes the gathered steps, if they `must` be requested, or are enough, or old enough.
+    pub(super) fn take(&self, must: bool) -> Vec<PendingStep> {
         let mut gathered = self.lock();
         let is_old = gathered.since.is_some_and(|since| since.elapsed() >= PATIENCE);
         if !(must || is_old || gathered.wanted.len() >= TOGETHER) {
@@ -60,7 +60,7 @@ impl Gathering {
     }
 }
 
-impl Wanted {
+impl PendingStep {
     pub(super) fn piece(&self) -> Piece<'_> {
         let Self { step, target, .. } = self;
         Piece {
@@ -71,14 +71,14 @@ impl Wanted {
     }
 }
 
-/// Puts steps that lie side by side one after the other, where the first of them
-/// comes in the order of the plan. In elevator order that is the order of the plan.
-pub(super) fn in_rows(mut wanted: Vec<Wanted>, order: Order) -> Vec<Wanted> {
+/// Sorts adjacent steps behind each other, at the position of the first of them in the plan. In
+/// elevator order that is the order of the plan.
+pub(super) fn in_rows(mut wanted: Vec<PendingStep>, order: Order) -> Vec<PendingStep> {
     wanted.sort_by_key(|wanted| wanted.number);
-    if order == Order::Disk {
+    if order == Order::Elevator {
         return wanted;
     }
-    let stretch = |Wanted { step, target, .. }: &Wanted| {
+    let stretch = |PendingStep { step, target, .. }: &PendingStep| {
         places::stretch(&target.file, target.dev, step.bytes)
     };
     let stretches: Vec<_> = wanted.iter().map(stretch).collect();
@@ -86,8 +86,8 @@ pub(super) fn in_rows(mut wanted: Vec<Wanted>, order: Order) -> Vec<Wanted> {
     rows(&stretches).into_iter().filter_map(|number| wanted[number].take()).collect()
 }
 
-/// The order in which stretches that begin where another ends follow it, and else
-/// keep theirs, as far as the first of each row goes.
+/// The order in which each stretch follows the one that ends where it begins; otherwise they keep
+/// their order, by the first of each row.
 fn rows(stretches: &[Option<Stretch>]) -> Vec<usize> {
     let mut by_place: Vec<usize> = (0..stretches.len()).collect();
     by_place.sort_by_key(|&number| (stretches[number], number));
@@ -114,7 +114,7 @@ mod tests {
         for (name, stretches, expected) in [
             ("apart", vec![stretch(1, 90, 95), stretch(1, 10, 15)], vec![0, 1]),
             (
-                "a row comes where its first is asked for",
+                "a row comes where its first is requested",
                 vec![stretch(1, 50, 60), stretch(1, 20, 30), stretch(1, 0, 9), stretch(1, 10, 20)],
                 vec![0, 3, 1, 2],
             ),
@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_stretch_is_asked_for_once_and_next_to_what_it_is_adjacent_to(
+        fn each_stretch_is_requested_once_and_next_to_what_it_is_adjacent_to(
             places in proptest::collection::vec(proptest::option::of((0u64..2, 0u64..20)), 0..40)
         ) {
             let stretches: Vec<_> =

@@ -1,7 +1,8 @@
-//! The in-flight limit: what was requested and may not have arrived is bounded, so that what the
-//! program requests itself, and what comes later in the plan but is needed soon, does not stand
-//! behind all of the rest. Steps that are requested together are not counted, nor files whose
-//! time of access would change by looking; all devices share the limit.
+//! The in-flight limit: bounds how much was requested and may not be resident yet, so that the
+//! program's own requests, and later steps that are needed soon, do not wait behind all of it.
+//!
+//! Batched steps are not counted, nor files whose access time a check would change. All devices
+//! share the limit.
 
 use crate::replay::strategy::InFlight;
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) struct StepsInFlight<T> {
     limit: Option<InFlight>,
     queue: Mutex<Queue<T>>,
-    /// Held by the thread that waits for room, so that others do not take what it waits for.
+    /// Held by the thread that waits for room, so that no other takes the room.
     /// Locked before `queue`.
     turn: Mutex<()>,
 }
@@ -21,7 +22,7 @@ pub(super) struct StepsInFlight<T> {
 #[derive(Debug)]
 struct Queue<T> {
     steps: VecDeque<(T, u64)>,
-    /// Of those, and of what somebody waits for.
+    /// Bytes of those, and of the step that waits.
     bytes: u64,
 }
 
@@ -32,8 +33,8 @@ impl<T> Queue<T> {
         self.bytes.saturating_add(bytes) <= limit.bytes && self.steps.len() < limit.steps
     }
 
-    /// Without room for so many bytes the oldest, with its own: there may be room when that
-    /// has arrived. There always is when nothing is in flight.
+    /// The oldest step in flight, if there is no room for this many bytes: room may come when it
+    /// has arrived. There is always room when nothing is in flight.
     fn take_for_room(&mut self, bytes: u64, limit: InFlight) -> Option<(T, u64)> {
         if self.has_room(bytes, limit) { None } else { self.steps.pop_front() }
     }
@@ -48,7 +49,7 @@ impl<T> StepsInFlight<T> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether so many bytes may be requested at once.
+    /// Whether this many bytes may be requested immediately.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         self.limit.is_none_or(|limit| self.queue().has_room(bytes, limit))
     }
@@ -79,7 +80,7 @@ impl<T> StepsInFlight<T> {
         }
     }
 
-    /// Forgets the steps, which lets go of their files.
+    /// Forgets the steps, which closes their files.
     pub(super) fn clear(&self) {
         *self.queue() = Queue::EMPTY;
     }

@@ -14,8 +14,8 @@
 //! Each part keeps its own state behind its own locks. The only part that it calls while it holds
 //! one is `progress`, whose lock is the last. Where a part has two locks, it names their order.
 //!
-//! Files that need a server have an engine of their own: its threads may wait for ever, and are
-//! left behind then.
+//! The files of each server have an engine of their own: its threads may wait for ever, and are
+//! left behind then (`server`). Those of a server that another process waits for are skipped.
 
 mod arrival;
 mod descriptors;
@@ -26,17 +26,23 @@ mod log;
 mod pressure;
 mod progress;
 mod residency;
+mod server;
 mod submission;
 mod targets;
 mod workers;
 
-pub use log::{Asked, Log};
+pub use log::{Log, Requested};
+pub use residency::resident_pages;
 
 use super::plan::Plan;
 use super::report::Report;
+use super::served::Served;
+use crate::host::id::Dev;
 use crate::host::mounts::Mounts;
+use crate::pack::store::silent::Silent;
 use crate::trace::kernel_tids::KernelTids;
 use execute::Engine;
+use server::Server;
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -46,6 +52,9 @@ use std::time::{Duration, Instant};
 /// looked whether it has.
 const STUCK: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// The same of a thread that waits for a file server, when all others have ended: more than most
+/// servers take to answer. Whoever waits for the end should not wait for a silent one.
+const SERVER_STUCK: Duration = Duration::from_millis(250);
 /// How long a server may not answer before whoever waits for the whole replay leaves its
 /// threads behind.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -53,20 +62,20 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How a plan is carried out.
 #[derive(Clone, Default, Debug)]
 pub struct Options {
-    /// Whether to wait until the data is there, not only asked for.
+    /// Whether to wait until the data is there, not only requested.
     pub wait: bool,
     /// When to stop, from the start of the replay.
     pub timeout: Option<Duration>,
     /// Whether every step is looked at. Else, while one after the other is found in
     /// memory, only a sample is: a hot start should not pay for what it needs not.
-    pub exact: bool,
+    pub check_all: bool,
     /// Whether a sample was in memory: then one thread looks at the steps, and the others
     /// come when something is missing after all.
     pub sampled: bool,
     /// Whether a file that was replaced by another of about the same size is read like the
     /// one that was learned.
     pub follow: bool,
-    /// Whether it is kept what was asked for, and when.
+    /// Whether it is kept what was requested, and when.
     pub log: bool,
     /// Tells the threads their numbers.
     pub tids: KernelTids,
@@ -75,11 +84,11 @@ pub struct Options {
 /// A replay that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// What became of the plan.
+    /// The figures of the plan.
     pub report: Report,
-    /// The threads that worked on it; those whose numbers can't be known are left out.
+    /// The threads that worked on it; those whose numbers can't be known are skipped.
     pub threads: Vec<i32>,
-    /// What was asked for, if that was kept.
+    /// What was requested, if that was kept.
     pub log: Log,
 }
 
@@ -87,8 +96,10 @@ pub struct Ended {
 #[derive(Debug)]
 pub struct Replay {
     local: Running,
-    /// Files that need a server, which may not answer.
-    served: Option<Running>,
+    /// Files that need a server, which may not answer: one for each.
+    served: Vec<Running>,
+    /// Files of servers that do not answer.
+    skipped: Report,
 }
 
 /// A plan and the threads that carry it out.
@@ -96,6 +107,8 @@ pub struct Replay {
 struct Running {
     engine: Arc<Engine>,
     lead: JoinHandle<()>,
+    /// What its files need.
+    server: Option<Server>,
 }
 
 impl Replay {
@@ -106,30 +119,40 @@ impl Replay {
     pub fn start(plan: Plan, options: Options, mounts: Mounts, began: Instant) -> io::Result<Self> {
         let (plan, served) = match mounts.table() {
             Some(table) => plan.divided(table),
-            None => (plan, None),
+            None => (plan, Vec::new()),
         };
-        let start = |plan| Running::start(plan, options.clone(), mounts.clone(), began);
-        Ok(Self { local: start(plan)?, served: served.map(start).transpose()? })
+        let start = |plan, server| {
+            let engine = Engine::new(plan, options.clone(), mounts.clone(), began);
+            Running::start(engine, server)
+        };
+        let local = start(plan, None)?;
+        let silent = Silent::here();
+        let (skipped, served): (Vec<_>, Vec<_>) =
+            served.into_iter().partition(|served| silent.any(&served.servers));
+        let served = served.into_iter().map(|Served { servers, plan }| start(plan, Some(servers)));
+        let served = served.collect::<io::Result<_>>()?;
+        Ok(Self { local, served, skipped: report_of_skipped(&skipped) })
     }
 
     fn all(&self) -> impl Iterator<Item = &Running> {
         [&self.local].into_iter().chain(&self.served)
     }
 
-    /// Waits until the head of the plan was asked for, at most for `limit`, so
+    /// Waits until the head of the plan was requested, at most for `limit`, so
     /// that the program does not ask first.
     pub fn wait_for_head(&self, limit: Duration) {
         let until = Instant::now() + limit;
         self.all().for_each(|running| running.engine.progress.wait_for_head(left(until)));
     }
 
-    /// Waits until the plan was looked at or something of it had to be asked for, at most
+    /// Waits until the plan was looked at or something of it had to be requested, at most
     /// for `limit`. Whether all of it was in memory; what is beyond the budget can't be told.
     pub fn finds_all_in_memory(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
-        self.all().all(|Running { engine, .. }| {
+        let is_there = |Running { engine, .. }: &Running| {
             engine.progress.ends_without_requests(left(until)) && engine.plan.over_budget == 0
-        })
+        };
+        self.skipped.dropped_bytes == 0 && self.all().all(is_there)
     }
 
     /// How many bytes are to be in memory after it, and would be with a larger budget.
@@ -149,32 +172,35 @@ impl Replay {
     }
 
     /// The threads that have worked on it, when it is finished; those whose numbers can't
-    /// be known are left out.
+    /// be known are skipped.
     pub fn threads(&self) -> Vec<i32> {
         self.all().flat_map(|running| running.engine.workers.tids()).collect()
     }
 
-    /// Waits for the threads, and for the data if that was asked for, and
-    /// tells what became of the plan. Threads whose server has not answered for
+    /// Waits for the threads, and for the data if that was requested, and
+    /// returns its figures. Threads whose server has not answered for
     /// a while are left behind.
     pub fn finish(self) -> Report {
         // A thread that panicked has its steps missing from the counts.
         let _ = self.local.lead.join();
         let mut report = self.local.engine.report();
-        if let Some(served) = self.served {
-            served.wait_for_answers();
+        report.add(&self.skipped);
+        wait_for_answers(&self.served);
+        for served in self.served {
             report.add(&served.end(Instant::now()).report);
         }
         report
     }
 
-    /// Makes the threads stop, and tells what became of the plan. Threads that do not come
-    /// back from a file are left behind, and then nothing is told of what they asked for.
+    /// Makes the threads stop, and returns its figures. Threads that do not come
+    /// back from a file are left behind, and then nothing is told of what they requested.
     pub fn end(self) -> Ended {
         self.stop();
         let until = Instant::now() + STUCK;
         let mut ended = self.local.end(until);
-        if let Some(served) = self.served.map(|served| served.end(until)) {
+        ended.report.add(&self.skipped);
+        let until = Instant::now() + SERVER_STUCK;
+        for served in self.served.into_iter().map(|served| served.end(until)) {
             ended.report.add(&served.report);
             ended.threads.extend(served.threads);
             ended.log.add(served.log);
@@ -184,23 +210,18 @@ impl Replay {
 }
 
 impl Running {
-    fn start(plan: Plan, options: Options, mounts: Mounts, began: Instant) -> io::Result<Self> {
-        let engine = Arc::new(Engine::new(plan, options, mounts, began));
+    /// Starts the threads, for files of these servers or of none.
+    fn start(engine: Engine, servers: Option<Vec<Dev>>) -> io::Result<Self> {
+        let engine = Arc::new(engine);
+        let (server, call) = servers.map(|servers| Server::new(&servers)).unzip();
         let lead = engine.clone();
-        let lead = workers::builder().spawn(move || lead.run())?;
-        Ok(Self { engine, lead })
-    }
-
-    /// Waits until the threads have ended, or nothing has come of them for [`SILENCE`].
-    fn wait_for_answers(&self) {
-        let (mut last, mut since) = (0, Instant::now());
-        while !self.lead.is_finished() && since.elapsed() < SILENCE {
-            let activity = self.engine.progress.activity();
-            if activity != last {
-                (last, since) = (activity, Instant::now());
-            }
-            thread::sleep(LOOK_AGAIN);
-        }
+        let lead = workers::builder().spawn(move || {
+            lead.run();
+            // Its threads have all come back.
+            drop((lead, call));
+        })?;
+        server.iter().for_each(|server| server.watch(&engine.progress));
+        Ok(Self { engine, lead, server })
     }
 
     /// Waits until the threads have ended, or until then.
@@ -210,6 +231,7 @@ impl Running {
         }
         let threads = self.engine.workers.tids();
         if !self.lead.is_finished() {
+            self.server.iter().for_each(Server::mark);
             let report = Report { stuck: true, ..self.engine.report() };
             return Ended { report, threads, log: Log::default() };
         }
@@ -218,6 +240,32 @@ impl Running {
         let log = Arc::into_inner(self.engine).map(Engine::into_log).unwrap_or_default();
         Ended { report, threads, log }
     }
+}
+
+/// Waits until the threads have ended, or nothing has come of them for [`SILENCE`].
+fn wait_for_answers(served: &[Running]) {
+    let mut seen = vec![(0, Instant::now()); served.len()];
+    let may_answer = |(running, seen): (&Running, &mut (u64, Instant))| {
+        let activity = running.engine.progress.activity();
+        if activity != seen.0 {
+            *seen = (activity, Instant::now());
+        }
+        !running.lead.is_finished() && seen.1.elapsed() < SILENCE
+    };
+    // Each is looked at, also when one may still answer.
+    while served.iter().zip(&mut seen).map(may_answer).fold(false, |any, may| any | may) {
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// The figures of files that nothing was requested of.
+fn report_of_skipped(skipped: &[Served]) -> Report {
+    let mut report = Report { complete: true, ..Report::default() };
+    for Served { plan, .. } in skipped {
+        report.unserved_files += plan.files();
+        report.dropped_bytes = report.dropped_bytes.saturating_add(plan.bytes());
+    }
+    report
 }
 
 fn left(until: Instant) -> Duration {
@@ -230,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_replay_ends_when_its_threads_do_and_not_when_it_is_asked_about() {
-        let options = Options { exact: true, ..Options::default() };
+        let options = Options { check_all: true, ..Options::default() };
         let began = Instant::now();
         let replay = Replay::start(Plan::default(), options, Mounts::default(), began).unwrap();
         while !replay.is_finished() {

@@ -1,8 +1,8 @@
-//! Whether there is memory pressure while a replay goes on: then it only takes from the
-//! program what that needs.
+//! Whether there is memory pressure during a replay; a replay would only take memory from the
+//! program then.
 //!
-//! Two signs are looked for now and then: pages that were asked for are gone again,
-//! which cachestat(2) tells of a sample of them, and tasks wait for memory.
+//! There are two signs, checked now and then: requested pages are gone again (cachestat(2) of a
+//! sample), and tasks wait for memory (PSI).
 
 use super::targets::Opened;
 use crate::cache::residency::count_in_cache;
@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 
 /// How often is looked.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Steps that are looked at again. Their files stay open.
+/// Steps that are checked again. Their files stay open.
 const SAMPLES: usize = 16;
-/// So many of them must have lost most of their pages. Under memory pressure the oldest
-/// go, all of them; a kernel that takes pages it believes idle (DAMON's proactive
-/// reclaim) takes some here and there, also new ones.
+/// This many of them must have lost most of their pages. Memory pressure reclaims the oldest pages;
+/// DAMON's proactive reclaim takes single pages that it finds idle, also new ones.
 const LOST: usize = SAMPLES / 4;
 /// Tasks wait for memory when some did for this part of the time,
 const STALLED_PART: u32 = 5;
@@ -37,16 +36,16 @@ struct State {
 }
 
 impl MemoryPressure {
-    /// Notes that a step was asked for.
+    /// Notes that a step was requested.
     pub(super) fn note(&self, target: &Arc<Opened>, step: &Step) {
-        // Another thread is at it: this one is no sample, then.
+        // Another thread holds the lock, so this step is not sampled.
         if let Ok(mut state) = self.0.try_lock() {
             state.samples.add(|| (target.clone(), *step));
         }
     }
 
-    /// Why to stop, if it is time to look and there is memory pressure. Tasks also wait for memory
-    /// when there is plenty, as for a short while in each boot: then it is not our doing.
+    /// Why to stop, if it is time to check and there is memory pressure. Tasks also wait for memory
+    /// when there is plenty, as for a short time in each boot; that does not count.
     pub(super) fn look(&self, is_plenty: impl Fn() -> bool) -> Option<Stopped> {
         let mut state = self.0.try_lock().ok()?;
         let now = Instant::now();
@@ -71,8 +70,8 @@ impl MemoryPressure {
     }
 }
 
-/// Whether most pages of a step were reclaimed. Those that never came, or were dropped
-/// with their file, leave no trace in the page cache.
+/// Whether most pages of a step were reclaimed. Pages that were never read, or were dropped with
+/// their file, leave no shadow entries in the page cache.
 fn is_lost(target: &Opened, step: &Step) -> bool {
     let stat = count_in_cache(&target.file, step.pages());
     stat.is_ok_and(|stat| stat.is_some_and(|stat| stat.evicted > 0 && stat.evicted >= stat.cache))

@@ -1,14 +1,15 @@
-//! How far a replay is, and whether it goes on: the head, what was counted, the end, and why it
-//! was stopped. All parts tell it what they do; who waits for a replay waits here.
+//! The progress of a replay: the head, the counts, the end, and why it was stopped. All parts
+//! report to it, and whoever waits for a replay waits here.
 
-use super::log::Asked;
+use super::log::Requested;
+use crate::host::clock::micros;
 use crate::replay::report::{Report, Stopped};
 use crate::replay::step::Step;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Its lock is the last that any thread takes.
+/// Its lock is the innermost.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// When the process began, for the time to the first request.
@@ -17,7 +18,7 @@ pub(super) struct Progress {
     /// When to stop, from `started`.
     timeout: Option<Duration>,
     stop: AtomicBool,
-    /// Grows with all that is counted and with each page that was waited for.
+    /// Grows with each count and with each awaited page.
     activity: AtomicU64,
     /// Steps that the program needs at once.
     head: usize,
@@ -28,7 +29,7 @@ pub(super) struct Progress {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Steps of the head that are neither requested yet nor need not be.
+    /// Steps of the head that still have to be requested.
     head_left: usize,
     report: Report,
 }
@@ -104,8 +105,8 @@ impl Progress {
     }
 
     /// This step, requested now.
-    pub(super) fn asked(&self, step: &Step) -> Asked {
-        Asked { step: *step, at_us: micros(self.began.elapsed()) }
+    pub(super) fn requested(&self, step: &Step) -> Requested {
+        Requested { step: *step, at_us: micros(self.began.elapsed()) }
     }
 
     /// Notes that nothing more is requested; `complete` when the plan came to its end. If not,
@@ -154,10 +155,6 @@ impl Progress {
         let timed_out = || self.timeout.is_some_and(|limit| self.started.elapsed() >= limit);
         self.stop.load(Relaxed) || timed_out()
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -218,7 +215,7 @@ mod tests {
         let first = progress.report().first_request_us;
         assert!(first.is_some());
         let step = Step { target: 0, bytes: ByteRange::of(0, 1), touched_us: 0 };
-        while Some(progress.asked(&step).at_us) <= first {
+        while Some(progress.requested(&step).at_us) <= first {
             std::thread::yield_now();
         }
         progress.note_request();

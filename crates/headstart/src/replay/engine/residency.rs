@@ -1,17 +1,20 @@
-//! What of a plan is resident already: looked up, or assumed after many steps in a row that
-//! were, since a hot start should not pay for what it needs not.
+//! Which pages of a plan are resident: checked, or assumed after many resident steps in a row,
+//! since a hot start should not pay for checks.
 
 use super::progress::Progress;
-use super::targets::Opened;
-use crate::cache::residency::resident_count;
+use super::targets::{Opened, Targets};
+use crate::cache::residency::{page_size, resident_count};
+use crate::host::mounts::Mounts;
 use crate::host::open::Kind;
+use crate::replay::plan::Plan;
 use crate::replay::step::Step;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-/// From so many resident steps in a row on, the rest is assumed to be.
-const SURELY: usize = 64;
-/// Of which one of so many is looked up.
+/// After this many resident steps in a row, the rest is assumed to be resident,
+const CERTAIN_AFTER: usize = 64;
+/// and one in this many is checked.
 const SAMPLE: usize = 16;
 
 #[derive(Debug)]
@@ -49,7 +52,7 @@ impl Residency {
             self.contradict_sample();
             self.in_a_row.store(0, Relaxed);
         } else if target.kind != Kind::Device {
-            // Resident metadata says little of data.
+            // Resident metadata says little about data.
             self.in_a_row.fetch_add(1, Relaxed);
         }
         missing
@@ -63,7 +66,7 @@ impl Residency {
         self.sample_holds.load(Relaxed)
     }
 
-    /// Assumes that a step of data is resident if those before it were; tells whether it does.
+    /// Assumes that a step of data is resident if those before it were; returns whether it does.
     pub(super) fn assume(&self, step: &Step, number: usize) -> bool {
         let may_be = number >= self.assumes_from && !number.is_multiple_of(SAMPLE);
         let assumes = may_be && self.is_row_long();
@@ -77,7 +80,7 @@ impl Residency {
     /// Whether what was assumed still may be: another thread may have found a step that is
     /// missing meanwhile.
     pub(super) fn is_row_long(&self) -> bool {
-        self.in_a_row.load(Relaxed) >= SURELY
+        self.in_a_row.load(Relaxed) >= CERTAIN_AFTER
     }
 
     /// Takes back all that was assumed.
@@ -90,7 +93,24 @@ impl Residency {
 /// has.
 fn resident(target: &Opened, step: &Step) -> u64 {
     let count = resident_count(&target.file, step.pages()).unwrap_or(0);
-    (count * rustix::param::page_size() as u64).min(step.bytes.length())
+    (count * page_size()).min(step.bytes.length())
+}
+
+/// How many pages a plan has, and how many of them are resident. Those of files that are not
+/// what was learned count as not resident.
+pub fn resident_pages(plan: &Plan, mounts: &Mounts) -> (u64, u64) {
+    let plan = Arc::new(plan.clone());
+    let progress = Arc::new(Progress::new(Instant::now(), 0, None));
+    let targets = Targets::new(plan.clone(), 1, false, mounts.clone(), progress);
+    let (mut planned, mut resident) = (0, 0);
+    for step in &plan.steps {
+        let pages = step.pages();
+        planned += pages.count();
+        let target = targets.opened(step.target);
+        resident += target.and_then(|t| resident_count(&t.file, pages).ok()).unwrap_or(0);
+        targets.note_use(step);
+    }
+    (planned, resident)
 }
 
 #[cfg(test)]
@@ -98,7 +118,6 @@ mod tests {
     use super::super::targets::tests::opened;
     use super::*;
     use crate::host::range::ByteRange;
-    use std::time::Instant;
 
     fn step(length: u64) -> Step {
         Step { target: 0, bytes: ByteRange::of(0, length), touched_us: 0 }
@@ -119,10 +138,10 @@ mod tests {
     #[test]
     fn data_behind_the_head_is_assumed_after_a_row_and_a_sample_is_looked_up() {
         for (name, row, number, expected) in [
-            ("after a row", SURELY, 101, true),
-            ("after a short row", SURELY - 1, 101, false),
-            ("of the head", SURELY, 99, false),
-            ("a sample", SURELY, 7 * SAMPLE, false),
+            ("after a row", CERTAIN_AFTER, 101, true),
+            ("after a short row", CERTAIN_AFTER - 1, 101, false),
+            ("of the head", CERTAIN_AFTER, 99, false),
+            ("a sample", CERTAIN_AFTER, 7 * SAMPLE, false),
         ] {
             let residency = after_resident(row, Kind::File, 100);
             assert_eq!(residency.assume(&step(4096), number), expected, "{name}");
@@ -133,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_missing_step_ends_the_row_and_contradicts_the_sample() {
-        let residency = after_resident(SURELY, Kind::File, 0);
+        let residency = after_resident(CERTAIN_AFTER, Kind::File, 0);
         assert!(residency.sample_holds() && residency.is_row_long());
         let (_dir, target) = opened(4096, Kind::File);
         assert_eq!(residency.missing(&target, &step(8192)), 4096, "nothing behind its end");
@@ -142,6 +161,6 @@ mod tests {
 
     #[test]
     fn resident_metadata_is_no_sign_of_resident_data() {
-        assert!(!after_resident(SURELY, Kind::Device, 0).is_row_long());
+        assert!(!after_resident(CERTAIN_AFTER, Kind::Device, 0).is_row_long());
     }
 }

@@ -1,18 +1,19 @@
-//! Requests to the kernel: for a step at once, or for small ones of several files together.
+//! Requests to the kernel: for one step at once, or for small steps of several files together.
 //!
-//! Small files often lie side by side on their disk. Requested in one call and in
-//! the order of their places they come in few requests; see `headstart_sys::willneed`.
+//! Small files are often adjacent on their disk. In one call and in the order of their positions
+//! they become few requests; see `headstart_sys::willneed`.
 
 use super::arrival::wait_for_last_page;
-use super::gathering::{Gathering, Wanted, in_rows};
+use super::gathering::{Gathering, PendingStep, in_rows};
 use super::in_flight::StepsInFlight;
-use super::log::Asked;
+use super::log::Requested;
 use super::pressure::MemoryPressure;
 use super::progress::Progress;
 use super::targets::Opened;
+use crate::cache::residency::page_size;
 use crate::host::memory;
 use crate::host::open::Kind;
-use crate::replay::device::Portion;
+use crate::host::range::ByteRange;
 use crate::replay::step::Step;
 use crate::replay::strategy::{Order, ReadStrategy};
 use headstart_sys::willneed::will_need;
@@ -22,8 +23,8 @@ use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The largest step that is requested with others, in bytes: what the kernel holds
-/// back is sent off when a request has grown to this (`BLK_PLUG_FLUSH_SIZE`,
+/// The largest step that is requested with others, in bytes: the kernel
+/// submits plugged requests when one has grown to this (`BLK_PLUG_FLUSH_SIZE`,
 /// `block/blk-mq.c`).
 const SMALL: u64 = 128 << 10;
 
@@ -35,7 +36,7 @@ pub(super) struct Submission {
     in_flight: StepsInFlight<(Arc<Opened>, Step)>,
     pressure: MemoryPressure,
     /// What was requested, if that is kept.
-    log: Option<Mutex<Vec<Asked>>>,
+    log: Option<Mutex<Vec<Requested>>>,
     progress: Arc<Progress>,
 }
 
@@ -53,16 +54,16 @@ impl Submission {
     }
 
     /// Whether a step may be requested with others: by a mapping, which begins with a page.
-    pub(super) fn may_gather(&self, Wanted { step, target, .. }: &Wanted) -> bool {
-        self.strategy.together
+    pub(super) fn may_gather(&self, PendingStep { step, target, .. }: &PendingStep) -> bool {
+        self.strategy.batched
             && target.kind == Kind::Unnoticed
             && !target.portion.by_reading
             && step.bytes.length() <= SMALL.min(target.portion.bytes)
-            && step.bytes.offset.is_multiple_of(rustix::param::page_size() as u64)
+            && step.bytes.offset.is_multiple_of(page_size())
     }
 
-    /// Leaves a step to be requested with others.
-    pub(super) fn gather(&self, wanted: Wanted) {
+    /// Gathers a step, to be requested with others.
+    pub(super) fn gather(&self, wanted: PendingStep) {
         self.gathering.add(wanted);
     }
 
@@ -74,14 +75,14 @@ impl Submission {
         }
         let wanted = in_rows(gathered, self.strategy.order);
         self.progress.note_request();
-        let pieces: Vec<_> = wanted.iter().map(Wanted::piece).collect();
+        let pieces: Vec<_> = wanted.iter().map(PendingStep::piece).collect();
         // The address space may be limited.
-        let left_out = will_need(&pieces).unwrap_or_else(|_| (0..wanted.len()).collect());
+        let skipped = will_need(&pieces).unwrap_or_else(|_| (0..wanted.len()).collect());
         for (number, wanted) in wanted.iter().enumerate() {
-            if left_out.binary_search(&number).is_ok() {
+            if skipped.binary_search(&number).is_ok() {
                 self.submit_now(wanted);
             } else {
-                self.note_asked(&wanted.step);
+                self.note_request(&wanted.step);
                 self.note_submitted(wanted, 1, 0);
             }
             self.progress.note_done(wanted.number);
@@ -89,26 +90,25 @@ impl Submission {
     }
 
     /// Requests a step when there is room.
-    pub(super) fn submit(&self, wanted: &Wanted) {
+    pub(super) fn submit(&self, wanted: &PendingStep) {
         // A rotational disk would have to seek back for what was gathered.
-        self.submit_gathered(self.strategy.order == Order::Disk);
+        self.submit_gathered(self.strategy.order == Order::Elevator);
         self.submit_now(wanted);
     }
 
-    fn submit_now(&self, wanted: &Wanted) {
-        let Wanted { step, target, missing, .. } = wanted;
+    fn submit_now(&self, wanted: &PendingStep) {
+        let PendingStep { step, target, missing, .. } = wanted;
         self.progress.note_request();
         self.wait_for_room(*missing);
-        self.note_asked(step);
-        let end = step.bytes.end;
-        let (mut offset, mut requests, mut failed) = (step.bytes.offset, 0, 0);
-        while offset < end {
-            let length = target.portion.bytes.min(end - offset);
-            match request(&target.file, offset, length, target.portion) {
+        self.note_request(step);
+        let (mut rest, mut requests, mut failed) = (step.bytes, 0, 0);
+        while !rest.is_empty() {
+            let portion = ByteRange::of(rest.offset, target.portion.bytes.min(rest.length()));
+            match request(&target.file, portion, target.portion.by_reading) {
                 Ok(()) => requests += 1,
                 Err(_) => failed += 1,
             }
-            offset += length;
+            rest.offset = portion.end;
         }
         if matches!(target.kind, Kind::Device | Kind::Unnoticed) {
             self.in_flight.add(|| (target.clone(), *step), *missing);
@@ -128,8 +128,8 @@ impl Submission {
         });
     }
 
-    fn note_submitted(&self, wanted: &Wanted, requests: u64, failed: u64) {
-        let Wanted { step, target, missing, .. } = wanted;
+    fn note_submitted(&self, wanted: &PendingStep, requests: u64, failed: u64) {
+        let PendingStep { step, target, missing, .. } = wanted;
         let is_metadata = target.kind == Kind::Device;
         self.pressure.note(target, step);
         self.progress.count(|report| {
@@ -140,10 +140,10 @@ impl Submission {
         });
     }
 
-    fn note_asked(&self, step: &Step) {
+    fn note_request(&self, step: &Step) {
         if let Some(log) = &self.log {
-            let asked = self.progress.asked(step);
-            log.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+            let requested = self.progress.requested(step);
+            log.lock().unwrap_or_else(PoisonError::into_inner).push(requested);
         }
     }
 
@@ -155,39 +155,39 @@ impl Submission {
         }
     }
 
-    /// Lets go of what is in flight, when nothing more is requested.
+    /// Forgets the steps in flight, when nothing more is requested.
     pub(super) fn end(&self) {
         self.in_flight.clear();
     }
 
     /// What was requested, if that was kept.
-    pub(super) fn into_log(self) -> Vec<Asked> {
+    pub(super) fn into_log(self) -> Vec<Requested> {
         let log = self.log.unwrap_or_default();
         log.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Requests one portion.
-fn request(file: &File, offset: u64, length: u64, portion: Portion) -> io::Result<()> {
-    if portion.by_reading {
+fn request(file: &File, bytes: ByteRange, by_reading: bool) -> io::Result<()> {
+    let length = bytes.length();
+    if by_reading {
         let mut scratch = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
         let mut at = 0;
         while at < scratch.len() {
-            match rustix::io::pread(file, &mut scratch[at..], offset + at as u64)? {
+            match rustix::io::pread(file, &mut scratch[at..], bytes.offset + at as u64)? {
                 0 => break,
                 n => at += n,
             }
         }
         return Ok(());
     }
-    Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed)?)
+    Ok(rustix::fs::fadvise(file, bytes.offset, NonZeroU64::new(length), Advice::WillNeed)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::targets::tests::opened;
     use super::*;
-    use crate::host::range::ByteRange;
     use crate::replay::report::Report;
     use crate::replay::strategy::InFlight;
     use std::time::{Duration, Instant};
@@ -198,9 +198,9 @@ mod tests {
         Submission::new(strategy, true, Arc::new(Progress::new(Instant::now(), 0, None)))
     }
 
-    fn wanted(target: &Arc<Opened>, offset: u64, length: u64) -> Wanted {
+    fn wanted(target: &Arc<Opened>, offset: u64, length: u64) -> PendingStep {
         let step = Step { target: 0, bytes: ByteRange::of(offset, length), touched_us: 0 };
-        Wanted { step, number: 0, target: target.clone(), missing: length }
+        PendingStep { step, number: 0, target: target.clone(), missing: length }
     }
 
     /// But for times.
@@ -228,12 +228,12 @@ mod tests {
 
     #[test]
     fn small_steps_that_begin_with_a_page_may_be_gathered() {
-        let together = ReadStrategy { together: true, ..ReadStrategy::default() };
+        let batched = ReadStrategy { batched: true, ..ReadStrategy::default() };
         for (name, strategy, kind, offset, length, expected) in [
-            ("small", together, Kind::Unnoticed, 4096, SMALL, true),
-            ("large", together, Kind::Unnoticed, 4096, SMALL + 1, false),
-            ("in a page", together, Kind::Unnoticed, 4097, 4096, false),
-            ("its time of access would change", together, Kind::File, 0, 4096, false),
+            ("small", batched, Kind::Unnoticed, 4096, SMALL, true),
+            ("large", batched, Kind::Unnoticed, 4096, SMALL + 1, false),
+            ("in a page", batched, Kind::Unnoticed, 4097, 4096, false),
+            ("its time of access would change", batched, Kind::File, 0, 4096, false),
             ("one by one", ReadStrategy::default(), Kind::Unnoticed, 0, 4096, false),
         ] {
             let (_dir, target) = opened(4096, kind);
@@ -246,10 +246,10 @@ mod tests {
     fn what_was_gathered_is_requested_when_it_must_be() {
         let (_dir, target) = opened(4 * 4096, Kind::Unnoticed);
         let progress = Arc::new(Progress::new(Instant::now(), 1, None));
-        let strategy = ReadStrategy { together: true, ..ReadStrategy::default() };
+        let strategy = ReadStrategy { batched: true, ..ReadStrategy::default() };
         let submission = Submission::new(strategy, false, progress.clone());
         submission.gather(wanted(&target, 0, 4096));
-        submission.gather(Wanted { number: 1, ..wanted(&target, 8192, 4096) });
+        submission.gather(PendingStep { number: 1, ..wanted(&target, 8192, 4096) });
         assert_eq!(report(&submission), Report::default());
         submission.submit_gathered(true);
         assert_eq!(report(&submission), Report { requests: 2, bytes: 8192, ..Report::default() });

@@ -1,5 +1,5 @@
-//! The files and devices of a plan: opened when a step comes to them, checked
-//! against what was learned, and closed after their last.
+//! The files and devices of a plan: opened at their first step, checked against what was learned,
+//! and closed after their last step.
 
 use super::descriptors::Descriptors;
 use super::progress::Progress;
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub(super) struct Targets {
     plan: Arc<Plan>,
     mounts: Mounts,
-    /// Whether a file that replaced another of about the same size is read like that.
+    /// Whether a file that replaced another of about the same size is read.
     follow: bool,
     /// Who we are.
     uid: u32,
@@ -51,7 +51,7 @@ enum Slot {
     New,
     /// It is what was learned.
     Open(Arc<Opened>),
-    /// It was closed for want of descriptors; it is opened again on demand.
+    /// It was closed for lack of descriptors and is opened again on demand.
     Closed,
     /// Nothing is read from it.
     Dropped,
@@ -120,7 +120,7 @@ impl Targets {
         Some(opened)
     }
 
-    /// Opens a target, and counts what became of it.
+    /// Opens a target, and counts the result.
     fn open(&self, target: u32, first_time: bool) -> Option<Opened> {
         match &self.plan.targets[target as usize] {
             Target::File { node, identity, changing } => {

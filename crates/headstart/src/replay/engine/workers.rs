@@ -1,4 +1,5 @@
-//! The threads of a replay: they take numbers in order until all are done or the replay is over.
+//! The threads of a replay: they take step numbers in order until all are done or the replay is
+//! over.
 
 use super::progress::Progress;
 use crate::trace::kernel_tids::KernelTids;
@@ -52,7 +53,7 @@ impl Workers {
             self.note_own_number();
         };
         if is_one_enough() {
-            // The processors are the program's.
+            // The CPUs are the program's.
             work(&is_one_enough);
         }
         let left = count.saturating_sub(next.load(Relaxed));
@@ -74,8 +75,8 @@ impl Workers {
         }
     }
 
-    /// The kernel's numbers of the threads that have worked; those that can't be known are left
-    /// out.
+    /// The kernel's numbers of the threads that have worked; those that can't be known are skipped
+    /// .
     pub(super) fn tids(&self) -> Vec<i32> {
         self.seen().iter().copied().collect()
     }

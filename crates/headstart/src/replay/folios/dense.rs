@@ -1,4 +1,4 @@
-//! Which parts of a pack's files are worth a huge page. Pure.
+//! Which parts of a pack's files benefit from a huge page. Pure.
 
 use crate::pack::Pack;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub fn dense_parts(pack: &Pack, size: u64) -> Vec<Part> {
 mod tests {
     use super::*;
     use crate::host::usage::How;
-    use crate::pack::{File, Identity, Origin, Range};
+    use crate::pack::{File, History, Identity, Origin, Range};
 
     const SIZE: u64 = 2 << 20;
 
@@ -53,12 +53,17 @@ mod tests {
             pages,
             at_us: 0,
             how,
-            history: 1,
+            history: History(1),
         };
         let identity = Identity { size: pages * 4096, ..Identity::default() };
         Pack {
             origin: Origin { page_shift: 12, ..Origin::default() },
-            files: vec![File { file_system: 0, node: Default::default(), identity, changes: 0 }],
+            files: vec![File {
+                file_system: 0,
+                node: Default::default(),
+                identity,
+                changes: History(0),
+            }],
             ranges: ranges.iter().map(range).collect(),
             ..Pack::default()
         }

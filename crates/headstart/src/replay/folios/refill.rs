@@ -1,6 +1,6 @@
-//! Drops the dense parts of a pack's files from the page cache and brings each back as
-//! one large folio. Leaves alone what is large already, and what a process has mapped:
-//! that can't be dropped.
+//! Drops the dense parts of a pack's files from the page cache and reads each as one large folio.
+//! It skips parts that are large already, and those that a process has mapped, which can't be
+//! dropped.
 
 use super::dense::{Part, dense_parts};
 use crate::cache::holders::{Holders, holders, identity};
@@ -19,7 +19,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::ops::AddAssign;
 
-/// What became of the parts of a pack that are worth a huge page.
+/// The result for the parts of a pack that benefit from a huge page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Refilled {
     /// Parts that are in one large folio now and were not before.
@@ -32,7 +32,7 @@ pub struct Refilled {
     /// memory of that size was free.
     pub refused: u64,
     /// Parts of files that are gone, changed or not permitted.
-    pub left_out: u64,
+    pub skipped: u64,
     /// Parts that were not looked at because the budget was used up.
     pub over_budget: u64,
     /// Bytes of a part: the size of a huge page.
@@ -45,7 +45,7 @@ impl AddAssign for Refilled {
         self.already += other.already;
         self.in_use += other.in_use;
         self.refused += other.refused;
-        self.left_out += other.left_out;
+        self.skipped += other.skipped;
         self.over_budget += other.over_budget;
         self.part_bytes = other.part_bytes;
     }
@@ -110,7 +110,7 @@ impl Refilling {
             .ok()
             .and_then(|(file, _, dev)| Some((identity(&file).ok()?, file, dev)));
         let Some((id, file, dev)) = opened else {
-            self.done.left_out += parts.len() as u64;
+            self.done.skipped += parts.len() as u64;
             return None;
         };
         let mut small = Vec::new();
@@ -122,11 +122,11 @@ impl Refilling {
                     match bring_in(&file, part.offset, self.size) {
                         Ok(Folio::Large) => self.done.already += 1,
                         Ok(Folio::Small) => small.push(part.offset),
-                        Err(_) => self.done.left_out += 1,
+                        Err(_) => self.done.skipped += 1,
                     }
                 }
                 Ok(_) => small.push(part.offset),
-                Err(_) => self.done.left_out += 1,
+                Err(_) => self.done.skipped += 1,
             }
         }
         (!small.is_empty()).then_some(Todo { file, dev, id, parts: small })
@@ -170,7 +170,7 @@ impl Refilling {
                 let length = NonZeroU64::new(self.size as u64);
                 let _ = rustix::fs::fadvise(file, offset, length, Advice::WillNeed);
             }
-            Err(_) => self.done.left_out += 1,
+            Err(_) => self.done.skipped += 1,
         }
     }
 

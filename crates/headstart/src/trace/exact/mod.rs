@@ -1,15 +1,15 @@
-//! Makes each page that a program touches through a mapping show by itself.
+//! Records without fault-around: each page that a program accesses through a mapping has an event
+//! of its own.
 //!
-//! A fault maps up to 15 pages around its page that are in memory, and the kernel reports
-//! them all alike: a third of what a start seems to touch it never looks at. In mappings
-//! that are registered with userfaultfd(2) a fault maps its page alone. So the program and
-//! all that it starts are followed from system call to system call, and each mapping of a
-//! file is registered as soon as it is there. This takes time at each system call, so it
-//! is for starts that are recorded on purpose. The driver; what the events then mean is in
-//! [`crate::profile::fault_around`].
+//! A fault maps up to 15 resident pages around its page, and the kernel reports all alike: a third
+//! of the touched pages of a start are never accessed. In mappings that are registered with
+//! userfaultfd(2) a fault maps only its page. So the program and all its children are stopped at
+//! each system call, and each file mapping is registered immediately. This slows each system call,
+//! so it is only for recordings that the user requests. The driver;
+//! [`crate::profile::fault_around`] interprets the events.
 //!
-//! Not registered are shared mappings of files that are not open for writing, and programs
-//! that had already limited their system calls by seccomp(2): there, fault-around pages show as ever.
+//! Shared mappings of files that are not open for writing, and programs with seccomp(2) filters,
+//! are not registered: fault-around pages stay there.
 
 mod vdso;
 
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A page of a mapping; addresses and lengths are multiples of it.
 const PAGE: u64 = 4096;
 
-/// Of how many processes pages showed by themselves.
+/// How many processes were recorded exactly.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Processes {
     /// Their mappings were registered, the first program's included.
@@ -42,7 +42,7 @@ pub struct Processes {
 /// registered. `begun` is told whether it can be followed before it runs on. When the
 /// calling process ends, the kernel lets go of all that still run.
 ///
-/// Signals are held back by then ([`signals::hold_back`]): the kernel sends one for each
+/// Signals are blocked by then ([`signals::block`]): the kernel sends one for each
 /// stop of the program.
 pub fn follow(pid: i32, enough: &AtomicBool, begun: impl FnOnce(io::Result<()>)) -> Processes {
     let started = ptrace::seize(pid);
@@ -52,8 +52,8 @@ pub fn follow(pid: i32, enough: &AtomicBool, begun: impl FnOnce(io::Result<()>))
     followed.threads.insert(pid, Thread { process: pid, call: None });
     let mut is_over = !works;
     while !is_over {
-        // All that have stopped get their turn: of threads that wait for each other in a
-        // loop of system calls, those that come first would else be the only ones.
+        // All stopped threads get their turn: otherwise, of threads that wait for each other in a
+        // loop of system calls, only the first ones would run.
         let mut stops = Vec::new();
         let nobody = loop {
             match ptrace::stopped() {
@@ -83,7 +83,7 @@ pub fn follow(pid: i32, enough: &AtomicBool, begun: impl FnOnce(io::Result<()>))
 #[derive(Default)]
 struct Followed {
     threads: HashMap<i32, Thread>,
-    /// By process. Of those that could not be registered there is none.
+    /// By process, without those that could not be registered.
     memories: HashMap<i32, Memory>,
     processes: Processes,
 }
@@ -144,7 +144,7 @@ impl Followed {
     fn begins(&mut self, tid: i32) {
         let Some(process) = status(tid, "Tgid").and_then(|n| i32::try_from(n).ok()) else { return };
         self.threads.insert(tid, Thread { process, call: None });
-        // A process of its own, stopped on its way back from fork(2).
+        // A process of its own, stopped before it returns from fork(2).
         if process == tid {
             self.register(tid);
         }

@@ -1,5 +1,5 @@
-//! Where a process has an instruction for system calls: in the code that the kernel maps
-//! into each (vdso(7)). x86-64 only.
+//! Finds a system call instruction in a process: in the vdso(7), which the kernel maps into each.
+//! x86-64 only.
 
 use crate::host::contents;
 use std::fs::File;

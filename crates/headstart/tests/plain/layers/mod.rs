@@ -114,7 +114,7 @@ fn wrong_crates(rows: &[Vec<String>], manifests: &BTreeMap<String, Vec<String>>)
 }
 
 #[test]
-fn a_crate_that_needs_another_one_than_the_document_says_is_told() {
+fn a_crate_that_needs_another_one_than_the_document_says_is_reported() {
     let manifest = |needs: &str| {
         format!(
             "[package]\nname = \"b\"\n[dependencies]\n{needs}[dev-dependencies]\nz.workspace = true\n"

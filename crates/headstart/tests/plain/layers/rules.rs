@@ -151,7 +151,7 @@ fn made_up(files: &[(&str, &str)]) -> Sources {
 }
 
 #[test]
-fn an_import_from_a_later_folder_is_told_with_file_line_and_path() {
+fn an_import_from_a_later_folder_is_reported_with_file_line_and_path() {
     let order = ["low".to_owned(), "high".to_owned()];
     for (name, low, high, expected) in [
         ("downwards", "", "use crate::low::a;", &[][..]),
@@ -207,7 +207,7 @@ fn the_list_has_each_folder_and_no_other() {
 }
 
 #[test]
-fn circles_of_folders_and_of_three_files_are_told_with_their_imports() {
+fn circles_of_folders_and_of_three_files_are_reported_with_their_imports() {
     for (name, files, expected) in [
         ("two files", &[("f/a.rs", "use super::b;"), ("f/b.rs", "use super::a;")][..], &[][..]),
         (

@@ -1,0 +1,117 @@
+//! The kinds of result files that options name, and how each begins, so that a result replaces
+//! nothing else.
+
+use crate::output;
+use anyhow::Context;
+use headstart::host::outputs;
+use serde_json::Value;
+use std::io;
+use std::path::Path;
+
+/// What a result is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ResultKind {
+    /// A document of ours.
+    Json,
+    /// ChromeOS's boot performance figures.
+    Bootperf,
+    /// A picture.
+    Svg,
+    /// A page with a picture.
+    Html,
+    /// A report.
+    Markdown,
+}
+
+impl ResultKind {
+    /// Whether a file with this content is an earlier result.
+    fn is_own(self, bytes: &[u8]) -> bool {
+        let is_picture = |bytes: &[u8]| bytes.starts_with(PICTURE);
+        match self {
+            Self::Json => serde_json::from_slice::<Value>(bytes).is_ok_and(|document| {
+                document["schema"].as_str().is_some_and(|schema| schema.starts_with("headstart/"))
+            }),
+            Self::Bootperf => {
+                serde_json::from_slice(bytes).is_ok_and(|document| is_bootperf(&document))
+            }
+            Self::Svg => is_picture(bytes),
+            Self::Html => {
+                let mut parts = bytes.windows(PICTURE.len());
+                bytes.starts_with(b"<!DOCTYPE html>") && parts.any(is_picture)
+            }
+            Self::Markdown => {
+                let second = bytes.split(|byte| *byte == b'\n').nth(1).unwrap_or_default();
+                let second = String::from_utf8_lossy(second);
+                second.contains(", until ") && second.contains("; cold by ")
+            }
+        }
+    }
+}
+
+/// How all our pictures begin.
+const PICTURE: &[u8] = b"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"";
+
+/// Whether these are charts, each with variants.
+fn is_bootperf(document: &Value) -> bool {
+    let is_chart = |chart: &Value| {
+        let is_variant = |variant: &Value| variant["improvement_direction"].is_string();
+        chart.as_object().is_some_and(|variants| variants.values().all(is_variant))
+    };
+    document.as_object().is_some_and(|charts| charts.values().all(is_chart))
+}
+
+/// Writes a result; with `force`, whatever is there.
+///
+/// # Errors
+/// What is there is neither empty nor an earlier result, or the file can't be written.
+pub fn write(path: &Path, text: &str, kind: ResultKind, force: bool) -> anyhow::Result<()> {
+    told(path, outputs::replace(path, text.as_bytes(), |bytes| kind.is_own(bytes), force))
+}
+
+/// Fails as [`write`] will: before what takes a while.
+///
+/// # Errors
+/// What is there is neither empty nor an earlier result.
+pub fn check(path: &Path, kind: ResultKind, force: bool) -> anyhow::Result<()> {
+    told(path, outputs::check(path, |bytes| kind.is_own(bytes), force))
+}
+
+fn told(path: &Path, done: io::Result<()>) -> anyhow::Result<()> {
+    done.with_context(|| format!("Can't write {}", output::shown(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_knows_its_own_and_nothing_else() {
+        use ResultKind::{Bootperf, Html, Json, Markdown, Svg};
+        let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"b\" role=\"img\">";
+        let page = format!("<!DOCTYPE html>\n<html>{picture}");
+        let perf = r#"{"seconds": {"default": {"improvement_direction": "down"}}}"#;
+        let own = [
+            (Json, r#"{"a": 1, "schema": "headstart/run/2"}"#),
+            (Bootperf, perf),
+            (Svg, picture),
+            (Html, &page),
+            (Markdown, "true\n8 rounds in 3s, until it ends; cold by drop_caches=3\n"),
+        ];
+        let foreign = [
+            r#"{"schema": "mine/1"}"#,
+            r#"{"name": "app", "version": "1"}"#,
+            "<svg width=\"1\">",
+            "<!DOCTYPE html>\n<html>",
+            "# Notes\n\ncold by drop_caches\n",
+            "print()\n",
+        ];
+        for (kind, _) in own {
+            for (other, text) in own {
+                assert_eq!(kind.is_own(text.as_bytes()), kind == other, "{kind:?}: {text}");
+            }
+            for text in foreign {
+                assert!(!kind.is_own(text.as_bytes()), "{kind:?}: {text}");
+            }
+        }
+    }
+}

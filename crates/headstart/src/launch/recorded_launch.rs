@@ -1,0 +1,178 @@
+//! What learning of all kinds of launches has in common: the classification of the pages, the pages
+//! that the next start may need, and whether the replay was complete. [`super::learn`] uses it for
+//! a program, [`crate::boot`] for each phase of a boot. It writes nothing.
+
+use super::policy::Learning;
+use crate::host::id::Dev;
+use crate::host::mounts::MountTable;
+use crate::outcome::classify::{PrefetchedPages, classify};
+use crate::outcome::counts::PageCounts;
+use crate::outcome::last_run::LastRun;
+use crate::pack::merge::Rule;
+use crate::pack::subcommand;
+use crate::pack::{FileSystem, Pack};
+use crate::profile::code::code_of;
+use crate::profile::fold::Observation;
+use crate::profile::learn::{Start, pack_of_start};
+use crate::profile::seen::{self, Seen};
+use crate::replay::engine::Log;
+use crate::replay::report::Report;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
+
+/// A replay counts as complete if this share of the touched pages was ready.
+const COMPLETE_SHARE: f64 = 0.9;
+
+/// A recorded launch.
+#[derive(Debug)]
+pub struct RecordedLaunch {
+    /// Its pages and the names of its files.
+    pub seen: Seen,
+    /// The file systems that it touched.
+    pub file_systems: HashMap<Dev, FileSystem>,
+    /// When it was, in nanoseconds of Unix time.
+    pub during: RangeInclusive<i64>,
+    /// The mounts at its end.
+    pub mounts: MountTable,
+    policy: Learning,
+}
+
+/// What was prefetched of the pages that are learned.
+#[derive(Clone, Debug, Default)]
+pub struct Prefetched<'a> {
+    /// The packs that these pages had before.
+    pub packs: Vec<&'a Pack>,
+    /// What of packs was prefetched, if anything was.
+    pub read: Option<Pack>,
+    /// The figures of the replays.
+    pub reports: Vec<Report>,
+    /// What was requested, if that was kept.
+    pub log: Option<&'a Log>,
+    /// When the program was let go, in µs on the clock of the log.
+    pub released_us: u64,
+}
+
+impl Prefetched<'_> {
+    /// Whether the start used so little of what was prefetched that it did another job than the
+    /// packs' starts. False if files were replaced, which no job uses.
+    pub fn is_another_job(&self, outcome: &PageCounts) -> bool {
+        let is_current = self.reports.iter().all(Report::is_current);
+        self.read.as_ref().filter(|_| is_current).is_some_and(|read| {
+            let wasted = outcome.wasted_pages.saturating_mul(read.page_size());
+            subcommand::is_another_job(wasted, read.data_bytes())
+        })
+    }
+
+    /// Whether the packs were prefetched as a whole and nearly all touched pages were ready.
+    pub fn was_complete(&self, outcome: &PageCounts) -> bool {
+        !self.reports.is_empty()
+            && self.reports.iter().all(Report::is_whole)
+            && outcome.ready_share() >= COMPLETE_SHARE
+    }
+}
+
+impl RecordedLaunch {
+    /// Of a launch that `lasted` until now.
+    pub fn new(seen: Seen, mounts: MountTable, lasted: Duration, policy: Learning) -> Self {
+        let file_systems = seen.file_systems(&mounts);
+        Self { seen, file_systems, during: seen::the_last(lasted), mounts, policy }
+    }
+
+    /// The classification of these pages of the launch, in all and over time.
+    pub fn classify(
+        &self,
+        pages: &Observation,
+        prefetched: &Prefetched<'_>,
+    ) -> (PageCounts, LastRun) {
+        let replayed = PrefetchedPages {
+            pack: prefetched.read.as_ref(),
+            log: prefetched.log,
+            released_us: prefetched.released_us,
+        };
+        classify(pages, &self.seen.names, &self.file_systems, replayed)
+    }
+
+    /// The pack of only these pages. `was_complete`: the replay was complete, so pages that the
+    /// launch brought in without an access event are its own readahead.
+    pub fn pack(
+        &self,
+        name: &str,
+        command: Vec<u8>,
+        pages: &Observation,
+        was_complete: bool,
+    ) -> Pack {
+        let pages = match self.policy.without_waits {
+            true => Cow::Owned(pages.without_waits()),
+            false => Cow::Borrowed(pages),
+        };
+        let mut origin = self.seen.origin(name, command);
+        origin.duration_us = pages.duration / 1000;
+        let start = Start {
+            origin,
+            file_systems: self.file_systems.clone(),
+            during: self.during.clone(),
+            keep_untouched: was_complete,
+        };
+        let mounts = &self.mounts;
+        // Reading the file would wait for its server.
+        let code = |path: &Path| if mounts.path_answers(path) { code_of(path) } else { Vec::new() };
+        pack_of_start(&pages, &self.seen.names, start, code)
+    }
+
+    /// How that pack is joined into those before it.
+    pub fn rule(&self, pages: &Observation, prefetched: &Prefetched<'_>) -> Rule {
+        let by_replay = prefetched.reports.iter().map(|report| report.metadata_bytes).sum();
+        let packs = prefetched.packs.iter().copied();
+        let metadata_seen =
+            self.seen.metadata_was_cold(pages, packs, &self.file_systems, by_replay);
+        Rule::NextStart { keep: self.policy.keep, metadata_seen }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::usage::How;
+    use crate::pack::{History, Origin, Range};
+
+    #[test]
+    fn a_replay_was_complete_when_each_pack_was_whole_and_nearly_all_was_ready() {
+        let whole = Report { complete: true, bytes: 1, ..Report::default() };
+        let cut = Report { complete: false, ..whole };
+        for (name, reports, ready_pages, expected) in [
+            ("nothing was prefetched", vec![], 100, false),
+            ("all was found", vec![whole], 100, true),
+            ("nearly all", vec![whole, whole], 90, true),
+            ("too little", vec![whole], 89, false),
+            ("one of two was not whole", vec![whole, cut], 100, false),
+        ] {
+            let outcome = PageCounts { touched_pages: 100, ready_pages, ..PageCounts::default() };
+            let prefetched = Prefetched { reports, ..Prefetched::default() };
+            assert_eq!(prefetched.was_complete(&outcome), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_start_that_uses_little_of_packs_that_are_still_current_did_another_job() {
+        let how = How::READ;
+        let range = Range { file: 0, first: 0, pages: 1000, at_us: 0, how, history: History(1) };
+        let origin = Origin { page_shift: 12, ..Origin::default() };
+        let read = Pack { origin, ranges: vec![range], ..Pack::default() };
+        let report = Report { bytes: 4 << 20, ..Report::default() };
+        let replaced = Report { dropped_bytes: 1 << 20, ..report };
+        for (name, read, report, wasted_pages, expected) in [
+            ("nothing was prefetched", None, report, 900, false),
+            ("it used half", Some(&read), report, 500, false),
+            ("it used less", Some(&read), report, 501, true),
+            ("its files were replaced", Some(&read), replaced, 900, false),
+        ] {
+            let prefetched =
+                Prefetched { read: read.cloned(), reports: vec![report], ..Prefetched::default() };
+            let outcome = PageCounts { wasted_pages, ..PageCounts::default() };
+            assert_eq!(prefetched.is_another_job(&outcome), expected, "{name}");
+        }
+    }
+}
