@@ -40,6 +40,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "bench" -d 'Meas
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Compare the counters of two result files'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop files from the page cache, and say what stayed and why'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "elf" -d 'Tell what programs and libraries cost at the start, and fix it'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l forget-after -d 'Forget what this many starts in a row did not touch' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Prefetch at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l max-delay -d 'Start the program at the latest after this time, even if the pages that it needs first have not been requested; setting up the trace may take longer' -r
@@ -205,3 +206,42 @@ complete -c headstart -n "__fish_headstart_using_subcommand pages" -l json -d 'P
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l bytes -d 'Print sizes as numbers of bytes'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l total -d 'Add a line with the sum of all files'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -f -a "report" -d 'Tell what relocations, initializers and layout cost, and how to fix it'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -f -a "repack" -d 'Pack the relocations of finished programs and libraries, so that starts read less'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -f -a "undo" -d 'Make repacked files what they were'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -f -a "order" -d 'Tell which functions a start calls in which order, and write that for linkers'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from report" -l top -d 'Show this many files of a table, and all with 0' -r
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from report" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from report" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -s o -l output -d 'Write the result to this file' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l minimum -d 'Skip files of which less would be saved' -r
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l check -d 'A shell command that must print and return the same with the old and with the new file, whose path replaces {}' -r
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l root -d 'The root directory of the system that the files belong to, such as of an image' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l in-place -d 'Replace the files'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l system -d 'All of /usr and /opt'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l renew -d 'Files that were repacked, and that an upgrade replaced since'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l packaged -d 'Change files of packages too'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l divert -d 'Divert files of Debian packages with dpkg-divert(1), and put repacked ones in their place'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l any-loader -d 'Don\'t ask whether the loader of the system knows DT_RELR'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -s q -l quiet -d 'Print nothing but errors'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from repack" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from undo" -l root -d 'The root directory of the system that the files belong to, such as of an image' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from undo" -l all -d 'All files that were repacked'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from undo" -l diverted -d 'All files that were diverted (repack --divert), such as before headstart is removed'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from undo" -s q -l quiet -d 'Print nothing but errors'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from undo" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l runs -d 'Run the program so many times' -r
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l from -d 'Add the runs of such a document (--json) [without CMD: only those]' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l for -d 'Look at the first calls of this time only' -r
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l at-least -d 'Drop functions that a smaller share of the runs called' -r
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l of -d 'Which file the order files are for: its path or name [default: the program itself]' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l lld -d 'Write the order for lld to this file (--symbol-ordering-file)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l gold -d 'Write the order for gold to this file (--section-ordering-file)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l gnu-ld -d 'Write the order for GNU ld 2.43 and later to this file (--section-ordering-file)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l bolt -d 'Write the order for BOLT to this file (-function-order)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l json -d 'Write all first calls to this file as one JSON document' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l libraries -d 'Look at shared libraries too; takes a moment at each system call'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -s q -l quiet -d 'Print no table'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -s h -l help -d 'Print help'

@@ -96,6 +96,7 @@ const SECTIONS: [(&str, Items); 4] = [
                 "PACK.last",
                 "Beside a pack: what was late, missing or wasted in the last learned start.",
             ),
+            ("/var/lib/headstart/elf/", "How files that were repacked become what they were."),
             ("/var/lib/headstart/devices/", "How devices behave, as it was measured."),
             ("/etc/headstart/boot.conf", "Phases of this machine's own."),
             ("/run/headstart/", "What was recorded and prefetched in this boot."),

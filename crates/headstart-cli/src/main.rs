@@ -11,6 +11,7 @@ mod compare;
 mod doctor;
 #[cfg(test)]
 mod documented;
+mod elf;
 mod evict;
 mod exact;
 mod exit;

@@ -1,8 +1,10 @@
-//! Follows another process from system call to system call: ptrace(2), by `PTRACE_SEIZE` only. All
-//! calls have to come from the thread that seized.
+//! Follows another process from system call to system call, or from breakpoint to breakpoint:
+//! ptrace(2), by `PTRACE_SEIZE` only. All calls have to come from the thread that seized.
 //!
-//! [`run_syscall`] needs the registers of a stopped process, and exists on x86-64 only.
+//! Functions that need the registers of a stopped process ([`run_syscall`], [`breakpoint`]) exist
+//! on x86-64 only.
 
+use crate::process::Change;
 use std::io;
 #[cfg(target_arch = "x86_64")]
 use std::mem::MaybeUninit;
@@ -11,7 +13,7 @@ use std::mem::MaybeUninit;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
     /// It has ended and is gone.
-    Gone,
+    Gone(Change),
     /// It enters or leaves a system call; [`syscall`] says which.
     Syscall,
     /// It has just executed a program and is about to return from execve.
@@ -56,13 +58,24 @@ const AT_SYSCALL: i32 = libc::SIGTRAP | 0x80;
 /// # Errors
 /// `EPERM` when it is followed already or may not be, `ESRCH` when it is gone.
 pub fn seize(pid: i32) -> io::Result<()> {
-    let options = libc::PTRACE_O_TRACESYSGOOD
-        | libc::PTRACE_O_TRACEEXEC
-        | libc::PTRACE_O_TRACEFORK
-        | libc::PTRACE_O_TRACEVFORK
-        | libc::PTRACE_O_TRACECLONE;
-    request(libc::PTRACE_SEIZE, pid, options)
+    request(libc::PTRACE_SEIZE, pid, FOLLOW)
 }
+
+/// The same, and the kernel kills what is followed when this process ends: breakpoints in it
+/// would kill it too.
+///
+/// # Errors
+/// Those of [`seize`].
+pub fn seize_for_breakpoints(pid: i32) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, pid, FOLLOW | libc::PTRACE_O_EXITKILL)
+}
+
+/// All that a thread starts is followed too, and what it executes is told.
+const FOLLOW: i32 = libc::PTRACE_O_TRACESYSGOOD
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACECLONE;
 
 /// The next stop of any followed thread; `None` if none has stopped yet.
 /// The kernel sends `SIGCHLD` when there is one again.
@@ -71,6 +84,18 @@ pub fn seize(pid: i32) -> io::Result<()> {
 /// `ECHILD` when no thread is followed any more.
 pub fn stopped() -> io::Result<Option<(i32, Stop)>> {
     wait(-1, libc::WNOHANG)
+}
+
+/// Waits for the next stop of any followed thread; `None` when a signal of this process came
+/// first.
+///
+/// # Errors
+/// `ECHILD` when no thread is followed any more.
+pub fn next_stop() -> io::Result<Option<(i32, Stop)>> {
+    match wait(-1, 0) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        other => other,
+    }
 }
 
 fn wait(pid: i32, flags: i32) -> io::Result<Option<(i32, Stop)>> {
@@ -86,8 +111,11 @@ fn wait(pid: i32, flags: i32) -> io::Result<Option<(i32, Stop)>> {
 
 /// What a status of wait(2) says.
 fn stop(status: i32) -> Stop {
+    if libc::WIFSIGNALED(status) {
+        return Stop::Gone(Change::Killed(libc::WTERMSIG(status)));
+    }
     if !libc::WIFSTOPPED(status) {
-        return Stop::Gone;
+        return Stop::Gone(Change::Exited(libc::WEXITSTATUS(status)));
     }
     let signal = libc::WSTOPSIG(status);
     match status >> 16 {
@@ -105,6 +133,30 @@ fn stop(status: i32) -> Stop {
 /// `ESRCH` when it was killed.
 pub fn resume(pid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL, pid, signal)
+}
+
+/// Lets a stopped thread run, with a signal or 0, to what else stops it than a system call.
+///
+/// # Errors
+/// `ESRCH` when it was killed.
+pub fn run_on(pid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, pid, signal)
+}
+
+/// Makes a running thread stop as [`Stop::Group`] with [`TRAP`].
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn interrupt(pid: i32) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, pid, 0)
+}
+
+/// Stops following a stopped thread; it runs on, with a signal or 0.
+///
+/// # Errors
+/// `ESRCH` when it was killed.
+pub fn let_go(pid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, pid, signal)
 }
 
 /// Leaves a thread whose process was stopped by a signal stopped, until it is continued.
@@ -166,7 +218,7 @@ pub fn run_syscall(pid: i32, at: u64, number: i64, arguments: [u64; 3]) -> io::R
         loop {
             resume(pid, 0)?;
             match wait(pid, 0)? {
-                Some((_, Stop::Gone)) | None => {
+                Some((_, Stop::Gone(_))) | None => {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }
                 Some((_, Stop::Syscall)) => {
@@ -198,6 +250,66 @@ pub fn run_syscall(pid: i32, at: u64, number: i64, arguments: [u64; 3]) -> io::R
 /// `Unsupported`.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn run_syscall(_: i32, _: u64, _: i64, _: [u64; 3]) -> io::Result<i64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The one-byte instruction of a breakpoint (`int3`).
+pub const BREAKPOINT: u8 = 0xcc;
+
+/// The address of the breakpoint that a thread has just executed, if one is why it is to get a
+/// `SIGTRAP`; `None` where something else sent the signal.
+///
+/// # Errors
+/// `ESRCH` when it was killed, `Unsupported` on other machines than x86-64.
+pub fn breakpoint(pid: i32) -> io::Result<Option<u64>> {
+    // `siginfo_t`: the signal, an error number, and where it is from.
+    let mut info = [0i32; 32];
+    exchange(libc::PTRACE_GETSIGINFO, pid, 0, &mut info)?;
+    let [signal, _, code, ..] = info;
+    if signal != libc::SIGTRAP || code != FROM_KERNEL {
+        return Ok(None);
+    }
+    before_pointer(pid).map(Some)
+}
+
+/// `SI_KERNEL` of `include/uapi/asm-generic/siginfo.h`, the code for `int3` on x86.
+const FROM_KERNEL: i32 = 0x80;
+
+/// The address of a breakpoint, if the instruction that a stopped thread executed last is one.
+///
+/// # Errors
+/// `ESRCH` when it was killed, `Unsupported` on other machines than x86-64.
+#[cfg(target_arch = "x86_64")]
+pub fn before_pointer(pid: i32) -> io::Result<u64> {
+    Ok(registers(pid)?.rip.wrapping_sub(1))
+}
+
+/// Makes a stopped thread go on at this address.
+///
+/// # Errors
+/// `ESRCH` when it was killed, `Unsupported` on other machines than x86-64.
+#[cfg(target_arch = "x86_64")]
+pub fn continue_at(pid: i32, address: u64) -> io::Result<()> {
+    let mut registers = registers(pid)?;
+    registers.rip = address;
+    exchange(libc::PTRACE_SETREGS, pid, 0, &mut registers)
+}
+
+/// The same elsewhere.
+///
+/// # Errors
+/// `Unsupported`.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn before_pointer(_: i32) -> io::Result<u64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The same elsewhere.
+///
+/// # Errors
+/// `Unsupported`.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn continue_at(_: i32, _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -249,7 +361,7 @@ mod tests {
         let (mut calls, mut asked, mut in_read) = (0, None, false);
         loop {
             match wait(pid, 0).unwrap().unwrap().1 {
-                Stop::Gone => break,
+                Stop::Gone(_) => break,
                 Stop::Syscall => {
                     calls += 1;
                     match syscall(pid).unwrap() {
@@ -288,8 +400,9 @@ mod tests {
     fn statuses_of_wait_are_distinguished() {
         let stopped = |signal: i32, event: i32| event << 16 | signal << 8 | 0x7f;
         for (status, expected) in [
-            (0, Stop::Gone),
-            (9, Stop::Gone),
+            (0, Stop::Gone(Change::Exited(0))),
+            (3 << 8, Stop::Gone(Change::Exited(3))),
+            (9, Stop::Gone(Change::Killed(9))),
             (stopped(AT_SYSCALL, 0), Stop::Syscall),
             (stopped(libc::SIGTRAP, 0), Stop::Signal(libc::SIGTRAP)),
             (stopped(libc::SIGTERM, 0), Stop::Signal(libc::SIGTERM)),

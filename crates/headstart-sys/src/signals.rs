@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The kernel's size of a signal set.
 const MASK_BYTES: usize = 8;
@@ -91,6 +92,35 @@ pub fn next() -> io::Result<()> {
             e => return Err(e),
         }
     }
+}
+
+/// Ends waits of this process with `EINTR` from some time on, again and again, as a signal may
+/// come just before one. Only for processes that nobody sends SIGALRM. setitimer(2).
+///
+/// # Errors
+/// What sigaction(2) or setitimer(2) said.
+pub fn wake_after(time: Duration) -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: all-zero bytes are a valid `sigaction` without flags, so that waits do not go on.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: the handler does nothing.
+    if unsafe { libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let of = |time: Duration| libc::timeval {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_usec: time.subsec_micros().into(),
+    };
+    let timer = libc::itimerval {
+        it_value: of(time.max(Duration::from_micros(1))),
+        it_interval: of(Duration::from_millis(100)),
+    };
+    // SAFETY: the pointer is to a timer; the old one is not wanted.
+    if unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// Ignores a signal.

@@ -7,6 +7,8 @@ mod boot_bench;
 mod boot_install;
 #[path = "../command/mod.rs"]
 mod command;
+mod elf;
+mod elf_order;
 mod endless_files;
 mod hostile_names;
 mod list_and_forget;

@@ -12,6 +12,8 @@ mod changing;
 mod command;
 mod common;
 mod doctor;
+mod elf;
+mod elf_divert;
 mod evict;
 mod exact;
 mod initramfs_hooks;

@@ -54,10 +54,15 @@ fn threads(process: &str) -> Vec<i32> {
 /// A number in /proc/PID/status, of a process or thread.
 pub fn status(pid: i32, name: &str) -> Option<u64> {
     let text = contents::bytes(format!("/proc/{pid}/status")).ok()?;
+    status_text(&text, name)?.parse().ok()
+}
+
+/// A value in the text of /proc/PID/status.
+pub fn status_text<'a>(status: &'a [u8], name: &str) -> Option<&'a str> {
     // Its name, the first line, may be any bytes.
-    text.split(|byte| *byte == b'\n').find_map(|line| {
+    status.split(|byte| *byte == b'\n').find_map(|line| {
         let (key, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
-        (key == name).then(|| value.trim().parse().ok())?
+        (key == name).then(|| value.trim())
     })
 }
 

@@ -1,5 +1,6 @@
 //! What the tests of the command share: programs, packs, boots, terminals.
 
+pub mod elf_files;
 pub mod invocations;
 pub mod managers;
 pub mod packs;

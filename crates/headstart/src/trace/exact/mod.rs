@@ -105,7 +105,7 @@ impl Followed {
     /// Deals with a stop of a thread, and lets it run on.
     fn on(&mut self, tid: i32, stop: Stop) -> io::Result<()> {
         match stop {
-            Stop::Gone => {
+            Stop::Gone(_) => {
                 self.forget(tid);
                 Ok(())
             }
