@@ -189,6 +189,7 @@ smoke() {
         return
     fi
     check "the release build names no directory of this machine" unnamed
+    check "page faults of programs" bench/faults.py --smoke
     check "programs through headstart run" bench/storm/programs.py --smoke
     check "killed commands" bench/storm/kills.py --smoke
     check "failing system calls" bench/storm/errors.py --smoke

@@ -34,6 +34,9 @@ _headstart() {
             headstart,evict)
                 cmd="headstart__subcmd__evict"
                 ;;
+            headstart,faults)
+                cmd="headstart__subcmd__faults"
+                ;;
             headstart,forget)
                 cmd="headstart__subcmd__forget"
                 ;;
@@ -113,7 +116,7 @@ _headstart() {
 
     case "${cmd}" in
         headstart)
-            opts="-h -V --help --version run record replay boot unit list forget show pack doctor bench compare evict pages elf"
+            opts="-h -V --help --version run record replay boot unit list forget show pack doctor bench compare evict pages faults elf"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -569,6 +572,36 @@ _headstart() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        headstart__subcmd__faults)
+            opts="-v -q -h --pid --for --json --csv --huge --force --verbose --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --csv)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -40,6 +40,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "bench" -d 'Meas
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Compare the counters of two result files'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop files from the page cache, and say what stayed and why'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "faults" -d 'Record the page faults of a program: how many, where, and how long they take'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "elf" -d 'Tell what programs and libraries cost at the start, and fix it'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l forget-after -d 'Forget what this many starts in a row did not touch' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Prefetch at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
@@ -206,6 +207,15 @@ complete -c headstart -n "__fish_headstart_using_subcommand pages" -l json -d 'P
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l bytes -d 'Print sizes as numbers of bytes'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -l total -d 'Add a line with the sum of all files'
 complete -c headstart -n "__fish_headstart_using_subcommand pages" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l pid -d 'Record a running process, all its threads, and what they start, until it ends or a signal (Ctrl-C) or --for ends the recording' -r
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l for -d 'Record for this time at most; the program goes on' -r
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l json -d 'Write all figures to this file as one JSON document (-: standard output)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l csv -d 'Write each fault to this file as a row of CSV (-: standard output)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l huge -d 'Also record which faults map a huge page; it takes a little longer'
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l force -d 'Replace files of results even if they are not earlier results'
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -s v -l verbose -d 'Print all rows of the tables'
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -s q -l quiet -d 'Print no tables'
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -f -a "report" -d 'Tell what relocations, initializers and layout cost, and how to fix it'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -f -a "repack" -d 'Pack the relocations of finished programs and libraries, so that starts read less'

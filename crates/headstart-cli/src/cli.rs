@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 use crate::exit::ExitStatus;
 use crate::{
-    bench, boot, compare, doctor, elf, evict, forget, list, output, pack, pages, record, replay,
-    run, show, unit,
+    bench, boot, compare, doctor, elf, evict, faults, forget, list, output, pack, pages, record,
+    replay, run, show, unit,
 };
 
 /// Programs start as if their files were already in memory.
@@ -16,8 +16,8 @@ use crate::{
 The main job is `headstart run` in front of a command. The other subcommands do parts of it, \
 or show results: record learns, replay prefetches, boot does both for the boot of the machine \
 and unit for a service; list, show, pack and forget manage packs; pages shows the page cache, \
-and evict drops files from it; elf tells what else a start costs; doctor checks what this \
-machine supports.
+and evict drops files from it; faults and elf tell what else a start costs; doctor checks what \
+this machine supports.
 
 Data is printed on standard output, messages on standard error. With --json, a \
 command prints one document; its member `schema` names the format.")]
@@ -60,6 +60,8 @@ pub enum Verb {
     Evict(evict::EvictArgs),
     /// Show which pages of files are in the page cache
     Pages(pages::PagesArgs),
+    /// Record the page faults of a program: how many, where, and how long they take
+    Faults(Box<faults::FaultsArgs>),
     /// Tell what programs and libraries cost at the start, and fix it
     #[command(subcommand)]
     Elf(elf::ElfVerb),
@@ -83,6 +85,7 @@ impl Verb {
             Self::Compare(args) => compare::run(args),
             Self::Evict(args) => evict::run(args),
             Self::Pages(args) => pages::run(args),
+            Self::Faults(args) => faults::run(*args),
             Self::Elf(verb) => elf::run(verb),
         }
     }

@@ -4,6 +4,7 @@ use crate::output;
 use headstart::launch::LaunchError;
 use headstart::trace::capture::CaptureError;
 use headstart::trace::tracefs::TraceError;
+use headstart_faults::capture::CaptureError as FaultsError;
 use std::process::ExitCode;
 
 /// How a verb ended. A wrong command line ends with 2 before any verb runs.
@@ -61,6 +62,16 @@ impl From<ExitStatus> for ExitCode {
 
 impl From<&anyhow::Error> for ExitStatus {
     fn from(error: &anyhow::Error) -> Self {
+        match error.downcast_ref::<FaultsError>() {
+            Some(
+                FaultsError::Paranoid(_)
+                | FaultsError::Forbidden(_)
+                | FaultsError::NotOwn(_)
+                | FaultsError::Memory(_),
+            ) => return Self::PermissionMissing,
+            Some(FaultsError::NoEvents) => return Self::KernelFeatureMissing,
+            _ => {}
+        }
         let trace = error.chain().find_map(|e| {
             let nested = e.downcast_ref::<CaptureError>().and_then(|e| match e {
                 CaptureError::Trace(e) => Some(e),

@@ -15,6 +15,7 @@ mod elf;
 mod evict;
 mod exact;
 mod exit;
+mod faults;
 mod forget;
 #[cfg(test)]
 mod generated;

@@ -21,6 +21,8 @@ pub enum ResultKind {
     Html,
     /// A report.
     Markdown,
+    /// Page faults, one in a row.
+    FaultsCsv,
 }
 
 impl ResultKind {
@@ -39,6 +41,7 @@ impl ResultKind {
                 let mut parts = bytes.windows(PICTURE.len());
                 bytes.starts_with(b"<!DOCTYPE html>") && parts.any(is_picture)
             }
+            Self::FaultsCsv => bytes.starts_with(headstart_faults::csv::HEADER.as_bytes()),
             Self::Markdown => {
                 let second = bytes.split(|byte| *byte == b'\n').nth(1).unwrap_or_default();
                 let second = String::from_utf8_lossy(second);
@@ -86,7 +89,7 @@ mod tests {
 
     #[test]
     fn each_kind_knows_its_own_and_nothing_else() {
-        use ResultKind::{Bootperf, Html, Json, Markdown, Svg};
+        use ResultKind::{Bootperf, FaultsCsv, Html, Json, Markdown, Svg};
         let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"b\" role=\"img\">";
         let page = format!("<!DOCTYPE html>\n<html>{picture}");
         let perf = r#"{"seconds": {"default": {"improvement_direction": "down"}}}"#;
@@ -95,6 +98,7 @@ mod tests {
             (Bootperf, perf),
             (Svg, picture),
             (Html, &page),
+            (FaultsCsv, headstart_faults::csv::HEADER),
             (Markdown, "true\n8 rounds in 3s, until it ends; cold by drop_caches=3\n"),
         ];
         let foreign = [

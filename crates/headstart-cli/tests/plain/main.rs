@@ -10,6 +10,7 @@ mod command;
 mod elf;
 mod elf_order;
 mod endless_files;
+mod faults;
 mod hostile_names;
 mod list_and_forget;
 mod lists_and_names;

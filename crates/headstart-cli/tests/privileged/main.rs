@@ -16,6 +16,7 @@ mod elf;
 mod elf_divert;
 mod evict;
 mod exact;
+mod faults;
 mod initramfs_hooks;
 mod killed;
 mod large_folios;

@@ -1,5 +1,6 @@
 //! Drivers: reading files, what forbids to change one, replacing one atomically, diverting those of
-//! packages, and undoing it; finding debug files.
+//! packages, and undoing it; finding debug files, and the
+//! sections of a file alone.
 //!
 //! ```text
 //! path ──▶ read ──▶ obstacles ──▶ (repack) ──▶ journal ──▶ replace
@@ -17,3 +18,4 @@ pub mod obstacles;
 pub mod owned;
 pub mod read;
 pub mod replace;
+pub mod sections;

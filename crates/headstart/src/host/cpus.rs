@@ -39,6 +39,13 @@ pub fn online() -> usize {
     listed(&list).map_or_else(here, |all| all.iter().map(|(first, last)| last - first + 1).sum())
 }
 
+/// The numbers of those that are online; where that is not known, of all that there may be.
+pub fn online_numbers() -> Vec<i32> {
+    let list = contents::text("/sys/devices/system/cpu/online").unwrap_or_default();
+    let all = listed(&list).unwrap_or_else(|| vec![(0, here().saturating_sub(1).min(MOST))]);
+    all.into_iter().flat_map(|(first, last)| first as i32..=last as i32).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

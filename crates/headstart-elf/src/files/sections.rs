@@ -1,0 +1,99 @@
+//! Reads the section headers of a file and their names, and nothing else of it: some files are
+//! large.
+
+use super::read::open;
+use crate::image::sections::Section;
+use object::LittleEndian as LE;
+use object::elf::{self, FileHeader64, SectionHeader64};
+use object::pod;
+use object::read::elf::{FileHeader, SectionHeader};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// No larger table is read: 65,279 headers of 64 bytes take less.
+const MOST_BYTES: u64 = 8 << 20;
+
+/// The sections of a 64-bit little-endian ELF file; none where it has no headers.
+///
+/// # Errors
+/// It can't be read, or is no such file.
+pub fn read(path: &Path) -> io::Result<Vec<Section>> {
+    let (file, _) = open(path)?;
+    let part = |offset: u64, bytes: u64| {
+        if bytes > MOST_BYTES {
+            return Err(wrong("a table is too large"));
+        }
+        let mut part = vec![0; bytes as usize];
+        file.read_exact_at(&mut part, offset)?;
+        Ok(part)
+    };
+    let header = part(0, size_of::<FileHeader64<LE>>() as u64)?;
+    if header.get(..4) != Some(&elf::ELFMAG)
+        || header.get(4..6) != Some(&[elf::ELFCLASS64.0, elf::ELFDATA2LSB.0])
+    {
+        return Err(wrong("it is no 64-bit little-endian ELF file"));
+    }
+    let (header, _) = pod::from_bytes::<FileHeader64<LE>>(&header).map_err(|()| cut())?;
+    let count = usize::from(header.e_shnum(LE));
+    let bytes = (count * size_of::<SectionHeader64<LE>>()) as u64;
+    if usize::from(header.e_shentsize(LE)) != size_of::<SectionHeader64<LE>>() {
+        return Ok(Vec::new());
+    }
+    let table = part(header.e_shoff(LE), bytes)?;
+    let (table, _) =
+        pod::slice_from_bytes::<SectionHeader64<LE>>(&table, count).map_err(|()| cut())?;
+    let names = match table.get(usize::from(header.e_shstrndx.get(LE).0)) {
+        Some(names) => part(names.sh_offset(LE), names.sh_size(LE))?,
+        None => Vec::new(),
+    };
+    Ok(table.iter().map(|section| of_header(section, &names)).collect())
+}
+
+fn of_header(section: &SectionHeader64<LE>, names: &[u8]) -> Section {
+    let name = names.get(section.sh_name(LE) as usize..).unwrap_or_default();
+    Section {
+        name: name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec(),
+        kind: section.sh_type(LE).0,
+        flags: section.sh_flags(LE).0,
+        address: section.sh_addr(LE),
+        offset: section.sh_offset(LE),
+        size: section.sh_size(LE),
+        link: section.sh_link(LE),
+    }
+}
+
+fn wrong(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+fn cut() -> io::Error {
+    wrong("its headers are cut")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::Image;
+
+    #[test]
+    fn the_same_sections_are_found_as_in_the_whole_file() {
+        let path = std::env::current_exe().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let sections = read(&path).unwrap();
+        assert_eq!(sections, Image::parse(&bytes).unwrap().sections);
+        assert!(sections.len() > 10);
+    }
+
+    #[test]
+    fn what_is_no_elf_file_or_damaged_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        file.truncate(100_000);
+        for bytes in [&b"#!/bin/sh"[..], &[0; 100], &file[..50], &file] {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(read(&path).is_err(), "{}", bytes.len());
+        }
+    }
+}

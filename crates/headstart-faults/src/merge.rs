@@ -1,0 +1,71 @@
+//! Puts the records of all CPUs in one order, by time. Each CPU's own are kept in theirs.
+
+use crate::record::{Layout, Record, Records};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The records of all CPUs.
+#[derive(Debug)]
+pub struct Merged<'a> {
+    streams: Vec<Records<'a>>,
+    /// The next record of each stream.
+    next: Vec<Option<Record<'a>>>,
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+impl<'a> Merged<'a> {
+    /// Those of these rings.
+    pub fn new(rings: &'a [Vec<u8>], layout: &'a Layout) -> Self {
+        let mut streams: Vec<_> = rings.iter().map(|ring| Records::new(ring, layout)).collect();
+        let next: Vec<_> = streams.iter_mut().map(Iterator::next).collect();
+        let times = next.iter().enumerate();
+        let heap = times.filter_map(|(at, next)| Some(Reverse(((*next)?.time, at)))).collect();
+        Self { streams, next, heap }
+    }
+
+    /// Records that could not be decoded, and bytes that are none.
+    pub fn skipped(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.skipped + stream.damaged as u64).sum()
+    }
+}
+
+impl<'a> Iterator for Merged<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        let Reverse((_, at)) = self.heap.pop()?;
+        let following = self.streams[at].next();
+        if let Some(record) = following {
+            self.heap.push(Reverse((record.time, at)));
+        }
+        std::mem::replace(&mut self.next[at], following)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::What;
+    use crate::record::made::{bytes, layout};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn records_of_all_cpus_come_in_the_order_of_time(
+            times in proptest::collection::vec(proptest::collection::vec(0u64..50, 0..20), 0..5),
+        ) {
+            let layout = layout();
+            let ring = |times: &Vec<u64>| {
+                let mut times = times.clone();
+                times.sort_unstable();
+                let record = |time| Record { time, pid: 1, tid: 1, what: What::Exit };
+                times.into_iter().flat_map(|time| bytes(&record(time))).collect::<Vec<u8>>()
+            };
+            let rings: Vec<_> = times.iter().map(ring).collect();
+            let found: Vec<u64> = Merged::new(&rings, &layout).map(|record| record.time).collect();
+            let mut expected = times.concat();
+            expected.sort_unstable();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Decodes the records of a perf ring buffer (`include/uapi/linux/perf_event.h`). Pairs nothing.
+//!
+//! Each sample begins with the number of its event; all other records end with process, thread,
+//! time and that number (`sample_id_all`).
+
+use std::collections::HashMap;
+
+/// What an event reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The begin of a fault.
+    Begin,
+    /// The end of one without I/O.
+    MinorEnd,
+    /// The end of one with I/O.
+    MajorEnd,
+}
+
+/// How records look.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Layout {
+    /// What the events are, by their numbers.
+    pub events: HashMap<u64, Event>,
+    /// Whether samples of begins end with the size of the page that is mapped.
+    pub begins_have_pages: bool,
+    /// Whether those of ends do.
+    pub ends_have_pages: bool,
+}
+
+/// A record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// In ns of the monotonic clock.
+    pub time: u64,
+    /// The process that it is about.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// What happened.
+    pub what: What<'a>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What<'a> {
+    /// A fault begins.
+    Begin {
+        /// The instruction.
+        ip: u64,
+        /// The address that is accessed.
+        address: u64,
+        /// The size of the page that the page table maps there, 0 if none; `None` where the
+        /// kernel does not report that.
+        page: Option<u64>,
+    },
+    /// The thread's fault has been served.
+    End {
+        /// Whether it needed I/O.
+        is_major: bool,
+        /// The size of the page that is mapped now, if that is recorded.
+        page: Option<u64>,
+    },
+    /// A mapping is new or changed.
+    Map(Mapped<'a>),
+    /// The thread has this name.
+    Name {
+        /// Without its NUL.
+        name: &'a [u8],
+        /// Whether execve(2) gave it.
+        by_exec: bool,
+    },
+    /// It was started by this process.
+    Start {
+        /// The process that started it; the same for a thread.
+        parent: i32,
+    },
+    /// It has ended.
+    Exit,
+    /// So many records were lost before.
+    Lost(u64),
+}
+
+/// A mapping, as the kernel reports it (`PERF_RECORD_MMAP2`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapped<'a> {
+    /// Where it begins.
+    pub start: u64,
+    /// Bytes.
+    pub length: u64,
+    /// In the file, in bytes.
+    pub offset: u64,
+    /// `PROT_*`
+    pub protection: u32,
+    /// `MAP_*`
+    pub flags: u32,
+    /// The path, or what it is: `//anon`, `[heap]`, `[stack]`, `[vdso]`.
+    pub name: &'a [u8],
+}
+
+/// `PERF_RECORD_*`
+mod kind {
+    pub const LOST: u32 = 2;
+    pub const COMM: u32 = 3;
+    pub const EXIT: u32 = 4;
+    pub const FORK: u32 = 7;
+    pub const SAMPLE: u32 = 9;
+    pub const MMAP2: u32 = 10;
+}
+
+/// Bytes of the header of a record.
+pub const HEADER: usize = 8;
+/// `PERF_RECORD_MISC_COMM_EXEC`
+const BY_EXEC: u16 = 1 << 13;
+/// Process and thread, time, number of the event.
+const TRAILER: usize = 24;
+
+/// The records of a CPU, in its order.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    layout: &'a Layout,
+    /// Records of other kinds, or that are too short for theirs.
+    pub skipped: u64,
+    /// Bytes at the end that are no record.
+    pub damaged: usize,
+}
+
+impl<'a> Records<'a> {
+    /// Those in these bytes.
+    pub fn new(bytes: &'a [u8], layout: &'a Layout) -> Self {
+        Self { rest: bytes, layout, skipped: 0, damaged: 0 }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        while !self.rest.is_empty() {
+            let Some((kind, misc, body, rest)) = split(self.rest) else {
+                self.damaged = self.rest.len();
+                self.rest = &[];
+                break;
+            };
+            self.rest = rest;
+            match decode(kind, misc, body, self.layout) {
+                Some(record) => return Some(record),
+                None => self.skipped += 1,
+            }
+        }
+        None
+    }
+}
+
+/// Kind, flags and body of the first record, and what follows it.
+fn split(bytes: &[u8]) -> Option<(u32, u16, &[u8], &[u8])> {
+    let mut header = Fields(bytes);
+    let kind = header.u32()?;
+    let both = header.u32()?.to_ne_bytes();
+    let misc = u16::from_ne_bytes([both[0], both[1]]);
+    let size = usize::from(u16::from_ne_bytes([both[2], both[3]]));
+    let body = bytes.get(HEADER..size)?;
+    Some((kind, misc, body, &bytes[size..]))
+}
+
+fn decode<'a>(kind: u32, misc: u16, body: &'a [u8], layout: &Layout) -> Option<Record<'a>> {
+    if kind == kind::SAMPLE {
+        return sample(body, layout);
+    }
+    let (body, trailer) = body.split_at(body.len().checked_sub(TRAILER)?);
+    let mut trailer = Fields(trailer);
+    let (pid, tid) = (trailer.i32()?, trailer.i32()?);
+    let time = trailer.u64()?;
+    let mut fields = Fields(body);
+    let (pid, tid, what) = match kind {
+        kind::LOST => {
+            let _event = fields.u64()?;
+            (pid, tid, What::Lost(fields.u64()?))
+        }
+        kind::COMM => {
+            let (pid, tid) = (fields.i32()?, fields.i32()?);
+            let by_exec = misc & BY_EXEC != 0;
+            (pid, tid, What::Name { name: text(fields.0), by_exec })
+        }
+        kind::EXIT | kind::FORK => {
+            let (pid, parent, tid) = (fields.i32()?, fields.i32()?, fields.i32()?);
+            (pid, tid, if kind == kind::FORK { What::Start { parent } } else { What::Exit })
+        }
+        kind::MMAP2 => {
+            let (pid, tid) = (fields.i32()?, fields.i32()?);
+            let (start, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
+            // Device, inode and its generation.
+            fields.0 = fields.0.get(24..)?;
+            let (protection, flags) = (fields.u32()?, fields.u32()?);
+            let name = text(fields.0);
+            let mapped = Mapped { start, length, offset, protection, flags, name };
+            (pid, tid, What::Map(mapped))
+        }
+        _ => return None,
+    };
+    Some(Record { time, pid, tid, what })
+}
+
+fn sample<'a>(body: &[u8], layout: &Layout) -> Option<Record<'a>> {
+    let mut fields = Fields(body);
+    let event = *layout.events.get(&fields.u64()?)?;
+    let ip = if event == Event::Begin { fields.u64()? } else { 0 };
+    let (pid, tid, time) = (fields.i32()?, fields.i32()?, fields.u64()?);
+    let address = if event == Event::Begin { fields.u64()? } else { 0 };
+    let has_page =
+        if event == Event::Begin { layout.begins_have_pages } else { layout.ends_have_pages };
+    let page = if has_page { Some(fields.u64()?) } else { None };
+    let what = match event {
+        Event::Begin => What::Begin { ip, address, page },
+        Event::MinorEnd => What::End { is_major: false, page },
+        Event::MajorEnd => What::End { is_major: true, page },
+    };
+    Some(Record { time, pid, tid, what })
+}
+
+/// A text up to its first NUL.
+fn text(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// Numbers, one after another.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*first)
+    }
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_ne_bytes)
+    }
+    fn i32(&mut self) -> Option<i32> {
+        self.array().map(i32::from_ne_bytes)
+    }
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_ne_bytes)
+    }
+}
+
+/// Records as the kernel writes them, for tests.
+#[cfg(test)]
+pub(crate) mod made {
+    use super::*;
+
+    /// The layout of [`bytes`].
+    pub fn layout() -> Layout {
+        let events = HashMap::from([(1, Event::Begin), (2, Event::MinorEnd), (3, Event::MajorEnd)]);
+        Layout { events, begins_have_pages: true, ends_have_pages: true }
+    }
+
+    /// A record as bytes.
+    pub fn bytes(record: &Record) -> Vec<u8> {
+        let (mut misc, mut body) = (0u16, Vec::new());
+        let who = [record.pid, record.tid].map(i32::to_ne_bytes).concat();
+        let put = |body: &mut Vec<u8>, numbers: &[u64]| {
+            numbers.iter().for_each(|number| body.extend(number.to_ne_bytes()));
+        };
+        let padded = |name: &[u8]| {
+            let mut padded = name.to_vec();
+            padded.resize((name.len() + 1).next_multiple_of(8), 0);
+            padded
+        };
+        let kind = match record.what {
+            What::Begin { ip, address, page } => {
+                put(&mut body, &[1, ip]);
+                body.extend(&who);
+                put(&mut body, &[record.time, address, page.unwrap_or(0)]);
+                kind::SAMPLE
+            }
+            What::End { is_major, page } => {
+                put(&mut body, &[2 + u64::from(is_major)]);
+                body.extend(&who);
+                put(&mut body, &[record.time, page.unwrap_or(0)]);
+                kind::SAMPLE
+            }
+            What::Map(mapped) => {
+                body.extend(&who);
+                put(&mut body, &[mapped.start, mapped.length, mapped.offset, 0, 0, 0]);
+                body.extend([mapped.protection, mapped.flags].map(u32::to_ne_bytes).concat());
+                body.extend(padded(mapped.name));
+                kind::MMAP2
+            }
+            What::Name { name, by_exec } => {
+                misc = if by_exec { BY_EXEC } else { 0 };
+                body.extend(&who);
+                body.extend(padded(name));
+                kind::COMM
+            }
+            What::Start { parent } => {
+                let who = [record.pid, parent, record.tid, parent];
+                body.extend(who.map(i32::to_ne_bytes).concat());
+                put(&mut body, &[record.time]);
+                kind::FORK
+            }
+            What::Exit => {
+                let who = [record.pid, record.pid, record.tid, record.tid];
+                body.extend(who.map(i32::to_ne_bytes).concat());
+                put(&mut body, &[record.time]);
+                kind::EXIT
+            }
+            What::Lost(count) => {
+                put(&mut body, &[1, count]);
+                kind::LOST
+            }
+        };
+        if kind != kind::SAMPLE {
+            body.extend(&who);
+            put(&mut body, &[record.time, 1]);
+        }
+        let mut out = kind.to_ne_bytes().to_vec();
+        out.extend([misc, (HEADER + body.len()) as u16].map(u16::to_ne_bytes).concat());
+        out.extend(body);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made::{bytes, layout};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn mapped(name: &[u8]) -> What<'_> {
+        What::Map(Mapped {
+            start: 0x7000,
+            length: 0x2000,
+            offset: 0x1000,
+            protection: 5,
+            flags: 2,
+            name,
+        })
+    }
+
+    #[test]
+    fn each_kind_of_record_comes_back_as_it_was_written() {
+        for what in [
+            What::Begin { ip: 1, address: 2, page: Some(4096) },
+            What::End { is_major: false, page: Some(0) },
+            What::End { is_major: true, page: Some(2 << 20) },
+            mapped(b"/usr/lib/a.so"),
+            mapped(b""),
+            What::Name { name: b"program", by_exec: true },
+            What::Name { name: b"a thread", by_exec: false },
+            What::Start { parent: 3 },
+            What::Exit,
+            What::Lost(77),
+        ] {
+            let record = Record { time: 9, pid: 7, tid: 8, what };
+            let written = [bytes(&record), bytes(&record)].concat();
+            let layout = layout();
+            let mut records = Records::new(&written, &layout);
+            assert_eq!(records.by_ref().collect::<Vec<_>>(), [record, record]);
+            assert_eq!((records.skipped, records.damaged), (0, 0));
+        }
+    }
+
+    #[test]
+    fn records_of_other_events_are_skipped_and_counted_and_what_is_cut_ends_it() {
+        let (record, layout) = (Record { time: 9, pid: 7, tid: 8, what: What::Exit }, layout());
+        let mut foreign =
+            bytes(&Record { what: What::End { is_major: false, page: None }, ..record });
+        foreign[HEADER] = 9;
+        let throttled = [5u32.to_ne_bytes(), [0, 0, 8, 0]].concat();
+        let whole = [foreign, throttled, bytes(&record), bytes(&record)[..20].to_vec()].concat();
+        let mut records = Records::new(&whole, &layout);
+        assert_eq!(records.by_ref().collect::<Vec<_>>(), [record]);
+        assert_eq!((records.skipped, records.damaged), (2, 20));
+        let mut empty = Records::new(&[0; 16], &layout);
+        assert_eq!((empty.next(), empty.damaged), (None, 16));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_decoder_panic_and_each_record_takes_some(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            kind in 0u8..12, size in 0u8..100,
+        ) {
+            let mut bytes = bytes;
+            for (at, byte) in [kind, 0, 0, 0, 0, 0, size, 0].into_iter().enumerate() {
+                if let Some(place) = bytes.get_mut(at) { *place = byte; }
+            }
+            let layout = layout();
+            let mut records = Records::new(&bytes, &layout);
+            let count = records.by_ref().count() + records.skipped as usize;
+            prop_assert!(count * HEADER + records.damaged <= bytes.len());
+        }
+    }
+}
