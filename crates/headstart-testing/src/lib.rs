@@ -46,6 +46,17 @@ pub fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
+/// The path of the python3 interpreter, or a word that the test is skipped. The command of that name
+/// may be a script of a version manager, which runs processes of its own.
+pub fn python() -> Option<String> {
+    if !has("python3") {
+        skip("python3 is missing");
+        return None;
+    }
+    let shown = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    Some(String::from_utf8(shown.unwrap().stdout).unwrap().trim().to_owned())
+}
+
 /// A program as the user who owns no process and no file, on every distribution.
 pub fn as_nobody(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");

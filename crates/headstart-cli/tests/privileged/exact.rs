@@ -2,7 +2,7 @@
 
 use crate::command::{headstart, json};
 use headstart_testing::{
-    LoopFs, disk_dir, has, is_root, must, noise, skip, undisturbed, write_synced,
+    LoopFs, disk_dir, is_root, must, noise, python, skip, undisturbed, write_synced,
 };
 use rustix::fs::{Advice, fadvise};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -37,15 +37,6 @@ if os.fork() == 0:
 os.wait()
 sys.exit(7)
 "#;
-
-fn python() -> Option<String> {
-    if !has("python3") {
-        skip("python3 is missing");
-        return None;
-    }
-    let shown = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    Some(String::from_utf8(shown.unwrap().stdout).unwrap().trim().to_owned())
-}
 
 /// The pages of a file that a pack has, as `show --json` says.
 fn pages_in(pack: &str, path: &Path) -> Vec<u64> {

@@ -2,7 +2,7 @@
 //! attributed to what was touched.
 
 use crate::command::headstart;
-use headstart_testing::{as_nobody, disk_dir, has, public_dir, root_or_skip, skip};
+use headstart_testing::{as_nobody, disk_dir, public_dir, python, root_or_skip};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -33,11 +33,11 @@ os.waitpid(child, 0)
 ";
 
 /// The document of a run of [`PROGRAM`].
-fn recorded(dir: &Path) -> Value {
+fn recorded(dir: &Path, python: &str) -> Value {
     let (data, figures) = (dir.join("data"), dir.join("figures.json"));
     fs::write(&data, [7; 300 * 4096]).unwrap();
     let words = ["faults", "-q", "--json", figures.to_str().unwrap(), "--"];
-    let program = ["python3", "-I", "-S", "-c", PROGRAM, data.to_str().unwrap()];
+    let program = [python, "-I", "-S", "-c", PROGRAM, data.to_str().unwrap()];
     let output = headstart(&[&words[..], &program].concat());
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&fs::read(figures).unwrap()).unwrap()
@@ -48,11 +48,9 @@ fn each_page_that_is_touched_or_copied_is_a_fault_of_its_file() {
     if !root_or_skip() {
         return;
     }
-    if !has("python3") {
-        return skip("no python3");
-    }
+    let Some(python) = python() else { return };
     let dir = disk_dir();
-    let document = recorded(dir.path());
+    let document = recorded(dir.path(), &python);
     let data = dir.path().join("data");
     let places = document["places"].as_array().unwrap();
     let place = places.iter().find(|place| place["path"] == data.to_str().unwrap()).unwrap();
@@ -78,11 +76,9 @@ fn all_faults_that_getrusage_counts_are_recorded() {
     if !root_or_skip() {
         return;
     }
-    if !has("python3") {
-        return skip("no python3");
-    }
+    let Some(python) = python() else { return };
     let dir = disk_dir();
-    let document = recorded(dir.path());
+    let document = recorded(dir.path(), &python);
     let number = |value: &Value| value.as_u64().unwrap();
     let (total, rest) = (&document["total"], &document["unlisted"]);
     let recorded = number(&total["minor"]["count"])
