@@ -4,12 +4,16 @@
 Boots a Debian with NetworkManager, nginx, CUPS, Avahi, sshd and rsyslog in
 systemd-nspawn, at native speed: cold, cold with headstart in front of systemd-nspawn,
 and hot, in random order; see bench/boot/README.md. Needs root.
+
+With --other, instead of that, boots through this build of headstart and another one, in
+random order in each pair.
 """
 
 import argparse
 import os
 import random
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -18,10 +22,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from harm import interval  # noqa: E402
 from lib.alone import alone  # noqa: E402
 from lib.disk import Disk  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
-from measured import BUILT, RESULTS, about, joined, main, needs_root, spread, write  # noqa: E402
+from measured import (BUILT, RESULTS, about, joined, main, needs_root, spread, tool,  # noqa: E402
+                      write)
 from rig import bootperf, container  # noqa: E402
 from rig.guest import guest  # noqa: E402
 
@@ -48,6 +54,10 @@ def containers():
     document = about(SCHEMA, args.bin / "headstart") | {"cells": []}
     image = guest(args.cache, tell).image
     for model in args.models:
+        if args.other:
+            document["cells"].append(compare(args, model, image))
+            write(RESULTS / "boot-builds.json", document)
+            continue
         document["cells"].append(measure(args, model, image))
         if not args.smoke:
             found = joined(args.out, document, lambda cell: cell["model"])
@@ -62,6 +72,7 @@ def arguments():
     add("--rounds", type=int, default=10, metavar="N", help="boots of each arm [default: 10]")
     add("--smoke", action="store_true",
         help="two rounds on two disks, to see that it works; keeps no results")
+    add("--other", metavar="FILE", help="compare with this build; results are in boot-builds.json")
     add("--details", type=Path, metavar="DIR",
         help="keep packs, and what headstart says of each boot, there")
     add("--options", default="", metavar="WORDS", help="for `headstart run`, in addition to its own")
@@ -76,6 +87,8 @@ def arguments():
     for name in ("headstart", "slowdisk"):
         if not (args.bin / name).exists():
             parser.error(f"{args.bin / name} is missing; cargo static")
+    if args.other:
+        args.other = tool(args.other, "--other FILE")
     return args
 
 
@@ -99,6 +112,31 @@ def measure(args, model, image):
         tell(line(cell))
         check(cell)
         return cell
+
+
+def compare(args, model, image):
+    """Boots through two builds, each with what it learned itself; their ratio."""
+    with Containers(args.bin / "slowdisk", model, image) as disk, \
+            tempfile.TemporaryDirectory(prefix="boot-container-") as scratch:
+        builds, pairs = {}, []
+        for name, program in (("own", args.bin / "headstart"), ("other", args.other)):
+            folder = Path(scratch) / name
+            folder.mkdir()
+            builds[name] = Boots(program, args.options.split(), disk, folder)
+            for number in range(LEARNED):
+                builds[name].headstart(f"learn-{number + 1}")
+        for number in range(args.rounds):
+            pairs.append({name: builds[name].headstart(f"{number + 1}")["seconds"]
+                          for name in random.sample(sorted(builds), 2)})
+    ratios = sorted(pair["own"] / pair["other"] for pair in pairs)
+    low, high, _ = interval(ratios)
+    medians = {name: statistics.median(pair[name] for pair in pairs) for name in builds}
+    ratio = statistics.median(ratios)
+    tell(f"{model:<10} n={len(pairs)}: {medians['own']:.3f} s, other {medians['other']:.3f} s, "
+         f"{ratio:.3f} [{low:.3f}, {high:.3f}]")
+    return {"model": model, "n": len(pairs), "own_s": round(medians["own"], 4),
+            "other_s": round(medians["other"], 4), "ratio": round(ratio, 4),
+            "low": round(low, 4), "high": round(high, 4)}
 
 
 class Boots:
