@@ -4,7 +4,7 @@
 #
 #   lint        format, scripts, clippy, documentation
 #   unit        tests that run side by side
-#   privileged  tests that need root or share one kernel's page cache, one after another
+#   privileged  tests that need root; those that share the page cache one after another
 #   smoke       fuzzing for seconds, the release build, the demo, small benchmarks
 #
 # As root it installs the tools they need. What fails is shown with the end of its output,
@@ -168,42 +168,68 @@ tests() { # NAME COMMAND…; cargo starts each program by .ci/tests
 }
 unit() { tests "unit tests" env TESTS=unit cargo test --workspace --locked --no-fail-fast; }
 privileged() {
-    tests "privileged tests" cargo test --workspace --locked --no-fail-fast --test privileged
+    tests "privileged tests" cargo test --workspace --locked --no-fail-fast \
+        --test privileged --test root
 }
 
 # --- smoke --------------------------------------------------------------------
 
-# Each ends in one thread of the linker, so they go on beside the fuzzers.
-release() { cargo static && cargo build --release --locked -p slowdisk; }
+# What goes on beside other checks.
+declare -A begun
+begin() { # NAME COMMAND…
+    local name=$1
+    shift
+    "$@" >"$work/$name" 2>&1 &
+    begun[$name]=$!
+}
+ended() { # NAME: waits for it; its output and status
+    local status=0
+    wait "${begun[$1]}" || status=$?
+    cat "$work/$1"
+    return "$status"
+}
+
+# The command as it is installed. slowdisk is that of the tests, which need not be fast.
+release() {
+    cargo static && cargo build --profile test --locked -p slowdisk && mkdir "$work/bin" &&
+        ln -s "$PWD/target/release/headstart" "$PWD/target/debug/slowdisk" "$work/bin"
+}
+images() { bench/standing.py --build --workloads python && bench/boot/virtual.py build; }
 smoke() {
-    local building
-    release >"$work/release" 2>&1 &
-    building=$!
+    local disks=
+    if ((EUID == 0)) && [[ -e /dev/fuse ]] && losetup --find >/dev/null 2>&1; then disks=1; fi
+    # Both take one CPU.
+    begin release release
+    if [[ $disks ]]; then begin images images; fi
     if [[ -e fuzz/smoke.sh ]]; then check "fuzzing, 2 s for each target" fuzz/smoke.sh 2; fi
     unnamed() { ! grep -aoE "($PWD|${CARGO_HOME:-$HOME/.cargo})/[[:print:]]*" target/release/headstart; }
-    built() { wait "$building" || { cat "$work/release" && false; }; }
-    check "release build" built
+    check "release build" ended release
+    check "the release build names no directory of this machine" unnamed
     if ((EUID != 0)); then
         skip demo "it needs root"
         skip benchmark "it needs root"
         return
     fi
-    check "the release build names no directory of this machine" unnamed
+    if [[ $disks ]]; then
+        check "images of a program and of a whole Debian" ended images
+        # In virtual time, so that no load disturbs it.
+        begin virtual bench/boot/virtual.py --smoke
+    fi
     check "page faults of programs" bench/faults.py --smoke
     check "programs through headstart run" bench/storm/programs.py --smoke
     check "killed commands" bench/storm/kills.py --smoke
     check "failing system calls" bench/storm/errors.py --smoke
     check "demo" ./demo.sh --quick
     tail -n 2 "$log" | sed 's/^/        /'
-    if [[ -e /dev/fuse ]] && losetup --find >/dev/null 2>&1; then
-        check "benchmark, python on two disks" bench/standing.py --smoke
-        check "boots of a container, on two disks" bench/boot/container.py --smoke
-        check "services that systemd starts through headstart run" bench/boot/exec_start.py
-    else
+    if [[ ! $disks ]]; then
         skip benchmark "it needs /dev/fuse and loop devices"
+        return
     fi
+    check "benchmark, python on two disks" bench/standing.py --smoke --bin "$work/bin"
+    check "boots of a container, on two disks" bench/boot/container.py --smoke --bin "$work/bin"
+    check "services that systemd starts through headstart run" bench/boot/exec_start.py
     check "guest for killed starts of services" bench/storm/services.py --smoke
-    check "two boots in virtual time" bench/boot/virtual.py --smoke
+    check "two boots in virtual time" ended virtual
     tail -n 2 "$log" | sed 's/^/        /'
 }
 

@@ -45,6 +45,9 @@ def benchmark():
     args = arguments()
     needs_root("Modelled disks and cold caches need root")
     alone()
+    if args.build:
+        image.image(args.cache, chosen(args), tell)
+        return
     with tempfile.TemporaryDirectory(prefix="headstart-smoke-") as scratch:
         if args.smoke:
             args.results = Path(scratch) / "standing.json"
@@ -69,6 +72,7 @@ def arguments():
         help="do not measure again what was at this commit")
     add("--smoke", action="store_true",
         help="python on two disks, to see that it works; keeps no results")
+    add("--build", action="store_true", help="build the image and measure nothing")
     add("--results", type=Path, default=HERE / "results/standing.json", metavar="FILE")
     args = parser.parse_args()
     if args.smoke:
@@ -76,17 +80,22 @@ def arguments():
     return args
 
 
+def chosen(args):
+    """The workloads to measure."""
+    return [w for w in WORKLOADS if w.name in args.workloads]
+
+
 def standing(args):
     """Measures all cells; the document with the results."""
     began = time.monotonic()
     programs = binaries(args.bin)
-    chosen = [w for w in WORKLOADS if w.name in args.workloads]
+    workloads = chosen(args)
     folder = args.cache / ("smoke" if args.smoke else "runs")
     folder.mkdir(parents=True, exist_ok=True)
     rivals = args.against if args.no_peers else (args.against + peers.standing(tell))
     if args.smoke:
         rivals = [peer for peer in rivals if peer.how == "before"]
-    document = about(chosen, args.models, rivals)
+    document = about(workloads, args.models, rivals)
     if args.results.exists():
         take_over(document, json.loads(args.results.read_text()))
     done = {key(cell) for cell in document["cells"]
@@ -94,9 +103,9 @@ def standing(args):
     if not done:
         for old in folder.glob("*.pack"):
             old.unlink()
-    root = image.image(args.cache, chosen, tell)
+    root = image.image(args.cache, workloads, tell)
     bench = Bench(programs / "headstart", folder, rivals, args.rounds)
-    todo = [(m, w) for m in args.models for w in chosen if (m, w.name) not in done]
+    todo = [(m, w) for m in args.models for w in workloads if (m, w.name) not in done]
     for model in args.models:
         mine = [w for m, w in todo if m == model]
         if not mine:

@@ -95,7 +95,8 @@ pub fn wait_until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
             return answer;
         }
         assert!(Instant::now() < end, "after a minute there is still no {what}");
-        std::thread::yield_now();
+        // Others have the CPU meanwhile.
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,13 +1,10 @@
-//! The command, for every test program.
+//! The command, and what it prints as JSON.
 
+mod run;
+
+pub use run::headstart;
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::process::{Command, Output};
-
-/// `headstart` with these arguments.
-pub fn headstart<S: AsRef<OsStr>>(args: &[S]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_headstart")).args(args).output().unwrap()
-}
 
 /// The JSON document that `headstart` prints, whatever its exit status.
 pub fn json<S: AsRef<OsStr>>(args: &[S]) -> Value {

@@ -1,14 +1,9 @@
 //! What the tests of the command share: programs, packs, boots, terminals.
 
-pub mod elf_files;
-pub mod invocations;
-pub mod managers;
 pub mod packs;
 pub mod process;
 pub mod python;
 pub mod scripted_boot;
-pub mod small_root;
-pub mod terminal;
 
 use serde_json::Value;
 use std::path::Path;

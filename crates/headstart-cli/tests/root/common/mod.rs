@@ -1,0 +1,9 @@
+//! What the tests that run side by side share: programs, package managers, terminals.
+
+pub mod elf_files;
+pub mod invocations;
+pub mod managers;
+#[path = "../../privileged/common/packs.rs"]
+pub mod packs;
+pub mod small_root;
+pub mod terminal;

@@ -1,0 +1,20 @@
+//! Tests of the command that need root, and share nothing that a kernel has once: they run side by
+//! side, after those of `tests/privileged`, as `check.sh privileged` has them.
+#![allow(clippy::disallowed_methods)] // Its files end.
+#![allow(clippy::unwrap_used)] // All of it is test code.
+
+#[path = "../command/run.rs"]
+mod command;
+mod common;
+mod elf;
+mod elf_divert;
+mod faults;
+mod initramfs_hooks;
+mod limits;
+mod package_hooks;
+mod packs_are_private;
+mod stuck;
+mod transparent_signals;
+mod transparent_state;
+mod transparent_strace;
+mod transparent_terminal;
