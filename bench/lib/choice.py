@@ -10,7 +10,8 @@ def add_choice(parser, models, default, workloads=None):
     """What is measured on what, where images are kept, and where the programs are."""
     names = [w.name for w in WORKLOADS]
     add = parser.add_argument
-    add("--workloads", type=listed(names), default=workloads or names, metavar="A,B",
+    standing = [w.name for w in WORKLOADS if w.is_standing]
+    add("--workloads", type=listed(names), default=workloads or standing, metavar="A,B",
         help=", ".join(names))
     add("--models", type=listed(models), default=default, metavar="A,B",
         help=f"{', '.join(models)} [default: {', '.join(default)}]")

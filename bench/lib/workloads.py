@@ -20,6 +20,8 @@ class Workload:
     prepare: str = ""
     # As `headstart bench --ready` has it; without it, when the program ends.
     ready: str = ""
+    # Whether the standing benchmark has it.
+    is_standing: bool = True
 
 
 MODULES = """
@@ -209,5 +211,12 @@ WORKLOADS = (
         ("bash", "-c", 'n=0; for file in /srv/small/*/*; do mapfile -t lines <"$file"; '
                        '((n += ${#lines[@]})); done; ((n))'),
         in_python("/srv/small", SMALL_FILES),
+    ),
+    Workload(
+        "clang", "clang compiles a C file", ("clang", "libc6-dev"),
+        ("clang", "-O2", "-c", "/srv/clang/main.c", "-o", "/tmp/main.o"),
+        "mkdir -p /srv/clang && printf '#include <stdio.h>\\n"
+        "int main(void) { return puts(\"hello\") < 0; }\\n' >/srv/clang/main.c",
+        is_standing=False,
     ),
 )
