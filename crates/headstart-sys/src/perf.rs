@@ -40,6 +40,8 @@ pub mod sample {
 
 /// Bits of `struct perf_event_attr`.
 pub mod flag {
+    /// It counts from [`super::Event::enable`] on.
+    pub const DISABLED: u64 = 1;
     /// Threads and processes that are started later are counted too.
     pub const INHERIT: u64 = 1 << 1;
     /// The kernel's own accesses are not counted.
@@ -110,16 +112,21 @@ const SOFTWARE: u32 = 1;
 const WITH_ID: u64 = 1 << 2;
 /// `PERF_FLAG_FD_CLOEXEC`
 const CLOEXEC: libc::c_ulong = 1 << 3;
-/// `PERF_EVENT_IOC_SET_OUTPUT`, which is `_IO('$', 5)`.
-const SET_OUTPUT: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(b'$', 5);
+/// `PERF_EVENT_IOC_*`
+mod request {
+    use rustix::ioctl::{Opcode, opcode::none};
+    pub const ENABLE: Opcode = none(b'$', 0);
+    pub const DISABLE: Opcode = none(b'$', 1);
+    pub const SET_OUTPUT: Opcode = none(b'$', 5);
+}
 
 /// An event of a thread on a CPU.
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// Counts and records from now on what a thread (0: this one) does on a CPU. Times are those of
-    /// the monotonic clock, in ns.
+    /// Counts and records what a thread (0: this one) does on a CPU, from now on unless it is
+    /// [`flag::DISABLED`]. Times are those of the monotonic clock, in ns.
     ///
     /// # Errors
     /// `EACCES` and `EPERM` where this user may not, or a container forbids the call; `ENOSYS`
@@ -127,7 +134,7 @@ impl Event {
     /// offline; `ESRCH` for a thread that has ended; `EMFILE`.
     pub fn open(attributes: Attributes, tid: i32, cpu: i32) -> io::Result<Self> {
         let flags = attributes.flags | flag::USE_CLOCKID;
-        let raw = RawAttributes {
+        let mut raw = RawAttributes {
             kind: SOFTWARE,
             size: size_of::<RawAttributes>() as u32,
             config: attributes.counter as u64,
@@ -141,9 +148,10 @@ impl Event {
             ..RawAttributes::default()
         };
         let no_group: libc::c_int = -1;
-        // SAFETY: the kernel reads as many bytes as the structure says it has.
+        // SAFETY: the kernel reads as many bytes as the structure says it has, and writes the size
+        // that it knows into it if it knows less.
         let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const raw, tid, cpu, no_group, CLOEXEC)
+            libc::syscall(libc::SYS_perf_event_open, &raw mut raw, tid, cpu, no_group, CLOEXEC)
         };
         if fd == -1 {
             return Err(io::Error::last_os_error());
@@ -160,10 +168,8 @@ impl Event {
     pub fn count_and_id(&self) -> io::Result<(u64, u64)> {
         let mut both = [0; 16];
         let read = rustix::io::read(&self.0, &mut both)?;
-        let ([count, id], []) = both.as_chunks::<8>() else { unreachable!() };
-        if read != both.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        let numbers = both.first_chunk().zip(both.last_chunk()).filter(|_| read == both.len());
+        let (count, id) = numbers.ok_or(io::ErrorKind::UnexpectedEof)?;
         Ok((u64::from_ne_bytes(*count), u64::from_ne_bytes(*id)))
     }
 
@@ -172,9 +178,28 @@ impl Event {
     /// # Errors
     /// `EINVAL` for a ring of another CPU.
     pub fn record_into(&self, ring: &Ring) -> io::Result<()> {
-        let (event, owner) = (self.0.as_raw_fd(), ring.owner.0.as_raw_fd());
-        // SAFETY: both descriptors are open, and the call takes no pointer.
-        let done = unsafe { libc::ioctl(event, SET_OUTPUT as _, owner) };
+        self.request(request::SET_OUTPUT, ring.owner.0.as_raw_fd())
+    }
+
+    /// Begins to count, also in all threads that have inherited it.
+    ///
+    /// # Errors
+    /// None that a sane kernel returns.
+    pub fn enable(&self) -> io::Result<()> {
+        self.request(request::ENABLE, 0)
+    }
+
+    /// Ends that. Its count can still be read.
+    ///
+    /// # Errors
+    /// None that a sane kernel returns.
+    pub fn disable(&self) -> io::Result<()> {
+        self.request(request::DISABLE, 0)
+    }
+
+    fn request(&self, request: rustix::ioctl::Opcode, argument: libc::c_int) -> io::Result<()> {
+        // SAFETY: the descriptor is open, and none of these calls takes a pointer.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), request as _, argument) };
         if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
@@ -201,16 +226,15 @@ impl Ring {
     /// `EINVAL` for a size that is none, `ENOMEM`.
     pub fn new(owner: Event, size: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
+        // mmap would round it up, and the kernel wrap elsewhere.
+        if !size.is_power_of_two() || !size.is_multiple_of(page) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let length = size.checked_add(page).ok_or(io::ErrorKind::OutOfMemory)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place, so no memory in use is mapped over.
         let address = unsafe { mmap(null_mut(), length, access, MapFlags::SHARED, &owner.0, 0)? };
         Ok(Self { owner, address, page, size })
-    }
-
-    /// Its event, which is not that of a thread that may end.
-    pub fn owner(&self) -> &Event {
-        &self.owner
     }
 
     /// Moves all records that are there behind those in `records`; how many bytes.
@@ -272,39 +296,77 @@ mod tests {
         assert_eq!(std::mem::offset_of!(RawAttributes, clockid), 92);
     }
 
-    #[test]
-    fn faults_of_this_thread_are_counted_and_recorded_through_the_end_of_the_ring() {
-        const BYTES: usize = 16 << 10;
-        let attributes = |counter, flags| Attributes {
+    fn attributes(counter: Counter, flags: u64) -> Attributes {
+        Attributes {
             counter,
             sample: sample::IDENTIFIER | sample::TIME | sample::ADDR,
             flags: flags | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV,
             wakeup: 0,
-        };
-        // A thread does not leave its CPU here, so that one event sees all.
+        }
+    }
+
+    /// An event for a ring on this CPU, which this thread does not leave, so that one event sees all;
+    /// `None` where containers, or systems without root, forbid it.
+    fn owner() -> Option<(Event, i32)> {
         let cpu = rustix::thread::sched_getcpu();
         let mut only = rustix::thread::CpuSet::new();
         only.set(cpu);
         rustix::thread::sched_setaffinity(None, &only).unwrap();
-        let owner = match Event::open(attributes(Counter::Nothing, 0), 0, cpu as i32) {
-            Ok(owner) => owner,
-            // Containers forbid it, and some systems without root.
-            Err(error) => return eprintln!("skipped: no perf events here: {error}"),
-        };
-        let mut ring = Ring::new(owner, BYTES).unwrap();
-        let event = Event::open(attributes(Counter::FaultBegins, 0), 0, cpu as i32).unwrap();
+        match Event::open(attributes(Counter::Nothing, 0), 0, cpu as i32) {
+            Ok(owner) => Some((owner, cpu as i32)),
+            Err(error) => {
+                let number = error.raw_os_error().unwrap();
+                assert!([libc::EACCES, libc::EPERM, libc::ENOSYS].contains(&number), "{error}");
+                eprintln!("skipped: no perf events here: {error}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn faults_of_this_thread_are_counted_and_recorded_through_the_end_of_the_ring() {
+        let bytes = (16 << 10).max(rustix::param::page_size());
+        let Some((owner, cpu)) = owner() else { return };
+        let mut ring = Ring::new(owner, bytes).unwrap();
+        let event = Event::open(attributes(Counter::FaultBegins, 0), 0, cpu).unwrap();
         event.record_into(&ring).unwrap();
         let mut records = Vec::new();
-        for _ in 0..20 {
+        // So many that the ring is filled more than twice.
+        for _ in 0..(2 * bytes / 3200 + 10) {
             touch::pages(100).unwrap();
             assert!(ring.drain(&mut records) >= 100 * 32);
         }
         let (count, id) = event.count_and_id().unwrap();
         ring.drain(&mut records);
-        assert!(count >= 2000 && records.len() > 2 * BYTES, "{count} {}", records.len());
+        assert!(count >= 2000 && records.len() > 2 * bytes, "{count} {}", records.len());
         let (records, []) = records.as_chunks::<32>() else { panic!("records are cut") };
         assert!(records.len() as u64 >= count);
         let number = id.to_ne_bytes();
         assert!(records.iter().all(|record| record[8..16] == number));
+    }
+
+    #[test]
+    fn an_event_counts_from_when_it_is_enabled_until_it_is_disabled() {
+        let Some((_, cpu)) = owner() else { return };
+        let event = Event::open(attributes(Counter::FaultBegins, flag::DISABLED), 0, cpu).unwrap();
+        touch::pages(100).unwrap();
+        assert_eq!(event.count_and_id().unwrap().0, 0);
+        event.enable().unwrap();
+        touch::pages(100).unwrap();
+        event.disable().unwrap();
+        let (count, _) = event.count_and_id().unwrap();
+        assert!((100..200).contains(&count), "{count}");
+        touch::pages(100).unwrap();
+        assert_eq!(event.count_and_id().unwrap().0, count);
+    }
+
+    #[test]
+    fn a_ring_has_whole_pages_and_a_power_of_two_of_them() {
+        let page = rustix::param::page_size();
+        for size in [0, page / 2, page + 1, 3 * page, usize::MAX] {
+            let Some((owner, _)) = owner() else { return };
+            let error = Ring::new(owner, size).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{size}");
+        }
     }
 }
