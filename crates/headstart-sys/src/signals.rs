@@ -42,6 +42,9 @@ fn disposition(signal: i32, to: Option<libc::sighandler_t>) -> libc::sighandler_
 pub(crate) fn note_inherited() {
     let ignored = (1..=SIGNALS).filter(|signal| disposition(*signal, None) == libc::SIG_IGN);
     IGNORED.store(ignored.fold(0, |set, signal| set | bit(signal)), Ordering::Relaxed);
+    // While it is ignored, the kernel throws away how children ended, and wait(2) fails. The program
+    // that this process becomes is given it back.
+    disposition(libc::SIGCHLD, Some(libc::SIG_DFL));
 }
 
 /// Gives this process the dispositions that it was started with: std ignores SIGPIPE.
