@@ -3,6 +3,7 @@
 //! It uses handlers instead of blocked signals: a child would inherit blocked signals and could not
 //! be ended.
 
+use crate::signals;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -41,6 +42,11 @@ impl Interrupt {
         EVENT.store(own.as_raw_fd(), Ordering::Relaxed);
         SIGNALS.into_iter().try_for_each(|signal| handle(signal, on_signal))?;
         Ok(Self(fd))
+    }
+
+    /// From now on these signals do what they did before: nobody looks at the descriptor any more.
+    pub fn release(self) {
+        SIGNALS.into_iter().for_each(signals::obey);
     }
 
     /// Whether such a signal has come. It stays so.
@@ -121,5 +127,18 @@ mod tests {
         // SAFETY: takes a number; the handler is in place.
         unsafe { libc::raise(libc::SIGTERM) };
         assert!(interrupt.came() && interrupt.came());
+    }
+
+    #[test]
+    fn a_signal_to_stop_ends_this_process_again_when_nobody_waits_for_it() {
+        let child = crate::process::fork(|| {
+            Interrupt::catch().unwrap().release();
+            // SAFETY: takes a number.
+            unsafe { libc::raise(libc::SIGTERM) };
+            0
+        })
+        .unwrap();
+        let (change, _) = crate::process::wait(child).unwrap();
+        assert_eq!(change, crate::process::Change::Killed(libc::SIGTERM));
     }
 }
