@@ -3,8 +3,9 @@
 
 use crate::output;
 use anyhow::Context;
-use headstart::host::outputs;
+use headstart::host::outputs::{self, Known};
 use serde_json::Value;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -26,41 +27,48 @@ pub enum ResultKind {
 }
 
 impl ResultKind {
-    /// Whether a file with this content is an earlier result.
-    fn is_own(self, bytes: &[u8]) -> bool {
-        let is_picture = |bytes: &[u8]| bytes.starts_with(PICTURE);
+    /// How an earlier result is known.
+    fn known(self) -> Known {
         match self {
-            Self::Json => serde_json::from_slice::<Value>(bytes).is_ok_and(|document| {
-                document["schema"].as_str().is_some_and(|schema| schema.starts_with("headstart/"))
-            }),
-            Self::Bootperf => {
-                serde_json::from_slice(bytes).is_ok_and(|document| is_bootperf(&document))
-            }
-            Self::Svg => is_picture(bytes),
-            Self::Html => {
-                let mut parts = bytes.windows(PICTURE.len());
-                bytes.starts_with(b"<!DOCTYPE html>") && parts.any(is_picture)
-            }
-            Self::FaultsCsv => bytes.starts_with(headstart_faults::csv::HEADER.as_bytes()),
-            Self::Markdown => {
-                let second = bytes.split(|byte| *byte == b'\n').nth(1).unwrap_or_default();
-                let second = String::from_utf8_lossy(second);
-                second.contains(", until ") && second.contains("; cold by ")
-            }
+            Self::Json => Known::ByContent(is_document),
+            Self::Bootperf => Known::ByContent(is_bootperf),
+            Self::Svg => Known::ByBegin(PICTURE),
+            Self::Html => Known::ByContent(is_page),
+            Self::Markdown => Known::ByContent(is_report),
+            Self::FaultsCsv => Known::ByBegin(headstart_faults::csv::HEADER.as_bytes()),
         }
     }
+}
+
+fn is_document(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(bytes).is_ok_and(|document| {
+        document["schema"].as_str().is_some_and(|schema| schema.starts_with("headstart/"))
+    })
+}
+
+fn is_page(bytes: &[u8]) -> bool {
+    let mut parts = bytes.windows(PICTURE.len());
+    bytes.starts_with(b"<!DOCTYPE html>") && parts.any(|part| part == PICTURE)
+}
+
+fn is_report(bytes: &[u8]) -> bool {
+    let second = bytes.split(|byte| *byte == b'\n').nth(1).unwrap_or_default();
+    let second = String::from_utf8_lossy(second);
+    second.contains(", until ") && second.contains("; cold by ")
 }
 
 /// How all our pictures begin.
 const PICTURE: &[u8] = b"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"";
 
 /// Whether these are charts, each with variants.
-fn is_bootperf(document: &Value) -> bool {
+fn is_bootperf(bytes: &[u8]) -> bool {
     let is_chart = |chart: &Value| {
         let is_variant = |variant: &Value| variant["improvement_direction"].is_string();
         chart.as_object().is_some_and(|variants| variants.values().all(is_variant))
     };
-    document.as_object().is_some_and(|charts| charts.values().all(is_chart))
+    serde_json::from_slice::<Value>(bytes).is_ok_and(|document| {
+        document.as_object().is_some_and(|charts| charts.values().all(is_chart))
+    })
 }
 
 /// Writes a result; with `force`, whatever is there.
@@ -68,7 +76,20 @@ fn is_bootperf(document: &Value) -> bool {
 /// # Errors
 /// What is there is neither empty nor an earlier result, or the file can't be written.
 pub fn write(path: &Path, text: &str, kind: ResultKind, force: bool) -> anyhow::Result<()> {
-    told(path, outputs::replace(path, text.as_bytes(), |bytes| kind.is_own(bytes), force))
+    told(path, outputs::replace(path, text.as_bytes(), kind.known(), force))
+}
+
+/// Writes a result piece by piece; with `force`, whatever is there.
+///
+/// # Errors
+/// Those of [`write`].
+pub fn write_by(
+    path: &Path,
+    kind: ResultKind,
+    force: bool,
+    write: impl FnOnce(File) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    told(path, outputs::open(path, kind.known(), force).and_then(write))
 }
 
 /// Fails as [`write`] will: before what takes a while.
@@ -76,7 +97,7 @@ pub fn write(path: &Path, text: &str, kind: ResultKind, force: bool) -> anyhow::
 /// # Errors
 /// What is there is neither empty nor an earlier result.
 pub fn check(path: &Path, kind: ResultKind, force: bool) -> anyhow::Result<()> {
-    told(path, outputs::check(path, |bytes| kind.is_own(bytes), force))
+    told(path, outputs::check(path, kind.known(), force))
 }
 
 fn told(path: &Path, done: io::Result<()>) -> anyhow::Result<()> {
@@ -93,6 +114,10 @@ mod tests {
         let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"b\" role=\"img\">";
         let page = format!("<!DOCTYPE html>\n<html>{picture}");
         let perf = r#"{"seconds": {"default": {"improvement_direction": "down"}}}"#;
+        let is_own = |kind: ResultKind, text: &str| match kind.known() {
+            Known::ByBegin(begin) => text.as_bytes().starts_with(begin),
+            Known::ByContent(is_own) => is_own(text.as_bytes()),
+        };
         let own = [
             (Json, r#"{"a": 1, "schema": "headstart/run/2"}"#),
             (Bootperf, perf),
@@ -111,10 +136,10 @@ mod tests {
         ];
         for (kind, _) in own {
             for (other, text) in own {
-                assert_eq!(kind.is_own(text.as_bytes()), kind == other, "{kind:?}: {text}");
+                assert_eq!(is_own(kind, text), kind == other, "{kind:?}: {text}");
             }
             for text in foreign {
-                assert!(!kind.is_own(text.as_bytes()), "{kind:?}: {text}");
+                assert!(!is_own(kind, text), "{kind:?}: {text}");
             }
         }
     }

@@ -3,42 +3,55 @@
 
 use super::contents;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::Path;
 
-/// Writes a result where nothing is, an empty file, no regular file (a pipe, `/dev/null`), or, as
-/// `is_own` says of its content, an earlier result of the same kind; with `force`, to any file.
+/// How an earlier result is known.
+#[derive(Clone, Copy, Debug)]
+pub enum Known {
+    /// It begins with this; no more of it is read.
+    ByBegin(&'static [u8]),
+    /// By its content, which is not larger than [`contents::MOST_BYTES`].
+    ByContent(fn(&[u8]) -> bool),
+}
+
+/// Opens a file for a result, and empties it, where nothing is, an empty file, no regular file (a
+/// pipe, `/dev/null`), or, as is `known`, an earlier result of the same kind; with `force`, any file.
 ///
 /// # Errors
 /// The file is another one, and stays as it is; or what the kernel said.
-pub fn replace(
-    path: &Path,
-    bytes: &[u8],
-    is_own: impl Fn(&[u8]) -> bool,
-    force: bool,
-) -> io::Result<()> {
-    let mut file = if force || !may_be_regular(path) {
-        File::create(path)?
-    } else {
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        stays_unless_own(&file, is_own)?;
+pub fn open(path: &Path, known: Known, force: bool) -> io::Result<File> {
+    // A pipe can't be opened for both.
+    let reads = !force && may_be_regular(path);
+    let file =
+        OpenOptions::new().read(reads).write(true).create(true).truncate(false).open(path)?;
+    if file.metadata()?.is_file() {
+        if !force {
+            stays_unless_own(&file, known)?;
+        }
         file.set_len(0)?;
-        file.rewind()?;
-        file
-    };
-    file.write_all(bytes)
+        (&file).rewind()?;
+    }
+    Ok(file)
 }
 
-/// Whether [`replace`] would keep what is there: for results that take a while.
+/// Writes a result as a whole, to a file that [`open`] opens.
 ///
 /// # Errors
-/// The same; what keeps it from being read is left to [`replace`].
-pub fn check(path: &Path, is_own: impl Fn(&[u8]) -> bool, force: bool) -> io::Result<()> {
+/// Those of [`open`].
+pub fn replace(path: &Path, bytes: &[u8], known: Known, force: bool) -> io::Result<()> {
+    open(path, known, force)?.write_all(bytes)
+}
+
+/// Whether [`open`] would keep what is there: for results that take a while.
+///
+/// # Errors
+/// The same; what keeps it from being read is left to [`open`].
+pub fn check(path: &Path, known: Known, force: bool) -> io::Result<()> {
     if force || !may_be_regular(path) {
         return Ok(());
     }
-    File::open(path).map_or(Ok(()), |file| stays_unless_own(&file, is_own))
+    File::open(path).map_or(Ok(()), |file| stays_unless_own(&file, known))
 }
 
 /// A pipe must not be opened to look at it.
@@ -46,20 +59,30 @@ fn may_be_regular(path: &Path) -> bool {
     path.metadata().map_or(true, |meta| meta.is_file())
 }
 
-fn stays_unless_own(file: &File, is_own: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+fn stays_unless_own(file: &File, known: Known) -> io::Result<()> {
     let meta = file.metadata()?;
     if !meta.is_file() || meta.len() == 0 {
         return Ok(());
     }
-    match contents::rest_of(file) {
-        Ok(bytes) if is_own(&bytes) => Ok(()),
-        Err(error) if error.kind() != ErrorKind::FileTooLarge => Err(error),
-        _ => Err(io::Error::new(
-            ErrorKind::AlreadyExists,
-            "it is no earlier result of this kind, so it stays as it is; name another file, or \
-             give --force",
-        )),
+    let is_own = match known {
+        Known::ByBegin(begin) => {
+            let found = contents::rest_of(file.take(begin.len() as u64))?;
+            found == begin
+        }
+        Known::ByContent(is_own) => match contents::rest_of(file) {
+            Ok(bytes) => is_own(&bytes),
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => false,
+            Err(error) => return Err(error),
+        },
+    };
+    if is_own {
+        return Ok(());
     }
+    Err(io::Error::new(
+        ErrorKind::AlreadyExists,
+        "it is no earlier result of this kind, so it stays as it is; name another file, or \
+         give --force",
+    ))
 }
 
 #[cfg(test)]
@@ -71,7 +94,7 @@ mod tests {
     fn only_what_is_missing_empty_no_regular_file_or_of_the_same_kind_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let is_own = |bytes: &[u8]| bytes.starts_with(b"<svg");
+        let known = Known::ByContent(|bytes| bytes.starts_with(b"<svg"));
         for (name, content) in [("empty", ""), ("own", "<svg old picture>"), ("app", "print()")] {
             std::fs::write(at(name), content).unwrap();
         }
@@ -88,16 +111,39 @@ mod tests {
             ("huge", false),
         ] {
             let before = contents::bytes(at(name)).ok();
-            assert_eq!(check(&at(name), is_own, false).is_ok(), replaced, "{name}");
-            assert_eq!(replace(&at(name), b"<svg new>", is_own, false).is_ok(), replaced, "{name}");
+            assert_eq!(check(&at(name), known, false).is_ok(), replaced, "{name}");
+            assert_eq!(replace(&at(name), b"<svg new>", known, false).is_ok(), replaced, "{name}");
             let after = contents::bytes(at(name)).ok();
             assert_eq!(after.as_deref() == Some(b"<svg new>"), replaced, "{name}");
             assert!(replaced || after == before, "{name}");
-            assert!(check(&at(name), is_own, true).is_ok(), "{name}");
-            replace(&at(name), b"forced", is_own, true).unwrap();
+            assert!(check(&at(name), known, true).is_ok(), "{name}");
+            replace(&at(name), b"forced", known, true).unwrap();
             assert_eq!(contents::bytes(at(name)).unwrap(), b"forced", "{name}");
         }
-        replace(Path::new("/dev/null"), b"x", is_own, false).unwrap();
-        assert!(check(Path::new("/dev/zero"), is_own, false).is_ok());
+        replace(Path::new("/dev/null"), b"x", known, false).unwrap();
+        assert!(check(Path::new("/dev/zero"), known, false).is_ok());
+    }
+
+    #[test]
+    fn of_a_result_that_is_known_by_its_begin_no_more_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large");
+        let known = Known::ByBegin(b"a,b\n");
+        std::fs::write(&path, "a,b\n1,2\n").unwrap();
+        OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(contents::MOST_BYTES + 1)
+            .unwrap();
+        check(&path, known, false).unwrap();
+        replace(&path, b"a,b\n", known, false).unwrap();
+        assert_eq!(contents::bytes(&path).unwrap(), b"a,b\n");
+        for other in ["a,b", "b,a\n1,2\n"] {
+            std::fs::write(&path, other).unwrap();
+            assert!(check(&path, known, false).is_err(), "{other}");
+            assert!(open(&path, known, false).is_err(), "{other}");
+            assert_eq!(contents::bytes(&path).unwrap(), other.as_bytes());
+        }
     }
 }

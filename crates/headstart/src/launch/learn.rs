@@ -267,7 +267,8 @@ fn name(
     if let Some(path) = &settings.trace_out {
         let failed = |source| LaunchError::Write { path: path.clone(), source };
         let bytes = capture.to_bytes()?;
-        outputs::replace(path, &bytes, is_trace, settings.force).map_err(failed)?;
+        let known = outputs::Known::ByContent(is_trace);
+        outputs::replace(path, &bytes, known, settings.force).map_err(failed)?;
     }
     let earlier = pack.map(Pack::names).unwrap_or_default();
     let without_result =
