@@ -1,15 +1,16 @@
-//! The files in `/proc/PID/maps` (proc_pid_maps(5)); parsing only.
+//! What `/proc/PID/maps` lists (proc_pid_maps(5)); parsing only.
 
 use crate::host::id::{Dev, InodeId};
 use std::str;
 
-/// A file that a process has mapped.
+/// What a process has mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MappedFile<'a> {
-    /// Its inode. For overlayfs, the overlay's device.
+pub struct Mapped<'a> {
+    /// The inode of a file, zeros for memory. For overlayfs, the overlay's device.
     pub id: InodeId,
     /// The name as the kernel printed it: newlines are `\012` but backslashes
-    /// are themselves, and a deleted file ends in ` (deleted)`.
+    /// are themselves, and a deleted file ends in ` (deleted)`. What is no file is empty, or in
+    /// brackets.
     pub path: &'a [u8],
     /// Where it begins in the memory of the process.
     pub address: u64,
@@ -17,32 +18,41 @@ pub struct MappedFile<'a> {
     pub bytes: u64,
     /// Where it begins in the file, in bytes.
     pub offset: u64,
-    /// Whether its bytes may be executed.
-    pub is_executable: bool,
+    /// As printed, `r-xp`: read, write, execute, shared or private.
+    pub permissions: [u8; 4],
 }
 
-/// The mappings of files in the text of `/proc/PID/maps`, in its order. Lines
-/// without a file, and malformed lines, are skipped.
-pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
+impl Mapped<'_> {
+    /// Whether it has this permission: `r`, `w`, `x`, `s` or `p`.
+    pub fn may(&self, permission: u8) -> bool {
+        self.permissions.contains(&permission)
+    }
+}
+
+/// The mappings in the text of `/proc/PID/maps`, in its order. Malformed lines are skipped.
+pub fn mapped(maps: &[u8]) -> impl Iterator<Item = Mapped<'_>> {
     maps.split(|byte| *byte == b'\n').filter_map(parse_line)
 }
 
+/// Those of files.
+pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = Mapped<'_>> {
+    mapped(maps).filter(|mapped| mapped.path.starts_with(b"/"))
+}
+
 /// `start-end perms offset major:minor inode` and, behind padding, the path.
-fn parse_line(line: &[u8]) -> Option<MappedFile<'_>> {
+fn parse_line(line: &[u8]) -> Option<Mapped<'_>> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let (start, end) = str::from_utf8(fields.next()?).ok()?.split_once('-')?;
     let address = u64::from_str_radix(start, 16).ok()?;
     let bytes = u64::from_str_radix(end, 16).ok()?.checked_sub(address)?;
-    let is_executable = fields.next()?.get(2) == Some(&b'x');
+    let permissions = *fields.next()?.first_chunk()?;
     let offset = u64::from_str_radix(str::from_utf8(fields.next()?).ok()?, 16).ok()?;
     let (major, minor) = str::from_utf8(fields.next()?).ok()?.split_once(':')?;
     let hex = |digits| u32::from_str_radix(digits, 16).ok();
     let ino = str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    let path = fields.next()?.trim_ascii_start();
+    let path = fields.next().unwrap_or_default().trim_ascii_start();
     let dev = Dev::new(hex(major)?, hex(minor)?);
-    let id = InodeId { dev, ino };
-    let file = MappedFile { id, path, address, bytes, offset, is_executable };
-    path.starts_with(b"/").then_some(file)
+    Some(Mapped { id: InodeId { dev, ino }, path, address, bytes, offset, permissions })
 }
 
 /// The name with each `\012` as the newline that it may stand for, or `None`
@@ -77,19 +87,22 @@ mod tests {
             7f5fe37fb000-7f5fe3814000 rw-p 00000000 00:00 0    [heap]\n\
             nonsense\n\
             9-8 r--p 0 00:2c 17 /backwards\n\
-            0-1 r--p 0 103:fffff 18446744073709551615 /\xff\\012";
+            0-1 r--s 0 103:fffff 18446744073709551615 /\xff\\012";
         let files: Vec<_> = mapped_files(text).collect();
         assert_eq!(files.len(), 2);
         assert_eq!(files[0].id, InodeId { dev: Dev::new(0, 0x2c), ino: 17 });
         assert_eq!(files[0].path, b"/tmp/a b  c (deleted)");
         assert_eq!((files[0].address, files[0].bytes), (0x7f5f_e37f_b000, 0x19000));
         assert_eq!(files[1].id, InodeId { dev: Dev::new(0x103, 0xfffff), ino: u64::MAX });
-        assert_eq!((files[0].offset, files[0].is_executable), (0, false));
+        assert_eq!((files[0].offset, files[0].may(b'x'), files[1].may(b's')), (0, false, true));
         let code = b"400000-500000 r-xp 00001000 08:02 7       /x";
         let code = mapped_files(code).next().unwrap();
-        assert_eq!((code.offset, code.is_executable), (0x1000, true));
+        assert_eq!((code.offset, code.may(b'x'), code.may(b'w')), (0x1000, true, false));
         assert_eq!(with_newlines(files[1].path).unwrap(), b"/\xff\n");
         assert_eq!(with_newlines(files[0].path), None);
+        let memory: Vec<_> = mapped(text).filter(|mapped| mapped.id.ino == 0).collect();
+        let shown: Vec<_> = memory.iter().map(|mapped| (mapped.path, mapped.may(b'w'))).collect();
+        assert_eq!(shown, [(&b""[..], true), (b"[heap]", true)]);
     }
 
     proptest! {
@@ -98,6 +111,7 @@ mod tests {
             for file in mapped_files(&bytes) {
                 let _ = with_newlines(file.path);
             }
+            prop_assert!(mapped(&bytes).count() <= bytes.len());
         }
 
         #[test]

@@ -31,7 +31,7 @@ impl Module {
 
 /// The modules in the text of a maps file. `file` says which of the known files one is, if any.
 pub fn modules(maps: &[u8], mut file: impl FnMut(InodeId, &[u8]) -> Option<usize>) -> Vec<Module> {
-    let executable = mapped_files(maps).filter(|mapped| mapped.is_executable);
+    let executable = mapped_files(maps).filter(|mapped| mapped.may(b'x'));
     executable
         .filter_map(|mapped| {
             let file = file(mapped.id, mapped.path)?;
