@@ -1,4 +1,4 @@
-//! Times in µs: spans of time, and the kernel's monotonic clock.
+//! Spans of time in µs, and the kernel's monotonic clock.
 
 use std::time::Duration;
 
@@ -9,6 +9,11 @@ pub fn micros(time: Duration) -> u64 {
 
 /// Now, in µs of the monotonic clock.
 pub fn monotonic_us() -> u64 {
+    monotonic_ns() / 1000
+}
+
+/// Now, in ns of the monotonic clock.
+pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1000
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

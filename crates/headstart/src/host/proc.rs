@@ -11,17 +11,29 @@ pub fn start_time(pid: i32) -> Option<u64> {
     parse_start_time(&contents::bytes(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Field 22 of /proc/PID/stat, unless field 3 says that the process has ended;
-/// the name before them may hold any byte.
+/// Field 22 of /proc/PID/stat, unless field 3 says that the process has ended.
 pub fn parse_start_time(stat: &[u8]) -> Option<u64> {
-    let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
-    let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
+    let mut fields = fields_of_stat(stat)?;
     let state = fields.next()?;
     if ["Z", "X"].contains(&state) {
         return None;
     }
     fields.nth(18)?.parse().ok()
+}
+
+/// Field 3 of /proc/PID/stat and what follows; the name before them may hold any byte.
+fn fields_of_stat(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
+    let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
+    Some(rest.split_ascii_whitespace())
+}
+
+/// Fields 3, 10 and 12 of /proc/PID/stat: the state, minor and major faults.
+pub fn parse_faults(stat: &[u8]) -> Option<(u8, u64, u64)> {
+    let mut fields = fields_of_stat(stat)?;
+    let state = *fields.next()?.as_bytes().first()?;
+    let minor = fields.nth(6)?.parse().ok()?;
+    Some((state, minor, fields.nth(1)?.parse().ok()?))
 }
 
 /// The processes whose parent is `pid`, zombies included.
@@ -68,9 +80,7 @@ pub fn status_text<'a>(status: &'a [u8], name: &str) -> Option<&'a str> {
 
 /// Field 4 of /proc/PID/stat.
 pub fn parse_parent(stat: &[u8]) -> Option<i32> {
-    let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
-    let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+    fields_of_stat(stat)?.nth(1)?.parse().ok()
 }
 
 /// The inode number that names our PID namespace; 0 without /proc.
@@ -106,6 +116,15 @@ mod tests {
         let ended = b"7 (a) Z 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2";
         for broken in [&ended[..], b"", b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
             assert_eq!(parse_start_time(broken), None);
+        }
+    }
+
+    #[test]
+    fn faults_are_found_behind_any_process_name() {
+        let stat = b"7 (a) b (c) S 1 7 7 0 -1 4194560 111 2 33 4 5 6";
+        assert_eq!(parse_faults(stat), Some((b'S', 111, 33)));
+        for broken in [&b""[..], b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
+            assert_eq!(parse_faults(broken), None);
         }
     }
 
