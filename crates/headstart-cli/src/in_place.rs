@@ -8,6 +8,8 @@ use crate::start_options::StartOptions;
 use crate::{helper, output};
 use headstart_sys::exec;
 use headstart_sys::helper::split;
+use std::ffi::OsString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -35,7 +37,12 @@ pub fn become_program(options: StartOptions, report: Option<OwnedFd>) -> ExitSta
             exec::exec(&options.command)
         }
     };
-    let name = options.command.first().map(|name| output::shown(name.as_ref())).unwrap_or_default();
+    ExitStatus::Program(say_why_not(&options.command, &failure))
+}
+
+/// Says that a command could not be executed. Returns the status that a shell ends with then.
+pub fn say_why_not(command: &[OsString], failure: &io::Error) -> u8 {
+    let name = command.first().map(|name| output::shown(name.as_ref())).unwrap_or_default();
     output::message(format_args!("Can't run {name}: {failure}"));
-    ExitStatus::Program(exec::status_of_failure(&failure))
+    exec::status_of_failure(failure)
 }

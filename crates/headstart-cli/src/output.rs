@@ -165,6 +165,14 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
+/// A part in per cent, `-` of nothing.
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".into();
+    }
+    format!("{:.1}", 100.0 * part as f64 / whole as f64)
+}
+
 /// A number with a comma before each three digits: `4,864`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();

@@ -146,7 +146,7 @@ fn write_table(out: &mut dyn Write, views: &[View], args: &PagesArgs) -> io::Res
     };
     let numbers = |cached: Option<u64>, pages: u64| match cached {
         Some(cached) => {
-            [cached.to_string(), pages.to_string(), percent(cached, pages), bytes(cached)]
+            [cached.to_string(), pages.to_string(), output::percent(cached, pages), bytes(cached)]
         }
         None => ["?".into(), pages.to_string(), "?".into(), "?".into()],
     };
@@ -192,13 +192,6 @@ fn write_map(out: &mut dyn Write, view: &View) -> io::Result<()> {
         out.write_all(b"\n")?;
     }
     Ok(())
-}
-
-fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "-".into();
-    }
-    format!("{:.1}", 100.0 * part as f64 / whole as f64)
 }
 
 fn say_skipped(found: &Found) {

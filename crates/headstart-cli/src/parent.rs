@@ -10,12 +10,12 @@ use crate::start_options::{ReportOptions, StartOptions, Summary};
 use crate::summary::{Findings, ProgramEnd};
 use crate::until::Until;
 use anyhow::Context;
-use headstart_sys::process::{self, Change};
+use headstart_sys::process::{self, Change, Usage};
 use headstart_sys::signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -47,20 +47,10 @@ fn wait_for(options: StartOptions, report: &ReportOptions) -> anyhow::Result<Exi
     let (began, command) = (options.began, options.command.clone());
     let (window, force) = (options.window, options.force);
     let mut sender = Some(sender);
-    let pid = process::fork(|| become_program(options, sender.take()).number() as u8)
-        .context("Can't start a process")?;
+    let child = Child::fork(|| become_program(options, sender.take()).number() as u8)?;
     drop(sender);
-    // Signals of the terminal are for the program, as with time(1).
-    for signal in [Signal::INT, Signal::QUIT] {
-        signals::ignore(signal.as_raw());
-    }
-    // Messages may be written to a file beyond RLIMIT_FSIZE.
-    signals::ignore(Signal::XFSZ.as_raw());
-    let (change, usage) = process::wait(pid).context("Can't wait for the program")?;
+    let (change, usage) = child.wait()?;
     let end = Instant::now();
-    for signal in [Signal::INT, Signal::QUIT] {
-        signals::obey(signal.as_raw());
-    }
     let status = ExitStatus::Program(status_in_shell(change));
     // The helper may go on recording after the program's end.
     let limit = match window.until {
@@ -86,6 +76,47 @@ fn wait_for(options: StartOptions, report: &ReportOptions) -> anyhow::Result<Exi
         }
     }
     Ok(status)
+}
+
+/// A child that is waited for as time(1) does it: signals of the terminal are for the child until it
+/// is dropped.
+pub struct Child(Pid);
+
+impl Child {
+    /// Starts it; see [`process::fork`]. Only while there is a single thread.
+    ///
+    /// # Errors
+    /// What fork(2) said.
+    pub fn fork(act: impl FnOnce() -> u8) -> anyhow::Result<Self> {
+        let pid = process::fork(act).context("Can't start a process")?;
+        for signal in [Signal::INT, Signal::QUIT] {
+            signals::ignore(signal.as_raw());
+        }
+        // Messages may be written to a file beyond RLIMIT_FSIZE.
+        signals::ignore(Signal::XFSZ.as_raw());
+        Ok(Self(pid))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        self.0
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// None that a sane kernel returns.
+    pub fn wait(self) -> anyhow::Result<(Change, Usage)> {
+        process::wait(self.0).context("Can't wait for the program")
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        for signal in [Signal::INT, Signal::QUIT] {
+            signals::obey(signal.as_raw());
+        }
+    }
 }
 
 /// The exit status that a shell gives.
