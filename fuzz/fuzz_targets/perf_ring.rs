@@ -1,12 +1,12 @@
 //! Rings of perf events: no panic, bounded memory, and each begin is one fault.
 #![no_main]
 
-use headstart_fuzz::split;
 use headstart_faults::csv;
 use headstart_faults::merge::Merged;
 use headstart_faults::record::{Event, Layout, Records, What};
-use headstart_faults::recording::Recorder;
+use headstart_faults::recorder::Recorder;
 use headstart_faults::tables::{SectionsOf, Tables};
+use headstart_fuzz::split;
 use headstart_sys::counting::{Counting, peak_of};
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
@@ -26,7 +26,8 @@ fuzz_target!(|data: &[u8]| {
     let forks = records().filter(|record| matches!(record.what, What::Start { .. })).count();
     let mut merged = Merged::new(&rings, &layout);
     let since = records().next().map_or(0, |record| record.time);
-    let mut recorder = if flags & 2 != 0 { Recorder::of_program(1) } else { Recorder::of_running(1, since) };
+    let mut recorder =
+        if flags & 2 != 0 { Recorder::of_program(1) } else { Recorder::of_running(1, since) };
     let (recording, peak) = peak_of(|| {
         merged.by_ref().for_each(|record| recorder.add(record));
         recorder.finish()
@@ -42,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
     );
     let tables = Tables::of(&recording, &SectionsOf::new());
     let total = tables.total;
-    assert_eq!(total.minor.count + total.major.count + total.unended, listed);
+    assert_eq!(total.minor.count + total.major.count + total.unended + total.end_lost, listed);
     let mut rows = String::new();
     for fault in &recording.faults {
         csv::row(&mut rows, &recording, &SectionsOf::new(), 0, fault);

@@ -9,15 +9,14 @@ use crate::args;
 use crate::exit::ExitStatus;
 use crate::output;
 use crate::results::{self, ResultKind};
-use anyhow::Context;
-use headstart_faults::capture::{Over, files};
+use anyhow::bail;
+use headstart_faults::capture::{Captured, Over, files};
 use headstart_faults::document::{About, Cost, Document};
 use headstart_faults::recording::Recording;
 use headstart_faults::tables::{SectionsOf, Tables};
 use headstart_faults::{cost, csv};
 use recorded::Recorded;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,14 +26,14 @@ use std::time::Duration;
 #[command(after_help = "\
 Each page fault of the program and of all that it starts is recorded with its place and its time, \
 by software events of the kernel (perf_event_open). The tables sum them by place (file, segment, ELF \
-section; or memory), process and thread. A minor fault needs no I/O of its own, but may wait for I/O \
-that is in flight.
+section; or memory), process and thread. A major fault started I/O, or had to be tried again; a minor \
+one may have waited for I/O that was in flight.
 
 Users other than root record their own programs if kernel.perf_event_paranoid is at most 2; faults \
 of the kernel itself, as read(2) makes in the memory that it fills, are missing then.
 
 The program runs as without headstart: its tables are printed on standard error. With --pid they \
-are printed on standard output.
+are printed on standard output, unless that is the file of --json or --csv.
 
 Exit status: 0 it was recorded, unless CMD has another; 1 it failed; 4 this user may not record it; \
 5 the kernel has no perf events.")]
@@ -80,7 +79,12 @@ pub struct FaultsArgs {
 
 /// Runs the verb.
 pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
-    for (file, kind) in [(&args.json, ResultKind::Json), (&args.csv, ResultKind::FaultsCsv)] {
+    let files = [(&args.json, ResultKind::Json), (&args.csv, ResultKind::FaultsCsv)];
+    let prints = files.iter().filter(|(file, _)| file.as_deref().is_some_and(is_stdout)).count();
+    if prints == files.len() {
+        bail!("--json and --csv can't both be written to standard output");
+    }
+    for (file, kind) in files {
         if let Some(file) = file.as_deref().filter(|file| !is_stdout(file)) {
             results::check(file, kind, args.force)?;
         }
@@ -89,42 +93,30 @@ pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
         Some(pid) => (ExitStatus::Done, running::record(pid, args.duration, args.huge)?),
         None => program::record(&args.command, args.duration, args.huge)?,
     };
-    let told = tell(&args, recorded);
-    if args.pid.is_some() {
-        told?;
-    } else if let Err(error) = told {
-        // The status is the program's.
-        output::message(format_args!("{error:#}"));
-    }
-    Ok(status)
+    let is_told = tell(&args, recorded, args.pid.is_some() && prints == 0);
+    // With a program, the status is the program's.
+    Ok(if args.pid.is_some() && !is_told { ExitStatus::Failed } else { status })
 }
 
-/// Writes files and prints tables.
-fn tell(args: &FaultsArgs, recorded: Recorded) -> anyhow::Result<()> {
-    let Recorded { captured, recorder, pid, over, began, ended, usage, recorder_us, threads, root } =
-        recorded;
-    // Another measurement would say the same of what this user may.
-    let ns_per_fault = match cost::ns_per_fault(captured.access) {
-        Ok(ns) => Some(ns),
-        Err(error) => {
-            output::message(format_args!("The cost of recording could not be measured: {error}"));
-            None
-        }
-    };
-    let (recording, records, undecoded) = captured.recording(recorder);
+/// Writes files and prints tables, each whatever happens to the others; whether all was done.
+fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
+    let Recorded { captured, recorder, pid, over, began, usage, recorder_us, root } = recorded;
+    let decoded = captured.decode(recorder);
+    let recording = &decoded.recording;
     if args.pid.is_none() && recording.executed.is_none() {
-        // It could not be executed, and has said why.
-        return Ok(());
+        // Else it could not be executed, and has said why.
+        if over != Over::Process {
+            output::message("The recording ended before the program was executed");
+        }
+        return true;
     }
-    let sections = files::sections_of(&recording, &root);
-    let tables = Tables::of(&recording, &sections);
+    let (sections, files_unread) = files::sections_of(recording, &root);
+    let tables = Tables::of(recording, &sections);
     let begin = recording.executed.unwrap_or(began);
     let end = match over {
-        Over::Process => recording.ended.unwrap_or(ended),
-        _ => ended,
+        Over::Process => recording.ended.unwrap_or(captured.until),
+        _ => captured.until,
     };
-    let missed = threads.iter();
-    let missed = missed.filter(|tid| recording.threads.iter().all(|thread| thread.tid != **tid));
     let command = args.command.iter().map(|word| word.to_string_lossy().into_owned());
     let about = About {
         command: args.pid.is_none().then(|| command.collect()),
@@ -133,37 +125,59 @@ fn tell(args: &FaultsArgs, recorded: Recorded) -> anyhow::Result<()> {
         usage,
         access: captured.access,
         counted: captured.counted,
+        found: decoded.found,
         cost: Cost {
-            records,
+            records: decoded.records,
             bytes: captured.bytes() as u64,
-            undecoded,
-            ns_per_fault,
+            undecoded: decoded.undecoded,
+            ns_per_fault: if args.quiet && args.json.is_none() { None } else { cost(&captured) },
             recorder_us,
         },
         is_full: over == Over::Full,
-        threads_missed: missed.count() as u64,
+        threads_missed: recording.early_threads.len() as u64,
+        files_unread,
     };
-    if let Some(file) = &args.json {
-        let text = output::json_text(&Document::new(&about, &recording, &tables))? + "\n";
+    let json = args.json.as_deref().map(|file| {
+        let text = output::json_text(&Document::new(&about, recording, &tables))? + "\n";
         if is_stdout(file) {
-            output::print(|out| out.write_all(text.as_bytes()))?;
-        } else {
-            results::write(file, &text, ResultKind::Json, args.force)?;
+            return output::print(|out| out.write_all(text.as_bytes()));
+        }
+        results::write(file, &text, ResultKind::Json, args.force)
+    });
+    let csv = args.csv.as_deref().map(|file| {
+        let rows = |out: &mut dyn Write| write_rows(out, recording, &sections, begin);
+        if is_stdout(file) {
+            return output::print(rows);
+        }
+        results::write_by(file, ResultKind::FaultsCsv, args.force, |mut file| rows(&mut file))
+    });
+    let shown = (!args.quiet).then(|| {
+        let text = print::text(&about, recording, &tables, args.verbose)?;
+        if on_stdout {
+            return output::print(|out| out.write_all(text.as_bytes()));
+        }
+        text.lines().for_each(output::message);
+        Ok(())
+    });
+    let mut is_done = true;
+    for error in [json, csv, shown].into_iter().flatten().filter_map(Result::err) {
+        if !error.is::<output::ReaderGone>() {
+            output::message(format_args!("{error:#}"));
+            is_done = false;
         }
     }
-    if let Some(file) = &args.csv {
-        write_csv(file, &recording, &sections, begin, args.force)?;
-    }
-    if !args.quiet {
-        let text = print::text(&about, &recording, &tables, args.verbose)?;
-        if args.pid.is_some() {
-            output::print(|out| out.write_all(text.as_bytes()))?;
-        } else {
-            // Standard output is the program's.
-            text.lines().for_each(output::message);
+    is_done
+}
+
+/// What recording adds to a fault, in ns. Another measurement would say the same of what this user may.
+fn cost(captured: &Captured) -> Option<u64> {
+    match cost::ns_per_fault(captured.access) {
+        Ok(ns) => Some(ns),
+        Err(error) => {
+            output::message(format_args!("The cost of recording could not be measured: {error}"));
+            None
         }
     }
-    Ok(())
 }
 
 fn is_stdout(file: &Path) -> bool {
@@ -173,32 +187,19 @@ fn is_stdout(file: &Path) -> bool {
 /// Rows that are written at once, in bytes.
 const PIECE: usize = 1 << 20;
 
-fn write_csv(
-    path: &Path,
+fn write_rows(
+    out: &mut dyn Write,
     recording: &Recording,
     sections: &SectionsOf,
     begin: u64,
-    force: bool,
-) -> anyhow::Result<()> {
-    let rows = |out: &mut dyn Write| -> io::Result<()> {
-        let mut text = String::new();
-        for fault in &recording.faults {
-            csv::row(&mut text, recording, sections, begin, fault);
-            if text.len() >= PIECE {
-                out.write_all(text.as_bytes())?;
-                text.clear();
-            }
+) -> io::Result<()> {
+    let mut text = csv::HEADER.to_owned();
+    for fault in &recording.faults {
+        csv::row(&mut text, recording, sections, begin, fault);
+        if text.len() >= PIECE {
+            out.write_all(text.as_bytes())?;
+            text.clear();
         }
-        out.write_all(text.as_bytes())
-    };
-    if is_stdout(path) {
-        return output::print(|out| {
-            out.write_all(csv::HEADER.as_bytes())?;
-            rows(out)
-        });
     }
-    results::write(path, csv::HEADER, ResultKind::FaultsCsv, force)?;
-    let file = OpenOptions::new().append(true).open(path);
-    file.and_then(|mut file| rows(&mut file))
-        .with_context(|| format!("Can't write {}", output::shown(path)))
+    out.write_all(text.as_bytes())
 }

@@ -1,4 +1,5 @@
-//! A recording as CSV (RFC 4180): a row for each fault, by the time of its begin. Writes no file.
+//! A recording as CSV (RFC 4180, but lines end as those of Unix): a row for each fault, by the time of
+//! its begin. Writes no file.
 
 use crate::recording::{Cause, End, Fault, Object, Recording};
 use crate::tables::{Place, SectionsOf, place};
@@ -24,6 +25,7 @@ fn kind(end: End) -> &'static str {
         End::Minor => "minor",
         End::Major => "major",
         End::None => "unended",
+        End::Lost => "end-lost",
     }
 }
 
@@ -67,7 +69,7 @@ pub fn row(
     }
     let _ = write!(out, ",{},{},", permissions.unwrap_or_default(), quoted(section.as_bytes()));
     let _ = write!(out, "{},{},{},", kind(fault.end), cause(fault.cause), u8::from(fault.is_huge));
-    if fault.end != End::None {
+    if fault.end.is_known() {
         let _ = write!(out, "{}", fault.latency);
     }
     out.push('\n');
@@ -83,6 +85,7 @@ fn quoted(name: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::recording::{Mapping, Process, Thread};
+    use headstart::host::id::{Dev, InodeId};
 
     #[test]
     fn a_row_has_all_that_is_known_of_a_fault() {
@@ -94,6 +97,7 @@ mod tests {
                 offset: 0x1000,
                 protection: 5,
                 is_shared: false,
+                file: InodeId { dev: Dev::default(), ino: 0 },
             }],
             names: vec![b"/a,\"b\n".to_vec(), b"comm".to_vec()],
             processes: vec![Process { pid: 7, name: 1 }],
@@ -113,12 +117,14 @@ mod tests {
             behind: None,
         };
         let unended = Fault { mapping: None, end: End::None, time: 90, ..fault };
+        let lost = Fault { end: End::Lost, ..unended };
         let mut out = String::new();
-        for fault in [fault, unended] {
+        for fault in [fault, unended, lost] {
             row(&mut out, &recording, &SectionsOf::new(), 100, &fault);
         }
         let rows = "50,7,8,comm,0x40,0x7010,\"/a,\"\"b\\012\",0x1010,r-xp,,major,not-mapped,0,30\n\
-                    -10,7,8,comm,0x40,0x7010,,,,,unended,not-mapped,0,\n";
+                    -10,7,8,comm,0x40,0x7010,,,,,unended,not-mapped,0,\n\
+                    -10,7,8,comm,0x40,0x7010,,,,,end-lost,not-mapped,0,\n";
         assert_eq!(out, rows);
         let commas = |line: &str| line.matches(',').count();
         assert_eq!(commas(HEADER), commas(rows.lines().nth(1).unwrap()));

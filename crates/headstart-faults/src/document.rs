@@ -29,12 +29,37 @@ pub struct About {
     pub access: Access,
     /// What the kernel counted.
     pub counted: Counted,
+    /// What of it is in records.
+    pub found: Counted,
     /// What recording cost.
     pub cost: Cost,
     /// Whether the recording ended before the program because there was too much of it.
     pub is_full: bool,
-    /// Threads that began while headstart attached to the process.
+    /// Threads and processes that began while headstart attached to the process.
     pub threads_missed: u64,
+    /// Files with code whose sections are not known: they can't be read, or another file is at their
+    /// path now.
+    pub files_unread: u64,
+}
+
+impl About {
+    /// Faults that have no record of their begin.
+    pub fn lost_faults(&self) -> u64 {
+        self.counted.begun.saturating_sub(self.found.begun)
+    }
+
+    /// Faults that have no record of their end.
+    pub fn lost_ends(&self) -> u64 {
+        self.counted.ended().saturating_sub(self.found.ended())
+    }
+
+    /// How many more faults getrusage(2) counts than the events: those that have none. Negative where
+    /// it lacks some, as those of processes that nobody has waited for.
+    pub fn without_event(&self) -> Option<i64> {
+        let usage = self.usage?;
+        let accounted = usage.minor.saturating_add(usage.major);
+        Some(accounted.cast_signed().saturating_sub(self.counted.ended().cast_signed()))
+    }
 }
 
 /// Faults that the kernel accounts to processes.
@@ -53,7 +78,7 @@ pub struct Cost {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Records that can't be decoded.
+    /// Records that can't be decoded; what is damaged at the end of a ring is one.
     pub undecoded: u64,
     /// What it adds to a fault, in ns, measured afterwards; none where it could not be.
     pub ns_per_fault: Option<u64>,
@@ -76,6 +101,10 @@ pub struct Document<'a> {
     /// What was not recorded, or not listed.
     unlisted: Unlisted,
     getrusage: Option<Usage>,
+    /// What the kernel counted while it recorded, with all that was lost.
+    counted: Counted,
+    /// Faults in getrusage that have no event.
+    without_event: Option<i64>,
     /// How often a program was executed, each with a fault or more for its arguments that has no
     /// event.
     executions: u64,
@@ -129,10 +158,15 @@ struct Unlisted {
     huge_known: bool,
     lost_records: u64,
     lost_faults: u64,
+    lost_ends: u64,
     minor_before_exec: u64,
     major_before_exec: u64,
+    unended_before_exec: u64,
+    begun_while_attaching: u64,
     ends_without_begin: u64,
     threads_missed: u64,
+    privileged_programs: u64,
+    files_without_sections: u64,
     is_full: bool,
 }
 
@@ -144,15 +178,6 @@ pub fn memory_name(recording: &Recording, place: &Place) -> Option<String> {
         Place::Special(name) => Some(names::name(recording.name(*name))),
         Place::Unknown => Some("[unknown]".to_owned()),
     }
-}
-
-/// Faults that the kernel counted and that are in no record.
-pub fn lost_faults(about: &About, recording: &Recording) -> u64 {
-    let listed = recording.faults.len() as u64;
-    let before = recording.unlisted;
-    let unlisted = before.minor_before + before.major_before + before.unended_before + before.early;
-    let begun = listed + unlisted;
-    about.counted.begun.saturating_sub(begun)
 }
 
 impl<'a> Document<'a> {
@@ -199,14 +224,21 @@ impl<'a> Document<'a> {
                 copies_known: about.access.page_sizes,
                 huge_known: about.access.huge,
                 lost_records: recording.lost,
-                lost_faults: lost_faults(about, recording),
+                lost_faults: about.lost_faults(),
+                lost_ends: about.lost_ends(),
                 minor_before_exec: unlisted.minor_before,
                 major_before_exec: unlisted.major_before,
+                unended_before_exec: unlisted.unended_before,
+                begun_while_attaching: unlisted.early,
                 ends_without_begin: unlisted.minor_ends + unlisted.major_ends,
                 threads_missed: about.threads_missed,
+                privileged_programs: recording.privileged,
+                files_without_sections: about.files_unread,
                 is_full: about.is_full,
             },
             getrusage: about.usage,
+            counted: about.counted,
+            without_event: about.without_event(),
             executions: recording.executions,
             cost: &about.cost,
         }
@@ -232,12 +264,14 @@ mod tests {
             command: Some(vec!["true".into()]),
             pid: 7,
             wall_ns: 1,
-            usage: None,
+            usage: Some(Usage { minor: 10, major: 1 }),
             access: Access { user_only: true, page_sizes: true, huge: false },
             counted: Counted { begun: 9, minor: 8, major: 0 },
+            found: Counted { begun: 7, minor: 3, major: 1 },
             cost: Cost::default(),
             is_full: false,
             threads_missed: 0,
+            files_unread: 0,
         };
         let json = serde_json::to_value(Document::new(&about, &recording, &tables)).unwrap();
         assert_eq!(json["schema"], SCHEMA);
@@ -245,7 +279,9 @@ mod tests {
         assert_eq!(json["places"][0]["segment"], "text");
         let names: Vec<_> = (1..4).map(|at| json["places"][at]["memory"].clone()).collect();
         assert_eq!(names, ["[heap]", "[vdso]", "[unknown]"]);
-        assert_eq!(json["unlisted"]["lost_faults"], 9);
+        assert_eq!(json["unlisted"]["lost_faults"], 2);
+        assert_eq!(json["unlisted"]["lost_ends"], 4);
+        assert_eq!((&json["without_event"], &json["counted"]["minor"]), (&3.into(), &8.into()));
         assert_eq!(json["total"]["minor"]["count"], 0);
     }
 }

@@ -1,9 +1,9 @@
 //! Page faults of a program and all that it starts: how many, where, and how long each takes.
 //!
 //! ```text
-//! capture ──▶ record ──▶ merge ──▶ recording ──▶ tables ──▶ document
-//! rings of    decoded    by        paired, and    sums         JSON
-//! each CPU               time      attributed to    └────▶ csv
+//! capture ──▶ record ──▶ merge ──▶ recorder ──▶ recording ──▶ tables ──▶ document
+//! rings of    decoded    by        paired, and                sums         JSON
+//! each CPU               time      attributed to                └────▶ csv
 //!                                  mappings
 //! ```
 //!
@@ -23,6 +23,7 @@ pub mod document;
 pub mod merge;
 pub mod pair;
 pub mod record;
+pub mod recorder;
 pub mod recording;
 pub mod sections;
 pub mod space;

@@ -23,9 +23,9 @@ impl<'a> Merged<'a> {
         Self { streams, next, heap }
     }
 
-    /// Records that could not be decoded, and bytes that are none.
+    /// Records that could not be decoded; a damaged end of a ring is one.
     pub fn skipped(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.skipped + stream.damaged as u64).sum()
+        self.streams.iter().map(|stream| stream.skipped).sum()
     }
 }
 

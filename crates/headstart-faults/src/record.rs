@@ -3,6 +3,7 @@
 //! Each sample begins with the number of its event; all other records end with process, thread,
 //! time and that number (`sample_id_all`).
 
+use headstart::host::id::{Dev, InodeId};
 use std::collections::HashMap;
 
 /// What an event reports.
@@ -80,6 +81,18 @@ pub enum What<'a> {
     Lost(u64),
 }
 
+impl What<'_> {
+    /// The event of a sample.
+    pub fn event(&self) -> Option<Event> {
+        match self {
+            Self::Begin { .. } => Some(Event::Begin),
+            Self::End { is_major: false, .. } => Some(Event::MinorEnd),
+            Self::End { is_major: true, .. } => Some(Event::MajorEnd),
+            _ => None,
+        }
+    }
+}
+
 /// A mapping, as the kernel reports it (`PERF_RECORD_MMAP2`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mapped<'a> {
@@ -93,6 +106,8 @@ pub struct Mapped<'a> {
     pub protection: u32,
     /// `MAP_*`
     pub flags: u32,
+    /// The file's inode on the device of its super block; zeros for memory.
+    pub file: InodeId,
     /// The path, or what it is: `//anon`, `[heap]`, `[stack]`, `[vdso]`.
     pub name: &'a [u8],
 }
@@ -121,7 +136,7 @@ pub struct Records<'a> {
     layout: &'a Layout,
     /// Records of other kinds, or that are too short for theirs.
     pub skipped: u64,
-    /// Bytes at the end that are no record.
+    /// Bytes at the end that are no record: they count as one that was skipped.
     pub damaged: usize,
 }
 
@@ -139,6 +154,7 @@ impl<'a> Iterator for Records<'a> {
         while !self.rest.is_empty() {
             let Some((kind, misc, body, rest)) = split(self.rest) else {
                 self.damaged = self.rest.len();
+                self.skipped += 1;
                 self.rest = &[];
                 break;
             };
@@ -189,11 +205,12 @@ fn decode<'a>(kind: u32, misc: u16, body: &'a [u8], layout: &Layout) -> Option<R
         kind::MMAP2 => {
             let (pid, tid) = (fields.i32()?, fields.i32()?);
             let (start, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
-            // Device, inode and its generation.
-            fields.0 = fields.0.get(24..)?;
+            let dev = Dev::new(fields.u32()?, fields.u32()?);
+            let file = InodeId { dev, ino: fields.u64()? };
+            let _generation = fields.u64()?;
             let (protection, flags) = (fields.u32()?, fields.u32()?);
             let name = text(fields.0);
-            let mapped = Mapped { start, length, offset, protection, flags, name };
+            let mapped = Mapped { start, length, offset, protection, flags, file, name };
             (pid, tid, What::Map(mapped))
         }
         _ => return None,
@@ -281,7 +298,10 @@ pub(crate) mod made {
             }
             What::Map(mapped) => {
                 body.extend(&who);
-                put(&mut body, &[mapped.start, mapped.length, mapped.offset, 0, 0, 0]);
+                put(&mut body, &[mapped.start, mapped.length, mapped.offset]);
+                let InodeId { dev, ino } = mapped.file;
+                body.extend([dev.major(), dev.minor()].map(u32::to_ne_bytes).concat());
+                put(&mut body, &[ino, 0]);
                 body.extend([mapped.protection, mapped.flags].map(u32::to_ne_bytes).concat());
                 body.extend(padded(mapped.name));
                 kind::MMAP2
@@ -333,6 +353,7 @@ mod tests {
             offset: 0x1000,
             protection: 5,
             flags: 2,
+            file: InodeId { dev: Dev::new(8, 17), ino: 1 << 40 },
             name,
         })
     }
@@ -370,7 +391,7 @@ mod tests {
         let whole = [foreign, throttled, bytes(&record), bytes(&record)[..20].to_vec()].concat();
         let mut records = Records::new(&whole, &layout);
         assert_eq!(records.by_ref().collect::<Vec<_>>(), [record]);
-        assert_eq!((records.skipped, records.damaged), (2, 20));
+        assert_eq!((records.skipped, records.damaged), (3, 20));
         let mut empty = Records::new(&[0; 16], &layout);
         assert_eq!((empty.next(), empty.damaged), (None, 16));
     }
@@ -388,7 +409,8 @@ mod tests {
             let layout = layout();
             let mut records = Records::new(&bytes, &layout);
             let count = records.by_ref().count() + records.skipped as usize;
-            prop_assert!(count * HEADER + records.damaged <= bytes.len());
+            let whole = count - usize::from(records.damaged > 0);
+            prop_assert!(whole * HEADER + records.damaged <= bytes.len());
         }
     }
 }

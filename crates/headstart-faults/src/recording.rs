@@ -1,10 +1,8 @@
-//! From records in the order of time to faults: each with its thread, its mapping, and what made it
-//! necessary as far as that is known.
+//! A recording: faults, each with its thread, its mapping, and what made it necessary as far as that
+//! is known. [`crate::recorder`] makes it.
 
-use crate::pair::{Begun, Pairs};
-use crate::record::{Mapped, Record, What};
-use crate::space::Space;
-use std::collections::HashMap;
+use headstart::host::id::InodeId;
+use std::collections::HashSet;
 
 /// How a fault ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -15,6 +13,15 @@ pub enum End {
     Major,
     /// Not at all: in a signal, or after the recording.
     None,
+    /// That is not known: its end may be among records that were lost.
+    Lost,
+}
+
+impl End {
+    /// Whether it is known when the fault ended.
+    pub fn is_known(self) -> bool {
+        matches!(self, Self::Minor | Self::Major)
+    }
 }
 
 /// Why there was a fault.
@@ -40,7 +47,7 @@ pub enum Cause {
 pub struct Fault {
     /// When it began, in ns of the monotonic clock.
     pub time: u64,
-    /// How long it took, in ns; 0 without an end.
+    /// How long it took, in ns; 0 unless [`End::is_known`].
     pub latency: u64,
     /// How it ended.
     pub end: End,
@@ -77,13 +84,17 @@ pub enum Object {
 }
 
 impl Object {
-    fn of(name: &[u8]) -> Self {
+    /// By the name that the kernel reports.
+    pub(crate) fn of(name: &[u8]) -> Self {
         match name {
             b"//anon" | b"" => Self::Anonymous,
             b"[heap]" => Self::Heap,
             b"[stack]" => Self::Stack,
             // Shared memory without a name, which the kernel calls a file.
-            _ if name.starts_with(b"/dev/zero") || name.starts_with(b"[anon") => Self::Anonymous,
+            b"/dev/zero" | b"/dev/zero (deleted)" => Self::Anonymous,
+            _ if name.starts_with(b"[anon") => Self::Anonymous,
+            // `//toolong`, `//enomem`: the kernel found no name.
+            [b'/', b'/', ..] => Self::Special,
             [b'/', ..] => Self::File,
             _ => Self::Special,
         }
@@ -105,6 +116,8 @@ pub struct Mapping {
     pub protection: u32,
     /// Whether writes are seen by others.
     pub is_shared: bool,
+    /// Which file it is; zeros for memory.
+    pub file: InodeId,
 }
 
 /// `PROT_*` and `MAP_SHARED`, the same on all machines.
@@ -119,9 +132,24 @@ impl Mapping {
         self.offset.wrapping_add(address.wrapping_sub(self.start))
     }
 
+    /// What its sections are found by ([`crate::tables::SectionsOf`]).
+    pub fn key(&self) -> (u32, InodeId) {
+        (self.name, self.file)
+    }
+
     /// Whether it may be written.
     pub fn is_writable(&self) -> bool {
         self.protection & WRITE != 0
+    }
+
+    /// Whether its bytes may be executed.
+    pub fn is_executable(&self) -> bool {
+        self.protection & EXECUTE != 0
+    }
+
+    /// Whether writes copy pages of a file, as those of its data do.
+    pub fn is_data(&self) -> bool {
+        self.object == Object::File && self.is_writable() && !self.is_shared
     }
 
     /// As in `/proc/PID/maps`.
@@ -159,7 +187,7 @@ pub struct Unlisted {
     pub minor_before: u64,
     /// Major ones.
     pub major_before: u64,
-    /// Begun before the program was executed, and not ended.
+    /// Begun before the program was executed, without an end that is known.
     pub unended_before: u64,
     /// Begun before all events were open.
     pub early: u64,
@@ -186,11 +214,16 @@ pub struct Recording {
     pub unlisted: Unlisted,
     /// How often a program was executed.
     pub executions: u64,
+    /// Programs that gained privileges (set-user-ID, capabilities) or may not be read: the kernel
+    /// ended the recording of their processes.
+    pub privileged: u64,
+    /// Threads that were started while events were opened, which may lack some of them.
+    pub early_threads: HashSet<i32>,
     /// Records that the kernel had no room for.
     pub lost: u64,
     /// When the program was executed, in ns of the monotonic clock.
     pub executed: Option<u64>,
-    /// When it ended.
+    /// When its process ended: the last thread of it.
     pub ended: Option<u64>,
 }
 
@@ -211,256 +244,3 @@ impl Recording {
         self.mappings.get(number? as usize)
     }
 }
-
-/// No page of this size or more is a small one; the smallest huge pages have 1 MiB (s390).
-const HUGE: u64 = 1 << 20;
-
-/// Makes a [`Recording`] of records.
-#[derive(Debug, Default)]
-pub struct Recorder {
-    out: Recording,
-    pairs: Pairs,
-    /// By process.
-    spaces: HashMap<i32, Space>,
-    /// By thread, its number in `out.threads`.
-    threads: HashMap<i32, u32>,
-    numbers: HashMap<Vec<u8>, u32>,
-    /// By process, what it runs now in `out.processes`.
-    running: HashMap<i32, u32>,
-    /// The process that will execute the program.
-    waits: Option<i32>,
-    main: Option<i32>,
-    since: u64,
-}
-
-impl Recorder {
-    /// Of a process that executes the program later: what it does before is counted only.
-    pub fn of_program(pid: i32) -> Self {
-        Self { waits: Some(pid), main: Some(pid), ..Self::default() }
-    }
-
-    /// Of a process whose threads are known by [`Recorder::knows`]. Faults that began before `since`,
-    /// in ns, are counted only: not all events were open then.
-    pub fn of_running(pid: i32, since: u64) -> Self {
-        Self { main: Some(pid), since, ..Self::default() }
-    }
-
-    /// A thread is there already.
-    pub fn knows(&mut self, pid: i32, tid: i32, name: &[u8]) {
-        let process = self.process_of(pid);
-        self.rename(pid, tid, process, name);
-    }
-
-    /// A record, in the order of time.
-    pub fn add(&mut self, record: Record) {
-        let Record { time, pid, tid, what } = record;
-        match what {
-            What::Begin { ip, address, page } => {
-                let begun = Begun { time, ip, address, page };
-                if let Some(earlier) = self.pairs.begin(tid, begun) {
-                    self.fault(pid, tid, earlier, time, End::None, None);
-                }
-            }
-            What::End { is_major, page } => {
-                let end = if is_major { End::Major } else { End::Minor };
-                match self.pairs.end(tid) {
-                    Some(begun) => self.fault(pid, tid, begun, time, end, page),
-                    None if time < self.since => {}
-                    None if is_major => self.out.unlisted.major_ends += 1,
-                    None => self.out.unlisted.minor_ends += 1,
-                }
-            }
-            What::Map(mapped) => self.map(pid, &mapped),
-            What::Name { name, by_exec: true } => self.executed(time, pid, tid, name),
-            What::Name { name, by_exec: false } => {
-                let process = self.process_of(pid);
-                self.rename(pid, tid, process, name);
-            }
-            What::Start { parent } => self.started(pid, tid, parent),
-            What::Exit => self.exited(time, pid, tid),
-            What::Lost(count) => self.out.lost += count,
-        }
-    }
-
-    /// All of it, when there are no more records.
-    pub fn finish(mut self) -> Recording {
-        for (tid, begun) in std::mem::take(&mut self.pairs).left() {
-            let thread = self.threads.get(&tid).and_then(|at| self.out.threads.get(*at as usize));
-            let process = thread.and_then(|thread| {
-                self.out.processes.get(thread.process as usize).map(|process| process.pid)
-            });
-            self.fault(process.unwrap_or(tid), tid, begun, begun.time, End::None, None);
-        }
-        self.out.faults.sort_by_key(|fault| fault.time);
-        self.out
-    }
-
-    fn fault(&mut self, pid: i32, tid: i32, begun: Begun, now: u64, end: End, page: Option<u64>) {
-        if self.waits == Some(pid) {
-            let unlisted = &mut self.out.unlisted;
-            match end {
-                End::Minor => unlisted.minor_before += 1,
-                End::Major => unlisted.major_before += 1,
-                End::None => unlisted.unended_before += 1,
-            }
-            return;
-        }
-        if begun.time < self.since {
-            self.out.unlisted.early += 1;
-            return;
-        }
-        let thread = self.thread(pid, tid);
-        let space = self.spaces.get(&pid);
-        let mapping = space.and_then(|space| space.find(begun.address));
-        let found = self.out.mapping(mapping);
-        let mut behind = None;
-        if found.is_some_and(|found| matches!(found.object, Object::Anonymous | Object::Heap)) {
-            let before = space.and_then(|space| space.before(begun.address));
-            behind = before.filter(|_| {
-                self.out.mapping(before).is_some_and(|before| {
-                    before.object == Object::File && before.is_writable() && !before.is_shared
-                })
-            });
-        }
-        let was_forked = space.is_some_and(|space| space.was_forked);
-        let latency = if end == End::None { 0 } else { now.saturating_sub(begun.time) };
-        self.out.faults.push(Fault {
-            time: begun.time,
-            latency,
-            end,
-            cause: cause(begun.page, found, was_forked),
-            is_huge: page.is_some_and(|page| page >= HUGE),
-            thread,
-            ip: begun.ip,
-            address: begun.address,
-            mapping,
-            behind,
-        });
-    }
-
-    fn map(&mut self, pid: i32, mapped: &Mapped) {
-        let number = self.out.mappings.len() as u32;
-        let name = self.name(mapped.name);
-        self.out.mappings.push(Mapping {
-            object: Object::of(mapped.name),
-            name,
-            start: mapped.start,
-            offset: mapped.offset,
-            protection: mapped.protection,
-            is_shared: mapped.flags & SHARED != 0,
-        });
-        let end = mapped.start.saturating_add(mapped.length);
-        self.spaces.entry(pid).or_default().map(mapped.start, end, number);
-    }
-
-    /// A process has become another program, in an address space of its own.
-    fn executed(&mut self, time: u64, pid: i32, tid: i32, name: &[u8]) {
-        self.out.executions += 1;
-        if self.waits == Some(pid) {
-            self.waits = None;
-            self.out.executed = Some(time);
-        }
-        self.spaces.insert(pid, Space::default());
-        let process = self.program(pid, name);
-        self.rename(pid, tid, process, name);
-    }
-
-    /// A process runs another program from now on.
-    fn program(&mut self, pid: i32, name: &[u8]) -> u32 {
-        let (name, number) = (self.name(name), self.out.processes.len() as u32);
-        self.out.processes.push(Process { pid, name });
-        self.running.insert(pid, number);
-        number
-    }
-
-    fn exited(&mut self, time: u64, pid: i32, tid: i32) {
-        if self.main == Some(pid) && pid == tid {
-            self.out.ended = Some(time);
-        }
-        // It was killed in a fault.
-        if let Some(begun) = self.pairs.end(tid) {
-            self.fault(pid, tid, begun, time, End::None, None);
-        }
-        self.threads.remove(&tid);
-    }
-
-    /// A thread or process was started.
-    fn started(&mut self, pid: i32, tid: i32, parent: i32) {
-        // The number may have been that of another thread.
-        self.threads.remove(&tid);
-        if pid != parent {
-            let space = self.spaces.entry(parent).or_default();
-            space.was_forked = true;
-            let copy = space.clone();
-            self.spaces.insert(pid, copy);
-            let parent = self.process_of(parent);
-            let name = self.out.names[self.out.processes[parent as usize].name as usize].clone();
-            self.program(pid, &name);
-        }
-        self.thread(pid, tid);
-    }
-
-    /// The program that a process runs now.
-    fn process_of(&mut self, pid: i32) -> u32 {
-        self.running.get(&pid).copied().unwrap_or_else(|| self.program(pid, b""))
-    }
-
-    fn thread(&mut self, pid: i32, tid: i32) -> u32 {
-        if let Some(known) = self.threads.get(&tid) {
-            return *known;
-        }
-        let process = self.process_of(pid);
-        let name = self.out.processes[process as usize].name;
-        let number = self.out.threads.len() as u32;
-        self.threads.insert(tid, number);
-        self.out.threads.push(Thread { tid, process, name });
-        number
-    }
-
-    /// A thread has a name. One that has faults under another keeps that in an entry of its own
-    /// if it is of another program.
-    fn rename(&mut self, pid: i32, tid: i32, process: u32, name: &[u8]) {
-        let name = self.name(name);
-        if pid == tid
-            && let Some(process) = self.out.processes.get_mut(process as usize)
-        {
-            process.name = name;
-        }
-        let known = self.threads.get(&tid).and_then(|at| self.out.threads.get_mut(*at as usize));
-        match known.filter(|thread| thread.process == process) {
-            Some(thread) => thread.name = name,
-            None => {
-                self.threads.insert(tid, self.out.threads.len() as u32);
-                self.out.threads.push(Thread { tid, process, name });
-            }
-        }
-    }
-
-    fn name(&mut self, name: &[u8]) -> u32 {
-        if let Some(known) = self.numbers.get(name) {
-            return *known;
-        }
-        let number = self.out.names.len() as u32;
-        self.out.names.push(name.to_vec());
-        self.numbers.insert(name.to_vec(), number);
-        number
-    }
-}
-
-/// Why there was a fault, by the size of the page that was mapped, where it was, and whether
-/// the process shares pages with another.
-fn cause(page: Option<u64>, mapping: Option<&Mapping>, was_forked: bool) -> Cause {
-    match (page, mapping) {
-        (None, _) => Cause::Unknown,
-        (Some(0), _) => Cause::NotMapped,
-        (_, Some(mapping)) if !mapping.is_writable() => Cause::Other,
-        (_, Some(mapping)) if mapping.is_shared => Cause::MakeWritable,
-        (_, Some(mapping)) if mapping.object != Object::File && !was_forked => Cause::ZeroPage,
-        (_, Some(_)) => Cause::Copy,
-        (_, None) => Cause::Other,
-    }
-}
-
-#[cfg(test)]
-#[path = "recording_tests.rs"]
-mod tests;

@@ -32,11 +32,11 @@ impl Sections {
         found
     }
 
-    /// The section at an offset of the file.
+    /// The section with bytes at an offset of the file.
     pub fn at(&self, offset: u64) -> Option<&str> {
         let next = self.in_file.partition_point(|(range, _)| range.start <= offset);
         let (range, name) = self.in_file.get(next.checked_sub(1)?)?;
-        if range.contains(&offset) { Some(name) } else { self.zeros_at(offset) }
+        range.contains(&offset).then_some(&**name)
     }
 
     /// The section without bytes in the file at an offset that may lie behind its end.
@@ -66,18 +66,19 @@ mod tests {
             section(".bss", 3, 0x3080, 0x5000),
             section(".comment", 0x30, 0x3080, 0x40),
         ]);
-        for (offset, name) in [
-            (0, None),
-            (0x1000, Some(".text")),
-            (0x14ff, Some(".text")),
-            (0x1500, None),
-            (0x2080, Some(".rodata")),
-            (0x3010, Some(".data")),
-            (0x3090, Some(".bss")),
-            (0x8000, Some(".bss")),
-            (0x8080, None),
+        for (offset, name, zeros) in [
+            (0, None, None),
+            (0x1000, Some(".text"), None),
+            (0x14ff, Some(".text"), None),
+            (0x1500, None, None),
+            (0x2080, Some(".rodata"), None),
+            (0x3010, Some(".data"), None),
+            (0x3090, None, Some(".bss")),
+            (0x8000, None, Some(".bss")),
+            (0x8080, None, None),
         ] {
-            assert_eq!(sections.at(offset), name, "{offset:#x}");
+            let found = (sections.at(offset), sections.zeros_at(offset));
+            assert_eq!(found, (name, zeros), "{offset:#x}");
         }
         assert_eq!(Sections::default().at(7), None);
     }

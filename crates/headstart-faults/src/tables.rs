@@ -2,6 +2,7 @@
 
 use crate::recording::{Cause, End, Fault, Mapping, Object, Recording};
 use crate::sections::Sections;
+use headstart::host::id::InodeId;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,6 +24,8 @@ pub struct Row {
     pub major: Sum,
     /// Without an end.
     pub unended: u64,
+    /// Of which the end was lost.
+    pub end_lost: u64,
     /// Of minor and major ones, those that copied a page of a private mapping (copy-on-write).
     pub copied: u64,
     /// Those that replaced the zero page.
@@ -38,6 +41,10 @@ impl Row {
             End::Major => &mut self.major,
             End::None => {
                 self.unended += 1;
+                return;
+            }
+            End::Lost => {
+                self.end_lost += 1;
                 return;
             }
         };
@@ -70,7 +77,7 @@ pub enum Segment {
 
 impl Segment {
     fn of(mapping: &Mapping) -> Self {
-        if mapping.protection & crate::recording::EXECUTE != 0 {
+        if mapping.is_executable() {
             Self::Text
         } else if !mapping.is_writable() {
             Self::Rodata
@@ -112,8 +119,8 @@ pub enum Place {
     Unknown,
 }
 
-/// The sections of files, by their names in [`Recording::names`].
-pub type SectionsOf = HashMap<u32, Sections>;
+/// The sections of files, by their names in [`Recording::names`] and what the kernel says they are.
+pub type SectionsOf = HashMap<(u32, InodeId), Sections>;
 
 /// Where a fault was. The second is the offset in the file.
 pub fn place(recording: &Recording, sections: &SectionsOf, fault: &Fault) -> (Place, Option<u64>) {
@@ -126,13 +133,17 @@ pub fn place(recording: &Recording, sections: &SectionsOf, fault: &Fault) -> (Pl
     match mapping.object {
         Object::File => {
             let offset = mapping.offset_of(fault.address);
-            let section = sections.get(&mapping.name).and_then(|sections| sections.at(offset));
+            let section = sections.get(&mapping.key()).and_then(|sections| {
+                // Where nothing of the file is written, its bytes behind the data are other sections.
+                let zeros = || sections.zeros_at(offset).filter(|_| mapping.is_data());
+                sections.at(offset).or_else(zeros)
+            });
             (of_file(mapping, section), Some(offset))
         }
         Object::Special => (Place::Special(mapping.name), None),
         object => {
             let bss = recording.mapping(fault.behind).and_then(|file| {
-                let sections = sections.get(&file.name)?;
+                let sections = sections.get(&file.key())?;
                 Some(of_file(file, Some(sections.zeros_at(file.offset_of(fault.address))?)))
             });
             (bss.unwrap_or(Place::Memory(object)), None)
@@ -223,6 +234,7 @@ fn longest_first<K>(rows: BTreeMap<K, Row>) -> Vec<(K, Row)> {
 mod tests {
     use super::*;
     use crate::recording::{Process, Thread};
+    use headstart::host::id::Dev;
 
     fn fault(address: u64, mapping: Option<u32>, latency: u64, end: End) -> Fault {
         Fault {
@@ -239,6 +251,8 @@ mod tests {
         }
     }
 
+    const FILE: InodeId = InodeId { dev: Dev::new(8, 1), ino: 7 };
+
     fn recording() -> Recording {
         let file = Mapping {
             object: Object::File,
@@ -247,6 +261,7 @@ mod tests {
             offset: 0x1000,
             protection: 3,
             is_shared: false,
+            file: FILE,
         };
         let memory = Mapping { object: Object::Anonymous, name: 1, start: 0x8000, ..file };
         Recording {
@@ -255,6 +270,7 @@ mod tests {
                 fault(0x8010, Some(1), 7, End::Minor),
                 fault(0x9000, Some(1), 100, End::Major),
                 fault(0x5, None, 0, End::None),
+                fault(0x5, None, 0, End::Lost),
             ],
             mappings: vec![file, memory],
             names: vec![b"/a".to_vec(), b"//anon".to_vec()],
@@ -276,7 +292,7 @@ mod tests {
             link: 0,
         };
         let headers = [section(".data", 1, 0x1000, 0x800), section(".bss", 8, 0x1800, 0x1000)];
-        let sections = SectionsOf::from([(0, Sections::new(&headers))]);
+        let sections = SectionsOf::from([((0, FILE), Sections::new(&headers))]);
         let tables = Tables::of(&recording(), &sections);
         let places: Vec<_> = tables.places.iter().map(|(place, _)| place.clone()).collect();
         let file = |section: &str| Place::File {
@@ -290,9 +306,38 @@ mod tests {
         assert_eq!(tables.total.minor, Sum { count: 2, time_ns: 12 });
         assert_eq!(tables.total.major, Sum { count: 1, time_ns: 100 });
         let total = tables.total;
-        assert_eq!((total.unended, total.copied, total.huge), (1, 3, 1));
+        assert_eq!((total.unended, total.end_lost, total.copied, total.huge), (1, 1, 3, 1));
         assert_eq!((tables.processes.len(), tables.threads[0].1), (1, total));
         assert_eq!(tables.minor, Spread { median_ns: 7, p99_ns: 7, max_ns: 7 });
+    }
+
+    #[test]
+    fn only_what_is_written_for_itself_has_zeros_behind_the_data_and_of_that_very_file() {
+        let header = headstart_elf::image::sections::Section {
+            name: ".bss".into(),
+            kind: 8,
+            flags: 3,
+            address: 0,
+            offset: 0x1000,
+            size: 0x800,
+            link: 0,
+        };
+        let sections = SectionsOf::from([((0, FILE), Sections::new(&[header]))]);
+        let replaced = InodeId { ino: 8, ..FILE };
+        for (protection, is_shared, file, expected) in [
+            (3, false, FILE, ".bss"),
+            (1, false, FILE, ""),
+            (3, true, FILE, ""),
+            (3, false, replaced, ""),
+        ] {
+            let mut recording = recording();
+            let mapping = Mapping { protection, is_shared, file, ..recording.mappings[0] };
+            recording.mappings[0] = mapping;
+            let (found, offset) = place(&recording, &sections, &recording.faults[0]);
+            let segment = Segment::of(&mapping);
+            let section = expected.to_owned();
+            assert_eq!((found, offset), (Place::File { name: 0, segment, section }, Some(0x1010)));
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The tables of `headstart faults` as text.
 
-use crate::output::{Align, Table, counted, grouped, name, size};
-use headstart_faults::document::{About, Usage, lost_faults, memory_name};
-use headstart_faults::recording::Recording;
+use crate::output::{Align, Table, counted, grouped, name, percent, size};
+use headstart_faults::document::{About, Usage, memory_name};
+use headstart_faults::recording::{Recording, Thread};
 use headstart_faults::tables::{Place, Row, Spread, Sum, Tables};
 use headstart_view::table::Table as Columns;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Rows of a table, unless all are wanted.
@@ -54,7 +55,7 @@ fn total(about: &About, tables: &Tables) -> Table<7> {
             kind.into(),
             grouped(count),
             time(time_ns),
-            share(time_ns, about.wall_ns),
+            of_wall(time_ns, about.wall_ns),
             median,
             p99,
             longest,
@@ -92,7 +93,7 @@ fn places(
         table.row(cells);
     }
     out.write_all(table.text().as_bytes())?;
-    more(tables.places.iter().skip(rows).map(|(_, row)| row), "place", out)
+    more(tables.places.iter().skip(rows).map(|(_, row)| row), "place", "places", out)
 }
 
 /// Processes, each with its threads if there is more than one.
@@ -117,42 +118,51 @@ fn owners(
             (tid.map_or_else(String::new, |tid| tid.to_string()), name(recording.name(of)));
         table.row([minor, minor_time, major, major_time, pid.to_string(), tid, name]);
     };
-    let mut left = rows;
+    let mut threads_of: HashMap<u32, Vec<(&Thread, &Row)>> = HashMap::new();
+    for (at, row) in &tables.threads {
+        if let Some(thread) = recording.threads.get(*at as usize) {
+            threads_of.entry(thread.process).or_default().push((thread, row));
+        }
+    }
+    let (mut left, mut hidden) = (rows, Vec::new());
     for (number, row) in tables.processes.iter().take(rows) {
         let Some(process) = recording.processes.get(*number as usize) else { continue };
         add(row, process.pid, None, process.name);
-        let threads = tables.threads.iter().filter_map(|(at, row)| {
-            let thread = recording.threads.get(*at as usize)?;
-            (thread.process == *number).then_some((thread, row))
-        });
-        let threads: Vec<_> = threads.collect();
-        if threads.len() > 1 {
-            for (thread, row) in threads.iter().take(left) {
+        let threads = threads_of.remove(number).filter(|threads| threads.len() > 1);
+        for (thread, row) in threads.unwrap_or_default() {
+            if left > 0 {
                 add(row, process.pid, Some(thread.tid), thread.name);
+                left -= 1;
+            } else {
+                hidden.push(row);
             }
-            left = left.saturating_sub(threads.len());
         }
     }
     table.write(out)?;
-    more(tables.processes.iter().skip(rows).map(|(_, row)| row), "process", out)
+    more(hidden, "thread", "threads", out)?;
+    let processes = tables.processes.iter().skip(rows).map(|(_, row)| row);
+    more(processes, "process", "processes", out)
 }
 
 /// A line for the rows that are not shown.
 fn more<'a>(
-    rows: impl Iterator<Item = &'a Row>,
-    noun: &str,
+    rows: impl IntoIterator<Item = &'a Row>,
+    one: &str,
+    many: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let rows: Vec<&Row> = rows.collect();
-    if rows.is_empty() {
+    let (mut count, mut faults, mut ns) = (0u64, 0u64, 0u64);
+    for row in rows {
+        count += 1;
+        faults += row.minor.count + row.major.count;
+        ns = ns.saturating_add(row.time_ns());
+    }
+    if count == 0 {
         return Ok(());
     }
-    let faults = rows.iter().map(|row| row.minor.count + row.major.count).sum();
-    let time = time(rows.iter().map(|row| row.time_ns()).sum());
-    let plural = if noun == "process" { "processes" } else { "places" };
-    let noun = if rows.len() == 1 { noun } else { plural };
-    let faults = counted(faults, "fault");
-    writeln!(out, "{} more {noun}: {faults}, {time} (-v shows all)", rows.len())
+    let noun = if count == 1 { one } else { many };
+    let (faults, time) = (counted(faults, "fault"), time(ns));
+    writeln!(out, "{count} more {noun}: {faults}, {time} (-v shows all)")
 }
 
 fn counts(row: &Row) -> [String; 4] {
@@ -171,7 +181,7 @@ fn some(count: u64) -> String {
 
 /// What the tables don't say, and what they lack.
 fn notes(about: &About, recording: &Recording, tables: &Tables) -> Vec<String> {
-    let Row { copied, zero_page, huge, unended, .. } = tables.total;
+    let Row { copied, zero_page, huge, unended, end_lost, .. } = tables.total;
     let mut first = format!(
         "{} wall time; {} copied on write, {} replaced the zero page",
         time(about.wall_ns),
@@ -182,16 +192,40 @@ fn notes(about: &About, recording: &Recording, tables: &Tables) -> Vec<String> {
         first += &format!(", {} mapped a huge page", grouped(huge));
     }
     let mut notes = vec![first];
+    let mut note = |count: u64, noun: &str, rest: &str| {
+        if count > 0 {
+            notes.push(counted(count, noun) + rest);
+        }
+    };
+    note(unended, "fault", " did not end: in a signal, or after the recording");
+    note(end_lost, "fault", " may have ended in records that were lost, and have no latency");
+    note(recording.unlisted.early, "fault", " began while headstart attached, and are not listed");
+    let ends = recording.unlisted.minor_ends + recording.unlisted.major_ends;
+    note(ends, "end", " of faults whose begin has no record");
+    note(about.threads_missed, "thread", " began while headstart attached, and may lack faults");
+    note(recording.privileged, "program", " gained privileges; the kernel ended their recording");
+    note(
+        about.files_unread,
+        "file",
+        " with code can't be read at the path that the process had, or another is there now: the \
+         sections are not known",
+    );
+    note(about.cost.undecoded, "record", " could not be decoded");
+    if about.lost_faults() > 0 || about.lost_ends() > 0 || recording.lost > 0 {
+        notes.push(format!(
+            "{} faults and {} ends of faults were lost ({} records), because the recorder got too little \
+             CPU time or may lock too little memory (kernel.perf_event_mlock_kb)",
+            grouped(about.lost_faults()),
+            grouped(about.lost_ends()),
+            grouped(recording.lost),
+        ));
+    }
     if !about.access.page_sizes {
         notes.push(
             "This kernel does not report what was mapped (it needs Linux 5.11): copies, the zero \
              page and huge pages are not known"
                 .to_owned(),
         );
-    }
-    if unended > 0 {
-        let faults = counted(unended, "fault");
-        notes.push(format!("{faults} did not end: in a signal, or after the recording"));
     }
     if about.access.user_only {
         notes.push(
@@ -200,42 +234,22 @@ fn notes(about: &About, recording: &Recording, tables: &Tables) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let Some(usage) = about.usage {
-        notes.push(accounted(about, usage, recording, tables));
-    }
-    let lost = lost_faults(about, recording);
-    if lost > 0 || recording.lost > 0 {
-        notes.push(format!(
-            "{} faults were lost ({} records), because the recorder got too little CPU time or may lock too \
-             little memory (kernel.perf_event_mlock_kb)",
-            grouped(lost),
-            grouped(recording.lost),
-        ));
-    }
-    if about.threads_missed > 0 {
-        let threads = counted(about.threads_missed, "thread");
-        notes.push(format!("{threads} began while headstart attached, and may be missing"));
-    }
-    if about.cost.undecoded > 0 {
-        let records = counted(about.cost.undecoded, "record");
-        notes.push(format!("{records} could not be decoded"));
+    match about.usage {
+        Some(usage) => notes.push(accounted(about, usage, recording)),
+        None if about.command.is_some() => notes.push(
+            "getrusage is not compared: it counts until the end of the program, and from its \
+             execution only if the faults before are known"
+                .to_owned(),
+        ),
+        None => {}
     }
     notes.push(cost(about));
     notes
 }
 
-/// How the faults that were recorded compare with those that the kernel accounts.
-fn accounted(about: &About, usage: Usage, recording: &Recording, tables: &Tables) -> String {
+/// How the faults that the kernel counted compare with those that it accounts.
+fn accounted(about: &About, usage: Usage, recording: &Recording) -> String {
     let unlisted = recording.unlisted;
-    let lost = lost_faults(about, recording);
-    let recorded = tables.total.minor.count
-        + tables.total.major.count
-        + unlisted.minor_before
-        + unlisted.major_before
-        + unlisted.minor_ends
-        + unlisted.major_ends
-        + lost;
-    let accounted = usage.minor + usage.major;
     let mut text = format!(
         "getrusage: {} minor and {} major faults",
         grouped(usage.minor),
@@ -245,14 +259,25 @@ fn accounted(about: &About, usage: Usage, recording: &Recording, tables: &Tables
     if before > 0 {
         text += &format!(", {} of them before the program was executed", grouped(before));
     }
-    if let Some(more @ 1..) = accounted.checked_sub(recorded) {
-        let programs = counted(recording.executions, "program");
-        let kernel = if about.access.user_only { ", of the kernel itself," } else { "" };
-        text += &format!(
-            ", {} without an event, as for the arguments of execve(2) ({programs}){kernel} and for \
-             memory that is populated or pinned",
-            grouped(more)
-        );
+    match about.without_event() {
+        Some(more) if more > 0 => {
+            let programs = counted(recording.executions, "program");
+            let kernel = if about.access.user_only { ", of the kernel itself," } else { "" };
+            let gained =
+                if recording.privileged > 0 { ", of programs that gained privileges," } else { "" };
+            text += &format!(
+                ", {} without an event, as for the arguments of execve(2) ({programs}){kernel}{gained} \
+                 and for memory that is populated or pinned",
+                grouped(more.unsigned_abs())
+            );
+        }
+        Some(less) if less < 0 => {
+            let less = grouped(less.unsigned_abs());
+            text += &format!(
+                "; it lacks {less}, as those of processes that their parent has not waited for"
+            );
+        }
+        _ => {}
     }
     text
 }
@@ -282,7 +307,89 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// A part in per cent.
-fn share(part: u64, whole: u64) -> String {
-    if whole == 0 { String::new() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
+/// A part of the wall time; nothing if there was none.
+fn of_wall(part: u64, wall: u64) -> String {
+    if wall == 0 { String::new() } else { percent(part, wall) + " %" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_faults::capture::{Access, Counted};
+    use headstart_faults::document::Cost;
+    use headstart_faults::recording::{Process, Unlisted};
+
+    fn about() -> About {
+        About {
+            command: None,
+            pid: 1,
+            wall_ns: 1,
+            usage: Some(Usage { minor: 100, major: 0 }),
+            access: Access { user_only: false, page_sizes: true, huge: false },
+            counted: Counted { begun: 90, minor: 90, major: 0 },
+            found: Counted { begun: 88, minor: 87, major: 0 },
+            cost: Cost { undecoded: 1, ..Cost::default() },
+            is_full: false,
+            threads_missed: 2,
+            files_unread: 1,
+        }
+    }
+
+    #[test]
+    fn threads_that_are_not_shown_are_counted_and_no_sum_overflows() {
+        let thread = |tid| Thread { tid, process: 0, name: 0 };
+        let recording = Recording {
+            names: vec![b"x".to_vec()],
+            processes: vec![Process { pid: 1, name: 0 }],
+            threads: (0..4).map(thread).collect(),
+            ..Recording::default()
+        };
+        let row = Row { minor: Sum { count: 1, time_ns: u64::MAX }, ..Row::default() };
+        let tables = Tables {
+            processes: vec![(0, row)],
+            threads: (0..4).map(|at| (at, row)).collect(),
+            ..Tables::default()
+        };
+        let mut out = Vec::new();
+        owners(&recording, &tables, 2, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert!(text.contains("\n2 more threads: 2 faults, "), "{text}");
+    }
+
+    #[test]
+    fn all_that_is_missing_is_said() {
+        let unlisted = Unlisted { early: 3, minor_ends: 1, minor_before: 5, ..Unlisted::default() };
+        let recording = Recording {
+            unlisted,
+            privileged: 1,
+            lost: u64::MAX,
+            executions: 1,
+            ..Recording::default()
+        };
+        let total = Row { unended: 1, end_lost: 2, ..Row::default() };
+        let tables = Tables { total, ..Tables::default() };
+        let text = notes(&about(), &recording, &tables).join("\n");
+        for part in [
+            "1 fault did not end",
+            "2 faults may have ended in records that were lost",
+            "3 faults began while headstart attached",
+            "1 end of faults whose begin has no record",
+            "2 threads began while headstart attached",
+            "1 program gained privileges",
+            "1 file with code",
+            "1 record could not be decoded",
+            "2 faults and 3 ends of faults were lost (18,446,744,073,709,551,615 records)",
+            "5 of them before the program was executed, 10 without an event",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let usage = Some(Usage { minor: 80, major: 0 });
+        let text = notes(&About { usage, ..about() }, &recording, &tables).join("\n");
+        assert!(text.contains("it lacks 10, as those of processes"), "{text}");
+        let command = Some(vec!["x".to_owned()]);
+        let text =
+            notes(&About { usage: None, command, ..about() }, &recording, &tables).join("\n");
+        assert!(text.contains("getrusage is not compared"), "{text}");
+    }
 }

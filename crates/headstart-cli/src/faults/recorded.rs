@@ -1,11 +1,11 @@
 //! What a recording leaves, of a program that was started and of one that ran.
 
-use crate::output::{self, counted};
-use headstart::host::clock;
-use headstart_faults::capture::{Captured, Over};
+use crate::output::{self, counted, size};
+use headstart_faults::capture::{Captured, MOST_BYTES, Over};
 use headstart_faults::document::Usage;
-use headstart_faults::recording::Recorder;
-use std::path::PathBuf;
+use headstart_faults::recorder::Recorder;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::OwnedFd;
 
 /// What was recorded, and of whom.
 pub struct Recorded {
@@ -15,27 +15,20 @@ pub struct Recorded {
     pub over: Over,
     /// In ns of the monotonic clock.
     pub began: u64,
-    pub ended: u64,
     pub usage: Option<Usage>,
     /// CPU time of this process meanwhile, in µs.
     pub recorder_us: u64,
-    /// Threads of a running process that are there now.
-    pub threads: Vec<i32>,
     /// Where paths of its files begin.
-    pub root: PathBuf,
-}
-
-/// Now, in ns of the monotonic clock.
-pub fn now() -> u64 {
-    clock::monotonic_us() * 1000
+    pub root: OwnedFd,
 }
 
 /// Said when there was too much.
 pub fn warn_if_full(over: Over, faults: u64) {
     if over == Over::Full {
         let faults = counted(faults, "fault");
+        let most = size(MOST_BYTES as u64);
         output::message(format_args!(
-            "The recording ended early: the records of {faults} take 512 MiB, the most that is kept"
+            "The recording ended early: the records of {faults} take {most}, the most that is kept"
         ));
     }
 }
@@ -44,4 +37,12 @@ pub fn warn_if_full(over: Over, faults: u64) {
 pub fn cpu_time() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1000
+}
+
+/// Allows as many descriptors as possible, as an event of each thread on each CPU has one. Not before
+/// a program is forked that would inherit the limit.
+pub fn allow_descriptors() {
+    let files = getrlimit(Resource::Nofile);
+    // Without it, opening says what is missing.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
 }

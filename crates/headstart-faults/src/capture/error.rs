@@ -1,6 +1,7 @@
 //! Why nothing can be recorded, and what to do.
 
 use headstart::host::contents;
+use rustix::io::Errno;
 use std::io;
 
 /// Why nothing is recorded.
@@ -44,13 +45,6 @@ pub enum CaptureError {
     Other(#[from] io::Error),
 }
 
-/// The same on all Linux machines.
-const EPERM: i32 = 1;
-const ESRCH: i32 = 3;
-const EACCES: i32 = 13;
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
-
 /// The most restrictive setting with which users may record their own programs.
 const OWN_PROGRAMS: i32 = 2;
 
@@ -63,31 +57,30 @@ impl CaptureError {
 
     /// Why those of another can't.
     pub(super) fn of_attaching(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(EACCES | EPERM) => Self::NotOwn(error),
+        match Errno::from_io_error(&error) {
+            Some(Errno::ACCESS | Errno::PERM) => Self::NotOwn(error),
             _ => of_open(error, None),
         }
     }
 
     /// Why a ring can't be mapped.
     pub(super) fn of_ring(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(EPERM | EACCES) => Self::Memory(error),
-            _ if error.kind() == io::ErrorKind::OutOfMemory => Self::Memory(error),
+        match Errno::from_io_error(&error) {
+            Some(Errno::PERM | Errno::ACCESS | Errno::NOMEM) => Self::Memory(error),
             _ => Self::Other(error),
         }
     }
 }
 
 fn of_open(error: io::Error, setting: Option<i32>) -> CaptureError {
-    match (error.raw_os_error(), setting) {
-        (Some(EACCES | EPERM), Some(setting)) if setting > OWN_PROGRAMS => {
+    match (Errno::from_io_error(&error), setting) {
+        (Some(Errno::ACCESS | Errno::PERM), Some(setting)) if setting > OWN_PROGRAMS => {
             CaptureError::Paranoid(setting)
         }
-        (Some(EACCES | EPERM), _) => CaptureError::Forbidden(error),
-        (Some(EMFILE | ENFILE), _) => CaptureError::Descriptors(error),
-        (Some(ESRCH), _) => CaptureError::Gone,
-        _ if error.kind() == io::ErrorKind::Unsupported => CaptureError::NoEvents,
+        (Some(Errno::ACCESS | Errno::PERM), _) => CaptureError::Forbidden(error),
+        (Some(Errno::MFILE | Errno::NFILE), _) => CaptureError::Descriptors(error),
+        (Some(Errno::SRCH), _) => CaptureError::Gone,
+        (Some(Errno::NOSYS), _) => CaptureError::NoEvents,
         _ => CaptureError::Other(error),
     }
 }
@@ -98,19 +91,18 @@ mod tests {
 
     #[test]
     fn each_reason_says_what_to_do() {
-        const ENOSYS: i32 = 38;
         for (number, setting, words) in [
-            (EACCES, Some(4), "perf_event_paranoid is 4"),
-            (EPERM, Some(2), "--cap-add PERFMON"),
-            (EPERM, None, "--cap-add PERFMON"),
-            (EMFILE, Some(2), "ulimit -n"),
-            (ENOSYS, Some(2), "CONFIG_PERF_EVENTS"),
-            (ESRCH, Some(2), "has ended"),
+            (Errno::ACCESS, Some(4), "perf_event_paranoid is 4"),
+            (Errno::PERM, Some(2), "--cap-add PERFMON"),
+            (Errno::PERM, None, "--cap-add PERFMON"),
+            (Errno::MFILE, Some(2), "ulimit -n"),
+            (Errno::NOSYS, Some(2), "CONFIG_PERF_EVENTS"),
+            (Errno::SRCH, Some(2), "has ended"),
         ] {
-            let message = of_open(io::Error::from_raw_os_error(number), setting).to_string();
+            let message = of_open(number.into(), setting).to_string();
             assert!(message.contains(words), "{number}: {message}");
         }
-        let error = || io::Error::from_raw_os_error(EPERM);
+        let error = || io::Error::from(Errno::PERM);
         assert!(CaptureError::of_attaching(error()).to_string().contains("run as root"));
         assert!(CaptureError::of_ring(error()).to_string().contains("ulimit -l"));
     }

@@ -8,11 +8,13 @@ pub use error::CaptureError;
 
 use crate::merge::Merged;
 use crate::record::{self, Layout};
-use crate::recording::{Recorder, Recording};
-use headstart::host::cpus;
+use crate::recorder::Recorder;
+use crate::recording::Recording;
+use headstart::host::{clock, cpus};
 use headstart_sys::perf::{Attributes, Counter, Event, Ring, flag, sample};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use serde::Serialize;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -37,13 +39,16 @@ impl Access {
         let mut access = Self { user_only: false, page_sizes: true, huge };
         loop {
             let attributes = access.attributes(Counter::FaultBegins, 0);
-            match Event::open(attributes, 0, -1).map_err(|error| (error.raw_os_error(), error)) {
+            let error = match Event::open(attributes, 0, -1) {
                 Ok(_) => return Ok(access),
-                Err((Some(EINVAL), _)) if access.page_sizes => {
+                Err(error) => error,
+            };
+            match Errno::from_io_error(&error) {
+                Some(Errno::INVAL) if access.page_sizes => {
                     (access.page_sizes, access.huge) = (false, false);
                 }
-                Err((Some(EACCES | EPERM), _)) if !access.user_only => access.user_only = true,
-                Err((_, error)) => return Err(CaptureError::of_open(error)),
+                Some(Errno::ACCESS | Errno::PERM) if !access.user_only => access.user_only = true,
+                _ => return Err(CaptureError::of_open(error)),
             }
         }
     }
@@ -58,12 +63,15 @@ impl Access {
         };
         let page = if has_page { DATA_PAGE_SIZE } else { 0 };
         let exclude = if self.user_only { flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV } else { 0 };
-        let inherit = if counter == Counter::Nothing { 0 } else { flag::INHERIT };
-        let others = if counter == Counter::FaultBegins { OTHERS } else { 0 };
+        let own = match counter {
+            Counter::Nothing => 0,
+            Counter::FaultBegins => flag::INHERIT | flag::DISABLED | OTHERS,
+            Counter::MinorFaultEnds | Counter::MajorFaultEnds => flag::INHERIT | flag::DISABLED,
+        };
         Attributes {
             counter,
             sample: IDENTIFIER | TID | TIME | place | page,
-            flags: flag::WATERMARK | flag::SAMPLE_ID_ALL | exclude | inherit | others,
+            flags: flag::WATERMARK | flag::SAMPLE_ID_ALL | exclude | own,
             wakeup,
         }
     }
@@ -72,12 +80,6 @@ impl Access {
 /// What one of the events records besides.
 const OTHERS: u64 =
     flag::MMAP | flag::MMAP_DATA | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
-
-/// The same on all Linux machines.
-const EPERM: i32 = 1;
-const EACCES: i32 = 13;
-const ENODEV: i32 = 19;
-const EINVAL: i32 = 22;
 
 /// Whose faults are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +92,7 @@ pub enum Scope<'a> {
 
 /// The largest ring of a CPU, in bytes: some 40,000 faults.
 const LARGEST_RING: usize = 4 << 20;
-/// The smallest, for users who may lock little memory.
+/// The smallest, for users who may lock little memory; a page where that is larger.
 const SMALLEST_RING: usize = 32 << 10;
 /// All rings together.
 const ALL_RINGS: usize = 64 << 20;
@@ -107,7 +109,6 @@ pub struct Capture {
     layout: Layout,
     /// What was moved out of each ring.
     records: Vec<Vec<u8>>,
-    ring_bytes: usize,
 }
 
 /// Opens the events of `scope` on all CPUs that are online. What is recorded begins now.
@@ -123,10 +124,11 @@ pub fn start(scope: Scope, access: Access) -> Result<Capture, CaptureError> {
 /// # Errors
 /// Those of [`CaptureError`].
 pub fn events_of(scope: Scope, cpus: &[i32], access: Access) -> Result<Capture, CaptureError> {
-    let mut size = ring_size(cpus.len());
+    let smallest = SMALLEST_RING.max(rustix::param::page_size());
+    let mut size = ring_size(cpus.len()).max(smallest);
     loop {
         match with_rings(scope, cpus, access, size) {
-            Err(CaptureError::Memory(_)) if size > SMALLEST_RING => size /= 2,
+            Err(CaptureError::Memory(_)) if size > smallest => size /= 2,
             other => return other,
         }
     }
@@ -165,14 +167,13 @@ fn with_rings(
             ..Layout::default()
         },
         records: Vec::new(),
-        ring_bytes: size,
     };
     let mut is_found = false;
     for &cpu in cpus {
         // It belongs to this thread, which does not end before the recording.
         let owner = match Event::open(access.attributes(Counter::Nothing, wakeup), 0, cpu) {
             // It went offline.
-            Err(error) if error.raw_os_error() == Some(ENODEV) => continue,
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => continue,
             other => other.map_err(CaptureError::of_open)?,
         };
         let ring = Ring::new(owner, size).map_err(CaptureError::of_ring)?;
@@ -180,11 +181,13 @@ fn with_rings(
             let (event, counter) = *event;
             let opened = match Event::open(access.attributes(counter, wakeup), tid, cpu) {
                 // A thread that has ended meanwhile.
-                Err(error) if error.raw_os_error() == Some(ESRCH) => continue,
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => continue,
                 other => other.map_err(CaptureError::of_attaching)?,
             };
             opened.record_into(&ring)?;
             capture.layout.events.insert(opened.count_and_id()?.1, event);
+            // Not before, so that nothing is counted that has no ring.
+            opened.enable()?;
             capture.events.push((event, opened));
             is_found = true;
         }
@@ -193,8 +196,6 @@ fn with_rings(
     }
     if is_found { Ok(capture) } else { Err(CaptureError::Gone) }
 }
-
-const ESRCH: i32 = 3;
 
 /// What ended a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -259,23 +260,20 @@ impl Capture {
         self.records.iter().map(Vec::len).sum()
     }
 
-    /// Ends the events.
+    /// Ends the events. What comes while they end, one after another, is not part of the recording.
     ///
     /// # Errors
     /// None that a sane kernel returns.
     pub fn finish(mut self) -> io::Result<Captured> {
+        let until = clock::monotonic_ns();
+        self.events.iter().try_for_each(|(_, event)| event.disable())?;
+        self.drain();
         let mut counted = Counted::default();
         for (kind, event) in &self.events {
-            let (count, _) = event.count_and_id()?;
-            match kind {
-                record::Event::Begin => counted.begun += count,
-                record::Event::MinorEnd => counted.minor += count,
-                record::Event::MajorEnd => counted.major += count,
-            }
+            counted.add(*kind, event.count_and_id()?.0);
         }
-        self.drain();
-        let Self { access, layout, records, ring_bytes, .. } = self;
-        Ok(Captured { access, layout, records, ring_bytes, counted })
+        let Self { access, layout, records, .. } = self;
+        Ok(Captured { access, layout, records, counted, until })
     }
 }
 
@@ -283,8 +281,8 @@ fn in_poll<'a>(fd: &'a impl std::os::fd::AsFd) -> PollFd<'a> {
     PollFd::new(fd, PollFlags::IN)
 }
 
-/// What the kernel counted, with all that was lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Begins and ends of faults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counted {
     /// Faults that began.
     pub begun: u64,
@@ -292,6 +290,23 @@ pub struct Counted {
     pub minor: u64,
     /// With I/O.
     pub major: u64,
+}
+
+impl Counted {
+    /// Some more of a kind.
+    fn add(&mut self, kind: record::Event, more: u64) {
+        let count = match kind {
+            record::Event::Begin => &mut self.begun,
+            record::Event::MinorEnd => &mut self.minor,
+            record::Event::MajorEnd => &mut self.major,
+        };
+        *count = count.saturating_add(more);
+    }
+
+    /// Both kinds of ends.
+    pub fn ended(self) -> u64 {
+        self.minor.saturating_add(self.major)
+    }
 }
 
 /// What was recorded.
@@ -303,10 +318,23 @@ pub struct Captured {
     pub layout: Layout,
     /// The records of each CPU.
     pub records: Vec<Vec<u8>>,
-    /// Bytes of each CPU's ring.
-    pub ring_bytes: usize,
-    /// What the kernel counted.
+    /// What the kernel counted, with all that was lost.
     pub counted: Counted,
+    /// When the events began to end, in ns of the monotonic clock.
+    pub until: u64,
+}
+
+/// What the records say.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Decoded {
+    /// The faults.
+    pub recording: Recording,
+    /// Records.
+    pub records: u64,
+    /// Begins and ends among them.
+    pub found: Counted,
+    /// How many more could not be decoded.
+    pub undecoded: u64,
 }
 
 impl Captured {
@@ -315,20 +343,27 @@ impl Captured {
         self.records.iter().map(Vec::len).sum()
     }
 
-    /// The faults, how many records there were, and how many more could not be decoded.
-    pub fn recording(&self, mut recorder: Recorder) -> (Recording, u64, u64) {
-        let (mut merged, mut count) = (Merged::new(&self.records, &self.layout), 0);
+    /// Decodes all records, and gives the recorder those until the end.
+    pub fn decode(&self, mut recorder: Recorder) -> Decoded {
+        let (mut decoded, mut merged) =
+            (Decoded::default(), Merged::new(&self.records, &self.layout));
         for record in merged.by_ref() {
-            recorder.add(record);
-            count += 1;
+            decoded.records += 1;
+            if let Some(kind) = record.what.event() {
+                decoded.found.add(kind, 1);
+            }
+            if record.time <= self.until {
+                recorder.add(record);
+            }
         }
-        (recorder.finish(), count, merged.skipped())
+        Decoded { recording: recorder.finish(), undecoded: merged.skipped(), ..decoded }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::End;
 
     #[test]
     fn rings_of_all_cpus_have_a_limit() {
@@ -336,5 +371,28 @@ mod tests {
             assert_eq!(ring_size(cpus), size, "{cpus}");
         }
         assert_eq!(ring_size(1 << 20), SMALLEST_RING);
+    }
+
+    #[test]
+    fn what_comes_while_events_end_is_counted_and_not_part_of_the_recording() {
+        use crate::record::made::{bytes, layout};
+        use crate::record::{Record, What};
+        let begin = What::Begin { ip: 0, address: 0, page: None };
+        let end = What::End { is_major: true, page: None };
+        let records = [(1, begin), (2, end), (3, begin), (5, end), (6, begin), (7, end)]
+            .map(|(time, what)| bytes(&Record { time, pid: 1, tid: 1, what }))
+            .concat();
+        let captured = Captured {
+            access: Access { user_only: false, page_sizes: true, huge: true },
+            layout: layout(),
+            records: vec![records],
+            counted: Counted::default(),
+            until: 4,
+        };
+        let decoded = captured.decode(Recorder::of_running(1, 0));
+        assert_eq!(decoded.found, Counted { begun: 3, minor: 0, major: 3 });
+        let faults: Vec<_> =
+            decoded.recording.faults.iter().map(|fault| (fault.time, fault.end)).collect();
+        assert_eq!(faults, [(1, End::Major), (3, End::None)]);
     }
 }

@@ -1,6 +1,8 @@
 //! Tests of recordings.
 
 use super::*;
+use crate::recording::{EXECUTE, READ, WRITE};
+use headstart::host::id::{Dev, InodeId};
 use proptest::prelude::*;
 
 const PID: i32 = 100;
@@ -17,7 +19,8 @@ const MINOR: What = What::End { is_major: false, page: Some(4096) };
 const MAJOR: What = What::End { is_major: true, page: Some(2 << 20) };
 
 fn map(start: u64, length: u64, protection: u32, flags: u32, name: &[u8]) -> What<'_> {
-    What::Map(Mapped { start, length, offset: 0x1000, protection, flags, name })
+    let file = InodeId { dev: Dev::new(8, 1), ino: 7 };
+    What::Map(Mapped { start, length, offset: 0x1000, protection, flags, file, name })
 }
 
 fn exec(name: &[u8]) -> What<'_> {
@@ -121,8 +124,125 @@ fn faults_without_an_end_and_ends_without_a_begin_are_counted() {
         at(5, PID, What::Lost(3)),
     ]);
     let ends: Vec<_> = found.faults.iter().map(|fault| (fault.address, fault.end)).collect();
-    assert_eq!(ends, [(0x10, End::None), (0x20, End::None)]);
+    assert_eq!(ends, [(0x10, End::None), (0x20, End::Lost)]);
     assert_eq!((found.unlisted.major_ends, found.lost), (1, 3));
+}
+
+#[test]
+fn where_records_were_lost_no_end_is_paired_with_an_earlier_begin() {
+    let found = of(&[
+        at(1, PID, exec(b"x")),
+        at(2, PID, begin(0x10, 0)),
+        // Its end and the begin of the next fault.
+        at(90, PID, What::Lost(2)),
+        at(91, PID, MINOR),
+        at(92, PID, begin(0x30, 0)),
+        at(93, PID, MINOR),
+        at(94, PID, What::Lost(u64::MAX)),
+    ]);
+    let faults: Vec<_> =
+        found.faults.iter().map(|fault| (fault.address, fault.end, fault.latency)).collect();
+    assert_eq!(faults, [(0x10, End::Lost, 0), (0x30, End::Minor, 1)]);
+    assert_eq!((found.unlisted.minor_ends, found.lost), (1, u64::MAX));
+}
+
+#[test]
+fn a_program_that_gains_privileges_is_counted_and_its_process_has_not_ended() {
+    let child = |time, what| Record { time, pid: 200, tid: 200, what };
+    let mapping = map(0x7000, 0x1000, READ, 2, b"/a");
+    let found = of(&[
+        at(1, PID, exec(b"shell")),
+        at(2, PID, mapping),
+        child(3, What::Start { parent: PID }),
+        child(4, exec(b"su")),
+        child(5, What::Exit),
+        at(6, PID, exec(b"sudo")),
+        at(7, PID, What::Exit),
+    ]);
+    assert_eq!((found.privileged, found.ended), (2, None));
+    let found = of(&[at(1, PID, exec(b"x")), at(2, PID, mapping), at(3, PID, What::Exit)]);
+    assert_eq!((found.privileged, found.ended), (0, Some(3)));
+}
+
+#[test]
+fn a_process_ends_with_its_last_thread_and_not_when_another_executes_a_program() {
+    let found = of(&[
+        at(1, PID, exec(b"x")),
+        at(2, PID, map(0x7000, 0x1000, READ, 2, b"/a")),
+        at(3, 101, What::Start { parent: PID }),
+        at(4, PID, What::Exit),
+        at(5, 101, begin(0x7000, 0)),
+        at(6, 101, MINOR),
+        at(7, 101, What::Exit),
+    ]);
+    assert_eq!((found.ended, found.faults[0].mapping), (Some(7), Some(0)));
+    let found = of(&[
+        at(1, PID, exec(b"x")),
+        at(3, 101, What::Start { parent: PID }),
+        at(4, PID, What::Exit),
+        // Thread 101 has the number of its process now.
+        at(5, PID, exec(b"y")),
+        at(6, PID, begin(0x7000, 0)),
+        at(7, PID, MINOR),
+    ]);
+    assert_eq!(found.ended, None);
+    let (thread, process) = found.owner(&found.faults[0]).unwrap();
+    assert_eq!((found.name(process.name), thread.tid), (&b"y"[..], PID));
+}
+
+#[test]
+fn what_is_known_of_a_process_is_forgotten_with_its_last_thread() {
+    let mut recorder = Recorder::of_program(PID);
+    for pid in 1000..1100 {
+        for (tid, what) in [
+            (pid, What::Start { parent: PID }),
+            (pid, exec(b"x")),
+            (pid, map(0x7000, 0x1000, READ, 2, b"/a")),
+            (pid + 5000, What::Start { parent: pid }),
+            (pid, What::Exit),
+            (pid + 5000, begin(0x10, 0)),
+            (pid + 5000, What::Exit),
+        ] {
+            recorder.add(Record { time: 1, pid, tid, what });
+        }
+    }
+    let (living, threads) = (recorder.living.len(), recorder.threads.len());
+    assert_eq!((living, threads), (1, 0), "only the parent");
+    assert_eq!(recorder.finish().faults.len(), 100);
+}
+
+#[test]
+fn threads_that_were_started_before_all_events_were_open_are_counted() {
+    let mut recorder = Recorder::of_running(PID, 10);
+    recorder.knows(PID, PID, b"x");
+    for (time, tid) in [(9, 101), (11, 102)] {
+        recorder.add(at(time, tid, What::Start { parent: PID }));
+    }
+    // These are there after all events were open.
+    [103, 104].into_iter().for_each(|tid| recorder.found(tid));
+    let child = Record { time: 8, pid: 200, tid: 200, what: What::Start { parent: PID } };
+    recorder.add(child);
+    // Faults of a thread that has some of the events don't make it a whole one.
+    recorder.add(at(11, 103, begin(0x10, 0)));
+    recorder.add(at(12, 104, What::Start { parent: PID }));
+    let found = recorder.finish().early_threads;
+    assert_eq!(found, HashSet::from([101, 103, 200]));
+}
+
+#[test]
+fn what_the_kernel_names_like_a_file_is_none() {
+    for (name, object) in [
+        (&b"/dev/zero"[..], Object::Anonymous),
+        (b"/dev/zero (deleted)", Object::Anonymous),
+        (b"/dev/zerofoo", Object::File),
+        (b"//anon", Object::Anonymous),
+        (b"//toolong", Object::Special),
+        (b"//enomem", Object::Special),
+        (b"[anon:glibc: malloc]", Object::Anonymous),
+        (b"[vdso]", Object::Special),
+    ] {
+        assert_eq!(Object::of(name), object, "{}", name.escape_ascii());
+    }
 }
 
 #[test]
@@ -154,6 +274,7 @@ fn any_what() -> impl Strategy<Value = What<'static>> {
         (names, any::<bool>()).prop_map(|(name, by_exec)| What::Name { name, by_exec }),
         (98i32..103).prop_map(|parent| What::Start { parent }),
         Just(What::Exit),
+        any::<u64>().prop_map(What::Lost),
     ]
 }
 
@@ -175,7 +296,7 @@ proptest! {
         let begins = found.faults.len() as u64
             + before.minor_before + before.major_before + before.unended_before;
         prop_assert_eq!(begins, count(|what| matches!(what, What::Begin { .. })));
-        let ended = found.faults.iter().filter(|fault| fault.end != End::None).count() as u64;
+        let ended = found.faults.iter().filter(|fault| fault.end.is_known()).count() as u64;
         let ends =
             ended + before.minor_before + before.major_before + before.minor_ends + before.major_ends;
         prop_assert_eq!(ends, count(|what| matches!(what, What::End { .. })));
