@@ -2,9 +2,10 @@
 //! attributed to what was touched.
 
 use crate::command::headstart;
-use headstart_testing::{as_nobody, disk_dir, public_dir, python, root_or_skip};
+use headstart_testing::{as_nobody, disk_dir, public_dir, python, root_or_skip, skip};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Reads the first 100 pages of a file whose path it is given, and writes these and the last 100 in a
@@ -90,6 +91,35 @@ fn all_faults_that_getrusage_counts_are_recorded() {
     assert_eq!((&rest["lost_faults"], &rest["user_only"]), (&0.into(), &false.into()));
     let missing = accounted.abs_diff(recorded);
     assert!(missing * 200 <= accounted, "{missing} of {accounted}: {document:#}");
+}
+
+#[test]
+fn of_a_program_that_gains_privileges_all_but_its_faults_is_known() {
+    if !root_or_skip() {
+        return;
+    }
+    let dir = public_dir();
+    let (program, figures) = (dir.path().join("sleep"), dir.path().join("figures.json"));
+    fs::copy("/bin/sleep", &program).unwrap();
+    std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    let program = program.to_str().unwrap();
+    for (command, faults) in
+        [(&[program, "0.2"][..], 0), (&["sh", "-c", "\"$0\" 0.2; :", program], 20)]
+    {
+        let words = ["faults", "--json", figures.to_str().unwrap(), "--"];
+        let output = headstart(&[&words[..], command].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let document: Value = serde_json::from_slice(&fs::read(&figures).unwrap()).unwrap();
+        if document["unlisted"]["privileged_programs"] == 0 {
+            return skip("programs gain no privileges in /var/tmp");
+        }
+        assert_eq!(document["unlisted"]["privileged_programs"], 1, "{document:#}");
+        assert!(document["wall_ns"].as_u64() >= Some(200_000_000), "{document:#}");
+        assert!(document["total"]["minor"]["count"].as_u64() >= Some(faults), "{document:#}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.contains("1 program gained privileges"), "{message}");
+    }
 }
 
 #[test]
