@@ -57,8 +57,9 @@ impl LaunchSpec {
     /// Whether the pack is so large that its preparation takes a while.
     fn is_large(&self) -> bool {
         let User { variable, .. } = self.user;
-        let dirs = || store::search_path(self.user.is_root(), variable).into_iter().flatten();
-        let own = self.file_names.iter().flat_map(|name| dirs().map(move |dir| dir.join(name)));
+        let dirs = store::search_path(self.user.is_root(), variable).unwrap_or_default();
+        let own =
+            self.file_names.iter().flat_map(|name| dirs.iter().map(move |dir| dir.join(name)));
         let mut paths = self.explicit.clone().into_iter().chain(own);
         paths.find_map(|path| path.metadata().ok()).is_some_and(|meta| meta.len() > SMALL)
     }

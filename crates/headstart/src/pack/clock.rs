@@ -53,7 +53,7 @@ mod tests {
     fn what_lies_between_two_files_stays_between_them() {
         let clock = Clock::between([(900, 90), (100, 50)].into_iter(), (2000, 400));
         for (name, time, expected) in [
-            ("the begin", 0, 0),
+            ("the beginning", 0, 0),
             ("before the first", 50, 25),
             ("as the first", 100, 50),
             ("between", 500, 70),

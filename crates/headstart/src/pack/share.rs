@@ -58,17 +58,17 @@ pub fn keep_shared(path: &Path, pack: &Pack, wanted: bool, uid: u32) -> io::Resu
     if !wanted && !is_shared {
         return Ok(());
     }
-    let mut dirs = HashMap::new();
-    if let Some(why) = secret_of(pack, |file| may_all_read(file, &mut dirs)) {
+    let (mounts, silent, mut dirs) = (Mounts::default(), Silent::here(), HashMap::new());
+    let answers =
+        |file: &Path| mounts.table().is_none_or(|mounts| !silent.any(&mounts.servers_at(file)));
+    let mut is_public = |file: &Path| answers(file) && may_all_read(file, &mut dirs);
+    if let Some(why) = secret_of(pack, &mut is_public) {
         opened.map_or(Ok(()), |dir| dir.remove_pack(name))?;
         return Err(io::Error::other(why));
     }
     let create = || TrustedDirectory::open_or_create(dir, uid, 0o755);
     let opened = opened.map_or_else(create, Ok).map_err(io::Error::other)?;
-    let (mounts, silent) = (Mounts::default(), Silent::here());
-    let answers =
-        |file: &Path| mounts.table().is_none_or(|mounts| !silent.any(&mounts.servers_at(file)));
-    let shared = public(pack, |file| answers(file) && may_all_read(file, &mut dirs));
+    let shared = public(pack, is_public);
     opened.write_pack_for_all(name, &shared).map_err(io::Error::other)
 }
 
@@ -96,9 +96,9 @@ fn secret_of(pack: &Pack, mut is_public: impl FnMut(&Path) -> bool) -> Option<&'
             return Some("its name is made from words that may be secret");
         }
         // By its name and, where it is a link, by that of the file.
-        let real = word.canonicalize();
-        let may_be_seen = is_public(word) && real.is_ok_and(|real| is_public(&real));
-        if word.as_os_str().as_bytes().contains(&b'/') && !(word.is_absolute() && may_be_seen) {
+        let mut may_be_seen =
+            || is_public(word) && word.canonicalize().is_ok_and(|real| is_public(&real));
+        if word.as_os_str().as_bytes().contains(&b'/') && !(word.is_absolute() && may_be_seen()) {
             return Some(
                 "its name tells of a file that not all users may read, or that the command names \
                  by a relative path",

@@ -5,7 +5,7 @@
 //! No locks; packs are only read.
 
 use super::error::StoreError;
-use super::read::read_at;
+use super::read::read_unused;
 use super::walk::{ON_THE_PATH, Way, walk_to_last};
 use super::{decoded, temporary};
 use crate::host::contents;
@@ -92,7 +92,7 @@ impl Below {
             ErrorKind::NotFound | ErrorKind::NotADirectory => StoreError::Missing(shown.into()),
             _ => StoreError::Read { path: shown.into(), source },
         })?;
-        read_at(dir, &name, shown, uid, OFlags::empty())
+        read_unused(dir, &name, shown, uid)
     }
 
     /// The type of what is at a path, links followed; `None` where that is nothing.
@@ -285,6 +285,20 @@ mod tests {
         let path = top.path().join("a/b/unit");
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"x".to_vec(), 0o644));
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn looking_at_a_file_is_no_use_of_it() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("pack");
+        fs::write(&path, b"x").unwrap();
+        let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000);
+        let times = fs::FileTimes::new().set_accessed(long_ago);
+        File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        let below = Below::open(top.path()).unwrap();
+        assert_eq!(below.trusted(Path::new("/pack"), &path, uid).unwrap(), b"x");
+        assert_eq!(path.metadata().unwrap().accessed().unwrap(), long_ago);
     }
 
     #[test]

@@ -80,11 +80,12 @@ pub fn find(
     var: impl Fn(&str) -> Option<PathBuf>,
 ) -> Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>> {
     let dirs = search_path(uid == 0, var).map_err(|error| Box::new((PathBuf::new(), error)))?;
+    let mut opened: Vec<_> = dirs.iter().map(|_| None).collect();
     let mut home = PathBuf::new();
     for file_name in file_names {
         home = dirs.first().map(|dir| dir.join(file_name)).unwrap_or_default();
-        for dir in &dirs {
-            match find_in(dir, file_name, uid) {
+        for (dir, opened) in dirs.iter().zip(&mut opened) {
+            match find_in(dir, opened, file_name, uid) {
                 Ok(pack) => return Ok((home, Some(pack))),
                 Err(StoreError::Missing(_)) => {}
                 Err(error) => return Err(Box::new((home, error))),
@@ -94,10 +95,20 @@ pub fn find(
     Ok((home, None))
 }
 
-/// Reads a pack in a directory of the search path, if the user `uid` can trust both.
-fn find_in(dir: &Path, file_name: &str, uid: u32) -> Result<Pack, StoreError> {
+/// Reads a pack in a directory of the search path, if the user `uid` can trust both. The directory
+/// is opened once, for all names.
+fn find_in(
+    dir: &Path,
+    opened: &mut Option<Option<TrustedDirectory>>,
+    file_name: &str,
+    uid: u32,
+) -> Result<Pack, StoreError> {
     let path = dir.join(file_name);
-    match TrustedDirectory::open(dir, uid)? {
+    let opened = match opened {
+        Some(opened) => opened,
+        None => opened.insert(TrustedDirectory::open(dir, uid)?),
+    };
+    match opened {
         Some(opened) => decoded(opened.read(OsStr::new(file_name))?, &path),
         None => Err(StoreError::Missing(path)),
     }

@@ -12,20 +12,30 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Reads a file if the user `uid` can trust it.
+/// Reads a file if the user `uid` can trust it. That is no use of it, which its atime would tell.
 pub(crate) fn read_bytes(path: &Path, uid: u32) -> Result<Vec<u8>, StoreError> {
-    match read_at(CWD, path.as_os_str(), path, uid, OFlags::NOATIME) {
+    read_unused(CWD, path.as_os_str(), path, uid)
+}
+
+/// The same, of a file in a directory; `path` is for messages.
+pub(super) fn read_unused(
+    dir: impl AsFd,
+    name: &OsStr,
+    path: &Path,
+    uid: u32,
+) -> Result<Vec<u8>, StoreError> {
+    match read_at(&dir, name, path, uid, OFlags::NOATIME) {
         // Only its owner may have it so (open(2)).
         Err(StoreError::Read { source, .. })
             if source.kind() == io::ErrorKind::PermissionDenied =>
         {
-            read_at(CWD, path.as_os_str(), path, uid, OFlags::empty())
+            read_at(dir, name, path, uid, OFlags::empty())
         }
         read => read,
     }
 }
 
-/// The same, of a file in a directory; `path` is for messages.
+/// The same, with other flags for open(2).
 pub(super) fn read_at(
     dir: impl AsFd,
     name: &OsStr,
