@@ -27,9 +27,21 @@ wanted() { # GROUP
 
 has() { command -v "$1" >/dev/null 2>&1; }
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 log=$work/log
 failed=()
+# What goes on in the background, by name: its process group.
+declare -A begun
+finish() {
+    local group
+    for group in "${begun[@]}"; do
+        kill -TERM -- "-$group" 2>/dev/null || true
+        wait "$group" || true
+    done
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # What failed and why, without the output of what passed.
 failures() {
@@ -174,17 +186,19 @@ privileged() {
 
 # --- smoke --------------------------------------------------------------------
 
-# What goes on beside other checks.
-declare -A begun
+# What goes on beside other checks, in a process group of its own.
 begin() { # NAME COMMAND…
     local name=$1
     shift
-    "$@" >"$work/$name" 2>&1 &
+    set -m
+    "$@" >"$work/$name" 2>&1 </dev/null &
     begun[$name]=$!
+    set +m
 }
 ended() { # NAME: waits for it; its output and status
     local status=0
     wait "${begun[$1]}" || status=$?
+    unset "begun[$1]"
     cat "$work/$1"
     return "$status"
 }
@@ -202,7 +216,7 @@ smoke() {
     begin release release
     if [[ $disks ]]; then begin images images; fi
     if [[ -e fuzz/smoke.sh ]]; then check "fuzzing, 2 s for each target" fuzz/smoke.sh 2; fi
-    unnamed() { ! grep -aoE "($PWD|${CARGO_HOME:-$HOME/.cargo})/[[:print:]]*" target/release/headstart; }
+    unnamed() { [[ -s target/release/headstart ]] && ! grep -aoE "($PWD|${CARGO_HOME:-$HOME/.cargo})/[[:print:]]*" target/release/headstart; }
     check "release build" ended release
     check "the release build names no directory of this machine" unnamed
     if ((EUID != 0)); then

@@ -18,18 +18,17 @@ import contextlib
 import os
 import random
 import re
-import shutil
 import statistics
 from pathlib import Path
 
-from harm import Starts, interval
+from harm import Starts, own_starts
 from lib import image
 from lib.alone import alone
 from lib.choice import add_choice
 from lib.disk import Programs
 from lib.run import Trouble, wait_for_helpers
 from lib.workloads import WORKLOADS
-from measured import RESULTS, about, command_line, main, needs_root, tool, write
+from measured import RESULTS, about, command_line, joined, main, needs_root, ratio_of, tool, write
 from standing import binaries
 
 EVENTS = ("sched/sched_process_exec", "block/block_rq_issue")
@@ -103,23 +102,21 @@ def compare():
     workloads = [w for w in WORKLOADS if w.name in options.workloads]
     root = image.image(options.cache, workloads, print)
     rng = random.Random(options.seed)
-    cells = []
     for model in options.models:
         with Programs(programs / "slowdisk", model, root) as disk, contextlib.ExitStack() as stack:
             starts = {}
             for name, build in builds.items():
-                folder = options.cache / f"builds-{name}"
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir(parents=True)
-                stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                starts[name] = TwoBuilds(build, folder, disk, [])
+                starts[name] = stack.enter_context(
+                    own_starts(TwoBuilds, build, options.cache / f"builds-{name}", disk))
             trace = stack.enter_context(Trace())
             for workload in workloads:
                 for build in starts.values():
                     build.learn(workload)
-                cells.append(cell(starts, workload, trace, options.pairs, rng))
-                print(line(cells[-1]), flush=True)
-    write(options.results, about("headstart/builds/1", own) | {"seed": options.seed, "cells": cells})
+                found = cell(starts, workload, trace, options.pairs, rng)
+                print(line(found), flush=True)
+                document = about("headstart/builds/1", own) | {"seed": options.seed, "cells": [found]}
+                write(options.results, joined(options.results, document,
+                                              lambda c: (c["workload"], c["model"])))
     return 0
 
 
@@ -147,12 +144,9 @@ def cell(starts, workload, trace, pairs, rng):
 
 def figures(pairs, digits):
     """Medians of both builds, and of the ratio."""
-    ratios = sorted(pair["own"] / pair["other"] for pair in pairs)
-    low, high, _ = interval(ratios)
     medians = {name: round(statistics.median(pair[name] for pair in pairs), digits)
                for name in ("own", "other")}
-    return medians | {"ratio": round(statistics.median(ratios), 4),
-                      "low": round(low, 4), "high": round(high, 4)}
+    return medians | ratio_of(pairs, "own", "other")
 
 
 def line(cell):

@@ -17,18 +17,17 @@ Usage: sudo bench/elf-starts.py [--workloads A,B] [--models A,B] [--arms A,B] [-
 """
 import contextlib
 import random
-import shutil
 import statistics
 from pathlib import Path
 
-from harm import Starts, interval
+from harm import Starts, own_starts
 from lib import image
 from lib.alone import alone
 from lib.choice import add_choice, listed
 from lib.disk import Programs
 from lib.run import run
 from lib.workloads import WORKLOADS
-from measured import RESULTS, about, command_line, joined, main, needs_root, write
+from measured import RESULTS, about, command_line, joined, main, needs_root, ratio_of, write
 from standing import binaries
 
 ARMS = ("cold", "headstart", "hot")
@@ -95,11 +94,8 @@ def compare():
             starts = {}
             for name, kind in zip(IMAGES, (PlainPrograms, PackedPrograms), strict=True):
                 disk = stack.enter_context(kind(programs / "slowdisk", model, images[name]))
-                folder = options.cache / f"elf-starts-{name}"
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir()
-                stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                starts[name] = Starts(headstart, folder, disk, [])
+                starts[name] = stack.enter_context(
+                    own_starts(Starts, headstart, options.cache / f"elf-starts-{name}", disk))
             for workload in workloads:
                 if "headstart" in options.arms:
                     for each in starts.values():
@@ -134,11 +130,8 @@ def measured(starts, workload, arm, pairs, rng):
             if arm != "hot":
                 reads[name].append(each.disk.counted()["reads"])
         times.append(pair)
-    ratios = sorted(pair["packed"] / pair["plain"] for pair in times)
-    low, high, _ = interval(ratios)
     cell = {"workload": workload.name, "model": starts["plain"].disk.model, "arm": arm,
-            "n": pairs, "ratio": round(statistics.median(ratios), 4),
-            "low": round(low, 4), "high": round(high, 4),
+            "n": pairs, **ratio_of(times, "packed", "plain"),
             "pairs": [[round(pair[name], 4) for name in IMAGES] for pair in times]}
     for name in IMAGES:
         cell[name] = {"s": round(statistics.median(pair[name] for pair in times), 4)}

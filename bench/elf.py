@@ -11,7 +11,6 @@ before; and packs again, so that the root stays packed.
 Usage: bench/elf.py --root DIR [--boot] [--headstart FILE] [--out FILE]
 Ends with status 3 when something differs.
 """
-import argparse
 import contextlib
 import hashlib
 import json
@@ -22,7 +21,7 @@ import time
 from pathlib import Path
 
 from lib.run import Trouble, run
-from measured import BUILT, RESULTS, about, main, write
+from measured import BUILT, RESULTS, about, command_line, main, needs_root, tool, write
 
 LIMIT_S = 300
 PAGE = "<p id=p>before</p><script>p.textContent = [1, 2, 3].map(n => n * n) + 'done'</script>"
@@ -65,8 +64,7 @@ NOISE = [(rb"/CreationDate\(.*?\)", b""), (rb"/ID *\[.*?\]", b""), (rb"/DocCheck
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [OPTION…]")
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("--root", type=Path, required=True, help="the root directory of a system; it is changed")
     add("--boot", action="store_true", help="boot it too, by systemd-nspawn")
@@ -261,6 +259,8 @@ def all_right(found):
 
 def script():
     options = arguments()
+    needs_root("A system is changed and entered")
+    options.headstart = tool(options.headstart, "cargo static, or --headstart FILE")
     found = measure(options, lambda text: print(text, flush=True))
     write(options.out, about("headstart-bench/elf/1", str(options.headstart)) | found)
     print(json.dumps({key: found[key] for key in found if key not in ("biggest", "skipped")}, indent=1))

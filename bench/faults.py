@@ -22,9 +22,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from harm import interval
 from lib.run import Trouble
-from measured import BUILT, REPOSITORY, RESULTS, about, command_line, main, run, tool, write
+from measured import (BUILT, REPOSITORY, RESULTS, about, command_line, main, middle, run, spelled, tool,
+                      write)
 
 # Each prints how many ns its part took, how many of CPU time, and how many faults it had.
 NOW = """
@@ -37,10 +37,10 @@ import mmap, sys
 pages = int(sys.argv[1])
 memory = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 memory.madvise(mmap.MADV_NOHUGEPAGE)
-begin = now()
+began = now()
 for at in range(0, pages * 4096, 4096):
     memory[at] = 1
-print(*(b - a for a, b in zip(begin, now())), pages)
+print(*(b - a for a, b in zip(began, now())), pages)
 """
 # Each page is copied, since it is written, so that no fault maps pages around it.
 MAPPED = """
@@ -50,17 +50,17 @@ with tempfile.TemporaryFile(dir=sys.argv[2]) as file:
     file.write(bytes(pages * 4096))
     file.flush()
     memory = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE)
-    begin = now()
+    began = now()
     for at in range(0, pages * 4096, 4096):
         memory[at] = 1
-    print(*(b - a for a, b in zip(begin, now())), pages)
+    print(*(b - a for a, b in zip(began, now())), pages)
 """
 IMPORTS = """
 import resource
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-before, begin = faults(), now()
+before, began = faults(), now()
 import asyncio, email, json, sqlite3, ssl, unittest, xml.dom.minidom
-print(*(b - a for a, b in zip(begin, now())), faults() - before)
+print(*(b - a for a, b in zip(began, now())), faults() - before)
 """
 PYTHON = "/usr/bin/python3"
 PAGES = 20_000
@@ -119,7 +119,7 @@ def faults():
     if wrong and os.geteuid() == 0:
         print(f"more than {100 * MOST_UNEXPLAINED} % of the faults are not recorded, or too many: "
               + ", ".join(wrong), file=sys.stderr)
-        return 1
+        return 3
     return 0
 
 
@@ -154,7 +154,7 @@ def counts(headstart, work, runs):
             usage, total, rest = (document[key] for key in ("getrusage", "total", "unlisted"))
             minor = total["minor"]["count"] + rest["minor_before_exec"]
             major = total["major"]["count"] + rest["major_before_exec"]
-            minor += rest["ends_without_begin"]
+            minor += rest["ends_without_start"]
             accounted = usage["minor"] + usage["major"]
             rows.append({"minor": minor, "major": major, "usage_minor": usage["minor"],
                          "usage_major": usage["major"], "lost": rest["lost_faults"],
@@ -164,18 +164,18 @@ def counts(headstart, work, runs):
                          "unexplained": (accounted - minor - major - document["executions"])
                          / accounted})
         rows.sort(key=lambda row: row["difference"])
-        middle = rows[len(rows) // 2]
+        typical = rows[len(rows) // 2]
         found[name] = {"command": shlex.join(command).replace(str(work), "WORK")
                        .replace(str(REPOSITORY), "REPOSITORY"),
-                       "n": runs, "median": middle,
+                       "n": runs, "median": typical,
                        **{f"largest_{what}": max(abs(row[what]) for row in rows)
                           for what in ("difference", "unexplained")}}
-        print(f"{name:10} {middle['usage_minor']:10} {middle['usage_major']:6} {middle['minor']:10} "
-              f"{middle['major']:6} {100 * middle['difference']:16.2f} {middle['executions']:10} "
-              f"{100 * middle['unexplained']:15.2f} "
-              f"{middle['lost']:5}")
+        print(f"{name:10} {typical['usage_minor']:10} {typical['usage_major']:6} {typical['minor']:10} "
+              f"{typical['major']:6} {100 * typical['difference']:16.2f} {typical['executions']:10} "
+              f"{100 * typical['unexplained']:15.2f} "
+              f"{typical['lost']:5}")
     if len(found) < LEAST_PROGRAMS:
-        print(f"only {len(found)} programs are here", file=sys.stderr)
+        raise Trouble(f"only {len(found)} of the programs are here, and {LEAST_PROGRAMS} are needed")
     return found
 
 
@@ -208,21 +208,6 @@ def costs(headstart, work, pairs):
         print(f"{name:24} {count:8} {row['alone_ns']:9} {spelled(row['more_ns']):>26} "
               f"{spelled(row['ratio']):>26}")
     return found
-
-
-def middle(values, digits):
-    """The median and its interval, of those that are known."""
-    values = sorted(value for value in values if value is not None)
-    if not values:
-        return None
-    low, high, _ = interval(values)
-    return [value if value is None else round(value, digits)
-            for value in (statistics.median(values), low, high)]
-
-
-def spelled(middle):
-    """The same as text."""
-    return "{} [{}, {}]".format(*middle) if middle else "?"
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ Usage: sudo bench/harm.py [--workloads A,B] [--models A,B] [--conditions A,B] [O
 
 import contextlib
 import json
-import math
 import os
 import random
 import shutil
@@ -41,7 +40,7 @@ from lib.choice import add_choice, listed
 from lib.disk import Programs
 from lib.run import Trouble, run, wait_for_helpers
 from lib.workloads import WORKLOADS
-from measured import command_line, main, needs_root
+from measured import command_line, interval, main, needs_root
 from standing import about, binaries, commit, keep
 
 HERE = Path(__file__).resolve().parent
@@ -233,6 +232,17 @@ class Starts:
         return took
 
 
+@contextlib.contextmanager
+def own_starts(kind, headstart, folder, disk):
+    """Starts of this class, with packs in a folder of their own, which is removed after them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield kind(headstart, folder, disk, [])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Group:
     """A control group with a limit of memory, in either version."""
 
@@ -359,15 +369,6 @@ def measure(starts, workload, condition, args):
         "verdict": "slower" if low > allowed else "not slower" if high <= allowed else "inconclusive",
         "pairs": [[round(pair[False], 4), round(pair[True], 4)] for pair in pairs],
     }
-
-
-def interval(ordered):
-    """The interval of the median of 95 % or the most there is, and its confidence."""
-    n = len(ordered)
-    def outside(k):  # The chance that the median is not between the k-th of either end.
-        return 2 * sum(math.comb(n, i) for i in range(k)) / 2 ** n
-    k = max([1] + [k for k in range(1, n // 2 + 1) if outside(k) <= 0.05])
-    return ordered[k - 1], ordered[n - k], 1 - outside(k)
 
 
 def line(cell):

@@ -10,7 +10,6 @@ A round's figure is the median of the three; the ratio is large to plain of one 
 Usage: bench/large-folios.py [--rounds N] [--name NAME] [--headstart FILE] [--out FILE] -- CMD…
 """
 import json
-import math
 import random
 import resource
 import shlex
@@ -20,7 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from measured import BUILT, RESULTS, Trouble, about, command_line, main, run, spread, tool, write
+from measured import (BUILT, RESULTS, Trouble, about, command_line, interval, main, run, spread,
+                      tool, write)
 
 FILLS = {"plain": [], "large": ["--large-folios"]}
 STARTS = 3
@@ -48,18 +48,6 @@ def start(command):
     return ms, resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before.ru_minflt
 
 
-def median_interval(values):
-    """The median and its interval of at least 95 %, by the binomial distribution of
-    ranks; none with fewer than six values."""
-    values, n = sorted(values), len(values)
-    below, rank = 0.0, 0
-    while below + math.comb(n, rank) / 2**n <= 0.025:
-        below += math.comb(n, rank) / 2**n
-        rank += 1
-    interval = [values[rank - 1], values[n - rank]] if rank else [None, None]
-    return statistics.median(values), *interval
-
-
 def large_folios():
     options = arguments()
     headstart = tool(options.headstart, "cargo static, or --headstart FILE")
@@ -83,7 +71,10 @@ def large_folios():
                     "parts": filled.get("large_folios"),
                 })
     ratios = [large["ms"] / plain["ms"] for plain, large in zip(found["plain"], found["large"])]
-    ratio, low, high = median_interval(ratios)
+    ratio = statistics.median(ratios)
+    low, high, confidence = interval(sorted(ratios))
+    if confidence < 0.95:
+        low = high = None
     for fill, rounds in found.items():
         result[fill] = {figure: spread([one[figure] for one in rounds])
                        for figure in ("ms", "minor_faults")}
@@ -92,8 +83,8 @@ def large_folios():
     result |= {"command": shlex.join(command), "rounds": options.rounds,
                "ratio": {"median": ratio, "low": low, "high": high},
                "parts": found["large"][-1]["parts"]}
-    interval = f" [{low:.3f}, {high:.3f}]" if low else ""
-    print(f"large to plain {ratio:.3f}{interval}, n = {options.rounds}; {result['parts']}")
+    between = f" [{low:.3f}, {high:.3f}]" if low else ""
+    print(f"large to plain {ratio:.3f}{between}, n = {options.rounds}; {result['parts']}")
     out = Path(options.out)
     results = json.loads(out.read_text()) if out.exists() else {}
     write(out, results | {options.name or Path(command[0]).name: result})

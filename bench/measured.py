@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import datetime
 import json
+import math
 import os
 import platform
 import shutil
@@ -95,6 +96,35 @@ def spread(values):
         return None
     return {"n": len(values), "median": statistics.median(values),
             "min": min(values), "max": max(values)}
+
+
+def interval(ordered):
+    """The interval of the median of 95 % or the most there is, and its confidence."""
+    n = len(ordered)
+    def outside(k):  # The chance that the median is not between the k-th of either end.
+        return 2 * sum(math.comb(n, i) for i in range(k)) / 2 ** n
+    k = max([1] + [k for k in range(1, n // 2 + 1) if outside(k) <= 0.05])
+    return ordered[k - 1], ordered[n - k], 1 - outside(k)
+
+
+def middle(values, digits):
+    """The median and its interval, of those that are known."""
+    values = sorted(value for value in values if value is not None)
+    if not values:
+        return None
+    low, high, _ = interval(values)
+    return [round(value, digits) for value in (statistics.median(values), low, high)]
+
+
+def spelled(middle):
+    """The same as text; none as nothing."""
+    return "{} [{}, {}]".format(*middle) if middle else ""
+
+
+def ratio_of(pairs, one, other):
+    """The median of the ratios of pairs, and its interval."""
+    return dict(zip(("ratio", "low", "high"),
+                    middle([pair[one] / pair[other] for pair in pairs], 4), strict=True))
 
 
 def about(schema, headstart):

@@ -20,8 +20,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from harm import interval
-from measured import BUILT, RESULTS, about, command_line, main, run, tool, write
+from measured import (BUILT, RESULTS, about, command_line, main, middle, run, spelled, tool, write)
 
 PROGRAM = ["python3", "-c", "import json, ssl, email, asyncio, sqlite3"]
 ARMS = {"through": ["--no-learn", "--no-replay"], "learning": ["--no-replay"], "full": []}
@@ -84,17 +83,6 @@ def overhead():
     print(result["figures"])
     write(options.out, result)
     return 0
-
-
-def middle(values, digits):
-    """The median and its interval."""
-    low, high, _ = interval(sorted(values))
-    return [round(value, digits) for value in (statistics.median(values), low, high)]
-
-
-def spelled(middle):
-    """The same as text; none as nothing."""
-    return "{} [{}, {}]".format(*middle) if middle else ""
 
 
 if __name__ == "__main__":

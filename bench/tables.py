@@ -454,12 +454,12 @@ def filled(text):
         if name not in TABLES:
             sys.exit(f"tables.py: {DOCUMENT.name} has a table {name!r}; there are "
                      + ", ".join(TABLES))
-        begin, end = f"<!-- table {name} -->", f"<!-- end {name} -->"
+        start, end = f"<!-- table {name} -->", f"<!-- end {name} -->"
         if text.count(end) != 1:
             sys.exit(f"tables.py: {DOCUMENT.name} needs one {end!r}")
-        head, rest = text.split(begin, 1)
+        head, rest = text.split(start, 1)
         _, tail = rest.split(end, 1)
-        text = f"{head}{begin}\n{TABLES[name]()}\n{end}{tail}"
+        text = f"{head}{start}\n{TABLES[name]()}\n{end}{tail}"
     return text
 
 

@@ -33,7 +33,7 @@ if [ $# -lt 2 ]; then
     trap 'rm -rf "$corpus"' EXIT
 fi
 export host seconds corpus profile
-# Each has a processor of its own.
+# Each has a CPU of its own.
 # shellcheck disable=SC2016 # Expanded by the shell that xargs starts.
 printf '%s\n' $targets | xargs -P "$(nproc)" -I TARGET sh -c '
     mkdir -p "$corpus/TARGET" artifacts/TARGET

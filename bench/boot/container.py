@@ -22,12 +22,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from harm import interval  # noqa: E402
 from lib.alone import alone  # noqa: E402
 from lib.disk import Disk  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
-from measured import (BUILT, RESULTS, about, joined, main, needs_root, spread, tool,  # noqa: E402
-                      write)
+from measured import (BUILT, RESULTS, about, joined, main, needs_root, ratio_of,  # noqa: E402
+                      spread, tool, write)
 from rig import bootperf, container  # noqa: E402
 from rig.guest import guest  # noqa: E402
 
@@ -54,14 +53,11 @@ def containers():
     document = about(SCHEMA, args.bin / "headstart") | {"cells": []}
     image = guest(args.cache, tell).image
     for model in args.models:
-        if args.other:
-            document["cells"].append(compare(args, model, image))
-            write(RESULTS / "boot-builds.json", document)
-            continue
-        document["cells"].append(measure(args, model, image))
+        cell = (compare if args.other else measure)(args, model, image)
+        document["cells"].append(cell)
         if not args.smoke:
             found = joined(args.out, document, lambda cell: cell["model"])
-            write(args.out, found | {"bootperf": chart(found["cells"])})
+            write(args.out, found if args.other else found | {"bootperf": chart(found["cells"])})
 
 
 def arguments():
@@ -79,9 +75,10 @@ def arguments():
     add("--bin", type=Path, default=BUILT, help="where headstart and slowdisk are")
     add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR",
         help="for images")
-    add("--out", type=Path, default=RESULTS / "boot-container.json", metavar="FILE")
+    add("--out", type=Path, metavar="FILE")
     args = parser.parse_args()
     args.models = args.models.split(",")
+    args.out = args.out or RESULTS / f"boot-{'builds' if args.other else 'container'}.json"
     if args.smoke:
         args.models, args.rounds = ["emmc", "cloud-lazy"], 2
     for name in ("headstart", "slowdisk"):
@@ -128,15 +125,12 @@ def compare(args, model, image):
         for number in range(args.rounds):
             pairs.append({name: builds[name].headstart(f"{number + 1}")["seconds"]
                           for name in random.sample(sorted(builds), 2)})
-    ratios = sorted(pair["own"] / pair["other"] for pair in pairs)
-    low, high, _ = interval(ratios)
     medians = {name: statistics.median(pair[name] for pair in pairs) for name in builds}
-    ratio = statistics.median(ratios)
-    tell(f"{model:<10} n={len(pairs)}: {medians['own']:.3f} s, other {medians['other']:.3f} s, "
-         f"{ratio:.3f} [{low:.3f}, {high:.3f}]")
-    return {"model": model, "n": len(pairs), "own_s": round(medians["own"], 4),
-            "other_s": round(medians["other"], 4), "ratio": round(ratio, 4),
-            "low": round(low, 4), "high": round(high, 4)}
+    cell = {"model": model, "n": len(pairs), "own_s": round(medians["own"], 4),
+            "other_s": round(medians["other"], 4), **ratio_of(pairs, "own", "other")}
+    tell(f"{model:<10} n={cell['n']}: {cell['own_s']:.3f} s, other {cell['other_s']:.3f} s, "
+         f"{cell['ratio']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]")
+    return cell
 
 
 class Boots:

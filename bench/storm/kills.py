@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Does headstart leave anything behind that the next start does not clean, when it is killed?
 
-Starts `run`, `run -v`, `record`, `replay`, `boot record`, `pack renew`,
-`unit` and `bench` in turn, kills
-one of its processes (the one that was started, a helper, or all of them) by SIGKILL at a
+Starts `run`, `run -v`, `record`, `record --exact`, `replay`, `boot record`, `pack renew`, `unit`,
+`unit --remove` and `bench` in turn, kills one of its processes (the one that was started, a helper, or all of them) by SIGKILL at a
 random moment, and starts a program through headstart. Looked at then: that start's output and
 status, the packs, other files in the store, trace instances, processes, and the kernel settings
 that headstart changes; nothing else may use headstart meanwhile. A kill that came after the end does not count.

@@ -112,6 +112,9 @@ def storm():
     with virtual.several() as pool:
         lines = [line for found in pool.map(lambda batch: boot(image, headstart, *batch),
                                             enumerate(batches)) for line in found]
+    done = sum(kind == "killed" for kind, *_ in lines)
+    if done < len(plan):
+        raise Trouble(f"{done} of {len(plan)} starts were reported")
     bare = {name: outcome for kind, name, outcome, *_ in lines if kind == "bare"}
     bad, hits = [], 0
     for kind, name, *found in lines:
@@ -133,16 +136,16 @@ def storm():
     print(f"{hits} kills in {len(plan)} starts of services; after {len(bad)} something was not as without")
     write(options.out, about("headstart/storm-services/1", headstart) |
           {"seed": options.seed, "kills": hits, "starts": len(plan), "bad": bad})
-    if len(lines) < len(plan):
-        raise Trouble(f"{len(lines)} lines of {len(plan)} starts")
+    if not hits:
+        raise Trouble("no kill met a process")
     return 3 if bad else 0
 
 
 def planned(chance, names, count):
     """What is killed, and when."""
     for number in range(count):
-        begin, end, _ = chance.choices(MOMENTS, [weight for *_, weight in MOMENTS])[0]
-        yield names[number % len(names)], round(chance.uniform(begin, end), 3)
+        low, high, _ = chance.choices(MOMENTS, [weight for *_, weight in MOMENTS])[0]
+        yield names[number % len(names)], round(chance.uniform(low, high), 3)
 
 
 def batched(plan):

@@ -1,7 +1,6 @@
 """Boots of machines whose root is something else than ext4 on a disk, or whose initramfs is
 a distribution's own: they must be learned and prefetched, and take no longer than without."""
 
-import contextlib
 import json
 import re
 import shutil
