@@ -6,8 +6,16 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 5] =
-    ["README.md", "GUIDE.md", "CONTRIBUTING.md", "SECURITY.md", "doc/architecture.md"];
+const DOCUMENTS: [&str; 8] = [
+    "README.md",
+    "GUIDE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "doc/architecture.md",
+    "doc/elf.md",
+    "doc/elf-order.md",
+    "doc/faults.md",
+];
 
 /// What may stand before a command: the prompt, a unit's key, what runs it.
 const BEFORE: [&str; 6] = ["# ", "$ ", "ExecStart=", "ExecStartPre=-+", "sudo ", "/usr/local/bin/"];

@@ -112,7 +112,7 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
     }
     let (sections, files_unread) = files::sections_of(recording, &root);
     let tables = Tables::of(recording, &sections);
-    let begin = recording.executed.unwrap_or(began);
+    let start = recording.executed.unwrap_or(began);
     let end = match over {
         Over::Process => recording.ended.unwrap_or(captured.until),
         _ => captured.until,
@@ -121,7 +121,7 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
     let about = About {
         command: args.pid.is_none().then(|| command.collect()),
         pid,
-        wall_ns: end.saturating_sub(begin),
+        wall_ns: end.saturating_sub(start),
         usage,
         access: captured.access,
         counted: captured.counted,
@@ -145,7 +145,7 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
         results::write(file, &text, ResultKind::Json, args.force)
     });
     let csv = args.csv.as_deref().map(|file| {
-        let rows = |out: &mut dyn Write| write_rows(out, recording, &sections, begin);
+        let rows = |out: &mut dyn Write| write_rows(out, recording, &sections, start);
         if is_stdout(file) {
             return output::print(rows);
         }
@@ -191,11 +191,11 @@ fn write_rows(
     out: &mut dyn Write,
     recording: &Recording,
     sections: &SectionsOf,
-    begin: u64,
+    start: u64,
 ) -> io::Result<()> {
     let mut text = csv::HEADER.to_owned();
     for fault in &recording.faults {
-        csv::row(&mut text, recording, sections, begin, fault);
+        csv::row(&mut text, recording, sections, start, fault);
         if text.len() >= PIECE {
             out.write_all(text.as_bytes())?;
             text.clear();

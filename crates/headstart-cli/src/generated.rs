@@ -59,8 +59,8 @@ const SECTIONS: [(&str, Items); 4] = [
             ("5", "This kernel lacks a feature."),
             (
                 "any",
-                "headstart run and record pass on the status of the program: 128 + n when signal \
-                 n killed it, 127 when it was not found, 126 when it can't be executed.",
+                "headstart run, record, faults and elf order pass on the status of the program: \
+                 128 + n when signal n killed it, 127 when it was not found, 126 when it can't be executed.",
             ),
         ],
     ),

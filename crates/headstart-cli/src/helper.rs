@@ -137,7 +137,7 @@ impl Start {
         });
         ended.clear_away();
         if start.is_some_and(|start| start.learned.written) {
-            ended.know_device(&ended.path);
+            ended.know_device();
         }
         if self.options.large_folios {
             large_folios_later(&ended.path);
@@ -375,7 +375,7 @@ fn large_folios_later(pack: &Path) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    // The process goes to the background, so this is only the status of its begin.
+    // The process goes to the background, so this is only the status of its beginning.
     if !status.is_ok_and(|status| status.success()) {
         output::message(
             "Can't put files into large folios: `headstart replay --large-folios` says why",
@@ -383,7 +383,7 @@ fn large_folios_later(pack: &Path) {
     }
 }
 
-/// The note for a start that was not recorded from its begin.
+/// The note for a start that was not recorded from its beginning.
 const BUSY: &str = "this start is not learned: tracing was busy";
 /// The note after tracefs was mounted.
 const MOUNTED: &str = "mounted tracefs on /sys/kernel/tracing, where recording needs it";

@@ -1,5 +1,5 @@
 //! A recording as CSV (RFC 4180, but lines end as those of Unix): a row for each fault, by the time of
-//! its begin. Writes no file.
+//! its start. Writes no file.
 
 use crate::recording::{Cause, End, Fault, Object, Recording};
 use crate::tables::{Place, SectionsOf, place};
@@ -41,12 +41,12 @@ fn cause(cause: Cause) -> &'static str {
     }
 }
 
-/// The row of a fault. Times are from `begin` on.
+/// The row of a fault. Times are from `start` on.
 pub fn row(
     out: &mut String,
     recording: &Recording,
     sections: &SectionsOf,
-    begin: u64,
+    start: u64,
     fault: &Fault,
 ) {
     let (place, offset) = place(recording, sections, fault);
@@ -60,7 +60,7 @@ pub fn row(
     let owner = recording.owner(fault);
     let (pid, tid) = owner.map_or((0, 0), |(thread, process)| (process.pid, thread.tid));
     let name = owner.map_or(&b""[..], |(thread, _)| recording.name(thread.name));
-    let time = i128::from(fault.time) - i128::from(begin);
+    let time = i128::from(fault.time) - i128::from(start);
     // Writing to a String can't fail.
     let _ = write!(out, "{time},{pid},{tid},{},", quoted(name));
     let _ = write!(out, "{:#x},{:#x},{},", fault.ip, fault.address, quoted(file));

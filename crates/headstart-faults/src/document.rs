@@ -21,7 +21,7 @@ pub struct About {
     pub command: Option<Vec<String>>,
     /// The process.
     pub pid: i32,
-    /// From the execution of the program, or the begin of the recording, to the end, in ns.
+    /// From the execution of the program, or the start of the recording, to the end, in ns.
     pub wall_ns: u64,
     /// What getrusage(2) says of the same time: minor and major faults.
     pub usage: Option<Usage>,
@@ -43,7 +43,7 @@ pub struct About {
 }
 
 impl About {
-    /// Faults that have no record of their begin.
+    /// Faults that have no record of their start.
     pub fn lost_faults(&self) -> u64 {
         self.counted.begun.saturating_sub(self.found.begun)
     }
@@ -163,7 +163,7 @@ struct Unlisted {
     major_before_exec: u64,
     unended_before_exec: u64,
     begun_while_attaching: u64,
-    ends_without_begin: u64,
+    ends_without_start: u64,
     threads_missed: u64,
     privileged_programs: u64,
     files_without_sections: u64,
@@ -230,7 +230,7 @@ impl<'a> Document<'a> {
                 major_before_exec: unlisted.major_before,
                 unended_before_exec: unlisted.unended_before,
                 begun_while_attaching: unlisted.early,
-                ends_without_begin: unlisted.minor_ends + unlisted.major_ends,
+                ends_without_start: unlisted.minor_ends + unlisted.major_ends,
                 threads_missed: about.threads_missed,
                 privileged_programs: recording.privileged,
                 files_without_sections: about.files_unread,

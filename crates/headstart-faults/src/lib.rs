@@ -7,7 +7,7 @@
 //!                                  mappings
 //! ```
 //!
-//! The kernel reports the begin of a fault (`PERF_COUNT_SW_PAGE_FAULTS`) and its end
+//! The kernel reports the start of a fault (`PERF_COUNT_SW_PAGE_FAULTS`) and its end
 //! (`PERF_COUNT_SW_PAGE_FAULTS_MIN` or `_MAJ`, once, after all retries) as software events; a
 //! thread serves one fault at a time, so both are paired by thread. [`capture`], [`cost`] and
 //! [`attached`] are drivers, all else is pure. Input is untrusted: nothing here panics on any of

@@ -1,4 +1,4 @@
-//! Pairs begins and ends of faults: by thread, since a thread serves one at a time. Not by address:
+//! Pairs starts and ends of faults: by thread, since a thread serves one at a time. Not by address:
 //! kernels have reported masked ones at the end.
 
 use std::collections::HashMap;
@@ -27,12 +27,12 @@ impl Pairs {
         self.0.insert(tid, begun)
     }
 
-    /// The fault of the thread has been served; `None` if its begin is missing.
+    /// The fault of the thread has been served; `None` if its start is missing.
     pub fn end(&mut self, tid: i32) -> Option<Begun> {
         self.0.remove(&tid)
     }
 
-    /// Those that are left, in the order of their begins.
+    /// Those that are left, in the order of their starts.
     pub fn left(self) -> Vec<(i32, Begun)> {
         let mut left: Vec<_> = self.0.into_iter().collect();
         left.sort_unstable_by_key(|(tid, begun)| (begun.time, *tid));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// What an event reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The begin of a fault.
+    /// The start of a fault.
     Begin,
     /// The end of one without I/O.
     MinorEnd,
@@ -22,7 +22,7 @@ pub enum Event {
 pub struct Layout {
     /// What the events are, by their numbers.
     pub events: HashMap<u64, Event>,
-    /// Whether samples of begins end with the size of the page that is mapped.
+    /// Whether samples of starts end with the size of the page that is mapped.
     pub begins_have_pages: bool,
     /// Whether those of ends do.
     pub ends_have_pages: bool,

@@ -115,7 +115,7 @@ fn memory_behind_the_data_of_a_file_is_noted_as_such() {
 }
 
 #[test]
-fn faults_without_an_end_and_ends_without_a_begin_are_counted() {
+fn faults_without_an_end_and_ends_without_a_start_are_counted() {
     let found = of(&[
         at(1, PID, exec(b"x")),
         at(2, PID, MAJOR),
@@ -129,11 +129,11 @@ fn faults_without_an_end_and_ends_without_a_begin_are_counted() {
 }
 
 #[test]
-fn where_records_were_lost_no_end_is_paired_with_an_earlier_begin() {
+fn where_records_were_lost_no_end_is_paired_with_an_earlier_start() {
     let found = of(&[
         at(1, PID, exec(b"x")),
         at(2, PID, begin(0x10, 0)),
-        // Its end and the begin of the next fault.
+        // Its end and the start of the next fault.
         at(90, PID, What::Lost(2)),
         at(91, PID, MINOR),
         at(92, PID, begin(0x30, 0)),

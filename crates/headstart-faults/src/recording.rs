@@ -191,7 +191,7 @@ pub struct Unlisted {
     pub unended_before: u64,
     /// Begun before all events were open.
     pub early: u64,
-    /// Ends of minor faults whose begin is missing.
+    /// Ends of minor faults whose start is missing.
     pub minor_ends: u64,
     /// Of major ones.
     pub major_ends: u64,
@@ -200,7 +200,7 @@ pub struct Unlisted {
 /// All that was recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recording {
-    /// The faults, by the time of their begin.
+    /// The faults, by the time of their start.
     pub faults: Vec<Fault>,
     /// Mappings.
     pub mappings: Vec<Mapping>,

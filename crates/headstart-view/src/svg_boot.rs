@@ -159,7 +159,7 @@ fn draw_unit(out: &mut String, unit: &UnitTimes, bar_of: Bar, y: f64, time: &Tim
     bar(out, ENDING, 0.6, [x_deactivating, y, x_to, BAR], &title);
     let label = format!("{}{took}", shortened(&unit.name, 80));
     let width = 7.0 * label.chars().count() as f64;
-    // Behind the start where there is room, else at its begin, else before it.
+    // Behind the start where there is room, else at its beginning, else before it.
     let places = [(x_active + 5.0, "unit"), (x + 5.0, "unit")];
     let fits = places.into_iter().find(|(at, _)| at + width <= RIGHT);
     let (at, class) = fits.unwrap_or((x - 5.0, "unit end"));

@@ -1,6 +1,7 @@
 //! What a recording leaves, of a program that was started and of one that ran.
 
 use crate::output::{self, counted, size};
+use headstart::host::clock;
 use headstart_faults::capture::{Captured, MOST_BYTES, Over};
 use headstart_faults::document::Usage;
 use headstart_faults::recorder::Recorder;
@@ -35,8 +36,7 @@ pub fn warn_if_full(over: Over, faults: u64) {
 
 /// CPU time of this process so far, in µs.
 pub fn cpu_time() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1000
+    clock::process_ns() / 1000
 }
 
 /// Allows as many descriptors as possible, as an event of each thread on each CPU has one. Not before

@@ -198,7 +198,7 @@ impl Start<'_> {
         let Some(learned) = learned else { return Ok(None) };
         let (learned, outcome) = learned?;
         if learned.written {
-            ended.know_device(&ended.path);
+            ended.know_device();
         }
         Ok(Some(LearnedStart { learned, outcome }))
     }

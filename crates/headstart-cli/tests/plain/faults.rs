@@ -96,7 +96,7 @@ fn the_faults_of_a_program_are_counted_and_its_status_and_output_are_its_own() {
     let count = |kind: &str| document["total"][kind]["count"].as_u64().unwrap();
     let listed = count("minor") + count("major");
     assert!(listed > 20, "{document:#}");
-    for none in ["ends_without_begin", "lost_faults", "lost_ends", "privileged_programs"] {
+    for none in ["ends_without_start", "lost_faults", "lost_ends", "privileged_programs"] {
         assert_eq!(document["unlisted"][none], 0, "{none}");
     }
     let text = document["places"].as_array().unwrap().iter().any(|place| {

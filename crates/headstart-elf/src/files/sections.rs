@@ -45,20 +45,11 @@ pub fn read(file: &File) -> io::Result<Vec<Section>> {
         Some(names) => part(names.sh_offset(LE), names.sh_size(LE))?,
         None => Vec::new(),
     };
-    Ok(table.iter().map(|section| of_header(section, &names)).collect())
-}
-
-fn of_header(section: &SectionHeader64<LE>, names: &[u8]) -> Section {
-    let name = names.get(section.sh_name(LE) as usize..).unwrap_or_default();
-    Section {
-        name: name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec(),
-        kind: section.sh_type(LE).0,
-        flags: section.sh_flags(LE).0,
-        address: section.sh_addr(LE),
-        offset: section.sh_offset(LE),
-        size: section.sh_size(LE),
-        link: section.sh_link(LE),
-    }
+    let name = |header: &SectionHeader64<LE>| {
+        let name = names.get(header.sh_name(LE) as usize..).unwrap_or_default();
+        name.split(|byte| *byte == 0).next().unwrap_or_default()
+    };
+    Ok(table.iter().map(|header| Section::of(header, name(header))).collect())
 }
 
 fn wrong(why: &str) -> io::Error {

@@ -1,7 +1,7 @@
 //! Section headers with their names. Loaders need none of them.
 
 use object::LittleEndian as LE;
-use object::elf::FileHeader64;
+use object::elf::{FileHeader64, SectionHeader64};
 use object::read::elf::{FileHeader, SectionHeader};
 use std::ops::Range;
 
@@ -25,6 +25,19 @@ pub struct Section {
 }
 
 impl Section {
+    /// What a header says, with its name.
+    pub(crate) fn of(header: &SectionHeader64<LE>, name: &[u8]) -> Self {
+        Self {
+            name: name.to_vec(),
+            kind: header.sh_type(LE).0,
+            flags: header.sh_flags(LE).0,
+            address: header.sh_addr(LE),
+            offset: header.sh_offset(LE),
+            size: header.sh_size(LE),
+            link: header.sh_link(LE),
+        }
+    }
+
     /// Whether it has bytes in the file.
     pub fn is_in_file(&self) -> bool {
         self.kind != object::elf::SHT_NOBITS.0 && self.kind != object::elf::SHT_NULL.0
@@ -36,16 +49,8 @@ impl Section {
 pub(super) fn read(header: &FileHeader64<LE>, data: &[u8]) -> (Vec<Section>, usize, Range<u64>) {
     let Ok(table) = header.sections(LE, data) else { return (Vec::new(), 0, 0..0) };
     let begin = header.e_shoff(LE);
-    let section = |section: &object::elf::SectionHeader64<LE>| Section {
-        name: table.section_name(LE, section).map(<[u8]>::to_vec).unwrap_or_default(),
-        kind: section.sh_type(LE).0,
-        flags: section.sh_flags(LE).0,
-        address: section.sh_addr(LE),
-        offset: section.sh_offset(LE),
-        size: section.sh_size(LE),
-        link: section.sh_link(LE),
-    };
-    let sections: Vec<Section> = table.iter().map(section).collect();
+    let name = |header| table.section_name(LE, header).unwrap_or_default();
+    let sections: Vec<_> = table.iter().map(|header| Section::of(header, name(header))).collect();
     let bytes = sections.len() as u64 * u64::from(header.e_shentsize(LE));
     let names = header.shstrndx(LE, data).map_or(0, |index| index as usize);
     (sections, names, begin..begin.saturating_add(bytes))

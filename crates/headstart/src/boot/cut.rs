@@ -5,7 +5,7 @@ use crate::profile::spans::{Span, Spans};
 use std::ops::Range;
 
 /// For each of these windows, in nanoseconds of the trace clock, the pages that were first touched
-/// in it, with times from its begin. Windows don't overlap.
+/// in it, with times from its beginning. Windows don't overlap.
 ///
 /// A page belongs to the phase that touched it first, since it is resident from then on. So does a
 /// page that the boot itself brought in, even if that was earlier; without a touch it belongs to

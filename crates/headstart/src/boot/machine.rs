@@ -227,8 +227,7 @@ impl Machine {
         above(Path::new(STATE)).into_iter().filter(is_to_be_mounted).collect()
     }
 
-    /// The boots that are kept, the last one first. A record that can't be read is skipped
-    /// .
+    /// The boots that are kept, the last one first, without records that can't be read.
     pub fn records(&self) -> Vec<BootRecord> {
         self.boots().into_iter().map(|(_, record)| record).collect()
     }

@@ -18,7 +18,7 @@ use std::ops::{Range, RangeInclusive};
 /// The schema name of the document.
 pub const SCHEMA: &str = "headstart/boot-timeline/2";
 
-/// One boot over time. All times count from its begin, in µs.
+/// One boot over time. All times count from its beginning, in µs.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Timeline {

@@ -150,8 +150,8 @@ fn is_overlay(file: impl AsFd) -> io::Result<bool> {
 
 /// `f_type` of statfs(2), which is a 32-bit number in a word of either sign.
 pub(crate) fn file_system_magic(file: impl AsFd) -> io::Result<u64> {
+    // Its type differs between architectures.
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-    // Each architecture has another type.
     let magic = rustix::fs::fstatfs(file)?.f_type as u64;
     Ok(magic & 0xffff_ffff)
 }

@@ -1,5 +1,6 @@
-//! Spans of time in µs, and the kernel's monotonic clock.
+//! Spans of time in µs, and clocks of the kernel.
 
+use rustix::time::ClockId;
 use std::time::Duration;
 
 /// A span of time in µs, `u64::MAX` at most.
@@ -14,6 +15,15 @@ pub fn monotonic_us() -> u64 {
 
 /// Now, in ns of the monotonic clock.
 pub fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    ns_of(ClockId::Monotonic)
+}
+
+/// The CPU time of this process, in ns.
+pub fn process_ns() -> u64 {
+    ns_of(ClockId::ProcessCPUTime)
+}
+
+fn ns_of(clock: ClockId) -> u64 {
+    let now = rustix::time::clock_gettime(clock);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

@@ -78,7 +78,7 @@ pub fn group_limit(path: &str) -> Option<u64> {
     groups_of(&format!("1:memory:{path}\n0::{path}\n")).iter().filter_map(read).min()
 }
 
-/// Our groups, looked up once: a start reads their limits three times before its first request.
+/// Our groups, looked up once: a start reads their limits several times.
 static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
 
 fn our_groups() -> &'static [Group] {

@@ -25,7 +25,7 @@ use crate::replay::report::Report;
 use crate::trace::capture::{BufferSize, Recorder, Scope};
 use crate::trace::exact::Processes;
 use crate::trace::instance::Instance;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -254,10 +254,10 @@ impl EndedLaunch {
         join(self.late.take());
     }
 
-    /// Measures the device of a pack that was `learned`, if it never was.
-    pub fn know_device(&self, learned: &Path) {
+    /// Measures the device of the pack that was learned, if it never was.
+    pub fn know_device(&self) {
         if !self.device_known {
-            know_device(learned, &Models::here());
+            know_device(&self.path, &Models::here());
         }
     }
 }

@@ -40,7 +40,7 @@ impl Pace {
         u64::try_from(self.since_begin(at).saturating_sub(self.since_begin(self.from))).unwrap_or(0)
     }
 
-    /// The same for times that count from `from`, in nanoseconds since the begin.
+    /// The same for times that count from `from`, in nanoseconds since the beginning.
     #[must_use]
     pub fn since(&self, from: i64) -> Self {
         Self { waits: self.waits.clone(), from: self.from.saturating_add(from) }

@@ -13,7 +13,7 @@ pub(super) struct Interleaved {
     pub(super) steps: Vec<Step>,
     /// How many there are before the first that reads data.
     pub(super) before_data: usize,
-    /// How many at the begin are due within [`HEAD_US`].
+    /// How many at the beginning are due within [`HEAD_US`].
     pub(super) head: usize,
 }
 

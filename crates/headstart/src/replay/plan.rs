@@ -26,9 +26,9 @@ pub struct Plan {
     /// Portions in the order in which they are read; in elevator order those of files
     /// are sorted when it is known where these lie.
     pub steps: Vec<Step>,
-    /// Steps at the begin that read metadata, before the first that reads data.
+    /// Steps at the beginning that read metadata, before the first that reads data.
     pub metadata: usize,
-    /// Steps at the begin that the program needs at once: what it touches within
+    /// Steps at the beginning that the program needs at once: what it touches within
     /// [`super::step::HEAD_US`], and the metadata that goes ahead of that.
     pub head: usize,
     /// Bytes skipped because the budget was used up.

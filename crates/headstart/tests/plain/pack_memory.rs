@@ -40,7 +40,7 @@ fn number(mut value: u64) -> Vec<u8> {
     out
 }
 
-/// The begin of a body: an origin without names, counts of 0.
+/// The beginning of a body: an origin without names, counts of 0.
 fn origin() -> Vec<u8> {
     [&[0, 0, 0, 12, 0][..], &[0; 14]].concat()
 }

@@ -104,7 +104,7 @@ pub struct OverTime {
     pub untouched: Vec<u64>,
     /// Metadata that the program brought in.
     pub metadata: Vec<u64>,
-    /// Prefetched, when they were requested; before the start counts as its begin.
+    /// Prefetched, when they were requested; before the start counts as its beginning.
     pub prefetched: Vec<u64>,
     /// Of those, not touched.
     pub wasted: Vec<u64>,

@@ -178,7 +178,7 @@ impl Replay {
     }
 
     /// Waits for the threads, and for the data if that was requested, and
-    /// returns its figures. Threads whose server has not answered for
+    /// returns the replay's figures. Threads whose server has not answered for
     /// a while are left behind.
     pub fn finish(self) -> Report {
         // A thread that panicked has its steps missing from the counts.
@@ -192,7 +192,7 @@ impl Replay {
         report
     }
 
-    /// Makes the threads stop, and returns its figures. Threads that do not come
+    /// Makes the threads stop, and returns the replay's figures. Threads that do not come
     /// back from a file are left behind, and then nothing is told of what they requested.
     pub fn end(self) -> Ended {
         self.stop();

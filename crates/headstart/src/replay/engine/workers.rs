@@ -75,8 +75,7 @@ impl Workers {
         }
     }
 
-    /// The kernel's numbers of the threads that have worked; those that can't be known are skipped
-    /// .
+    /// The kernel's numbers of the threads that have worked, without those that can't be known.
     pub(super) fn tids(&self) -> Vec<i32> {
         self.seen().iter().copied().collect()
     }
