@@ -27,7 +27,8 @@ glibc 2.36, musl 1.2.4 or later.
 
 Without -o and --in-place it says what it would do. A file is replaced as a whole, with its owner, \
 mode, times, ACLs, capabilities and hard links; at any moment each of its names leads to the old \
-or to the new file. headstart elf undo brings back the old one.
+or to the new file. headstart elf undo brings back the old one. A copy (-o) has of these what this \
+user may give it, and no signatures.
 
 Skipped are files whose content is signed or has a checksum (IMA, fs-verity, FIPS), programs that \
 run, static PIEs, and files of packages: with --packaged these are changed too. Package managers \
@@ -127,7 +128,8 @@ struct Skipped {
 
 /// Runs the verb.
 pub fn run(args: &RepackArgs) -> anyhow::Result<ExitStatus> {
-    let owned = |root: &Path| (!args.packaged && !args.renew).then(|| Owned::of(root));
+    let needs_owned = !args.packaged && !args.renew;
+    let owned = |root: &Path| Ok(needs_owned.then(|| Owned::of(root)).transpose()?);
     let mut settings = args.system_args.settings(owned)?;
     settings.minimum = args.minimum;
     settings.any_loader = args.any_loader;
@@ -229,15 +231,11 @@ fn replaced(settings: &Settings) -> (Groups, Vec<Done>) {
             done.extend(result.map(|result| Done { names, result }));
             continue;
         }
-        let now = names.first().and_then(|name| read::read(name).ok());
-        match now {
-            Some(now) if record.undo(&now.bytes).is_none() => out.push(names),
-            Some(_) => {}
-            // It is gone with its package, and its file system is not just unmounted.
-            None if names.iter().all(|name| name.parent().is_some_and(Path::is_dir)) => {
-                forget(settings, &names);
-            }
-            None => {}
+        match settings.since(&record) {
+            // It is gone with its package.
+            Ok(since) if since.is_gone => forget(settings, &names),
+            Ok(since) => out.extend(since.replaced),
+            Err(failure) => done.push(Done { names, result: Err(failure) }),
         }
     }
     (out, done)
@@ -245,13 +243,8 @@ fn replaced(settings: &Settings) -> (Groups, Vec<Done>) {
 
 fn forget(settings: &Settings, names: &[PathBuf]) {
     for name in names {
-        let record = settings.journal.find(&settings.inner(name));
-        let forgotten = record.and_then(|record| match record {
-            Some(record) => settings.journal.forget(&record),
-            None => Ok(()),
-        });
-        if let Err(error) = forgotten {
-            output::message(format_args!("{}: {error}", output::shown(name)));
+        if let Err(failure) = settings.forget(name) {
+            output::message(format_args!("{}: {}", output::shown(name), causes(&failure)));
         }
     }
 }

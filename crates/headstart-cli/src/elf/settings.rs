@@ -28,7 +28,10 @@ pub struct SystemArgs {
 
 impl SystemArgs {
     /// Settings for it; `owned` says which files belong to packages.
-    pub fn settings(&self, owned: impl FnOnce(&Path) -> Option<Owned>) -> anyhow::Result<Settings> {
+    pub fn settings(
+        &self,
+        owned: impl FnOnce(&Path) -> anyhow::Result<Option<Owned>>,
+    ) -> anyhow::Result<Settings> {
         let root = std::fs::canonicalize(&self.root)
             .with_context(|| format!("Can't look at {}", output::shown(&self.root)))?;
         let is_root = rustix::process::geteuid().is_root();
@@ -41,7 +44,7 @@ impl SystemArgs {
         let journal = journal.context("There is no directory for records; set HOME")?;
         Ok(Settings {
             minimum: 1,
-            owned: owned(&root),
+            owned: owned(&root)?,
             divert: false,
             dpkg: Dpkg::at(&root),
             root,

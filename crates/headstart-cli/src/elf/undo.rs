@@ -38,7 +38,7 @@ pub struct UndoArgs {
 
 /// Runs the verb.
 pub fn run(args: &UndoArgs) -> anyhow::Result<ExitStatus> {
-    let settings = args.system.settings(|_| None)?;
+    let settings = args.system.settings(|_| Ok(None))?;
     let mut status = ExitStatus::Done;
     let mut paths = args.paths.clone();
     if args.all || args.diverted {
@@ -48,8 +48,7 @@ pub fn run(args: &UndoArgs) -> anyhow::Result<ExitStatus> {
             status = ExitStatus::Failed;
         }
         let chosen = records.iter().filter(|record| args.all || record.is_diverted());
-        let names = chosen.filter_map(|record| record.names().into_iter().next());
-        paths.extend(names.map(|name| settings.outer(&name)));
+        paths.extend(chosen.filter_map(|record| settings.name_of(record)));
     }
     let mut count = 0;
     let unrecorded =

@@ -103,6 +103,94 @@ fn what_is_replaced_or_has_other_names_stays_as_it_is() {
     assert_eq!(fs::read(&path).unwrap(), fs::read(linked("lld.so")).unwrap());
 }
 
+/// Two names of a file, repacked.
+fn with_two_names(dir: &Path) -> [PathBuf; 2] {
+    let path = copy("bfd.so", dir);
+    let other = dir.join("other.so");
+    let _ = fs::remove_file(&other);
+    fs::hard_link(&path, &other).unwrap();
+    let words = ["repack", "--in-place", "--any-loader", text(&path), text(&other)];
+    let done = elf(dir, &words);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    [path, other]
+}
+
+#[test]
+fn renewing_finishes_a_change_that_was_left_half_way_and_keeps_its_record() {
+    let old = fs::read(linked("bfd.so")).unwrap();
+    for n in 0..2 {
+        let dir = tempfile::tempdir().unwrap();
+        let names = with_two_names(dir.path());
+        let new = fs::read(&names[0]).unwrap();
+        // A process was killed when this name was the next one.
+        fs::remove_file(&names[n]).unwrap();
+        fs::copy(linked("bfd.so"), &names[n]).unwrap();
+        let renewed = elf(dir.path(), &["repack", "--renew", "--any-loader", "--quiet"]);
+        assert_eq!(renewed.status.code(), Some(0), "{renewed:?}");
+        assert_eq!(
+            names.clone().map(|name| fs::read(name).unwrap()),
+            [&new, &new].map(Clone::clone)
+        );
+        let undone = elf(dir.path(), &["undo", text(&names[0])]);
+        assert_eq!(undone.status.code(), Some(0), "{undone:?}");
+        assert_eq!(names.map(|name| fs::read(name).unwrap()), [&old, &old].map(Clone::clone));
+    }
+}
+
+#[test]
+fn a_file_is_undone_after_one_of_its_names_was_removed() {
+    let old = fs::read(linked("bfd.so")).unwrap();
+    for (n, words) in [(0, "--all"), (1, "--all"), (0, "name"), (1, "name")] {
+        let dir = tempfile::tempdir().unwrap();
+        let names = with_two_names(dir.path());
+        fs::remove_file(&names[n]).unwrap();
+        let left = &names[1 - n];
+        let renewed = elf(dir.path(), &["repack", "--renew", "--any-loader", "--quiet"]);
+        assert_eq!(renewed.status.code(), Some(0), "{renewed:?}");
+        let word = if words == "name" { text(left) } else { words };
+        let undone = elf(dir.path(), &["undo", word]);
+        assert_eq!(undone.status.code(), Some(0), "{undone:?}");
+        assert_eq!(fs::read(left).unwrap(), old);
+        assert!(!names[n].exists());
+    }
+}
+
+#[test]
+fn an_upgrade_of_one_name_is_packed_without_the_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = with_two_names(dir.path());
+    let packed = fs::read(&names[1]).unwrap();
+    fs::remove_file(&names[0]).unwrap();
+    fs::copy(linked("lld.so"), &names[0]).unwrap();
+    for _ in 0..2 {
+        let renewed = elf(dir.path(), &["repack", "--renew", "--any-loader", "--quiet"]);
+        assert_eq!((renewed.status.code(), renewed.stderr), (Some(0), vec![]));
+    }
+    assert_ne!(fs::read(&names[0]).unwrap(), fs::read(linked("lld.so")).unwrap());
+    assert_eq!(fs::read(&names[1]).unwrap(), packed);
+    let undone = elf(dir.path(), &["undo", "--all"]);
+    assert_eq!(undone.status.code(), Some(0), "{undone:?}");
+    for (name, of) in names.iter().zip(["lld.so", "bfd.so"]) {
+        assert_eq!(fs::read(name).unwrap(), fs::read(linked(of)).unwrap(), "{of}");
+    }
+}
+
+#[test]
+fn a_copy_is_never_written_over_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = copy("bfd.so", dir.path());
+    let (link, other) = (dir.path().join("link"), dir.path().join("other"));
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    for out in [&path, &link, &other] {
+        let refused = elf(dir.path(), &["repack", "--any-loader", "-o", text(out), text(&path)]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("give --in-place"), "{said}");
+        assert_eq!(fs::read(out).unwrap(), fs::read(linked("bfd.so")).unwrap());
+    }
+}
+
 #[test]
 fn a_file_of_a_package_is_repacked_if_asked_and_again_after_an_upgrade() {
     let dir = tempfile::tempdir().unwrap();

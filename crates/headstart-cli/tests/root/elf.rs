@@ -1,7 +1,7 @@
 //! `headstart elf repack --in-place` and `--system` as root: attributes, hard links, and kill -9.
 
 use crate::common::elf_files::library;
-use headstart_testing::{disk_dir, has, is_root, noise, skip};
+use headstart_testing::{as_nobody, disk_dir, has, is_root, noise, public_dir, skip};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,13 @@ fn repack(root: &Path, names: &[PathBuf]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
     command.args(["elf", "repack", "--in-place", "--any-loader", "--quiet", "--root"]).arg(root);
     command.args(names).stdout(Stdio::null());
+    command
+}
+
+/// What the hooks of package managers run.
+fn renew(root: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.args(["elf", "repack", "--renew", "--any-loader", "--quiet", "--root"]).arg(root);
     command
 }
 
@@ -86,7 +93,47 @@ fn each_name_has_the_old_or_the_new_file_after_kill_9_at_any_moment() {
         fs::hard_link(&path, other).unwrap();
     }
     let names = [std::slice::from_ref(&path), &others[..]].concat();
-    kill(&names, &|| repack(dir.path(), &names), &|| undo(dir.path(), &path));
+    let root = dir.path();
+    kill(&names, &|| repack(root, &names), &|| renew(root), &|| undo(root, &path));
+}
+
+#[test]
+fn a_copy_has_what_its_user_may_give_it_and_no_signature() {
+    if !is_root() || !has("setpriv") {
+        return skip("other users need root and setpriv");
+    }
+    let dir = public_dir();
+    let path = library(dir.path(), "liba.so", 5000);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
+    let set = |name: &str| {
+        rustix::fs::setxattr(&path, name, b"\x04of this", rustix::fs::XattrFlags::empty())
+    };
+    set("user.note").unwrap();
+    // EVM checks what it is set to, where the kernel has it.
+    let signatures = ["security.ima", "security.evm"].map(set);
+    eprintln!("note: signatures: {signatures:?}");
+    let program = dir.path().join("headstart");
+    fs::copy(env!("CARGO_BIN_EXE_headstart"), &program).unwrap();
+    let of_nobody = dir.path().join("nobody");
+    fs::create_dir(&of_nobody).unwrap();
+    chown(&of_nobody, Some(65534), Some(65534)).unwrap();
+    let value = |of: &Path, name: &str| rustix::fs::getxattr(of, name, &mut [0u8; 64][..]);
+    for (mut command, out, mode, owner) in [
+        (as_nobody(&program), of_nobody.join("out"), 0o755, 65534),
+        (Command::new(&program), dir.path().join("out"), 0o6755, 0),
+    ] {
+        command.env("HEADSTART_PACKS", of_nobody.join("packs"));
+        command.args(["elf", "repack", "--any-loader", "-o"]).args([&out, &path]);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let meta = out.metadata().unwrap();
+        assert_eq!((meta.mode() & 0o7777, meta.uid()), (mode, owner), "{mode:o}");
+        assert_eq!(meta.mtime(), path.metadata().unwrap().mtime());
+        assert_eq!(value(&out, "user.note"), Ok(8));
+        for name in ["security.ima", "security.evm"] {
+            assert!(value(&out, name).is_err(), "{name}");
+        }
+    }
 }
 
 /// A root with programs and libraries, of which one has three names.
@@ -125,7 +172,8 @@ fn a_system_has_old_and_new_files_only_after_kill_9_at_any_moment() {
     }
     let dir = disk_dir();
     let names = system(dir.path());
-    kill(&names, &|| repack_system(dir.path(), &[]), &|| undo_all(dir.path()));
+    let root = dir.path();
+    kill(&names, &|| repack_system(root, &[]), &|| renew(root), &|| undo_all(root));
 }
 
 #[test]
@@ -147,7 +195,7 @@ fn a_system_with_diversions_has_old_and_new_files_only_after_kill_9_at_any_momen
     fs::write(database.join("status"), "Package: example\n").unwrap();
     fs::write(database.join("info/example.list"), list).unwrap();
     let divert = || repack_system(dir.path(), &["--divert"]);
-    kill(&names, &divert, &|| {
+    kill(&names, &divert, &|| renew(dir.path()), &|| {
         undo_all(dir.path());
         assert_eq!(fs::read_to_string(database.join("diversions")).unwrap(), "");
     });
@@ -155,8 +203,13 @@ fn a_system_with_diversions_has_old_and_new_files_only_after_kill_9_at_any_momen
 
 /// Kills a command that repacks `names` at many moments. Each of them has to lead to the old or
 /// to the new file, the next one has to end what was begun, and `undo` has to bring back the old
-/// files, to the byte, with nothing left.
-fn kill(names: &[PathBuf], command: &dyn Fn() -> Command, undo: &dyn Fn()) {
+/// files, to the byte, with nothing left. A hook that `renew`s in between changes none of this.
+fn kill(
+    names: &[PathBuf],
+    command: &dyn Fn() -> Command,
+    renew: &dyn Fn() -> Command,
+    undo: &dyn Fn(),
+) {
     let contents = || names.iter().map(|name| fs::read(name).unwrap()).collect::<Vec<_>>();
     let links = || names.iter().map(|name| name.metadata().unwrap().nlink()).collect::<Vec<_>>();
     let (old, old_links) = (contents(), links());
@@ -189,6 +242,12 @@ fn kill(names: &[PathBuf], command: &dyn Fn() -> Command, undo: &dyn Fn()) {
             count += usize::from(now[n] == new[n]);
         }
         halfway += usize::from(count > 0 && count < names.len());
+        if killed % 2 == 1 {
+            let renewed = renew().output().unwrap();
+            let now = contents();
+            let is_known = |n: usize| now[n] == old[n] || now[n] == new[n];
+            assert!((0..names.len()).all(is_known), "after {moment:?}: {renewed:?}");
+        }
         // The next one goes on, whatever was left.
         let done = command().output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();

@@ -9,8 +9,11 @@ use super::replace::{Staged, clean, link_over};
 use crate::image::Image;
 use crate::repack::refuse::Refusal;
 use crate::repack::{self, Change, Repacked, proof};
+use rustix::fs::{AtFlags, CWD};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -37,6 +40,15 @@ pub struct Settings {
     pub journal: Journal,
 }
 
+/// What is at the names of a repacked file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Since {
+    /// Files that something else put there, each by all of its names.
+    pub replaced: Vec<Vec<PathBuf>>,
+    /// Whether nothing is there, though the directories are.
+    pub is_gone: bool,
+}
+
 /// Why a file was not changed.
 #[derive(thiserror::Error, Debug)]
 pub enum Failure {
@@ -51,6 +63,9 @@ pub enum Failure {
         /// What came back.
         source: io::Error,
     },
+    /// The file itself is where the copy is to be.
+    #[error("the new file would replace it; give --in-place, or another name")]
+    SameFile,
     /// The check command.
     #[error("the check ended or printed otherwise with the new file than with the old one")]
     Check,
@@ -169,12 +184,19 @@ impl Settings {
         let old = read(path).map_err(io("Reading it"))?;
         // A check must not look for it in PATH.
         let out = &std::path::absolute(out).map_err(io("Naming the new file"))?;
+        // There are no records of copies.
+        let is_same = |meta: std::fs::Metadata| {
+            (meta.dev(), meta.ino()) == (old.stat.st_dev, old.stat.st_ino)
+        };
+        if out.metadata().is_ok_and(is_same) {
+            return Err(Failure::SameFile);
+        }
         let new = repack::repack(&old.bytes, self.minimum).map_err(Obstacle::from)?;
         let image = Image::parse(&old.bytes).map_err(|e| Obstacle::Refused(e.into()))?;
         if !self.any_loader {
             check_loader(&image, &self.root)?;
         }
-        let staged = Staged::write(out, &new.bytes, &new.hole, &old);
+        let staged = Staged::write_copy(out, &new.bytes, &new.hole, &old);
         let staged = staged.map_err(io("Writing the new file"))?;
         self.run_check(path, staged.path())?;
         staged.place_over(out).map_err(io("Naming the new file"))?;
@@ -201,10 +223,79 @@ impl Settings {
         let names: Vec<_> = record.names().iter().map(|name| self.outer(name)).collect();
         let staged = Staged::write(name, &old, &(0..0), &now);
         let staged = staged.map_err(io("Writing the old file next to it"))?;
+        // Others were removed or replaced since.
+        let is_same = |other: &PathBuf| {
+            rustix::fs::statat(CWD, other, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|other| {
+                (other.st_dev, other.st_ino) == (now.stat.st_dev, now.stat.st_ino)
+            })
+        };
         // The first name is the one beside which it was written.
         let mut ordered = vec![name.to_owned()];
-        ordered.extend(names.into_iter().filter(|one| one != name));
+        ordered.extend(names.into_iter().filter(|one| one != name && is_same(one)));
         staged.place(&ordered, &now.stat).map_err(io("Replacing it"))?;
+        self.journal.forget(&record).map_err(io("Removing its record"))
+    }
+
+    /// What is at the names of a file that was repacked where it is; a change that was left half
+    /// way is finished before.
+    ///
+    /// # Errors
+    /// That can't be finished.
+    pub fn since(&self, record: &Record) -> Result<Since, Failure> {
+        let names: Vec<_> = record.names().iter().map(|name| self.outer(name)).collect();
+        if let Some(first) = names.first() {
+            self.finish(first)?;
+        }
+        let mut files = BTreeMap::<(u64, u64), Vec<PathBuf>>::new();
+        let mut is_gone = true;
+        for name in names {
+            if !self.is_of(&name, record) {
+                continue;
+            }
+            match name.symlink_metadata() {
+                Ok(meta) if !meta.is_symlink() => {
+                    is_gone = false;
+                    files.entry((meta.dev(), meta.ino())).or_default().push(name);
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => is_gone = false,
+                // Its file system may just be unmounted.
+                _ => is_gone &= name.parent().is_some_and(Path::is_dir),
+            }
+        }
+        let is_other = |names: &Vec<PathBuf>| {
+            // What can't be read now may be read later.
+            let now = names.first().and_then(|name| read(name).ok());
+            now.is_some_and(|now| record.undo(&now.bytes).is_none())
+        };
+        Ok(Since { replaced: files.into_values().filter(is_other).collect(), is_gone })
+    }
+
+    /// Whether a record is that of this name; else it was repacked again, without the others.
+    fn is_of(&self, name: &Path, record: &Record) -> bool {
+        !matches!(self.journal.find(&self.inner(name)), Ok(Some(other)) if other != *record)
+    }
+
+    /// The name by which a file is undone: one that is there, of those that the record is of.
+    pub fn name_of(&self, record: &Record) -> Option<PathBuf> {
+        let mut names: Vec<_> = record.names().iter().map(|name| self.outer(name)).collect();
+        names.retain(|name| self.is_of(name, record));
+        let there = names.iter().find(|name| std::fs::File::open(name).is_ok());
+        there.or(names.first()).cloned()
+    }
+
+    /// Forgets how a file is undone, unless one of its names still leads to the repacked one.
+    ///
+    /// # Errors
+    /// The record can't be read or removed.
+    pub fn forget(&self, name: &Path) -> Result<(), Failure> {
+        let record = self.journal.find(&self.inner(name)).map_err(io("Reading its record"))?;
+        let Some(record) = record else { return Ok(()) };
+        let fits = |name: &PathBuf| {
+            read(&self.outer(name)).is_ok_and(|now| record.undo(&now.bytes).is_some())
+        };
+        if record.names().iter().any(fits) {
+            return Ok(());
+        }
         self.journal.forget(&record).map_err(io("Removing its record"))
     }
 

@@ -235,13 +235,16 @@ impl Journal {
         })
     }
 
-    /// Forgets the record of a file, under each of its names.
+    /// Forgets the record of a file, under each of its names that has no other one since.
     ///
     /// # Errors
     /// It can't be removed.
     pub fn forget(&self, record: &Record) -> io::Result<()> {
-        for name in record.names() {
-            match std::fs::remove_file(self.file(&name)) {
+        let names = record.names();
+        let is_of_others =
+            |name: &PathBuf| matches!(self.find(name), Ok(Some(found)) if found.names() != names);
+        for name in names.iter().filter(|name| !is_of_others(name)) {
+            match std::fs::remove_file(self.file(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }

@@ -12,6 +12,11 @@ pub(super) const LOCAL: &[u8] = b":";
 /// Bytes of a list that are read.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// The files of packages are not known.
+#[derive(thiserror::Error, Debug)]
+#[error("rpm is needed to know the files of packages ({0}); install it or give --packaged")]
+pub struct NoRpm(String);
+
 /// The files of the packages of a system.
 #[derive(Clone, Debug, Default)]
 pub struct Owned {
@@ -28,7 +33,14 @@ pub(super) fn key(path: &[u8]) -> &[u8] {
 
 impl Owned {
     /// Of the system whose root is `root`.
-    pub fn of(root: &Path) -> Self {
+    ///
+    /// # Errors
+    /// It has a database of rpm, and rpm(8) does not read it.
+    pub fn of(root: &Path) -> Result<Self, NoRpm> {
+        Self::by(root, "rpm")
+    }
+
+    fn by(root: &Path, rpm: &str) -> Result<Self, NoRpm> {
         let mut out = Self::default();
         for list in listed(&root.join("var/lib/dpkg/info"), "list") {
             lines(&contents(&list)).for_each(|line| out.add(line));
@@ -45,13 +57,13 @@ impl Owned {
             })
         });
         if has_rpm {
-            lines(&rpm(root)).for_each(|line| out.add(line));
+            lines(&of_rpm(root, rpm)?).for_each(|line| out.add(line));
         }
         // What a package diverts is a file of that package.
         let text = contents(&root.join("var/lib/dpkg/diversions"));
         let local = diversions(&text).filter(|(_, _, by)| *by == LOCAL);
         out.diverted.extend(local.map(|(from, _, _)| key(from).to_vec()));
-        out
+        Ok(out)
     }
 
     fn add(&mut self, path: &[u8]) {
@@ -67,10 +79,11 @@ impl Owned {
 }
 
 /// All files that rpm knows.
-fn rpm(root: &Path) -> Vec<u8> {
+fn of_rpm(root: &Path, rpm: &str) -> Result<Vec<u8>, NoRpm> {
     let command =
-        Command::new("rpm").arg("--root").arg(root).arg("-qal").stderr(Stdio::null()).output();
-    command.map(|output| output.stdout).unwrap_or_default()
+        Command::new(rpm).arg("--root").arg(root).arg("-qal").stderr(Stdio::null()).output();
+    let output = command.map_err(|error| NoRpm(error.to_string()))?;
+    if output.status.success() { Ok(output.stdout) } else { Err(NoRpm(output.status.to_string())) }
 }
 
 pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -121,7 +134,7 @@ mod tests {
             "/usr/bin/d\n/usr/bin/.d.packaged\n:\n/usr/bin/z\n/usr/bin/z.old\nother\n",
         );
         put("var/lib/pacman/local/x-1/files", "%FILES%\nusr/\nusr/lib/libx.so\n\n%BACKUP%\n");
-        let owned = Owned::of(root.path());
+        let owned = Owned::of(root.path()).unwrap();
         for (path, is) in [
             ("/lib/libz.so.1", true),
             ("/usr/lib/libz.so.1", true),
@@ -132,5 +145,19 @@ mod tests {
         ] {
             assert_eq!(owned.has(Path::new(path)), is, "{path}");
         }
+    }
+
+    #[test]
+    fn without_an_rpm_that_reads_its_database_nothing_is_known() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(Owned::by(root.path(), "false").is_ok());
+        let database = root.path().join("var/lib/rpm");
+        std::fs::create_dir_all(&database).unwrap();
+        std::fs::write(database.join("rpmdb.sqlite"), "").unwrap();
+        for rpm in ["false", "/nowhere/rpm"] {
+            let error = Owned::by(root.path(), rpm).unwrap_err().to_string();
+            assert!(error.contains("give --packaged"), "{error}");
+        }
+        assert!(Owned::by(root.path(), "true").is_ok());
     }
 }

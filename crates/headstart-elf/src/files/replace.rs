@@ -91,6 +91,32 @@ impl Staged {
     /// # Errors
     /// It can't be written, or an attribute can't be set.
     pub fn write(name: &Path, bytes: &[u8], hole: &Range<u64>, like: &Read) -> io::Result<Self> {
+        let staged = Self::write_bytes(name, bytes, hole)?;
+        copy_attributes(&staged.file, like)?;
+        staged.read_only()
+    }
+
+    /// The same for a copy: as cp(1) does, with those attributes that this user may set, and
+    /// without what says that the bytes are others.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn write_copy(
+        name: &Path,
+        bytes: &[u8],
+        hole: &Range<u64>,
+        like: &Read,
+    ) -> io::Result<Self> {
+        let staged = Self::write_bytes(name, bytes, hole)?;
+        // Programs with privileges stay those of their owner.
+        let mode = if copy_owner(&staged.file, like).is_ok() { 0o7777 } else { 0o777 };
+        rustix::fs::fchmod(&staged.file, Mode::from_raw_mode(like.stat.st_mode & mode))?;
+        copy_extended(&staged.file, &like.file, Extended::Copy)?;
+        copy_times(&staged.file, like)?;
+        staged.read_only()
+    }
+
+    fn write_bytes(name: &Path, bytes: &[u8], hole: &Range<u64>) -> io::Result<Self> {
         let path = beside(name)?;
         let staged = Self { file: create(&path)?, path };
         let hole = hole.start as usize..hole.end as usize;
@@ -102,8 +128,7 @@ impl Staged {
             }
         }
         staged.file.set_len(bytes.len() as u64)?;
-        copy_attributes(&staged.file, like)?;
-        staged.read_only()
+        Ok(staged)
     }
 
     /// The same, no longer open for writing: else a check could not execute it (ETXTBSY).
@@ -231,15 +256,25 @@ pub fn sync_directory(name: &Path) -> io::Result<()> {
 /// Owner, mode, extended attributes and times; in this order, for a new owner clears bits of the
 /// mode and capabilities.
 fn copy_attributes(file: &File, like: &Read) -> io::Result<()> {
+    copy_owner(file, like)
+        .map_err(|error| io::Error::other(format!("its owner can't be kept: {error}")))?;
+    rustix::fs::fchmod(file, Mode::from_raw_mode(like.stat.st_mode & 0o7777))?;
+    copy_extended(file, &like.file, Extended::All)?;
+    copy_times(file, like)
+}
+
+fn copy_owner(file: &File, like: &Read) -> rustix::io::Result<()> {
     let (stat, now) = (&like.stat, rustix::fs::fstat(file)?);
     if (stat.st_uid, stat.st_gid) != (now.st_uid, now.st_gid) {
         let owner =
             (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
-        rustix::fs::fchown(file, Some(owner.0), Some(owner.1))
-            .map_err(|error| io::Error::other(format!("its owner can't be kept: {error}")))?;
+        rustix::fs::fchown(file, Some(owner.0), Some(owner.1))?;
     }
-    rustix::fs::fchmod(file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
-    copy_extended(file, &like.file)?;
+    Ok(())
+}
+
+fn copy_times(file: &File, like: &Read) -> io::Result<()> {
+    let stat = &like.stat;
     let time =
         |seconds: i64, nanos: u64| rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanos as _ };
     let times = Timestamps {
@@ -249,7 +284,19 @@ fn copy_attributes(file: &File, like: &Read) -> io::Result<()> {
     Ok(rustix::fs::futimens(file, &times)?)
 }
 
-fn copy_extended(file: &File, like: &File) -> io::Result<()> {
+/// Which extended attributes are needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extended {
+    /// All.
+    All,
+    /// Those that this user and the file system allow, and no signatures.
+    Copy,
+}
+
+/// Signatures and checksums of the content (IMA, EVM).
+const SIGNATURES: [&[u8]; 2] = [b"security.ima", b"security.evm"];
+
+fn copy_extended(file: &File, like: &File, which: Extended) -> io::Result<()> {
     let value = |of: &File, name: &[u8]| -> rustix::io::Result<Vec<u8>> {
         let mut value = vec![0; MOST_OF_ATTRIBUTES];
         let size = rustix::fs::fgetxattr(of, name, &mut value[..])?;
@@ -263,12 +310,20 @@ fn copy_extended(file: &File, like: &File) -> io::Result<()> {
     };
     names.truncate(size);
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        if which == Extended::Copy && SIGNATURES.contains(&name) {
+            continue;
+        }
         let wanted = value(like, name)?;
         // Labels that a policy gives are there already.
         if value(file, name).ok().as_ref() == Some(&wanted) {
             continue;
         }
         let set = rustix::fs::fsetxattr(file, name, &wanted, rustix::fs::XattrFlags::empty());
+        if which == Extended::Copy
+            && matches!(set, Err(Errno::PERM | Errno::ACCESS | Errno::NOTSUP))
+        {
+            continue;
+        }
         set.map_err(|error| {
             let name = String::from_utf8_lossy(name);
             io::Error::other(format!("its attribute {name} can't be kept: {error}"))
