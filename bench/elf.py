@@ -185,8 +185,8 @@ def boot(root):
 
 def repack(headstart, root, *more):
     """Packs all, or says what would be; the command's document."""
-    words = [str(headstart), "elf", "repack", "--root", str(root), "--packaged", "--json", *more,
-             *(str(root / name) for name in ("usr", "opt"))]
+    words = [str(headstart), "elf", "repack", "--root", str(root), "--packaged", "--json", "--system",
+             *more]
     start = time.monotonic()
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:

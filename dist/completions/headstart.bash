@@ -442,7 +442,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__elf__subcmd__order)
-            opts="-q -h --runs --from --libraries --for --at-least --of --lld --gold --gnu-ld --bolt --json --quiet --help"
+            opts="-q -h --runs --from --libraries --for --at-least --of --lld --gold --gnu-ld --bolt --json --force --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -253,5 +253,6 @@ complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l bolt -d 'Write the order for BOLT to this file (-function-order)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l json -d 'Write all first calls to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l libraries -d 'Look at shared libraries too; takes a moment at each system call'
+complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l force -d 'Replace these files even if they are not earlier results; those for gold and BOLT have no mark of an earlier result'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -s q -l quiet -d 'Print no table'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -s h -l help -d 'Print help'

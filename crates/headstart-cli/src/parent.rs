@@ -78,9 +78,30 @@ fn wait_for(options: StartOptions, report: &ReportOptions) -> anyhow::Result<Exi
     Ok(status)
 }
 
-/// A child that is waited for as time(1) does it: signals of the terminal are for the child until it
-/// is dropped.
-pub struct Child(Pid);
+/// Signals of the terminal are ignored until this is dropped: they are for a child, as with time(1).
+pub struct IgnoredSignals(());
+
+impl IgnoredSignals {
+    const ALL: [Signal; 2] = [Signal::INT, Signal::QUIT];
+
+    /// From now on, which is after the fork.
+    pub fn begin() -> Self {
+        Self::ALL.iter().for_each(|signal| signals::ignore(signal.as_raw()));
+        Self(())
+    }
+}
+
+impl Drop for IgnoredSignals {
+    fn drop(&mut self) {
+        Self::ALL.iter().for_each(|signal| signals::obey(signal.as_raw()));
+    }
+}
+
+/// A child that is waited for; until then signals of the terminal are for it.
+pub struct Child {
+    pid: Pid,
+    _ignored: IgnoredSignals,
+}
 
 impl Child {
     /// Starts it; see [`process::fork`]. Only while there is a single thread.
@@ -89,17 +110,15 @@ impl Child {
     /// What fork(2) said.
     pub fn fork(act: impl FnOnce() -> u8) -> anyhow::Result<Self> {
         let pid = process::fork(act).context("Can't start a process")?;
-        for signal in [Signal::INT, Signal::QUIT] {
-            signals::ignore(signal.as_raw());
-        }
+        let ignored = IgnoredSignals::begin();
         // Messages may be written to a file beyond RLIMIT_FSIZE.
         signals::ignore(Signal::XFSZ.as_raw());
-        Ok(Self(pid))
+        Ok(Self { pid, _ignored: ignored })
     }
 
     /// Its process.
     pub fn pid(&self) -> Pid {
-        self.0
+        self.pid
     }
 
     /// Waits for its end.
@@ -107,15 +126,7 @@ impl Child {
     /// # Errors
     /// None that a sane kernel returns.
     pub fn wait(self) -> anyhow::Result<(Change, Usage)> {
-        process::wait(self.0).context("Can't wait for the program")
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        for signal in [Signal::INT, Signal::QUIT] {
-            signals::obey(signal.as_raw());
-        }
+        process::wait(self.pid).context("Can't wait for the program")
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::output;
 use anyhow::Context;
 use headstart::host::outputs::{self, Known};
+use headstart_elf::order::write::Format;
 use serde_json::Value;
 use std::fs::File;
 use std::io;
@@ -24,6 +25,8 @@ pub enum ResultKind {
     Markdown,
     /// Page faults, one in a row.
     FaultsCsv,
+    /// Functions in an order, for a linker.
+    Order(Format),
 }
 
 impl ResultKind {
@@ -36,6 +39,11 @@ impl ResultKind {
             Self::Html => Known::ByContent(is_page),
             Self::Markdown => Known::ByContent(is_report),
             Self::FaultsCsv => Known::ByBegin(headstart_faults::csv::HEADER.as_bytes()),
+            // Without a comment in it, it could be anybody's list.
+            Self::Order(format) => match format.comment() {
+                Some(comment) => Known::ByBegin(comment.as_bytes()),
+                None => Known::ByContent(|_| false),
+            },
         }
     }
 }
@@ -107,10 +115,13 @@ fn told(path: &Path, done: io::Result<()>) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headstart_elf::order::write;
 
     #[test]
     fn each_kind_knows_its_own_and_nothing_else() {
-        use ResultKind::{Bootperf, FaultsCsv, Html, Json, Markdown, Svg};
+        use ResultKind::{Bootperf, FaultsCsv, Html, Json, Markdown, Order, Svg};
+        let order = |format| write::text(&[], format);
+        let (lld, gnu_ld) = (order(Format::Lld), order(Format::GnuLd));
         let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"b\" role=\"img\">";
         let page = format!("<!DOCTYPE html>\n<html>{picture}");
         let perf = r#"{"seconds": {"default": {"improvement_direction": "down"}}}"#;
@@ -125,6 +136,8 @@ mod tests {
             (Html, &page),
             (FaultsCsv, headstart_faults::csv::HEADER),
             (Markdown, "true\n8 rounds in 3s, until it ends; cold by drop_caches=3\n"),
+            (Order(Format::Lld), &lld),
+            (Order(Format::GnuLd), &gnu_ld),
         ];
         let foreign = [
             r#"{"schema": "mine/1"}"#,
@@ -133,6 +146,8 @@ mod tests {
             "<!DOCTYPE html>\n<html>",
             "# Notes\n\ncold by drop_caches\n",
             "print()\n",
+            "main\n",
+            ".text.main\n",
         ];
         for (kind, _) in own {
             for (other, text) in own {
@@ -141,6 +156,9 @@ mod tests {
             for text in foreign {
                 assert!(!is_own(kind, text), "{kind:?}: {text}");
             }
+        }
+        for format in [Format::Gold, Format::Bolt] {
+            assert!(!is_own(Order(format), &order(format)));
         }
     }
 }

@@ -6,18 +6,17 @@ mod print;
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::output;
-use crate::parent::status_in_shell;
-use anyhow::{Context, anyhow, bail};
+use crate::parent::{IgnoredSignals, status_in_shell};
+use crate::results::{self, ResultKind};
+use anyhow::{Context, bail};
 use headstart::host::contents;
 use headstart_elf::order::document::{Document, FileOrder, parse};
 use headstart_elf::order::follow::{self, FollowError, Options, Recorder};
-use headstart_elf::order::merge::{self, DEFAULT_SHARE};
+use headstart_elf::order::merge;
 use headstart_elf::order::write::{self, Format};
+use headstart_sys::exec;
 use headstart_sys::process::Change;
-use headstart_sys::{exec, signals};
-use rustix::process::Signal;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use std::time::Duration;
 #[command(after_help = "\
 Each function of the program, and of programs that it starts, has a breakpoint that goes away at \
 its first call; the program runs as without headstart otherwise. Symbols are needed: in the file, \
-or in a debug file below /usr/lib/debug/.build-id. The exit status is the program's.
+or in its debug file, if it is installed (by build ID below /usr/lib/debug, or by .gnu_debuglink).
 
 The table says what the code that is called takes now, and what it would take in the order of first \
 calls: 4 KiB pages, windows of 64 KiB that a page fault maps, windows of 128 KiB that it reads, \
@@ -40,7 +39,10 @@ again with the order file:
   gold    -fuse-ld=gold -Wl,--section-ordering-file=FILE
   GNU ld  -Wl,--section-ordering-file=FILE (2.43 and later)
   BOLT    llvm-bolt PROGRAM -reorder-functions=user -function-order=FILE -o OUT, of a program that \
-was linked with -Wl,--emit-relocs")]
+was linked with -Wl,--emit-relocs
+
+Exit status: 0 done, unless CMD has another; 1 it failed; 4 this user may not trace CMD; 5 another CPU \
+than x86-64.")]
 pub struct OrderArgs {
     /// Run the program so many times
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -60,9 +62,8 @@ pub struct OrderArgs {
     duration: Option<Duration>,
 
     /// Drop functions that a smaller share of the runs called
-    #[arg(long, value_name = "SHARE", default_value_t = format!("{}%", DEFAULT_SHARE * 100.0),
-          value_parser = share)]
-    at_least: String,
+    #[arg(long, value_name = "SHARE", default_value = DEFAULT_SHARE, value_parser = args::percent)]
+    at_least: f64,
 
     /// Which file the order files are for: its path or name [default: the program itself]
     #[arg(long, value_name = "FILE")]
@@ -88,6 +89,11 @@ pub struct OrderArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
+    /// Replace these files even if they are not earlier results; those for gold and BOLT have no
+    /// mark of an earlier result
+    #[arg(long)]
+    force: bool,
+
     /// Print no table
     #[arg(short, long)]
     quiet: bool,
@@ -100,15 +106,31 @@ pub struct OrderArgs {
 /// Said where no order is known.
 const NOTHING: &str = "No first call of a function was seen";
 
-/// Checks a share of the command line.
-fn share(text: &str) -> Result<String, String> {
-    args::percent(text).map(|_| text.to_owned())
+/// [`merge::DEFAULT_SHARE`] as it is written.
+const DEFAULT_SHARE: &str = "10%";
+
+impl OrderArgs {
+    /// Order files that are to be written.
+    fn order_files(&self) -> impl Iterator<Item = (&Path, Format)> {
+        let all = [
+            (&self.lld, Format::Lld),
+            (&self.gold, Format::Gold),
+            (&self.gnu_ld, Format::GnuLd),
+            (&self.bolt, Format::Bolt),
+        ];
+        all.into_iter().filter_map(|(path, format)| Some((path.as_deref()?, format)))
+    }
 }
 
 /// Runs the verb.
 pub fn run(args: OrderArgs) -> anyhow::Result<ExitStatus> {
-    let share = args::percent(&args.at_least).map_err(|error| anyhow!(error))?;
     // Before the program runs, which may take long.
+    if let Some(path) = &args.json {
+        results::check(path, ResultKind::Json, args.force)?;
+    }
+    for (path, format) in args.order_files() {
+        results::check(path, ResultKind::Order(format), args.force)?;
+    }
     let saved = args.from.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut status = ExitStatus::Done;
     let mut recorded = None;
@@ -132,31 +154,24 @@ pub fn run(args: OrderArgs) -> anyhow::Result<ExitStatus> {
     let document = merge::documents(recorded.into_iter().chain(saved))
         .filter(|document| !document.files.is_empty());
     let Some(document) = document else {
-        let outputs = [&args.json, &args.lld, &args.gold, &args.gnu_ld, &args.bolt];
-        if args.command.is_empty() || outputs.iter().any(|output| output.is_some()) {
+        let has_outputs = args.json.is_some() || args.order_files().next().is_some();
+        if args.command.is_empty() || has_outputs {
             bail!(NOTHING);
         }
         output::message(NOTHING);
         return Ok(status);
     };
     if let Some(path) = &args.json {
-        write_file(path, &output::json_text(&document)?)?;
+        results::write(path, &output::json_text(&document)?, ResultKind::Json, args.force)?;
     }
     let chosen = chosen(&document, args.of.as_deref())?;
-    let order = merge::order(chosen, share);
-    let formats = [
-        (&args.lld, Format::Lld),
-        (&args.gold, Format::Gold),
-        (&args.gnu_ld, Format::GnuLd),
-        (&args.bolt, Format::Bolt),
-    ];
-    for (path, format) in formats {
-        if let Some(path) = path {
-            write_file(path, &write::text(&order.functions, format))?;
-        }
+    let order = merge::order(chosen, args.at_least);
+    for (path, format) in args.order_files() {
+        let text = write::text(&order.functions, format);
+        results::write(path, &text, ResultKind::Order(format), args.force)?;
     }
     if !args.quiet {
-        let table = print::table(&document, share, chosen);
+        let table = print::table(&document, args.at_least, chosen);
         if args.command.is_empty() {
             output::print(|out| out.write_all(&table))?;
         } else {
@@ -181,14 +196,9 @@ fn record(args: &OrderArgs, recorder: &mut Recorder) -> Result<Change, FollowErr
             output::message(format_args!("Can't run {}: {failure}", output::shown(&name)));
             exec::status_of_failure(&failure)
         };
-        last = follow::run(recorder, options, start, || {
-            for signal in [Signal::INT, Signal::QUIT] {
-                signals::ignore(signal.as_raw());
-            }
-        })?;
-        for signal in [Signal::INT, Signal::QUIT] {
-            signals::obey(signal.as_raw());
-        }
+        let mut ignored = None;
+        last = follow::run(recorder, options, start, || ignored = Some(IgnoredSignals::begin()))?;
+        drop(ignored);
         recorder.end_run();
         // One that the user stopped is not begun again.
         if matches!(last, Change::Killed(_)) {
@@ -218,10 +228,6 @@ fn read(path: &Path) -> anyhow::Result<Document> {
     parse(&bytes).with_context(|| output::shown(path))
 }
 
-fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("Can't write {}", output::shown(path)))
-}
-
 /// The file that is wanted, by its path or the last part of it.
 fn chosen<'a>(document: &'a Document, of: Option<&Path>) -> anyhow::Result<&'a FileOrder> {
     let Some(of) = of else {
@@ -243,5 +249,15 @@ fn chosen<'a>(document: &'a Document, of: Option<&Path>) -> anyhow::Result<&'a F
             let all = all.collect::<Vec<_>>().join(", ");
             bail!("--of {}: it is more than one of {all}", output::shown(of))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_names_the_share_that_is_the_default() {
+        assert_eq!(args::percent(DEFAULT_SHARE), Ok(merge::DEFAULT_SHARE));
     }
 }

@@ -12,7 +12,7 @@ use headstart_elf::files::read;
 use headstart_elf::repack::Change;
 use headstart_elf::repack::refuse::Refusal;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,8 @@ which repacks them again. With --divert the file of a Debian package gets a seco
 dpkg --verify report nothing. Until the hook has run, which --divert needs, such a file is of the \
 old version; therefore files of packages that upgrades themselves run are skipped.
 
-Exit status: 0 done; 1 some files could not be read or written; 3 a named file was skipped.")]
+Exit status: 0 done; 1 some files could not be read or written; 3 a named file was skipped; 4 --divert \
+--in-place needs root.")]
 pub struct RepackArgs {
     /// Programs, libraries, and directories that have some
     #[arg(value_name = "FILE|DIR", required_unless_present_any = ["system", "renew"])]
@@ -96,6 +97,8 @@ pub struct RepackArgs {
 /// The result for a file.
 struct Done {
     names: Vec<PathBuf>,
+    /// The command line names it, not only a directory that has it.
+    is_named: bool,
     result: Result<Change, Failure>,
 }
 
@@ -140,24 +143,37 @@ pub fn run(args: &RepackArgs) -> anyhow::Result<ExitStatus> {
         May::Not(status) => return Ok(status),
         May::With(lock) => lock,
     };
-    let (mut problems, mut groups, mut done) = (Vec::new(), Vec::new(), Vec::new());
-    if args.renew {
-        (groups, done) = replaced(&settings);
+    let (mut problems, mut done) = (Vec::new(), Vec::new());
+    let groups = if args.renew {
+        let (groups, of_diverted) = replaced(&settings);
+        done = of_diverted;
+        groups
     } else {
         let paths = if args.system {
-            ["usr", "opt"].map(|dir| settings.root.join(dir)).to_vec()
+            // Not each system has an /opt.
+            let dirs = ["usr", "opt"].map(|dir| settings.root.join(dir));
+            dirs.into_iter().filter(|dir| dir.exists()).collect()
         } else {
             args.paths.clone()
         };
-        (groups, problems) = found(&paths, groups)?;
-    }
+        let groups;
+        (groups, problems) = found(&paths);
+        groups
+    };
+    let named = args.paths.iter().filter(|path| path.is_file());
+    let named: HashSet<PathBuf> =
+        named.filter_map(|path| std::fs::canonicalize(path).ok()).collect();
     if let Some(out) = &args.output {
         let [names] = groups.as_slice() else {
             bail!("With --output one file is repacked at a time");
         };
         let result = names.first().map(|name| settings.to_other(name, out));
         let result = result.unwrap_or(Err(Failure::NotRepacked));
-        return report(args, vec![Done { names: names.clone(), result }], &problems);
+        return report(
+            args,
+            vec![Done { names: names.clone(), is_named: true, result }],
+            &problems,
+        );
     }
     let writes = args.in_place || args.renew;
     let one = |names: Vec<PathBuf>| {
@@ -166,7 +182,7 @@ pub fn run(args: &RepackArgs) -> anyhow::Result<ExitStatus> {
             // It is what the package has, and stays so. Other obstacles may go.
             forget(&settings, &names);
         }
-        Done { names, result }
+        Done { is_named: names.iter().any(|name| named.contains(name)), names, result }
     };
     done.extend(groups.into_iter().map(one));
     report(args, done, &problems)
@@ -222,20 +238,20 @@ fn replaced(settings: &Settings) -> (Groups, Vec<Done>) {
     let (mut out, mut done) = (Vec::new(), Vec::new());
     for (name, undone) in settings.undo_unrecorded() {
         let result = undone.and(Err(Failure::NoRecord));
-        done.push(Done { names: vec![name], result });
+        done.push(Done { names: vec![name], is_named: false, result });
     }
     for record in records {
         let names: Vec<_> = record.names().iter().map(|name| settings.outer(name)).collect();
         if record.is_diverted() {
             let result = settings.renew_diverted(&record).transpose();
-            done.extend(result.map(|result| Done { names, result }));
+            done.extend(result.map(|result| Done { names, is_named: false, result }));
             continue;
         }
         match settings.since(&record) {
             // It is gone with its package.
             Ok(since) if since.is_gone => forget(settings, &names),
             Ok(since) => out.extend(since.replaced),
-            Err(failure) => done.push(Done { names, result: Err(failure) }),
+            Err(failure) => done.push(Done { names, is_named: false, result: Err(failure) }),
         }
     }
     (out, done)
@@ -269,7 +285,6 @@ fn is_usual(failure: &Failure) -> bool {
 /// Prints what was done.
 fn report(args: &RepackArgs, done: Vec<Done>, problems: &[String]) -> anyhow::Result<ExitStatus> {
     let writes = args.in_place || args.renew || args.output.is_some();
-    let has_named = !args.system && !args.renew && args.paths.iter().any(|path| path.is_file());
     let mut total = Change::default();
     for change in done.iter().filter_map(|one| one.result.as_ref().ok()) {
         total.packed += change.packed;
@@ -288,7 +303,7 @@ fn report(args: &RepackArgs, done: Vec<Done>, problems: &[String]) -> anyhow::Re
     };
     let count = done.iter().filter(|one| one.result.is_ok()).count() as u64;
     let failures = done.iter().filter(failed).count();
-    let skipped = done.len() - count as usize - failures;
+    let has_skipped = done.iter().any(|one| one.is_named && one.result.is_err());
     if args.json {
         let reason = |one: &Done| Skipped {
             path: one.names.first().map_or(Path::new(""), PathBuf::as_path).into(),
@@ -317,7 +332,7 @@ fn report(args: &RepackArgs, done: Vec<Done>, problems: &[String]) -> anyhow::Re
     let mut reasons = BTreeMap::<String, u64>::new();
     for one in &done {
         let (Err(failure), Some(name)) = (&one.result, one.names.first()) else { continue };
-        if has_named || failed(&one) {
+        if one.is_named || failed(&one) {
             output::message(format_args!("{}: {}", output::shown(name), causes(failure)));
         } else if !is_usual(failure) {
             *reasons.entry(failure.to_string()).or_default() += 1;
@@ -331,7 +346,7 @@ fn report(args: &RepackArgs, done: Vec<Done>, problems: &[String]) -> anyhow::Re
     problems.iter().for_each(output::message);
     Ok(if failures > 0 || !problems.is_empty() {
         ExitStatus::Failed
-    } else if has_named && skipped > 0 {
+    } else if has_skipped {
         ExitStatus::Negative
     } else {
         ExitStatus::Done

@@ -145,7 +145,7 @@ fn pack_of(path: &Path) -> anyhow::Result<Option<Pack>> {
 
 fn of_files(path: &Path, items: &mut Vec<Item>, errors: &mut Vec<String>) -> anyhow::Result<()> {
     let is_dir = path.is_dir();
-    let (groups, problems) = found(&[path.to_owned()], Vec::new())?;
+    let (groups, problems) = found(&[path.to_owned()]);
     errors.extend(problems);
     for names in groups {
         let Some(name) = names.into_iter().next() else { continue };

@@ -61,11 +61,8 @@ pub type Groups = Vec<Vec<PathBuf>>;
 
 /// The ELF files that paths mean, with all names of each that are among them, and what could not
 /// be looked at.
-pub fn found(paths: &[PathBuf], mut groups: Groups) -> anyhow::Result<(Groups, Vec<String>)> {
-    // What is missing in a whole system is no mistake: not each has an /opt.
-    let paths: Vec<PathBuf> =
-        paths.iter().filter(|path| !is_absent_system(path)).cloned().collect();
-    let found = walk(&paths);
+pub fn found(paths: &[PathBuf]) -> (Groups, Vec<String>) {
+    let found = walk(paths);
     let problems = found.errors.iter().map(|error| output::causes(error)).collect();
     let mut by_inode = BTreeMap::<(u64, u64), Vec<PathBuf>>::new();
     for path in found.files {
@@ -82,11 +79,7 @@ pub fn found(paths: &[PathBuf], mut groups: Groups) -> anyhow::Result<(Groups, V
             names.push(path);
         }
     }
-    groups.extend(by_inode.into_values());
+    let mut groups: Groups = by_inode.into_values().collect();
     groups.sort();
-    Ok((groups, problems))
-}
-
-fn is_absent_system(path: &Path) -> bool {
-    (path.ends_with("usr") || path.ends_with("opt")) && !path.exists()
+    (groups, problems)
 }

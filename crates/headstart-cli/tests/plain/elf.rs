@@ -176,6 +176,30 @@ fn an_upgrade_of_one_name_is_packed_without_the_other() {
 }
 
 #[test]
+fn only_skipped_files_that_are_named_themselves_are_told_and_give_a_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let below = dir.path().join("below");
+    fs::create_dir(&below).unwrap();
+    let (path, script, packed) =
+        (copy("bfd.so", dir.path()), dir.path().join("script"), copy("lld.so", &below));
+    fs::write(&script, "#!/bin/sh\n").unwrap();
+    let pack = |words: &[&str]| elf(dir.path(), &[&["repack", "--any-loader"], words].concat());
+    assert_eq!(pack(&["--in-place", text(&packed)]).status.code(), Some(0));
+    let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let done = pack(&[text(&path), text(&below)]);
+    assert_eq!((done.status.code(), told(&done)), (Some(0), String::new()));
+    let done = pack(&[text(&script), text(&below)]);
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    assert!(told(&done).contains("script: ") && !told(&done).contains("lld.so"), "{done:?}");
+    // A mistyped name is none of a whole system.
+    for name in ["usr", "opt"] {
+        let done = pack(&[text(&dir.path().join(name))]);
+        assert_eq!(done.status.code(), Some(1), "{done:?}");
+    }
+    assert_eq!(pack(&["--system"]).status.code(), Some(0));
+}
+
+#[test]
 fn a_copy_is_never_written_over_its_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = copy("bfd.so", dir.path());

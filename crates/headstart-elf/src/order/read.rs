@@ -27,12 +27,13 @@ pub enum FileError {
     NoSymbols(Option<PathBuf>),
 }
 
-/// The functions of a file.
+/// The functions of a file, which can be read at `readable` and whose name is `path`: debug files
+/// are beside that.
 ///
 /// # Errors
 /// Those of [`FileError`].
-pub fn code(path: &Path) -> Result<Code, FileError> {
-    let bytes = read(path)?.bytes;
+pub fn code(readable: &Path, path: &Path) -> Result<Code, FileError> {
+    let bytes = read(readable)?.bytes;
     let image = Image::parse(&bytes)?;
     if image.machine != Machine::X86_64 {
         return Err(FileError::Machine);
@@ -53,9 +54,10 @@ mod tests {
 
     #[test]
     fn a_file_without_functions_says_how_to_get_them() {
-        assert!(code(&std::env::current_exe().unwrap()).unwrap().points.len() > 100);
-        assert!(matches!(code(Path::new("/nowhere")), Err(FileError::Read(_))));
-        assert!(matches!(code(Path::new("/etc/passwd")), Err(FileError::Image(_))));
+        let of = |path: &Path| code(path, path);
+        assert!(of(&std::env::current_exe().unwrap()).unwrap().points.len() > 100);
+        assert!(matches!(of(Path::new("/nowhere")), Err(FileError::Read(_))));
+        assert!(matches!(of(Path::new("/etc/passwd")), Err(FileError::Image(_))));
         let text = FileError::NoSymbols(Some("/debug/ab/cd.debug".into())).to_string();
         assert!(text.contains("there is no /debug/ab/cd.debug"), "{text}");
     }

@@ -21,12 +21,23 @@ pub enum Format {
     Bolt,
 }
 
+impl Format {
+    /// The first line of a file, where the linker has comments.
+    pub fn comment(self) -> Option<&'static str> {
+        match self {
+            Self::Lld => Some("# The order of first calls, by headstart elf order\n"),
+            Self::GnuLd => Some("/* The order of first calls, by headstart elf order */\n"),
+            Self::Gold | Self::Bolt => None,
+        }
+    }
+}
+
 /// The order file for functions in their order. Each name is there once, at its first place.
 pub fn text(functions: &[&Function], format: Format) -> String {
     let mut written = std::collections::HashSet::new();
     let names = functions.iter().flat_map(|function| function.names());
     let mut names = names.filter(|name| written.insert(*name));
-    let mut out = String::new();
+    let mut out = format.comment().unwrap_or_default().to_owned();
     // Writing to a text does not fail.
     let _ = match format {
         Format::Lld | Format::Bolt => names.try_for_each(|name| writeln!(out, "{name}")),
@@ -73,10 +84,15 @@ mod tests {
         text(&file.functions.iter().collect::<Vec<_>>(), format)
     }
 
+    /// What follows the comment.
+    fn bare(names: &[&str], format: Format) -> String {
+        of(names, format).strip_prefix(format.comment().unwrap_or_default()).unwrap().to_owned()
+    }
+
     #[test]
     fn each_linker_gets_its_own_form() {
         let names = ["main", "b.cold", "c"];
-        assert_eq!(of(&names, Format::Lld), "main\nb.cold\nc\n");
+        assert_eq!(bare(&names, Format::Lld), "main\nb.cold\nc\n");
         assert_eq!(of(&names, Format::Bolt), "main\nb.cold\nc\n");
         assert_eq!(
             of(&names, Format::Gold),
@@ -84,7 +100,7 @@ mod tests {
              .text.c\n.text.hot.c\n.text.startup.c\n"
         );
         assert_eq!(
-            of(&names[1..], Format::GnuLd),
+            bare(&names[1..], Format::GnuLd),
             ".text :\n{\n  *(.text.unlikely.b)\n  *(.text.c .text.hot.c .text.startup.c)\n}\n"
         );
     }
@@ -109,7 +125,7 @@ mod tests {
         let mut file = file(&["a", "b"], &[]);
         file.functions[0].aliases = vec!["x".into(), "y".into()];
         file.functions[1].aliases = vec!["a".into()];
-        let text = text(&file.functions.iter().collect::<Vec<_>>(), Format::Lld);
+        let text = text(&file.functions.iter().collect::<Vec<_>>(), Format::Bolt);
         assert_eq!(text, "a\nx\ny\nb\n");
     }
 
@@ -118,10 +134,10 @@ mod tests {
         fn no_name_breaks_a_file(names in prop::collection::vec("\\PC{1,12}", 0..8)) {
             let names: Vec<&str> = names.iter().map(String::as_str).filter(|n| is_name(n)).collect();
             for format in [Format::Lld, Format::Bolt, Format::Gold] {
-                let text = of(&names, format);
+                let text = bare(&names, format);
                 prop_assert!(text.lines().all(is_name), "{text}");
             }
-            let script = of(&names, Format::GnuLd);
+            let script = bare(&names, Format::GnuLd);
             let inner: Vec<&str> = script.lines().filter(|line| line.starts_with("  *(")).collect();
             prop_assert_eq!(inner.len() + 3, script.lines().count());
             let is_plain = |line: &&str| {

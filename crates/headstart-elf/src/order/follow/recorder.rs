@@ -137,7 +137,7 @@ impl Recorder {
         if let Some(file) = self.by_id.get(&id) {
             return *file;
         }
-        let (code, problem) = match read::code(readable) {
+        let (code, problem) = match read::code(readable, path) {
             Ok(code) => (code, None),
             Err(error) => (Code::default(), Some(error.to_string())),
         };
