@@ -13,6 +13,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 
+/// Bytes of a page, on the machines that are looked at and in what they print.
+pub(crate) const PAGE: u64 = 4096;
+
 pub mod files;
 pub mod image;
 pub mod order;

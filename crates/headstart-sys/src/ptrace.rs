@@ -46,6 +46,8 @@ pub enum Syscall {
 pub const CLOSE: i64 = libc::SYS_close;
 /// mmap(2)
 pub const MMAP: u64 = libc::SYS_mmap as u64;
+/// mprotect(2)
+pub const MPROTECT: u64 = libc::SYS_mprotect as u64;
 /// The flag of mmap(2) for memory that is no file.
 pub const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
 /// The signal of [`Stop::Group`] when nothing but following begins.

@@ -8,6 +8,7 @@ use headstart::cache::walk::walk;
 use headstart_elf::files::change::Settings;
 use headstart_elf::files::dpkg::{Dpkg, is_original};
 use headstart_elf::files::journal::Journal;
+use headstart_elf::files::loader::Loaders;
 use headstart_elf::files::obstacles::Running;
 use headstart_elf::files::owned::Owned;
 use headstart_elf::files::read;
@@ -49,6 +50,7 @@ impl SystemArgs {
             dpkg: Dpkg::at(&root),
             root,
             any_loader: false,
+            loaders: Loaders::default(),
             running: Running::now(),
             check: None,
             journal: Journal::at(journal),

@@ -2,9 +2,10 @@
 
 use super::dpkg::Dpkg;
 use super::journal::{Journal, Record};
+use super::loader::Loaders;
 use super::obstacles::{Obstacle, Running, check_file, check_loader};
 use super::owned::Owned;
-use super::read::{Read, read};
+use super::read::{Read, open, read};
 use super::replace::{Staged, clean, link_over};
 use crate::image::Image;
 use crate::repack::refuse::Refusal;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub divert: bool,
     /// What dpkg knows.
     pub dpkg: Dpkg,
+    /// What loaders know.
+    pub loaders: Loaders,
     /// Programs that run.
     pub running: Running,
     /// A shell command that must do the same with the old and with the new file.
@@ -88,6 +91,12 @@ pub enum Failure {
     NotRepacked,
 }
 
+/// Whether a file is the repacked one of a record.
+fn fits(record: &Record, name: &Path) -> io::Result<bool> {
+    let (file, stat) = open(name)?;
+    record.fits(&file, u64::try_from(stat.st_size).unwrap_or(u64::MAX))
+}
+
 /// Names an error.
 pub(super) fn io(what: &'static str) -> impl Fn(io::Error) -> Failure {
     move |source| Failure::Io { what, source }
@@ -125,7 +134,7 @@ impl Settings {
         let repacked = repack::repack(&read.bytes, self.minimum).map_err(Obstacle::from)?;
         let image = Image::parse(&read.bytes).map_err(|e| Obstacle::Refused(e.into()))?;
         if !self.any_loader {
-            check_loader(&image, &self.root)?;
+            check_loader(&self.loaders, &image, &self.root)?;
         }
         let known = (names.len() + more) as u64;
         #[allow(clippy::unnecessary_cast)] // Not everywhere.
@@ -194,7 +203,7 @@ impl Settings {
         let new = repack::repack(&old.bytes, self.minimum).map_err(Obstacle::from)?;
         let image = Image::parse(&old.bytes).map_err(|e| Obstacle::Refused(e.into()))?;
         if !self.any_loader {
-            check_loader(&image, &self.root)?;
+            check_loader(&self.loaders, &image, &self.root)?;
         }
         let staged = Staged::write_copy(out, &new.bytes, &new.hole, &old);
         let staged = staged.map_err(io("Writing the new file"))?;
@@ -262,10 +271,9 @@ impl Settings {
                 _ => is_gone &= name.parent().is_some_and(Path::is_dir),
             }
         }
+        // What can't be read now may be read later.
         let is_other = |names: &Vec<PathBuf>| {
-            // What can't be read now may be read later.
-            let now = names.first().and_then(|name| read(name).ok());
-            now.is_some_and(|now| record.undo(&now.bytes).is_none())
+            names.first().is_some_and(|name| matches!(fits(record, name), Ok(false)))
         };
         Ok(Since { replaced: files.into_values().filter(is_other).collect(), is_gone })
     }
@@ -279,7 +287,7 @@ impl Settings {
     pub fn name_of(&self, record: &Record) -> Option<PathBuf> {
         let mut names: Vec<_> = record.names().iter().map(|name| self.outer(name)).collect();
         names.retain(|name| self.is_of(name, record));
-        let there = names.iter().find(|name| std::fs::File::open(name).is_ok());
+        let there = names.iter().find(|name| open(name).is_ok());
         there.or(names.first()).cloned()
     }
 
@@ -290,10 +298,8 @@ impl Settings {
     pub fn forget(&self, name: &Path) -> Result<(), Failure> {
         let record = self.journal.find(&self.inner(name)).map_err(io("Reading its record"))?;
         let Some(record) = record else { return Ok(()) };
-        let fits = |name: &PathBuf| {
-            read(&self.outer(name)).is_ok_and(|now| record.undo(&now.bytes).is_some())
-        };
-        if record.names().iter().any(fits) {
+        let is_repacked = |name: &PathBuf| matches!(fits(&record, &self.outer(name)), Ok(true));
+        if record.names().iter().any(is_repacked) {
             return Ok(());
         }
         self.journal.forget(&record).map_err(io("Removing its record"))

@@ -69,7 +69,8 @@ impl Settings {
             return Ok(false);
         }
         for name in names.iter().map(|name| self.inner(name)) {
-            let package = self.dpkg.package(&name).filter(|_| self.divert);
+            // Its lists are large.
+            let package = self.divert.then(|| self.dpkg.package(&name)).flatten();
             let package = package.ok_or(Obstacle::Packaged)?;
             if self.dpkg.is_needed(&name) {
                 return Err(Obstacle::UpgradesNeedIt(package));

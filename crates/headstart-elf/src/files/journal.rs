@@ -6,10 +6,11 @@ use crc::{CRC_64_XZ, Crc, Table};
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_XZ);
@@ -130,6 +131,30 @@ impl Record {
             bytes = rest;
         }
         Some(old)
+    }
+
+    /// Whether a file of this size is the new one, as far as it was changed; only that is read.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn fits(&self, file: &File, size: u64) -> io::Result<bool> {
+        let (Some(mut ranges), Ok(old_len), Ok(new_len)) =
+            (self.ranges(), usize::try_from(self.head.old_len), usize::try_from(size))
+        else {
+            return Ok(false);
+        };
+        let is_inside = old_len <= new_len && ranges.iter().all(|range| range.end <= old_len);
+        if size != self.head.new_len || !is_inside {
+            return Ok(false);
+        }
+        ranges.push(old_len..new_len);
+        let mut digest = CRC.digest();
+        for range in ranges {
+            let mut bytes = vec![0; range.len()];
+            file.read_exact_at(&mut bytes, range.start as u64)?;
+            digest.update(&bytes);
+        }
+        Ok(digest.finalize() == self.head.new_crc)
     }
 
     /// The file form.
@@ -295,6 +320,12 @@ mod tests {
             prop_assert_eq!(&read, &record);
             prop_assert!(read.is_old(&old) && !read.is_diverted());
             prop_assert_eq!(read.is_old(&new), new == old);
+            let file = tempfile::tempfile().unwrap();
+            for (bytes, is_it) in [(&new, true), (&old, new == old)] {
+                file.set_len(0).unwrap();
+                file.write_all_at(bytes, 0).unwrap();
+                prop_assert_eq!(read.fits(&file, bytes.len() as u64).unwrap(), is_it);
+            }
             prop_assert_eq!(read.undo(&new), Some(old));
             let diverted = record.diverted();
             prop_assert!(Record::from_bytes(&diverted.to_bytes()).unwrap().is_diverted());

@@ -4,6 +4,8 @@
 use super::read::read;
 use crate::image::{Image, Machine, dynamic};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,12 +21,25 @@ pub enum Loader {
     Unknown(PathBuf),
 }
 
-/// Looks at the loader of a file in a system whose root is `root`.
-pub fn loader_of(image: &Image, root: &Path) -> Loader {
+/// The loaders of a system, each of which is looked at once.
+#[derive(Debug, Default)]
+pub struct Loaders(RefCell<HashMap<PathBuf, Loader>>);
+
+impl Loaders {
+    /// The loader of a file in a system whose root is `root`, always the same.
+    pub fn of(&self, image: &Image, root: &Path) -> Loader {
+        let Some(path) = path_of(image) else { return Loader::Unknown(PathBuf::new()) };
+        let mut known = self.0.borrow_mut();
+        known.entry(path).or_insert_with_key(|path| look_at(path, root)).clone()
+    }
+}
+
+/// The loader that a file names, or that of its machine.
+fn path_of(image: &Image) -> Option<PathBuf> {
     let arch = match image.machine {
         Machine::X86_64 => "x86_64",
         Machine::Aarch64 => "aarch64",
-        _ => return Loader::Unknown(PathBuf::new()),
+        _ => return None,
     };
     let glibc = match image.machine {
         Machine::X86_64 => "/lib64/ld-linux-x86-64.so.2",
@@ -34,12 +49,15 @@ pub fn loader_of(image: &Image, root: &Path) -> Loader {
     let needs_musl =
         image.needed().iter().any(|name| *name == b"libc.so" || name.starts_with(b"libc.musl-"));
     let interpreter = image.interpreter().map(|path| Path::new(std::ffi::OsStr::from_bytes(path)));
-    let path = match interpreter {
+    Some(match interpreter {
         Some(path) => path.to_owned(),
         None if needs_musl => musl.into(),
         None => glibc.into(),
-    };
-    let Some(found) = resolve(root, &path) else { return Loader::Unknown(path) };
+    })
+}
+
+fn look_at(path: &Path, root: &Path) -> Loader {
+    let Some(found) = resolve(root, path) else { return Loader::Unknown(path.to_owned()) };
     let is_musl = path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-musl-"));
     let knows = if is_musl {
         read(&found).ok().and_then(|file| is_new_musl(&file.bytes))
@@ -50,8 +68,8 @@ pub fn loader_of(image: &Image, root: &Path) -> Loader {
     };
     match knows {
         Some(true) => Loader::New,
-        Some(false) => Loader::Old(path),
-        None => Loader::Unknown(path),
+        Some(false) => Loader::Old(path.to_owned()),
+        None => Loader::Unknown(path.to_owned()),
     }
 }
 
@@ -104,6 +122,6 @@ mod tests {
         let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let image = Image::parse(&bytes).unwrap();
         let empty = tempfile::tempdir().unwrap();
-        assert!(matches!(loader_of(&image, empty.path()), Loader::Unknown(_)));
+        assert!(matches!(Loaders::default().of(&image, empty.path()), Loader::Unknown(_)));
     }
 }

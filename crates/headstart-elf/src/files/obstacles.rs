@@ -1,7 +1,7 @@
 //! What forbids to change a file: signatures, checksums next to it, and processes that run it.
 
 use super::dpkg::is_original;
-use super::loader::{Loader, loader_of};
+use super::loader::{Loader, Loaders};
 use super::read::Read;
 use crate::image::Image;
 use crate::repack::refuse::Refusal;
@@ -116,8 +116,8 @@ pub fn check_file(path: &Path, read: &Read, running: &Running) -> Result<(), Obs
 ///
 /// # Errors
 /// It is too old, or none was found.
-pub fn check_loader(image: &Image, root: &Path) -> Result<(), Obstacle> {
-    match loader_of(image, root) {
+pub fn check_loader(loaders: &Loaders, image: &Image, root: &Path) -> Result<(), Obstacle> {
+    match loaders.of(image, root) {
         Loader::New => Ok(()),
         Loader::Old(path) => Err(Obstacle::OldLoader(path)),
         Loader::Unknown(path) => Err(Obstacle::UnknownLoader(path)),

@@ -2,15 +2,12 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Who makes a diversion that no package makes.
 pub(super) const LOCAL: &[u8] = b":";
-/// Bytes of a list that are read.
-const MOST_BYTES: u64 = 256 << 20;
 
 /// The files of packages are not known.
 #[derive(thiserror::Error, Debug)]
@@ -106,14 +103,9 @@ pub(super) fn listed(dir: &Path, extension: &str) -> Vec<PathBuf> {
     paths.filter(has).collect()
 }
 
+/// All of a list; what can't be read is empty.
 pub(super) fn contents(path: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Ok(file) = std::fs::File::open(path) {
-        // What can't be read is empty; a list is never larger.
-        #[allow(clippy::disallowed_methods)] // Here is the limit.
-        let _ = file.take(MOST_BYTES).read_to_end(&mut bytes);
-    }
-    bytes
+    headstart::host::contents::bytes(path).unwrap_or_default()
 }
 
 #[cfg(test)]

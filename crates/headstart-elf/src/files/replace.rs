@@ -149,14 +149,6 @@ impl Staged {
         &self.path
     }
 
-    /// As it is.
-    ///
-    /// # Errors
-    /// Those of fstat(2).
-    pub fn stat(&self) -> io::Result<Stat> {
-        Ok(rustix::fs::fstat(&self.file)?)
-    }
-
     /// Lets all `names` lead to it that lead to the file `old` now.
     ///
     /// # Errors

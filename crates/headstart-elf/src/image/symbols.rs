@@ -3,7 +3,7 @@
 use super::Image;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, Sym64};
-use object::read::elf::{FileHeader, Sym, SymbolTable};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader, Sym, SymbolTable};
 
 /// A symbol with an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,8 +18,6 @@ pub struct Symbol<'a> {
     pub is_function: bool,
     /// Whether other files may see it.
     pub is_global: bool,
-    /// The index of its section; `SHN_*` above 0xff00.
-    pub section: u16,
 }
 
 /// All defined symbols with names, by address; of one address, global ones first.
@@ -52,7 +50,6 @@ fn named<'a>(table: &SymbolTable<'a, FileHeader64<LE>>, symbol: &Sym64<LE>) -> O
         size: symbol.st_size(LE),
         is_function: matches!(kind, elf::STT_FUNC | elf::STT_GNU_IFUNC),
         is_global: !symbol.is_local(),
-        section: symbol.st_shndx(LE).0,
     })
 }
 
@@ -68,16 +65,7 @@ pub fn build_id<'a>(image: &Image<'a>) -> Option<&'a [u8]> {
     let data = image.data;
     let header = FileHeader64::<LE>::parse(data).ok()?;
     let segments = header.program_headers(LE, data).ok()?;
-    segments.iter().find_map(|segment| {
-        use object::read::elf::ProgramHeader;
-        let mut notes = segment.notes(LE, data).ok()??;
-        while let Ok(Some(note)) = notes.next() {
-            if note.name() == elf::ELF_NOTE_GNU && note.n_type(LE) == elf::NT_GNU_BUILD_ID {
-                return Some(note.desc());
-            }
-        }
-        None
-    })
+    segments.iter().find_map(|segment| in_notes(segment.notes(LE, data).ok()??))
 }
 
 /// Bytes as digits.
@@ -87,17 +75,18 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 
 /// The build ID by the sections of a file, since debug files have no bytes for their segments.
 pub fn build_id_in(data: &[u8]) -> Option<&[u8]> {
-    use object::read::elf::SectionHeader;
     let header = FileHeader64::<LE>::parse(data).ok()?;
-    header.sections(LE, data).ok()?.iter().find_map(|section| {
-        let mut notes = section.notes(LE, data).ok()??;
-        while let Ok(Some(note)) = notes.next() {
-            if note.name() == elf::ELF_NOTE_GNU && note.n_type(LE) == elf::NT_GNU_BUILD_ID {
-                return Some(note.desc());
-            }
+    let sections = header.sections(LE, data).ok()?;
+    sections.iter().find_map(|section| in_notes(section.notes(LE, data).ok()??))
+}
+
+fn in_notes<'a>(mut notes: NoteIterator<'a, FileHeader64<LE>>) -> Option<&'a [u8]> {
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == elf::ELF_NOTE_GNU && note.n_type(LE) == elf::NT_GNU_BUILD_ID {
+            return Some(note.desc());
         }
-        None
-    })
+    }
+    None
 }
 
 /// Whether there is a full table of symbols, which strip(1) removes.

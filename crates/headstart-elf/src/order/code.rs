@@ -4,10 +4,8 @@
 use super::document::{Function, is_name};
 use crate::image::{Image, Segment, symbols};
 use crate::report::initializers;
+use headstart_sys::ptrace::BREAKPOINT;
 use std::collections::HashMap;
-
-/// An instruction of one byte that stops a program (`int3`).
-pub const BREAKPOINT: u8 = 0xcc;
 
 /// The functions of a file.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -56,9 +54,8 @@ impl Code {
         code.points.dedup_by_key(|point| point.offset);
         let places = code.points.iter().map(|point| point.function.address).zip(0..);
         let places: HashMap<u64, u32> = places.collect();
-        let all = initializers::list(image);
-        code.initializers =
-            all.iter().filter_map(|one| places.get(&one.address).copied()).collect();
+        let all = initializers::addresses(image);
+        code.initializers = all.iter().filter_map(|one| places.get(one).copied()).collect();
         code
     }
 

@@ -5,10 +5,9 @@
 //! both figures are upper bounds.
 
 use super::document::Function;
+use crate::PAGE;
 use serde::Serialize;
 
-/// Bytes of a page.
-pub const PAGE: u64 = 4096;
 /// Bytes that a page fault maps if they are resident: `fault_around_bytes` of mm/memory.c, as
 /// it is by default.
 pub const FAULT_AROUND: u64 = 64 << 10;

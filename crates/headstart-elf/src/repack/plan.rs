@@ -9,14 +9,13 @@ use super::refuse::Refusal;
 use super::sections::{self, Moved, Tail};
 use super::select::{Selection, check, select};
 use super::{Change, versions};
+use crate::PAGE;
 use crate::image::dynamic::{self, Dynamic};
 use crate::image::{Image, sections::Section};
 use crate::relocations::{Tables, relr};
 use object::elf::{SHF_ALLOC, SHT_NOBITS};
 use std::ops::Range;
 
-/// Bytes of a page, for holes; larger ones get a smaller hole.
-const PAGE: u64 = 4096;
 /// Where the ELF header has `e_shoff` and `e_shnum`.
 const E_SHOFF: usize = 40;
 const E_SHNUM: usize = 60;

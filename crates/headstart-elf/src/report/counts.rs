@@ -1,12 +1,10 @@
 //! Relocations by kind, the tables they are in, and the pages they write.
 
+use crate::PAGE;
 use crate::image::Image;
 use crate::relocations::{Rela, Tables, entries, kinds, relr, words};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Bytes of a page; larger pages are fewer.
-const PAGE: u64 = 4096;
 
 /// How many relocations of a kind there are.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

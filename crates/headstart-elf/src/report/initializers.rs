@@ -23,14 +23,20 @@ pub struct Initializer {
 
 /// All of a file, in the order in which they run.
 pub fn list(image: &Image) -> Vec<Initializer> {
-    let mut addresses = array(image, dynamic::PREINIT_ARRAY, dynamic::PREINIT_ARRAYSZ);
-    addresses.extend(image.tag(dynamic::INIT));
-    addresses.extend(array(image, dynamic::INIT_ARRAY, dynamic::INIT_ARRAYSZ));
+    let addresses = addresses(image);
     if addresses.is_empty() {
         return Vec::new();
     }
     let functions = symbols::functions(image);
     addresses.into_iter().map(|address| named(&functions, address)).collect()
+}
+
+/// Where they begin, without the load bias, in the same order.
+pub fn addresses(image: &Image) -> Vec<u64> {
+    let mut addresses = array(image, dynamic::PREINIT_ARRAY, dynamic::PREINIT_ARRAYSZ);
+    addresses.extend(image.tag(dynamic::INIT));
+    addresses.extend(array(image, dynamic::INIT_ARRAY, dynamic::INIT_ARRAYSZ));
+    addresses
 }
 
 /// Names those that have no name yet by the symbols of the debug file.
@@ -89,7 +95,6 @@ mod tests {
             size,
             is_function: true,
             is_global: true,
-            section: 1,
         };
         let functions = [function(b"a", 16, 8), function(b"b", 24, 0), function(b"c", 64, 8)];
         for (address, name) in [

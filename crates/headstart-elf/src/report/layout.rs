@@ -4,13 +4,12 @@
 //! offset are equal modulo 2 MiB. The load bias of a program is a multiple of its segments'
 //! `p_align` (Linux 5.10), that of a library mostly of 2 MiB already.
 
+use crate::PAGE;
 use crate::image::{Image, dynamic};
 use serde::Serialize;
 
 /// The size of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
 pub const HUGE: u64 = 2 << 20;
-/// Bytes of a page, of which the rest behind the data is zeroed.
-const PAGE: u64 = 4096;
 
 /// A loaded segment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -2,8 +2,9 @@
 //! writes to code and leaves the file as it is.
 
 use super::layout::Module;
-use crate::order::code::{BREAKPOINT, Code, Point};
-use crate::order::predict::PAGE;
+use crate::PAGE;
+use crate::order::code::{Code, Point};
+use headstart_sys::ptrace::BREAKPOINT;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

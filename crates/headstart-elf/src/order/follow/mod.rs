@@ -33,7 +33,10 @@ use headstart_sys::ptrace::{self, Stop, Syscall};
 use headstart_sys::{process, signals};
 use layout::Module;
 use memory::Memory;
+use rustix::io::Errno;
+use rustix::mm::ProtFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
@@ -105,9 +108,10 @@ pub fn run(
     if let Err(error) = seized {
         // It ends by itself.
         while !matches!(ptrace::next_stop(), Ok(Some((_, Stop::Gone(_)))) | Err(_)) {}
-        return Err(match (error.raw_os_error(), status(std::process::id() as i32, "TracerPid")) {
-            (Some(EPERM), Some(tracer @ 1..)) => FollowError::Traced(tracer),
-            (Some(EPERM), _) => FollowError::NotAllowed(error),
+        let tracer = status(std::process::id() as i32, "TracerPid");
+        return Err(match (Errno::from_io_error(&error), tracer) {
+            (Some(Errno::PERM), Some(tracer @ 1..)) => FollowError::Traced(tracer),
+            (Some(Errno::PERM), _) => FollowError::NotAllowed(error),
             _ => FollowError::Other(error),
         });
     }
@@ -118,9 +122,6 @@ pub fn run(
 /// thread of a process, tells nothing.
 const PATIENCE: u32 = 1000;
 const A_MOMENT: Duration = Duration::from_millis(1);
-
-/// The same on all Linux machines.
-const EPERM: i32 = 1;
 
 /// All that is followed.
 struct Followed<'a> {
@@ -268,7 +269,7 @@ impl<'a> Followed<'a> {
         if let Some(path) = recorder::lost_privileges(tid) {
             if is_first {
                 // Before its first instruction.
-                let _ = signals::kill(tid, KILL);
+                let _ = signals::kill(tid, Signal::KILL.as_raw());
                 self.refused = Some(path);
                 return;
             }
@@ -389,17 +390,12 @@ fn signal_set(pid: i32, set: &str, signal: i32) -> bool {
     set.is_some_and(|set| set & 1 << (signal - 1) != 0)
 }
 
-/// SIGKILL has this number on all Linux machines.
-const KILL: i32 = 9;
-/// mprotect(2) on x86-64.
-const MPROTECT: u64 = 10;
-/// `PROT_EXEC`
-const EXECUTABLE: u64 = 4;
-
 /// Whether a system call has mapped code of a file.
 fn maps_code((number, arguments): (u64, [u64; 6]), result: i64) -> bool {
     let [_, _, protection, flags, _, _] = arguments;
-    let is_code = protection & EXECUTABLE != 0 && !(-4095..0).contains(&result);
+    let is_code =
+        protection & u64::from(ProtFlags::EXEC.bits()) != 0 && !(-4095..0).contains(&result);
     is_code
-        && (number == MPROTECT || (number == ptrace::MMAP && flags & ptrace::MAP_ANONYMOUS == 0))
+        && (number == ptrace::MPROTECT
+            || (number == ptrace::MMAP && flags & ptrace::MAP_ANONYMOUS == 0))
 }
