@@ -17,9 +17,7 @@ const ROOM: usize = 16 << 10;
 /// # Errors
 /// It can't be read, or is larger than [`MOST_BYTES`].
 pub fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    let size = file.metadata().map_or(0, |meta| meta.len()).min(MOST_BYTES);
-    up_to(file, MOST_BYTES, usize::try_from(size).unwrap_or(0))
+    rest_of(File::open(path)?)
 }
 
 /// All of a file, as text.
@@ -36,13 +34,13 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
 /// # Errors
 /// Those of [`bytes`].
 pub fn rest_of(file: impl Read) -> io::Result<Vec<u8>> {
-    up_to(file, MOST_BYTES, 0)
+    up_to(file, MOST_BYTES)
 }
 
 #[allow(clippy::disallowed_methods)] // Here is the limit.
-fn up_to(file: impl Read, most: u64, size: usize) -> io::Result<Vec<u8>> {
+fn up_to(file: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(ROOM);
     // One byte more, to detect a larger file.
-    let mut bytes = Vec::with_capacity((size + 1).max(ROOM));
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let why = format!("it is larger than {} MiB, the most that is read of a file", most >> 20);
@@ -57,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_the_limit_is_refused_and_what_is_as_large_is_read() {
-        let zeros = |n| up_to(io::repeat(0).take(n), 1 << 20, 0);
+        let zeros = |n| up_to(io::repeat(0).take(n), 1 << 20);
         assert_eq!(zeros(1 << 20).unwrap().len(), 1 << 20);
         let error = zeros((1 << 20) + 1).unwrap_err();
         assert_eq!(error.to_string(), "it is larger than 1 MiB, the most that is read of a file");
