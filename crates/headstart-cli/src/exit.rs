@@ -82,7 +82,9 @@ impl From<&anyhow::Error> for ExitStatus {
         });
         match trace {
             Some(TraceError::Permission(_)) => Self::PermissionMissing,
-            Some(TraceError::NoEvents | TraceError::NoTracefs(_)) => Self::KernelFeatureMissing,
+            Some(TraceError::NoEvents | TraceError::NoTracefs(_) | TraceError::NoProc) => {
+                Self::KernelFeatureMissing
+            }
             _ => Self::Failed,
         }
     }

@@ -1,7 +1,9 @@
 //! Facts about processes, from /proc (proc(5)).
 
 use crate::host::contents;
+use rustix::io::Errno;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
 /// When a process started, in clock ticks since boot: with the PID it names
@@ -11,14 +13,44 @@ pub fn start_time(pid: i32) -> Option<u64> {
     parse_start_time(&contents::bytes(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// Whether the process that started at this time has certainly ended, with all of its threads. What
+/// can't be read may be alive; and a killed process is a zombie as long as one of its threads is
+/// still in a system call.
+pub fn has_ended(pid: i32, start_time: u64) -> bool {
+    match contents::bytes(format!("/proc/{pid}/stat")) {
+        Ok(stat) => match parse_state(&stat) {
+            Some((_, started)) if started != start_time => true,
+            Some((b'Z' | b'X', _)) => has_one_thread(pid),
+            _ => false,
+        },
+        Err(error) => no_process(&error),
+    }
+}
+
+/// Whether an error of a file below /proc/PID says that there is no such process.
+fn no_process(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
+}
+
+/// Whether a process has no thread but its first one.
+fn has_one_thread(pid: i32) -> bool {
+    match fs::read_dir(format!("/proc/{pid}/task")) {
+        // An entry that can't be read may be a thread.
+        Ok(threads) => threads.count() <= 1,
+        Err(error) => no_process(&error),
+    }
+}
+
+/// Fields 3 and 22 of /proc/PID/stat: the state and when the process started.
+fn parse_state(stat: &[u8]) -> Option<(u8, u64)> {
+    let mut fields = fields_of_stat(stat)?;
+    let state = *fields.next()?.as_bytes().first()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
 /// Field 22 of /proc/PID/stat, unless field 3 says that the process has ended.
 pub fn parse_start_time(stat: &[u8]) -> Option<u64> {
-    let mut fields = fields_of_stat(stat)?;
-    let state = fields.next()?;
-    if ["Z", "X"].contains(&state) {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    parse_state(stat).filter(|(state, _)| !b"ZX".contains(state)).map(|(_, started)| started)
 }
 
 /// Field 3 of /proc/PID/stat and what follows; the name before them may hold any byte.
@@ -125,6 +157,49 @@ mod tests {
         assert_eq!(parse_faults(stat), Some((b'S', 111, 33)));
         for broken in [&b""[..], b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
             assert_eq!(parse_faults(broken), None);
+        }
+    }
+
+    #[test]
+    fn a_process_has_ended_when_it_is_gone_or_a_zombie_and_its_pid_has_another_start_time() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        let started = start_time(pid).unwrap();
+        assert!(!has_ended(pid, started));
+        assert!(has_ended(pid, started + 1));
+        child.kill().unwrap();
+        // Returns when it is a zombie, and leaves it one.
+        let options =
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let id = rustix::process::WaitId::Pid(rustix::process::Pid::from_raw(pid).unwrap());
+        rustix::process::waitid(id, options).unwrap();
+        assert_eq!(start_time(pid), None);
+        assert!(has_ended(pid, started));
+        child.wait().unwrap();
+        assert!(has_ended(pid, started));
+    }
+
+    #[test]
+    fn threads_beside_the_first_one_are_seen() {
+        let own = std::process::id() as i32;
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || wait.recv());
+        assert!(!has_one_thread(own));
+        drop(end);
+        assert!(thread.join().unwrap().is_err());
+        assert!(has_one_thread(-1), "there is no such process");
+    }
+
+    #[test]
+    fn only_a_missing_file_or_process_says_that_a_process_is_gone() {
+        for (errno, gone) in [
+            (Errno::NOENT, true),
+            (Errno::SRCH, true),
+            (Errno::IO, false),
+            (Errno::MFILE, false),
+            (Errno::ACCESS, false),
+        ] {
+            assert_eq!(no_process(&errno.into()), gone, "{errno}");
         }
     }
 

@@ -7,7 +7,7 @@ use super::EventKind;
 use super::decode::EVENTS;
 pub use super::texts::BufferStats;
 use super::texts::{only_ours, parse_marker, parse_now, parse_stats};
-use super::tracefs::{TraceError, Tracefs, of_file, open_dir, own_name, text_of};
+use super::tracefs::{TraceError, Tracefs, lock, of_file, open_dir, own_name, text_of};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -41,7 +41,7 @@ impl Instance {
     /// Creates it with the kernel's default buffer, or with `buffer_kb` KiB a
     /// CPU.
     pub fn create(tracefs: &Tracefs, buffer_kb: Option<u32>) -> Result<Self, TraceError> {
-        let name = own_name();
+        let name = own_name().ok_or(TraceError::NoProc)?;
         let dir = tracefs.instances().join(&name);
         match fs::create_dir(&dir) {
             Ok(()) => {}
@@ -51,6 +51,7 @@ impl Instance {
             Err(source) => return Err(TraceError::File { path: dir, source }),
         }
         let instance = Self::open(tracefs.instances(), &name)?;
+        lock(&instance.here).map_err(of_file(&dir))?;
         instance.prepare()?;
         if let Some(kb) = buffer_kb {
             instance.set_buffer_kb(kb)?;

@@ -1,14 +1,18 @@
 //! Where tracefs is, and whose instances it has.
 //!
-//! An instance ([`super::instance`]) is named `headstart-PID-STARTTIME-PIDNS`. So the next
-//! headstart removes the instance of a killed one, and ignores that of a live one (whose open
-//! buffers also make the kernel refuse). Source: `Documentation/trace/ftrace.rst`, section
+//! An instance ([`super::instance`]) is named `headstart-PID-STARTTIME-PIDNS`, and its process holds
+//! a shared lock (flock(2)) of its directory. The next headstart removes the instance of a killed
+//! one, and only if nobody holds the lock: an instance that is removed while a thread writes a file
+//! of its `options` crashes kernels up to 6.18 at least, since those files hold no reference. The
+//! lock lasts as long as the last thread. Source: `Documentation/trace/ftrace.rst`, section
 //! "Instances".
 
 use crate::host::contents;
 use crate::host::names;
-use crate::host::proc::{has_processes, in_first_pid_namespace, pid_namespace, start_time};
-use rustix::fs::{CWD, Mode, OFlags};
+use crate::host::proc::{
+    has_ended, has_processes, in_first_pid_namespace, pid_namespace, start_time,
+};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,6 +36,9 @@ pub enum TraceError {
     /// None of the events exists.
     #[error("This kernel lacks the filemap trace events that recording needs (CONFIG_FTRACE)")]
     NoEvents,
+    /// /proc does not say when this process started.
+    #[error("Recording needs /proc: run `mount -t proc proc /proc` as root")]
+    NoProc,
     /// A file of the instance could not be used.
     #[error("Can't use {path}", path = names::path(.path))]
     File {
@@ -114,14 +121,15 @@ impl Tracefs {
             as u64
     }
 
-    /// The instances of headstart processes that are gone.
+    /// The instances of headstart processes that are gone with all their threads.
     pub fn orphans(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.instances()) else { return Vec::new() };
-        let orphan = |name: &str| owner(name).is_some_and(|owner| owner.is_gone());
+        let gone = |name: &str| owner(name).is_some_and(|owner| owner.is_gone());
         entries
             .flatten()
-            .filter(|e| e.file_name().to_str().is_some_and(orphan))
+            .filter(|e| e.file_name().to_str().is_some_and(gone))
             .map(|e| e.path())
+            .filter(|path| is_unlocked(path))
             .collect()
     }
 
@@ -156,17 +164,31 @@ impl Owner {
     /// judged from the first one only, which sees whether that is still there.
     fn is_gone(&self) -> bool {
         if self.pid_namespace == pid_namespace() {
-            start_time(self.pid) != Some(self.start_time)
+            has_ended(self.pid, self.start_time)
         } else {
             in_first_pid_namespace() && !has_processes(self.pid_namespace)
         }
     }
 }
 
-/// The name of the instance of this process.
-pub(super) fn own_name() -> String {
+/// The name of the instance of this process; none where /proc does not say when it started, for
+/// an instance of another name would be an orphan for everybody.
+pub(super) fn own_name() -> Option<String> {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    format!("{PREFIX}{pid}-{}-{}", start_time(pid).unwrap_or(0), pid_namespace())
+    let namespace = Some(pid_namespace()).filter(|namespace| *namespace != 0)?;
+    Some(format!("{PREFIX}{pid}-{}-{namespace}", start_time(pid)?))
+}
+
+/// Marks an instance as that of this process for as long as one of its threads, or a child
+/// that has not yet called exec, lives.
+pub(super) fn lock(dir: impl AsFd) -> rustix::io::Result<()> {
+    rustix::fs::flock(dir, FlockOperation::NonBlockingLockShared)
+}
+
+/// Whether no process holds the lock of an instance.
+fn is_unlocked(instance: &Path) -> bool {
+    open_dir(CWD, instance)
+        .is_ok_and(|dir| rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
 fn owner(name: &str) -> Option<Owner> {
@@ -221,6 +243,21 @@ mod tests {
         ] {
             assert_eq!(owner(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn an_instance_is_no_orphan_while_somebody_holds_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let tracefs = Tracefs { root: dir.path().into(), mounted_now: false };
+        // No process has started at that time.
+        let name = format!("headstart-1-{}-{}", u64::MAX, pid_namespace());
+        let instance = tracefs.instances().join(name);
+        fs::create_dir_all(&instance).unwrap();
+        let held = open_dir(CWD, &instance).unwrap();
+        lock(&held).unwrap();
+        assert_eq!(tracefs.orphans(), [] as [PathBuf; 0]);
+        drop(held);
+        assert_eq!(tracefs.orphans(), [instance]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! whether the writer still lives, so the next writer removes what a killed one left.
 
 use super::directory::Directory;
-use crate::host::proc::start_time;
+use crate::host::proc::{has_ended, start_time};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -102,7 +102,7 @@ fn writer(name: &str) -> Option<(i32, u64)> {
 pub(super) fn remove_orphans(dir: &Directory, names: &[OsString]) {
     for name in names {
         let owner = writer(&name.to_string_lossy());
-        if owner.is_some_and(|(pid, start)| start_time(pid) != Some(start)) {
+        if owner.is_some_and(|(pid, start)| has_ended(pid, start)) {
             // The next writer tries again.
             let _ = rustix::fs::unlinkat(dir, name.as_os_str(), AtFlags::empty());
         }
