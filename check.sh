@@ -205,7 +205,7 @@ ended() { # NAME: waits for it; its output and status
 
 # The command as it is installed. slowdisk is that of the tests, which need not be fast.
 release() {
-    cargo static && cargo build --profile test --locked -p slowdisk && mkdir "$work/bin" &&
+    ./build.sh && cargo build --profile test --locked -p slowdisk && mkdir "$work/bin" &&
         ln -s "$PWD/target/release/headstart" "$PWD/target/debug/slowdisk" "$work/bin"
 }
 images() { bench/standing.py --build --workloads python && bench/boot/virtual.py build; }

@@ -104,7 +104,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 build() {
     local command quiet=--quiet
     if [[ -t 2 ]]; then quiet=''; fi
-    printf -v command 'cd %q && CARGO_TARGET_DIR=%q cargo %s static' "$PWD" "$target" "$quiet"
+    printf -v command 'cd %q && CARGO_TARGET_DIR=%q ./build.sh %s' "$PWD" "$target" "$quiet"
     # Under sudo, Rust and the checkout are the user's.
     if [[ ${SUDO_USER:-root} != root ]] && runuser -l "$SUDO_USER" -c 'command -v cargo' &>/dev/null; then
         runuser -l "$SUDO_USER" -c "$command"

@@ -260,7 +260,7 @@ def all_right(found):
 def script():
     options = arguments()
     needs_root("A system is changed and entered")
-    options.headstart = tool(options.headstart, "cargo static, or --headstart FILE")
+    options.headstart = tool(options.headstart, "./build.sh, or --headstart FILE")
     found = measure(options, lambda text: print(text, flush=True))
     write(options.out, about("headstart-bench/elf/1", str(options.headstart)) | found)
     print(json.dumps({key: found[key] for key in found if key not in ("biggest", "skipped")}, indent=1))

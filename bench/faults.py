@@ -105,7 +105,7 @@ def faults():
     options = arguments()
     if options.smoke:
         options.pairs, options.runs = 2, 1
-    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
+    headstart = tool(options.headstart, "./build.sh, or --headstart FILE")
     result = about("headstart/faults-bench/1", headstart)
     result |= {"user": "root" if os.geteuid() == 0 else "other"}
     with tempfile.TemporaryDirectory() as work:

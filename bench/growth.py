@@ -317,7 +317,7 @@ def slope(line):
 def growth():
     options = arguments()
     needs_root("Recording and mounting need root")
-    headstart = tool(options.bin / "headstart", "cargo static, or --bin DIR")
+    headstart = tool(options.bin / "headstart", "./build.sh, or --bin DIR")
     tool("time", "apt-get install time")
     if not os.environ.get(OWN_MOUNTS):
         # A mount namespace that is made meanwhile, for a container or a service,

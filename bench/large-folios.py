@@ -50,7 +50,7 @@ def start(command):
 
 def large_folios():
     options = arguments()
-    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
+    headstart = tool(options.headstart, "./build.sh, or --headstart FILE")
     result = about("headstart/large-folios/1", headstart)
     command, found = options.command, {fill: [] for fill in FILLS}
     with tempfile.TemporaryDirectory() as folder:

@@ -42,7 +42,7 @@ def arguments():
 
 def overhead():
     options = arguments()
-    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
+    headstart = tool(options.headstart, "./build.sh, or --headstart FILE")
     result = about("headstart/overhead/1", headstart)
     command = options.command
 

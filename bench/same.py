@@ -69,7 +69,7 @@ def case(headstart, program, load, options):
 
 def same():
     options = arguments()
-    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
+    headstart = tool(options.headstart, "./build.sh, or --headstart FILE")
     result = about("headstart/same/1", headstart)
     result["cases"] = [case(headstart, program, int(load), options)
                        for load in options.load.split(",") for program in PROGRAMS]

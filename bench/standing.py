@@ -153,7 +153,7 @@ def binaries(given):
                 cwd=HERE.parent)
     for name in ("headstart", "slowdisk"):
         if not (given / name).exists():
-            raise Trouble(f"{given / name} is missing; cargo static, or give --bin")
+            raise Trouble(f"{given / name} is missing; ./build.sh, or give --bin")
     return given.resolve()
 
 

@@ -54,7 +54,7 @@ STEPS = {
 
 def costs():
     options = arguments()
-    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
+    headstart = tool(options.headstart, "./build.sh, or --headstart FILE")
     result = about("headstart/tracefs-costs/1", headstart)
     times = {name: [] for name in STEPS}
     try:

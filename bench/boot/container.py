@@ -83,7 +83,7 @@ def arguments():
         args.models, args.rounds = ["emmc", "cloud-lazy"], 2
     for name in ("headstart", "slowdisk"):
         if not (args.bin / name).exists():
-            parser.error(f"{args.bin / name} is missing; cargo static")
+            parser.error(f"{args.bin / name} is missing; run ./build.sh")
     if args.other:
         args.other = tool(args.other, "--other FILE")
     return args

@@ -147,7 +147,7 @@ def errors():
     parser.add_argument("--calls", default="", metavar="NAME,…", help="system calls [default: all]")
     options = parser.parse_args()
     needs_root("Learning is a part of it")
-    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
+    headstart = tool(options.headstart, "./build.sh, or --headstart FILE")
     tool("strace", "install strace")
     result = about("headstart/storm-errors/1", headstart)
     chosen = options.errors.split(",")[:1 if options.smoke else None]

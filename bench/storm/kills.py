@@ -131,7 +131,7 @@ def kills():
     parser.add_argument("--commands", metavar="NAME,…", help="only these [default: all]")
     options = parser.parse_args()
     needs_root("Recording is a part of it")
-    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
+    headstart = tool(options.headstart, "./build.sh, or --headstart FILE")
     result = about("headstart/storm-kills/1", headstart) | {"seed": options.seed}
     chance = random.Random(options.seed)
     count = 8 if options.smoke else options.n

@@ -170,7 +170,7 @@ def compare(rig, command):
 def programs():
     options = drawn(__doc__, "programs", "10 programs and 10 jobs", 500, "programs").parse_args()
     needs_root("What is learned has to be hidden")
-    headstart = tool(options.headstart, "cargo static, or --headstart FILE")
+    headstart = tool(options.headstart, "./build.sh, or --headstart FILE")
     result = about("headstart/storm-programs/1", headstart) | {"seed": options.seed}
     chance = random.Random(options.seed)
     names = sorted({path.name for path in Path("/usr/bin").iterdir()

@@ -96,7 +96,7 @@ def storm():
     options = drawn(__doc__, "services", "fill a guest, boot none", 60, "kills that are planned").parse_args()
     needs_root("Images are mounted")
     machine.needs()
-    headstart = Path(tool(options.headstart, "cargo static, or --headstart FILE"))
+    headstart = Path(tool(options.headstart, "./build.sh, or --headstart FILE"))
     chance = random.Random(options.seed)
     names = tuple(SERVICES)
     plan = list(planned(chance, names, options.n))

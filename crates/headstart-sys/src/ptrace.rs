@@ -52,6 +52,11 @@ pub const MPROTECT: u64 = libc::SYS_mprotect as u64;
 pub const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
 /// The signal of [`Stop::Group`] when nothing but following begins.
 pub const TRAP: i32 = libc::SIGTRAP;
+/// `PTRACE_GET_SYSCALL_INFO` and what it tells (`include/uapi/linux/ptrace.h`), which libc lacks
+/// for musl.
+const GET_SYSCALL_INFO: i32 = 0x420e;
+const SYSCALL_INFO_ENTRY: u8 = 1;
+const SYSCALL_INFO_EXIT: u8 = 2;
 /// Marks stops at system calls (`PTRACE_O_TRACESYSGOOD`).
 const AT_SYSCALL: i32 = libc::SIGTRAP | 0x80;
 
@@ -177,11 +182,11 @@ pub fn syscall(pid: i32) -> io::Result<Syscall> {
     // `struct ptrace_syscall_info`: the operation and the architecture, where it is, its
     // stack, and the number and arguments or the result.
     let mut info = [0u64; 11];
-    exchange(libc::PTRACE_GET_SYSCALL_INFO, pid, size_of_val(&info), &mut info)?;
+    exchange(GET_SYSCALL_INFO, pid, size_of_val(&info), &mut info)?;
     let [what, _, _, number, a, b, c, d, e, f, _] = info;
     Ok(match what.to_ne_bytes()[0] {
-        libc::PTRACE_SYSCALL_INFO_ENTRY => Syscall::Entry { number, arguments: [a, b, c, d, e, f] },
-        libc::PTRACE_SYSCALL_INFO_EXIT => Syscall::Exit(number as i64),
+        SYSCALL_INFO_ENTRY => Syscall::Entry { number, arguments: [a, b, c, d, e, f] },
+        SYSCALL_INFO_EXIT => Syscall::Exit(number as i64),
         _ => Syscall::Elsewhere,
     })
 }
@@ -315,24 +320,25 @@ pub fn continue_at(_: i32, _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A request that reads and writes no memory of this process.
-fn request(request: libc::c_uint, pid: i32, data: i32) -> io::Result<()> {
+/// A request that reads and writes no memory of this process. C libraries differ in the type of
+/// its number.
+fn request(request: impl Into<i64>, pid: i32, data: i32) -> io::Result<()> {
     // SAFETY: `data` is a number to the requests that are given here.
-    let result = unsafe { libc::ptrace(request as _, pid, 0usize, data as usize) };
+    let result = unsafe { libc::ptrace(request.into() as _, pid, 0usize, data as usize) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// A request that reads or writes a value of this process; `size` is what it wants to be
 /// told as an address.
 fn exchange<T: Copy>(
-    request: libc::c_uint,
+    request: impl Into<i64>,
     pid: i32,
     size: usize,
     value: &mut T,
 ) -> io::Result<()> {
     // SAFETY: the requests that are given here read or write at most as many bytes as the
     // value has, which are numbers throughout.
-    let result = unsafe { libc::ptrace(request as _, pid, size, &raw mut *value) };
+    let result = unsafe { libc::ptrace(request.into() as _, pid, size, &raw mut *value) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

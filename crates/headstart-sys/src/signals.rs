@@ -112,7 +112,7 @@ pub fn wake_after(time: Duration) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     let of = |time: Duration| libc::timeval {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: time.as_secs().try_into().unwrap_or(i32::MAX.into()),
         tv_usec: time.subsec_micros().into(),
     };
     let timer = libc::itimerval {
