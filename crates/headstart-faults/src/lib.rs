@@ -28,3 +28,4 @@ pub mod recording;
 pub mod sections;
 pub mod space;
 pub mod tables;
+pub mod waits;

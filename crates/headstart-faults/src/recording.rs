@@ -1,6 +1,7 @@
 //! A recording: faults, each with its thread, its mapping, and what made it necessary as far as that
 //! is known. [`crate::recorder`] makes it.
 
+use crate::waits::Waits;
 use headstart::host::id::InodeId;
 use std::collections::HashSet;
 
@@ -225,6 +226,8 @@ pub struct Recording {
     pub executed: Option<u64>,
     /// When its process ended: the last thread of it.
     pub ended: Option<u64>,
+    /// What its threads waited for, if that was recorded.
+    pub waits: Option<Waits>,
 }
 
 impl Recording {
