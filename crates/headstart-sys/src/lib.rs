@@ -8,6 +8,7 @@
 
 pub mod btrfs;
 pub mod cachestat;
+pub mod calls;
 #[cfg(feature = "counting")]
 pub mod counting;
 pub mod descriptors;

@@ -1,5 +1,5 @@
-//! Software events of threads, with their records in ring buffers: perf_event_open(2). Decodes no
-//! record.
+//! Software events and tracepoints of threads or CPUs, with their records in ring buffers:
+//! perf_event_open(2). Decodes no record.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
@@ -8,18 +8,32 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is counted: a `PERF_COUNT_SW_*` of `include/uapi/linux/perf_event.h`.
+/// What is counted: a `PERF_COUNT_SW_*` of `include/uapi/linux/perf_event.h`, or a tracepoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u64)]
 pub enum Counter {
     /// A page fault begins (`PAGE_FAULTS`).
-    FaultBegins = 2,
+    FaultBegins,
     /// One that needed no I/O has been served (`PAGE_FAULTS_MIN`).
-    MinorFaultEnds = 5,
+    MinorFaultEnds,
     /// One that needed I/O has been served (`PAGE_FAULTS_MAJ`).
-    MajorFaultEnds = 6,
+    MajorFaultEnds,
     /// Nothing (`DUMMY`): for a ring that no other event owns.
-    Nothing = 9,
+    Nothing,
+    /// A tracepoint, by the number in its `id` file of tracefs.
+    Tracepoint(u16),
+}
+
+impl Counter {
+    /// `type` and `config` of `struct perf_event_attr`.
+    fn numbers(self) -> (u32, u64) {
+        match self {
+            Self::FaultBegins => (SOFTWARE, 2),
+            Self::MinorFaultEnds => (SOFTWARE, 5),
+            Self::MajorFaultEnds => (SOFTWARE, 6),
+            Self::Nothing => (SOFTWARE, 9),
+            Self::Tracepoint(id) => (TRACEPOINT, u64::from(id)),
+        }
+    }
 }
 
 /// What a sample holds (`PERF_SAMPLE_*`).
@@ -32,6 +46,11 @@ pub mod sample {
     pub const TIME: u64 = 1 << 2;
     /// The address.
     pub const ADDR: u64 = 1 << 3;
+    /// What the tracepoint reports: 32 bits with the count of bytes, and the bytes.
+    pub const RAW: u64 = 1 << 10;
+    /// Whether user space runs 32-bit code (1) or not (2), and a register that has no meaning; 0 alone
+    /// for a thread without user space.
+    pub const REGS_USER: u64 = 1 << 12;
     /// The number of the event, at a place that does not depend on the others.
     pub const IDENTIFIER: u64 = 1 << 16;
     /// How large the page at the address is that the page table maps, 0 if none (Linux 5.11).
@@ -108,6 +127,10 @@ struct RawAttributes {
 
 /// `PERF_TYPE_SOFTWARE`
 const SOFTWARE: u32 = 1;
+/// `PERF_TYPE_TRACEPOINT`
+const TRACEPOINT: u32 = 2;
+/// The register of [`sample::REGS_USER`]: one must be chosen, and all machines have the first.
+const REGISTER: u64 = 1;
 /// `PERF_FORMAT_ID`
 const WITH_ID: u64 = 1 << 2;
 /// `PERF_FLAG_FD_CLOEXEC`
@@ -120,13 +143,13 @@ mod request {
     pub const SET_OUTPUT: Opcode = none(b'$', 5);
 }
 
-/// An event of a thread on a CPU.
+/// An event of a thread, or all, on a CPU.
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// Counts and records what a thread (0: this one) does on a CPU, from now on unless it is
-    /// [`flag::DISABLED`]. Times are those of the monotonic clock, in ns.
+    /// Counts and records what a thread (0: this one; -1: any) does on a CPU, from now on unless it
+    /// is [`flag::DISABLED`]. Times are those of the monotonic clock, in ns.
     ///
     /// # Errors
     /// `EACCES` and `EPERM` where this user may not, or a container forbids the call; `ENOSYS`
@@ -134,16 +157,19 @@ impl Event {
     /// offline; `ESRCH` for a thread that has ended; `EMFILE`.
     pub fn open(attributes: Attributes, tid: i32, cpu: i32) -> io::Result<Self> {
         let flags = attributes.flags | flag::USE_CLOCKID;
+        let (kind, config) = attributes.counter.numbers();
+        let has_register = attributes.sample & sample::REGS_USER != 0;
         let mut raw = RawAttributes {
-            kind: SOFTWARE,
+            kind,
             size: size_of::<RawAttributes>() as u32,
-            config: attributes.counter as u64,
+            config,
             sample_period: 1,
             sample_type: attributes.sample,
             read_format: WITH_ID,
             // A bit-field, which begins at the other end on big-endian machines.
             flags: if cfg!(target_endian = "big") { flags.reverse_bits() } else { flags },
             wakeup: attributes.wakeup,
+            sample_regs_user: if has_register { REGISTER } else { 0 },
             clockid: libc::CLOCK_MONOTONIC,
             ..RawAttributes::default()
         };
