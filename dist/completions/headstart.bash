@@ -580,7 +580,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__faults)
-            opts="-v -q -h --pid --for --json --csv --huge --force --verbose --quiet --help"
+            opts="-v -q -h --pid --for --json --csv --huge --waits --force --verbose --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

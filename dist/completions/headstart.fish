@@ -212,6 +212,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand faults" -l for -d 'R
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l json -d 'Write all figures to this file as one JSON document (-: standard output)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l csv -d 'Write each fault to this file as a row of CSV (-: standard output)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l huge -d 'Also record which faults map a huge page; it takes a little longer'
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l waits -d 'Also record what threads waited for, by kind and file, and the requests of disks; needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l force -d 'Replace files of results even if they are not earlier results'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -s v -l verbose -d 'Print all rows of the tables'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -s q -l quiet -d 'Print no tables'

@@ -5,6 +5,7 @@ use headstart::launch::LaunchError;
 use headstart::trace::capture::CaptureError;
 use headstart::trace::tracefs::TraceError;
 use headstart_faults::capture::CaptureError as FaultsError;
+use headstart_faults::capture::points::PointsError;
 use std::process::ExitCode;
 
 /// How a verb ended. A wrong command line ends with 2 before any verb runs.
@@ -70,6 +71,13 @@ impl From<&anyhow::Error> for ExitStatus {
                 | FaultsError::Memory(_),
             ) => return Self::PermissionMissing,
             Some(FaultsError::NoEvents) => return Self::KernelFeatureMissing,
+            _ => {}
+        }
+        match error.downcast_ref::<PointsError>() {
+            Some(PointsError::Namespace) => return Self::PermissionMissing,
+            Some(PointsError::Missing(..) | PointsError::Field(..)) => {
+                return Self::KernelFeatureMissing;
+            }
             _ => {}
         }
         let trace = error.chain().find_map(|e| {

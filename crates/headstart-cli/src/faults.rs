@@ -1,6 +1,7 @@
 //! `headstart faults`: the page faults of a program and of all that it starts.
 
 mod print;
+mod print_waits;
 mod program;
 mod recorded;
 mod running;
@@ -10,12 +11,13 @@ use crate::exit::ExitStatus;
 use crate::output;
 use crate::results::{self, ResultKind};
 use anyhow::bail;
-use headstart_faults::capture::{Captured, Over, files};
+use headstart_faults::capture::{Captured, Over, files, names};
 use headstart_faults::document::{About, Cost, Document};
 use headstart_faults::recording::Recording;
 use headstart_faults::tables::{SectionsOf, Tables};
+use headstart_faults::waits::sums::Sums;
 use headstart_faults::{cost, csv};
-use recorded::Recorded;
+use recorded::{Recorded, Wanted};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,6 +33,9 @@ one may have waited for I/O that was in flight.
 
 Users other than root record their own programs if kernel.perf_event_paranoid is at most 2; faults \
 of the kernel itself, as read(2) makes in the memory that it fills, are missing then.
+
+With --waits the wall time is divided into CPU time, the run queue, and waits by kind and file; what \
+nothing explains is a row of its own.
 
 The program runs as without headstart: its tables are printed on standard error. With --pid they \
 are printed on standard output, unless that is the file of --json or --csv.
@@ -59,6 +64,10 @@ pub struct FaultsArgs {
     /// Also record which faults map a huge page; it takes a little longer
     #[arg(long)]
     huge: bool,
+
+    /// Also record what threads waited for, by kind and file, and the requests of disks; needs root
+    #[arg(long)]
+    waits: bool,
 
     /// Replace files of results even if they are not earlier results
     #[arg(long)]
@@ -89,9 +98,10 @@ pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
             results::check(file, kind, args.force)?;
         }
     }
+    let wanted = Wanted { huge: args.huge, waits: args.waits };
     let (status, recorded) = match args.pid {
-        Some(pid) => (ExitStatus::Done, running::record(pid, args.duration, args.huge)?),
-        None => program::record(&args.command, args.duration, args.huge)?,
+        Some(pid) => (ExitStatus::Done, running::record(pid, args.duration, wanted)?),
+        None => program::record(&args.command, args.duration, wanted)?,
     };
     let is_told = tell(&args, recorded, args.pid.is_some() && prints == 0);
     // With a program, the status is the program's.
@@ -101,7 +111,10 @@ pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
 /// Writes files and prints tables, each whatever happens to the others; whether all was done.
 fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
     let Recorded { captured, recorder, pid, over, began, usage, recorder_us, root } = recorded;
-    let decoded = captured.decode(recorder);
+    let mut decoded = captured.decode(recorder);
+    if let Err(error) = names::find(&mut decoded.recording) {
+        output::message(format_args!("Some files have no name: {error}"));
+    }
     let recording = &decoded.recording;
     if args.pid.is_none() && recording.executed.is_none() {
         // Else it could not be executed, and has said why.
@@ -112,6 +125,7 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
     }
     let (sections, files_unread) = files::sections_of(recording, &root);
     let tables = Tables::of(recording, &sections);
+    let sums = recording.waits.as_ref().map(|waits| Sums::of(recording, waits, pid));
     let start = recording.executed.unwrap_or(began);
     let end = match over {
         Over::Process => recording.ended.unwrap_or(captured.until),
@@ -138,7 +152,8 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
         files_unread,
     };
     let json = args.json.as_deref().map(|file| {
-        let text = output::json_text(&Document::new(&about, recording, &tables))? + "\n";
+        let text =
+            output::json_text(&Document::new(&about, recording, &tables, sums.as_ref()))? + "\n";
         if is_stdout(file) {
             return output::print(|out| out.write_all(text.as_bytes()));
         }
@@ -152,7 +167,7 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
         results::write_by(file, ResultKind::FaultsCsv, args.force, |mut file| rows(&mut file))
     });
     let shown = (!args.quiet).then(|| {
-        let text = print::text(&about, recording, &tables, args.verbose)?;
+        let text = print::text(&about, recording, &tables, sums.as_ref(), args.verbose)?;
         if on_stdout {
             return output::print(|out| out.write_all(text.as_bytes()));
         }

@@ -8,7 +8,10 @@ use crate::recording::{EXECUTE, READ, SHARED, WRITE};
 use headstart::host::maps::with_newlines;
 use headstart::host::{contents, maps, proc};
 use rustix::io::Errno;
+use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 /// `MAP_PRIVATE`
 const PRIVATE: u32 = 2;
@@ -48,6 +51,32 @@ pub fn faults_when_asleep(pid: i32) -> Option<Usage> {
     None
 }
 
+/// The descriptors of a process, with what /proc says that they are: a path, or `pipe:[7]` and the like;
+/// none when it has ended, or this user may not look.
+pub fn descriptors(pid: i32) -> Vec<(i32, Vec<u8>)> {
+    let dir = PathBuf::from(format!("/proc/{pid}/fd"));
+    let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let link = |number: i32| fs::read_link(dir.join(number.to_string())).ok();
+    numbers.filter_map(|number| Some((number, link(number)?.into_os_string().into_vec()))).collect()
+}
+
+/// The system call in which a thread waits, and its arguments; `None` if it waits in none.
+pub fn call(pid: i32, tid: i32) -> Option<(u32, [u64; 6])> {
+    parse_call(&contents::text(format!("/proc/{pid}/task/{tid}/syscall")).ok()?)
+}
+
+/// The text of `/proc/PID/task/TID/syscall` (proc_pid_syscall(5)).
+fn parse_call(text: &str) -> Option<(u32, [u64; 6])> {
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let mut arguments = [0; 6];
+    for argument in &mut arguments {
+        *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    Some((number, arguments))
+}
+
 /// Gives a recorder the mappings in such a text, before all that is recorded.
 pub fn map(recorder: &mut Recorder, pid: i32, text: &[u8]) {
     for mapped in maps::mapped(text) {
@@ -84,6 +113,24 @@ mod tests {
         assert_eq!((&*file.permissions(), found.name(file.name)), ("r-xp", &b"/tmp/a\nb"[..]));
         assert_eq!((memory.object, &*memory.permissions()), (Object::Anonymous, "rw-s"));
         assert_eq!(heap.object, Object::Heap);
+    }
+
+    #[test]
+    fn a_thread_that_runs_or_is_in_no_call_has_none() {
+        let text = "202 0x1 0x80 0x0 0x0 0x0 0xffffffffffffffff 0x7ffd 0x7f00\n";
+        assert_eq!(parse_call(text), Some((202, [1, 0x80, 0, 0, 0, u64::MAX])));
+        for text in ["running\n", "-1 0x7ffd 0x7f00\n", "", "7 0x1", "7 1 2 3 4 5 6"] {
+            assert_eq!(parse_call(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn descriptors_of_this_process_have_their_paths() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().as_os_str().as_encoded_bytes().to_vec();
+        let own = descriptors(std::process::id() as i32);
+        assert!(own.iter().any(|(_, link)| *link == path), "{own:?}");
+        assert!(descriptors(-1).is_empty());
     }
 
     #[test]

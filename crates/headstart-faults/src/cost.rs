@@ -1,6 +1,7 @@
 //! What recording costs here: page faults of this process with and without events, measured after
 //! the recording, so that nobody waits for it.
 
+use crate::capture::points::Points;
 use crate::capture::{Access, CaptureError, Scope, events_of};
 use headstart_sys::touch;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -34,7 +35,7 @@ fn passes(access: Access, cpu: i32) -> Result<[Vec<u64>; 2], CaptureError> {
     pass()?;
     for _ in 0..PASSES {
         times[0].push(pass()?);
-        let events = events_of(Scope::Own, &[cpu], access)?;
+        let events = events_of(Scope::Own, &[cpu], access, &Points::default())?;
         times[1].push(pass()?);
         drop(events);
     }

@@ -1,9 +1,11 @@
-//! A recording as a JSON document, `headstart/faults/1`. Writes no file.
+//! A recording as a JSON document, `headstart/faults/2`. Writes no file.
 
 use crate::capture::{Access, Counted};
 use crate::csv::memory;
 use crate::recording::Recording;
 use crate::tables::{Place, Row, Segment, Spread, Tables};
+use crate::waits::document::WaitsDocument;
+use crate::waits::sums::Sums;
 use headstart::host::json_path::JsonPath;
 use headstart::host::names;
 use serde::Serialize;
@@ -12,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The name of the format.
-pub const SCHEMA: &str = "headstart/faults/1";
+pub const SCHEMA: &str = "headstart/faults/2";
 
 /// What was recorded, how long, and what it cost.
 #[derive(Clone, PartialEq, Debug)]
@@ -109,6 +111,9 @@ pub struct Document<'a> {
     /// event.
     executions: u64,
     cost: &'a Cost,
+    /// If they were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits: Option<WaitsDocument>,
 }
 
 #[derive(Serialize, Debug)]
@@ -182,7 +187,12 @@ pub fn memory_name(recording: &Recording, place: &Place) -> Option<String> {
 
 impl<'a> Document<'a> {
     /// That of a recording.
-    pub fn new(about: &'a About, recording: &Recording, tables: &'a Tables) -> Self {
+    pub fn new(
+        about: &'a About,
+        recording: &Recording,
+        tables: &'a Tables,
+        waits: Option<&Sums>,
+    ) -> Self {
         let path = |name: u32| Path::new(OsStr::from_bytes(recording.name(name))).into();
         let place = |(place, row): &(Place, Row)| {
             let (file, segment, section) = match place {
@@ -241,6 +251,9 @@ impl<'a> Document<'a> {
             without_event: about.without_event(),
             executions: recording.executions,
             cost: &about.cost,
+            waits: waits
+                .zip(recording.waits.as_ref())
+                .map(|(sums, waits)| WaitsDocument::new(recording, waits, sums)),
         }
     }
 }
@@ -273,7 +286,7 @@ mod tests {
             threads_missed: 0,
             files_unread: 0,
         };
-        let json = serde_json::to_value(Document::new(&about, &recording, &tables)).unwrap();
+        let json = serde_json::to_value(Document::new(&about, &recording, &tables, None)).unwrap();
         assert_eq!(json["schema"], SCHEMA);
         assert_eq!(json["places"][0]["path_bytes"], serde_json::json!([47, 97, 255]));
         assert_eq!(json["places"][0]["segment"], "text");

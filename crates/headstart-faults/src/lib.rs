@@ -9,7 +9,8 @@
 //!
 //! The kernel reports the start of a fault (`PERF_COUNT_SW_PAGE_FAULTS`) and its end
 //! (`PERF_COUNT_SW_PAGE_FAULTS_MIN` or `_MAJ`, once, after all retries) as software events; a
-//! thread serves one fault at a time, so both are paired by thread. [`capture`], [`cost`] and
+//! thread serves one fault at a time, so both are paired by thread. What threads wait for besides
+//! ([`waits`]) is reported by tracepoints ([`points`]). [`capture`], [`cost`] and
 //! [`attached`] are drivers, all else is pure. Input is untrusted: nothing here panics on any of
 //! it.
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod csv;
 pub mod document;
 pub mod merge;
 pub mod pair;
+pub mod points;
 pub mod record;
 pub mod recorder;
 pub mod recording;

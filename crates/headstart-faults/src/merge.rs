@@ -1,6 +1,6 @@
 //! Puts the records of all CPUs in one order, by time. Each CPU's own are kept in theirs.
 
-use crate::record::{Layout, Record, Records};
+use crate::record::{Layout, Record, Records, What};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -38,14 +38,17 @@ impl<'a> Iterator for Merged<'a> {
         if let Some(record) = following {
             self.heap.push(Reverse((record.time, at)));
         }
-        std::mem::replace(&mut self.next[at], following)
+        let mut record = std::mem::replace(&mut self.next[at], following)?;
+        if let What::Switch { cpu, .. } = &mut record.what {
+            *cpu = at;
+        }
+        Some(record)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::What;
     use crate::record::made::{bytes, layout};
     use proptest::prelude::*;
 

@@ -3,8 +3,10 @@
 //! Each sample begins with the number of its event; all other records end with process, thread,
 //! time and that number (`sample_id_all`).
 
+use crate::points::{Fields as PointFields, Point};
+use crate::waits::Operation;
 use headstart::host::id::{Dev, InodeId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What an event reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +17,8 @@ pub enum Event {
     MinorEnd,
     /// The end of one with I/O.
     MajorEnd,
+    /// A tracepoint.
+    Point(Point),
 }
 
 /// How records look.
@@ -26,6 +30,10 @@ pub struct Layout {
     pub begins_have_pages: bool,
     /// Whether those of ends do.
     pub ends_have_pages: bool,
+    /// The fields of tracepoints.
+    pub points: BTreeMap<Point, PointFields>,
+    /// The size of a page, in bytes.
+    pub page: u64,
 }
 
 /// A record.
@@ -79,6 +87,78 @@ pub enum What<'a> {
     Exit,
     /// So many records were lost before.
     Lost(u64),
+    /// A system call begins.
+    Enter {
+        /// Its number.
+        call: u32,
+        /// Whether that is one of 32-bit programs.
+        is_32_bit: bool,
+        /// Its arguments.
+        arguments: [u64; 6],
+    },
+    /// It returns.
+    Return {
+        /// Its result; negative for an error.
+        value: i64,
+    },
+    /// A CPU goes from one thread, of any program, to another. 0 is none.
+    Switch {
+        /// Who ran.
+        previous: i32,
+        /// Why it does not go on.
+        left: Left,
+        /// Who runs now.
+        next: i32,
+        /// The name of that one.
+        name: &'a [u8],
+        /// The CPU, by its place among the rings.
+        cpu: usize,
+    },
+    /// What a thread, of any program, has waited for is there.
+    Waking {
+        /// The thread.
+        tid: i32,
+    },
+    /// A request is given to a block device.
+    Issue {
+        /// The disk.
+        device: Dev,
+        /// The first sector, of 512 bytes.
+        sector: u64,
+        /// Bytes.
+        bytes: u64,
+        /// What it does.
+        operation: Operation,
+        /// Whether it is readahead.
+        is_readahead: bool,
+    },
+    /// It is done.
+    Complete {
+        /// The disk.
+        device: Dev,
+        /// The first sector.
+        sector: u64,
+    },
+    /// The thread reads pages of a file.
+    Pages {
+        /// The file.
+        file: InodeId,
+        /// The first of them, in bytes.
+        offset: u64,
+    },
+}
+
+/// Why a thread left its CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// Another one runs first.
+    Runnable,
+    /// It waits.
+    Waits,
+    /// It was stopped, by a signal or a debugger.
+    Stopped,
+    /// It has ended.
+    Ended,
 }
 
 impl What<'_> {
@@ -218,9 +298,12 @@ fn decode<'a>(kind: u32, misc: u16, body: &'a [u8], layout: &Layout) -> Option<R
     Some(Record { time, pid, tid, what })
 }
 
-fn sample<'a>(body: &[u8], layout: &Layout) -> Option<Record<'a>> {
+fn sample<'a>(body: &'a [u8], layout: &Layout) -> Option<Record<'a>> {
     let mut fields = Fields(body);
     let event = *layout.events.get(&fields.u64()?)?;
+    if let Event::Point(point) = event {
+        return of_point(point, fields, layout);
+    }
     let ip = if event == Event::Begin { fields.u64()? } else { 0 };
     let (pid, tid, time) = (fields.i32()?, fields.i32()?, fields.u64()?);
     let address = if event == Event::Begin { fields.u64()? } else { 0 };
@@ -231,7 +314,20 @@ fn sample<'a>(body: &[u8], layout: &Layout) -> Option<Record<'a>> {
         Event::Begin => What::Begin { ip, address, page },
         Event::MinorEnd => What::End { is_major: false, page },
         Event::MajorEnd => What::End { is_major: true, page },
+        Event::Point(_) => return None,
     };
+    Some(Record { time, pid, tid, what })
+}
+
+/// `PERF_SAMPLE_REGS_ABI_32`
+const IS_32_BIT: u64 = 1;
+
+fn of_point<'a>(point: Point, mut fields: Fields<'a>, layout: &Layout) -> Option<Record<'a>> {
+    let (pid, tid, time) = (fields.i32()?, fields.i32()?, fields.u64()?);
+    let size = fields.u32()?;
+    let (raw, rest) = fields.0.split_at_checked(usize::try_from(size).ok()?)?;
+    let abi = if point == Point::Enter { Fields(rest).u64()? } else { 0 };
+    let what = layout.points.get(&point)?.decode(raw, abi == IS_32_BIT, layout.page)?;
     Some(Record { time, pid, tid, what })
 }
 
@@ -260,85 +356,9 @@ impl Fields<'_> {
     }
 }
 
-/// Records as the kernel writes them, for tests.
 #[cfg(test)]
-pub(crate) mod made {
-    use super::*;
-
-    /// The layout of [`bytes`].
-    pub fn layout() -> Layout {
-        let events = HashMap::from([(1, Event::Begin), (2, Event::MinorEnd), (3, Event::MajorEnd)]);
-        Layout { events, begins_have_pages: true, ends_have_pages: true }
-    }
-
-    /// A record as bytes.
-    pub fn bytes(record: &Record) -> Vec<u8> {
-        let (mut misc, mut body) = (0u16, Vec::new());
-        let who = [record.pid, record.tid].map(i32::to_ne_bytes).concat();
-        let put = |body: &mut Vec<u8>, numbers: &[u64]| {
-            numbers.iter().for_each(|number| body.extend(number.to_ne_bytes()));
-        };
-        let padded = |name: &[u8]| {
-            let mut padded = name.to_vec();
-            padded.resize((name.len() + 1).next_multiple_of(8), 0);
-            padded
-        };
-        let kind = match record.what {
-            What::Begin { ip, address, page } => {
-                put(&mut body, &[1, ip]);
-                body.extend(&who);
-                put(&mut body, &[record.time, address, page.unwrap_or(0)]);
-                kind::SAMPLE
-            }
-            What::End { is_major, page } => {
-                put(&mut body, &[2 + u64::from(is_major)]);
-                body.extend(&who);
-                put(&mut body, &[record.time, page.unwrap_or(0)]);
-                kind::SAMPLE
-            }
-            What::Map(mapped) => {
-                body.extend(&who);
-                put(&mut body, &[mapped.start, mapped.length, mapped.offset]);
-                let InodeId { dev, ino } = mapped.file;
-                body.extend([dev.major(), dev.minor()].map(u32::to_ne_bytes).concat());
-                put(&mut body, &[ino, 0]);
-                body.extend([mapped.protection, mapped.flags].map(u32::to_ne_bytes).concat());
-                body.extend(padded(mapped.name));
-                kind::MMAP2
-            }
-            What::Name { name, by_exec } => {
-                misc = if by_exec { BY_EXEC } else { 0 };
-                body.extend(&who);
-                body.extend(padded(name));
-                kind::COMM
-            }
-            What::Start { parent } => {
-                let who = [record.pid, parent, record.tid, parent];
-                body.extend(who.map(i32::to_ne_bytes).concat());
-                put(&mut body, &[record.time]);
-                kind::FORK
-            }
-            What::Exit => {
-                let who = [record.pid, record.pid, record.tid, record.tid];
-                body.extend(who.map(i32::to_ne_bytes).concat());
-                put(&mut body, &[record.time]);
-                kind::EXIT
-            }
-            What::Lost(count) => {
-                put(&mut body, &[1, count]);
-                kind::LOST
-            }
-        };
-        if kind != kind::SAMPLE {
-            body.extend(&who);
-            put(&mut body, &[record.time, 1]);
-        }
-        let mut out = kind.to_ne_bytes().to_vec();
-        out.extend([misc, (HEADER + body.len()) as u16].map(u16::to_ne_bytes).concat());
-        out.extend(body);
-        out
-    }
-}
+#[path = "record_made.rs"]
+pub(crate) mod made;
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,14 @@
 //! From records in the order of time to a recording. What is paired, and what is mapped where, is
 //! followed as the records tell it.
 
+use crate::csv::memory;
 use crate::pair::{Begun, Pairs};
 use crate::record::{Mapped, Record, What};
 use crate::recording::{Cause, End, Fault, Mapping, Object, Process, Recording, SHARED, Thread};
 use crate::space::Space;
+use crate::waits::Request;
+use crate::waits::accounts::Accounts;
+use crate::waits::state::Place;
 use std::collections::{HashMap, HashSet};
 
 /// No page of this size or more is a small one; the smallest huge pages have 1 MiB (s390).
@@ -35,6 +39,9 @@ pub struct Recorder {
     waits: Option<i32>,
     main: Option<i32>,
     since: u64,
+    /// The time of the last record.
+    now: u64,
+    accounts: Option<Accounts>,
 }
 
 impl Recorder {
@@ -49,10 +56,33 @@ impl Recorder {
         Self { main: Some(pid), since, ..Self::default() }
     }
 
+    /// Also of what threads wait for.
+    #[must_use]
+    pub fn with_waits(self) -> Self {
+        Self { accounts: Some(Accounts::default()), ..self }
+    }
+
     /// A thread is there already.
     pub fn knows(&mut self, pid: i32, tid: i32, name: &[u8]) {
         let process = self.living(pid).runs;
         self.rename(pid, tid, process, name);
+    }
+
+    /// A process has a descriptor, of which /proc says that it is this ([`crate::attached`]).
+    pub fn has_open(&mut self, pid: i32, number: i32, link: &[u8]) {
+        let name = self.name(link);
+        if let Some(accounts) = &mut self.accounts {
+            let is_other = !link.starts_with(b"/") || link.starts_with(b"/dev/");
+            let file = accounts.file(None, Some(name));
+            accounts.has_open(pid, number, file, is_other);
+        }
+    }
+
+    /// A thread that is known waits in a system call.
+    pub fn is_in_call(&mut self, tid: i32, number: u32, arguments: [u64; 6]) {
+        if let Some(accounts) = &mut self.accounts {
+            accounts.waits_in(self.since, tid, number, arguments);
+        }
     }
 
     /// A thread or process began while events were opened, unless it is recorded that it was started
@@ -64,11 +94,15 @@ impl Recorder {
     /// A record, in the order of time.
     pub fn add(&mut self, record: Record) {
         let Record { time, pid, tid, what } = record;
+        self.now = time;
         match what {
             What::Begin { ip, address, page } => {
                 let begun = Begun { time, ip, address, page };
                 if let Some(earlier) = self.pairs.begin(tid, begun) {
                     self.fault(pid, tid, earlier, time, End::None, None);
+                }
+                if let Some(accounts) = &mut self.accounts {
+                    accounts.fault_begins(time, tid, address);
                 }
             }
             What::End { is_major, page } => {
@@ -79,8 +113,11 @@ impl Recorder {
                     None if is_major => self.out.unlisted.major_ends += 1,
                     None => self.out.unlisted.minor_ends += 1,
                 }
+                if let Some(accounts) = &mut self.accounts {
+                    accounts.fault_ends(time, tid);
+                }
             }
-            What::Map(mapped) => self.map(pid, &mapped),
+            What::Map(mapped) => self.map(pid, tid, &mapped),
             What::Name { name, by_exec: true } => self.executed(time, pid, tid, name),
             What::Name { name, by_exec: false } => {
                 let process = self.living(pid).runs;
@@ -92,13 +129,27 @@ impl Recorder {
                 self.out.lost = self.out.lost.saturating_add(count);
                 // The next end of a thread may be that of a later fault, whose begin was lost.
                 self.end_all(End::Lost);
+                if let Some(accounts) = &mut self.accounts {
+                    accounts.lose();
+                }
             }
+            what => self.point(time, tid, what),
         }
+    }
+
+    /// Nothing more has happened until this time, in ns, at which the recording ended.
+    pub fn lasts_until(&mut self, time: u64) {
+        self.now = self.now.max(time);
     }
 
     /// All of it, when there are no more records.
     pub fn finish(mut self) -> Recording {
         self.end_all(End::None);
+        if let Some(accounts) = self.accounts.take() {
+            let mut waits = accounts.finish(self.now);
+            waits.name_by(&self.out.mappings);
+            self.out.waits = Some(waits);
+        }
         self.out.faults.sort_by_key(|fault| fault.time);
         self.out
     }
@@ -152,7 +203,7 @@ impl Recorder {
         });
     }
 
-    fn map(&mut self, pid: i32, mapped: &Mapped) {
+    fn map(&mut self, pid: i32, tid: i32, mapped: &Mapped) {
         let number = self.out.mappings.len() as u32;
         let name = self.name(mapped.name);
         self.out.mappings.push(Mapping {
@@ -164,6 +215,9 @@ impl Recorder {
             is_shared: mapped.flags & SHARED != 0,
             file: mapped.file,
         });
+        if let (Object::File, Some(accounts)) = (Object::of(mapped.name), &mut self.accounts) {
+            accounts.maps(tid, mapped.file, name);
+        }
         let end = mapped.start.saturating_add(mapped.length);
         let living = self.living(pid);
         living.space.map(mapped.start, end, number);
@@ -185,6 +239,9 @@ impl Recorder {
         let process = self.program(pid, name, Space::default());
         self.living(pid).has_just_executed = true;
         self.rename(pid, tid, process, name);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.executes(tid);
+        }
     }
 
     /// A process runs another program from now on, and has no thread that is known.
@@ -199,6 +256,9 @@ impl Recorder {
     fn forget(&mut self, pid: i32) {
         for tid in self.living.remove(&pid).into_iter().flat_map(|living| living.threads) {
             self.threads.remove(&tid);
+            if let Some(accounts) = &mut self.accounts {
+                accounts.end(self.now, tid);
+            }
         }
     }
 
@@ -208,6 +268,9 @@ impl Recorder {
             self.fault(pid, tid, begun, time, End::None, None);
         }
         self.threads.remove(&tid);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.end(time, tid);
+        }
         let (mut is_last, mut is_cut) = (true, false);
         if let Some(living) = self.living.get_mut(&pid) {
             living.threads.remove(&tid);
@@ -221,11 +284,14 @@ impl Recorder {
         }
         if is_last {
             self.forget(pid);
+            if let Some(accounts) = &mut self.accounts {
+                accounts.forget(pid);
+            }
         }
     }
 
     /// A thread or process was started.
-    fn started(&mut self, time: u64, pid: i32, tid: i32, parent: i32) {
+    fn started(&mut self, time: u64, pid: i32, tid: i32, parent_pid: i32) {
         if time < self.since {
             self.out.early_threads.insert(tid);
         } else {
@@ -236,9 +302,9 @@ impl Recorder {
             self.fault(pid, tid, begun, time, End::Lost, None);
         }
         self.threads.remove(&tid);
-        if pid != parent {
+        if pid != parent_pid {
             self.forget(pid);
-            let parent = self.living(parent);
+            let parent = self.living(parent_pid);
             parent.space.was_forked = true;
             let (space, runs) = (parent.space.clone(), parent.runs);
             let name = self.out.processes.get(runs as usize).map_or(0, |process| process.name);
@@ -246,6 +312,58 @@ impl Recorder {
             self.program(pid, &name, space);
         }
         self.thread(pid, tid);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.started(tid);
+            if pid != parent_pid {
+                accounts.forked(parent_pid, pid);
+            }
+        }
+    }
+
+    /// What a tracepoint reports.
+    fn point(&mut self, time: u64, tid: i32, what: What) {
+        let Some(accounts) = &mut self.accounts else { return };
+        if time < self.since {
+            return;
+        }
+        match what {
+            What::Enter { call, is_32_bit, arguments } => {
+                accounts.enters(time, tid, call, is_32_bit, arguments);
+            }
+            What::Return { value } => accounts.returns(time, tid, value),
+            What::Pages { file, offset } => accounts.reads(tid, file, offset),
+            What::Waking { tid } => accounts.wakes(time, tid),
+            What::Complete { device, sector } => accounts.completes(time, device, sector),
+            What::Issue { device, sector, bytes, operation, is_readahead } => {
+                let request = Request::new(time, device, sector, bytes, operation, is_readahead);
+                accounts.issues(tid, request);
+            }
+            What::Switch { previous, left, next, name, cpu } => {
+                let place = self.place_of_fault(previous);
+                let Some(accounts) = &mut self.accounts else { return };
+                accounts.leaves(time, previous, left, place);
+                let (names, numbers) = (&mut self.out.names, &mut self.numbers);
+                accounts.runs(time, cpu, next, name, |name| number_of(names, numbers, name));
+            }
+            _ => {}
+        }
+    }
+
+    /// Where the fault is in which a thread is.
+    fn place_of_fault(&mut self, tid: i32) -> Place {
+        let Some(accounts) = &mut self.accounts else { return Place::default() };
+        let Some((pid, address)) = accounts.fault_of(tid) else { return Place::default() };
+        let mapping = self.living.get(&pid).and_then(|living| living.space.find(address));
+        let Some(mapping) = self.out.mapping(mapping).copied() else { return Place::default() };
+        if mapping.object == Object::File {
+            let file = accounts.file(Some(mapping.file), Some(mapping.name));
+            return Place { file: Some(file), offset: Some(mapping.offset_of(address)) };
+        }
+        let name = match mapping.object {
+            Object::Special => mapping.name,
+            object => number_of(&mut self.out.names, &mut self.numbers, memory(object).as_bytes()),
+        };
+        Place { file: Some(accounts.file(None, Some(name))), offset: None }
     }
 
     fn living(&mut self, pid: i32) -> &mut Living {
@@ -268,6 +386,9 @@ impl Recorder {
         let number = self.out.threads.len() as u32;
         self.threads.insert(thread.tid, number);
         self.living(pid).threads.insert(thread.tid);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.begin(self.now.max(self.since), pid, thread.tid, number);
+        }
         self.out.threads.push(thread);
         number
     }
@@ -291,14 +412,19 @@ impl Recorder {
     }
 
     fn name(&mut self, name: &[u8]) -> u32 {
-        if let Some(known) = self.numbers.get(name) {
-            return *known;
-        }
-        let number = self.out.names.len() as u32;
-        self.out.names.push(name.to_vec());
-        self.numbers.insert(name.to_vec(), number);
-        number
+        number_of(&mut self.out.names, &mut self.numbers, name)
     }
+}
+
+/// The number of a name, which is new or known.
+fn number_of(names: &mut Vec<Vec<u8>>, numbers: &mut HashMap<Vec<u8>, u32>, name: &[u8]) -> u32 {
+    if let Some(known) = numbers.get(name) {
+        return *known;
+    }
+    let number = names.len() as u32;
+    names.push(name.to_vec());
+    numbers.insert(name.to_vec(), number);
+    number
 }
 
 /// Why there was a fault, by the size of the page that was mapped, where it was, and whether

@@ -1,9 +1,11 @@
 //! The tables of `headstart faults` as text.
 
+use super::print_waits;
 use crate::output::{Align, Table, counted, grouped, name, percent, size};
 use headstart_faults::document::{About, Usage, memory_name};
 use headstart_faults::recording::{Recording, Thread};
 use headstart_faults::tables::{Place, Row, Spread, Sum, Tables};
+use headstart_faults::waits::sums::Sums;
 use headstart_view::table::Table as Columns;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -16,10 +18,14 @@ pub fn text(
     about: &About,
     recording: &Recording,
     tables: &Tables,
+    waits: Option<&Sums>,
     all: bool,
 ) -> io::Result<String> {
     let mut out = Vec::new();
     let rows = if all { usize::MAX } else { ROWS };
+    if let Some((sums, waits)) = waits.zip(recording.waits.as_ref()) {
+        write!(out, "{}", print_waits::text(recording, waits, sums, rows))?;
+    }
     total(about, tables).write(&mut out)?;
     writeln!(out)?;
     places(about, recording, tables, rows, &mut out)?;
@@ -175,7 +181,7 @@ fn counts(row: &Row) -> [String; 4] {
 }
 
 /// A number; nothing for 0.
-fn some(count: u64) -> String {
+pub(super) fn some(count: u64) -> String {
     if count == 0 { String::new() } else { grouped(count) }
 }
 
@@ -298,7 +304,7 @@ fn cost(about: &About) -> String {
 }
 
 /// A time in ns for people.
-fn time(ns: u64) -> String {
+pub(super) fn time(ns: u64) -> String {
     let ns = ns as f64;
     match ns {
         0.0..1e6 => format!("{:.1} µs", ns / 1e3),
@@ -308,7 +314,7 @@ fn time(ns: u64) -> String {
 }
 
 /// A part of the wall time; nothing if there was none.
-fn of_wall(part: u64, wall: u64) -> String {
+pub(super) fn of_wall(part: u64, wall: u64) -> String {
     if wall == 0 { String::new() } else { percent(part, wall) + " %" }
 }
 

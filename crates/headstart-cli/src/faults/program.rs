@@ -1,12 +1,13 @@
 //! Starts a program and records it until its end, as a plain parent ([`crate::parent`]).
 
-use super::recorded::{Recorded, allow_descriptors, cpu_time, warn_if_full};
+use super::recorded::{Recorded, Wanted, allow_descriptors, cpu_time, warn_if_full};
 use crate::exit::ExitStatus;
 use crate::in_place::say_why_not;
 use crate::parent::{Child, status_in_shell};
 use anyhow::Context;
 use headstart::host::clock::monotonic_ns;
 use headstart_faults::attached;
+use headstart_faults::capture::points::Points;
 use headstart_faults::capture::{self, Access, Over, Scope, files};
 use headstart_faults::document::Usage;
 use headstart_faults::recorder::Recorder;
@@ -27,9 +28,9 @@ use std::time::Duration;
 pub fn record(
     command: &[OsString],
     limit: Option<Duration>,
-    huge: bool,
+    wanted: Wanted,
 ) -> anyhow::Result<(ExitStatus, Recorded)> {
-    let access = Access::find(huge)?;
+    let (access, points) = wanted.find()?;
     let root = files::root(Path::new("/")).context("Can't open the root directory")?;
     let (go, sender) = pipe_with(PipeFlags::CLOEXEC).context("Can't make a pipe")?;
     let mut sender = Some(sender);
@@ -39,7 +40,9 @@ pub fn record(
     })?;
     drop(go);
     allow_descriptors();
-    match sender.context("Can't start the program").and_then(|go| follow(&child, go, access, limit))
+    match sender
+        .context("Can't start the program")
+        .and_then(|go| follow(&child, go, access, &points, limit))
     {
         Ok(followed) => {
             let (pid, before) = (child.pid().as_raw_nonzero().get(), followed.before);
@@ -48,9 +51,13 @@ pub fn record(
                 minor: usage.minor_faults.saturating_sub(before.minor),
                 major: usage.major_faults.saturating_sub(before.major),
             });
+            let mut recorder = wanted.of(Recorder::of_program(pid));
+            for (number, link) in &followed.descriptors {
+                recorder.has_open(pid, *number, link);
+            }
             let recorded = Recorded {
                 captured: followed.captured,
-                recorder: Recorder::of_program(pid),
+                recorder,
                 pid,
                 over: followed.over,
                 began: followed.began,
@@ -89,6 +96,8 @@ struct Followed {
     began: u64,
     /// The faults of the process that waits.
     before: Option<Usage>,
+    /// Its descriptors.
+    descriptors: Vec<(i32, Vec<u8>)>,
     recorder_us: u64,
 }
 
@@ -97,13 +106,15 @@ fn follow(
     child: &Child,
     go: OwnedFd,
     access: Access,
+    points: &Points,
     limit: Option<Duration>,
 ) -> anyhow::Result<Followed> {
     let pid = child.pid();
     let end = pidfd_open(pid, PidfdFlags::empty()).context("Can't watch the program")?;
     let pid = pid.as_raw_nonzero().get();
     let before = attached::faults_when_asleep(pid);
-    let mut capture = capture::start(Scope::Threads(&[pid]), access)?;
+    let descriptors = attached::descriptors(pid);
+    let mut capture = capture::start(Scope::Threads(&[pid]), access, points)?;
     let (began, cpu_before) = (monotonic_ns(), cpu_time());
     rustix::io::write(&go, b"g").context("Can't start the program")?;
     // execve(2) closes the other end, or the end of the process does. The time is counted from then on.
@@ -115,5 +126,5 @@ fn follow(
     let captured = capture.finish().context("Can't end the recording")?;
     let recorder_us = cpu_time().saturating_sub(cpu_before);
     warn_if_full(over, captured.counted.begun);
-    Ok(Followed { captured, over, began, before, recorder_us })
+    Ok(Followed { captured, over, began, before, descriptors, recorder_us })
 }

@@ -2,11 +2,37 @@
 
 use crate::output::{self, counted, size};
 use headstart::host::clock;
-use headstart_faults::capture::{Captured, MOST_BYTES, Over};
+use headstart_faults::capture::points::Points;
+use headstart_faults::capture::{Access, Captured, MOST_BYTES, Over};
 use headstart_faults::document::Usage;
 use headstart_faults::recorder::Recorder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::OwnedFd;
+
+/// What is recorded besides faults.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// What maps a huge page.
+    pub huge: bool,
+    /// What threads wait for.
+    pub waits: bool,
+}
+
+impl Wanted {
+    /// What the kernel allows of it.
+    ///
+    /// # Errors
+    /// What is wanted can't be recorded.
+    pub fn find(self) -> anyhow::Result<(Access, Points)> {
+        let points = if self.waits { Points::find()? } else { Points::default() };
+        Ok((Access::find(self.huge)?, points))
+    }
+
+    /// A recorder of it.
+    pub fn of(self, recorder: Recorder) -> Recorder {
+        if self.waits { recorder.with_waits() } else { recorder }
+    }
+}
 
 /// What was recorded, and of whom.
 pub struct Recorded {

@@ -1,12 +1,12 @@
 //! Records a running process until it ends, a signal comes, or the time is up.
 
-use super::recorded::{Recorded, allow_descriptors, cpu_time, warn_if_full};
+use super::recorded::{Recorded, Wanted, allow_descriptors, cpu_time, warn_if_full};
 use crate::output;
 use anyhow::{Context, anyhow};
 use headstart::host::clock::monotonic_ns;
 use headstart::host::proc;
 use headstart_faults::attached;
-use headstart_faults::capture::{self, Access, CaptureError, Scope, files};
+use headstart_faults::capture::{self, CaptureError, Scope, files};
 use headstart_faults::recorder::Recorder;
 use headstart_sys::interrupt::Interrupt;
 use headstart_sys::signals;
@@ -20,7 +20,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// There is no such process, or this user may not.
-pub fn record(pid: i32, limit: Option<Duration>, huge: bool) -> anyhow::Result<Recorded> {
+pub fn record(pid: i32, limit: Option<Duration>, wanted: Wanted) -> anyhow::Result<Recorded> {
     let process = Pid::from_raw(pid).context("No process has this number")?;
     let end = pidfd_open(process, PidfdFlags::empty()).map_err(|error| match error {
         Errno::SRCH => anyhow!("There is no process {pid}"),
@@ -33,25 +33,36 @@ pub fn record(pid: i32, limit: Option<Duration>, huge: bool) -> anyhow::Result<R
     let interrupt = Interrupt::catch().context("Can't wait for signals")?;
     // Results may be written to a file beyond RLIMIT_FSIZE.
     signals::ignore(Signal::XFSZ.as_raw());
-    let access = Access::find(huge)?;
+    let (access, points) = wanted.find()?;
     allow_descriptors();
     // Of other users' processes only root may know it; files are compared with what was mapped.
     let root = files::root(&PathBuf::from(format!("/proc/{pid}/root")))
         .or_else(|_| files::root(Path::new("/")))
         .context("Can't open the root directory")?;
     let (children, threads) = (proc::children(pid), proc::threads_of(pid));
-    let mut capture = capture::start(Scope::Threads(&threads), access).map_err(|error| {
-        let context = format!("Process {pid}");
-        if matches!(error, CaptureError::NotOwn(_) | CaptureError::Gone) {
-            anyhow::Error::new(error).context(context)
-        } else {
-            error.into()
-        }
-    })?;
+    let mut capture =
+        capture::start(Scope::Threads(&threads), access, &points).map_err(|error| {
+            let context = format!("Process {pid}");
+            if matches!(error, CaptureError::NotOwn(_) | CaptureError::Gone) {
+                anyhow::Error::new(error).context(context)
+            } else {
+                error.into()
+            }
+        })?;
     let (began, cpu_before) = (monotonic_ns(), cpu_time());
-    let mut recorder = Recorder::of_running(pid, began);
+    let mut recorder = wanted.of(Recorder::of_running(pid, began));
     for tid in std::iter::once(pid).chain(threads.iter().copied().filter(|tid| *tid != pid)) {
         recorder.knows(pid, tid, &attached::name(pid, tid));
+    }
+    if wanted.waits {
+        for (number, link) in attached::descriptors(pid) {
+            recorder.has_open(pid, number, &link);
+        }
+        for tid in &threads {
+            if let Some((call, arguments)) = attached::call(pid, *tid) {
+                recorder.is_in_call(*tid, call, arguments);
+            }
+        }
     }
     match attached::maps(pid) {
         Ok(maps) => attached::map(&mut recorder, pid, &maps),

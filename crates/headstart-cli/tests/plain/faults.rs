@@ -92,7 +92,7 @@ fn the_faults_of_a_program_are_counted_and_its_status_and_output_are_its_own() {
     assert_eq!(output.status.code(), Some(7));
     // Standard input is that of the tests, which is empty.
     assert_eq!(output.stdout, b"\n");
-    assert_eq!(document["schema"], "headstart/faults/1");
+    assert_eq!(document["schema"], "headstart/faults/2");
     let count = |kind: &str| document["total"][kind]["count"].as_u64().unwrap();
     let listed = count("minor") + count("major");
     assert!(listed > 20, "{document:#}");

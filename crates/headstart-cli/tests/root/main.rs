@@ -9,6 +9,7 @@ mod common;
 mod elf;
 mod elf_divert;
 mod faults;
+mod faults_waits;
 mod initramfs_hooks;
 mod limits;
 mod package_hooks;

@@ -3,10 +3,14 @@
 
 mod error;
 pub mod files;
+pub mod names;
+pub mod points;
 
 pub use error::CaptureError;
 
+use self::points::Points;
 use crate::merge::Merged;
+use crate::points::Point;
 use crate::record::{self, Layout};
 use crate::recorder::Recorder;
 use crate::recording::Recording;
@@ -57,7 +61,7 @@ impl Access {
         use sample::{ADDR, DATA_PAGE_SIZE, IDENTIFIER, IP, TID, TIME};
         let place = if counter == Counter::FaultBegins { IP | ADDR } else { 0 };
         let has_page = match counter {
-            Counter::Nothing => false,
+            Counter::Nothing | Counter::Tracepoint(_) => false,
             Counter::FaultBegins => self.page_sizes,
             Counter::MinorFaultEnds | Counter::MajorFaultEnds => self.huge,
         };
@@ -66,7 +70,7 @@ impl Access {
         let own = match counter {
             Counter::Nothing => 0,
             Counter::FaultBegins => flag::INHERIT | flag::DISABLED | OTHERS,
-            Counter::MinorFaultEnds | Counter::MajorFaultEnds => flag::INHERIT | flag::DISABLED,
+            _ => flag::INHERIT | flag::DISABLED,
         };
         Attributes {
             counter,
@@ -74,6 +78,19 @@ impl Access {
             flags: flag::WATERMARK | flag::SAMPLE_ID_ALL | exclude | own,
             wakeup,
         }
+    }
+}
+
+/// Those of a tracepoint.
+fn of_point(id: u16, point: Point, wakeup: u32) -> Attributes {
+    use sample::{IDENTIFIER, RAW, REGS_USER, TID, TIME};
+    let registers = if point == Point::Enter { REGS_USER } else { 0 };
+    let inherit = if point.of_all_threads() { 0 } else { flag::INHERIT };
+    Attributes {
+        counter: Counter::Tracepoint(id),
+        sample: IDENTIFIER | TID | TIME | RAW | registers,
+        flags: flag::WATERMARK | flag::SAMPLE_ID_ALL | flag::DISABLED | inherit,
+        wakeup,
     }
 }
 
@@ -111,23 +128,29 @@ pub struct Capture {
     records: Vec<Vec<u8>>,
 }
 
-/// Opens the events of `scope` on all CPUs that are online. What is recorded begins now.
+/// Opens the events of `scope` on all CPUs that are online, also those of waits, by their `points`, if
+/// there are any. What is recorded begins now.
 ///
 /// # Errors
 /// Those of [`CaptureError`].
-pub fn start(scope: Scope, access: Access) -> Result<Capture, CaptureError> {
-    events_of(scope, &cpus::online_numbers(), access)
+pub fn start(scope: Scope, access: Access, points: &Points) -> Result<Capture, CaptureError> {
+    events_of(scope, &cpus::online_numbers(), access, points)
 }
 
 /// The same on these CPUs.
 ///
 /// # Errors
 /// Those of [`CaptureError`].
-pub fn events_of(scope: Scope, cpus: &[i32], access: Access) -> Result<Capture, CaptureError> {
+pub fn events_of(
+    scope: Scope,
+    cpus: &[i32],
+    access: Access,
+    points: &Points,
+) -> Result<Capture, CaptureError> {
     let smallest = SMALLEST_RING.max(rustix::param::page_size());
     let mut size = ring_size(cpus.len()).max(smallest);
     loop {
-        match with_rings(scope, cpus, access, size) {
+        match with_rings(scope, cpus, access, points, size) {
             Err(CaptureError::Memory(_)) if size > smallest => size /= 2,
             other => return other,
         }
@@ -144,6 +167,7 @@ fn with_rings(
     scope: Scope,
     cpus: &[i32],
     access: Access,
+    points: &Points,
     size: usize,
 ) -> Result<Capture, CaptureError> {
     let own = [0];
@@ -151,12 +175,13 @@ fn with_rings(
         Scope::Own => &own,
         Scope::Threads(tids) => tids,
     };
-    let kinds = [
-        (record::Event::Begin, Counter::FaultBegins),
-        (record::Event::MinorEnd, Counter::MinorFaultEnds),
-        (record::Event::MajorEnd, Counter::MajorFaultEnds),
-    ];
     let wakeup = (size / 4) as u32;
+    let all = [ANY];
+    let kinds = kinds(access, points, wakeup);
+    let by_thread = kinds.iter().flat_map(|kind| {
+        let tids = if kind.of_all_threads { &all[..] } else { tids };
+        tids.iter().map(move |tid| (kind, *tid))
+    });
     let mut capture = Capture {
         access,
         events: Vec::new(),
@@ -164,6 +189,8 @@ fn with_rings(
         layout: Layout {
             begins_have_pages: access.page_sizes,
             ends_have_pages: access.huge,
+            points: points.0.iter().map(|(_, fields)| (fields.point(), fields.clone())).collect(),
+            page: rustix::param::page_size() as u64,
             ..Layout::default()
         },
         records: Vec::new(),
@@ -177,24 +204,53 @@ fn with_rings(
             other => other.map_err(CaptureError::of_open)?,
         };
         let ring = Ring::new(owner, size).map_err(CaptureError::of_ring)?;
-        for (event, &tid) in kinds.iter().flat_map(|kind| tids.iter().map(move |tid| (kind, tid))) {
-            let (event, counter) = *event;
-            let opened = match Event::open(access.attributes(counter, wakeup), tid, cpu) {
+        for (kind, tid) in by_thread.clone() {
+            let opened = match Event::open(kind.attributes, tid, cpu) {
                 // A thread that has ended meanwhile.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => continue,
                 other => other.map_err(CaptureError::of_attaching)?,
             };
             opened.record_into(&ring)?;
-            capture.layout.events.insert(opened.count_and_id()?.1, event);
+            capture.layout.events.insert(opened.count_and_id()?.1, kind.event);
             // Not before, so that nothing is counted that has no ring.
             opened.enable()?;
-            capture.events.push((event, opened));
-            is_found = true;
+            capture.events.push((kind.event, opened));
+            is_found |= tid != ANY;
         }
         capture.rings.push(ring);
         capture.records.push(Vec::new());
     }
     if is_found { Ok(capture) } else { Err(CaptureError::Gone) }
+}
+
+/// Any thread, for perf_event_open(2).
+const ANY: i32 = -1;
+
+/// A kind of event.
+struct Kind {
+    event: record::Event,
+    attributes: Attributes,
+    of_all_threads: bool,
+}
+
+/// All kinds that are recorded.
+fn kinds(access: Access, points: &Points, wakeup: u32) -> Vec<Kind> {
+    let of_faults = [
+        (record::Event::Begin, Counter::FaultBegins),
+        (record::Event::MinorEnd, Counter::MinorFaultEnds),
+        (record::Event::MajorEnd, Counter::MajorFaultEnds),
+    ];
+    let of_faults = of_faults.into_iter().map(|(event, counter)| Kind {
+        event,
+        attributes: access.attributes(counter, wakeup),
+        of_all_threads: false,
+    });
+    let of_points = points.0.iter().map(|(id, fields)| Kind {
+        event: record::Event::Point(fields.point()),
+        attributes: of_point(*id, fields.point(), wakeup),
+        of_all_threads: fields.point().of_all_threads(),
+    });
+    of_faults.chain(of_points).collect()
 }
 
 /// What ended a recording.
@@ -299,6 +355,7 @@ impl Counted {
             record::Event::Begin => &mut self.begun,
             record::Event::MinorEnd => &mut self.minor,
             record::Event::MajorEnd => &mut self.major,
+            record::Event::Point(_) => return,
         };
         *count = count.saturating_add(more);
     }
@@ -356,6 +413,7 @@ impl Captured {
                 recorder.add(record);
             }
         }
+        recorder.lasts_until(self.until);
         Decoded { recording: recorder.finish(), undecoded: merged.skipped(), ..decoded }
     }
 }

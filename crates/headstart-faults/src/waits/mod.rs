@@ -4,7 +4,18 @@
 //! The life of a thread is its time on a CPU and its waits, which don't overlap: so the sums are exact.
 //! What has no reason that is known is a wait too, [`Kind::Unexplained`].
 
+pub mod accounts;
+pub mod calls;
+pub mod descriptors;
+pub mod document;
+pub mod history;
+pub mod requests;
+pub mod state;
+pub mod sums;
+
+use crate::recording::{Mapping, Object};
 use headstart::host::id::{Dev, InodeId};
+use std::collections::HashMap;
 
 /// Why a thread was not on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -162,6 +173,8 @@ pub struct Life {
     pub calls_ns: u64,
     /// In page faults.
     pub faults_ns: u64,
+    /// Of waits that were not kept because there were too many, in ns.
+    pub unkept_ns: u64,
 }
 
 impl Life {
@@ -204,6 +217,21 @@ pub struct Request {
     pub thread: Option<u32>,
 }
 
+impl Request {
+    /// One that is not done, of a thread that is not known.
+    pub fn new(
+        issue: u64,
+        device: Dev,
+        sector: u64,
+        bytes: u64,
+        operation: Operation,
+        is_readahead: bool,
+    ) -> Self {
+        let (complete, thread) = (None, None);
+        Self { device, sector, bytes, operation, is_readahead, issue, complete, thread }
+    }
+}
+
 /// What is missing in a recording of waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unrecorded {
@@ -214,10 +242,8 @@ pub struct Unrecorded {
     pub call_ends: u64,
     /// Requests whose end came without a start.
     pub completions: u64,
-    /// Waits that were not kept because there were too many, and their time in ns.
+    /// Waits that were not kept because there were too many; [`Life::unkept_ns`] has their time.
     pub waits: u64,
-    /// In ns.
-    pub waits_ns: u64,
 }
 
 /// All that was waited for.
@@ -235,4 +261,15 @@ pub struct Waits {
     pub requests: Vec<Request>,
     /// What is missing.
     pub unrecorded: Unrecorded,
+}
+
+impl Waits {
+    /// Names files without a name that are mapped somewhere.
+    pub fn name_by(&mut self, mappings: &[Mapping]) {
+        let files = mappings.iter().filter(|mapping| mapping.object == Object::File);
+        let names: HashMap<_, _> = files.map(|mapping| (mapping.file, mapping.name)).collect();
+        for file in self.files.iter_mut().filter(|file| file.name.is_none()) {
+            file.name = file.id.and_then(|id| names.get(&id)).copied();
+        }
+    }
 }

@@ -1,0 +1,231 @@
+//! The tables of `headstart faults --waits` as text.
+
+use super::print::{of_wall, some, time};
+use crate::output::{counted, name, percent, size};
+use headstart_faults::recording::Recording;
+use headstart_faults::waits::document::name_of;
+use headstart_faults::waits::sums::{Account, Cause, Device, Sum, Sums};
+use headstart_faults::waits::{Kind, Waits};
+use headstart_view::table::Table;
+use std::collections::BTreeMap;
+
+/// Where the time went, by kind, by cause and by device.
+pub fn text(recording: &Recording, waits: &Waits, sums: &Sums, rows: usize) -> String {
+    let mut tables = vec![parts(sums), causes(recording, waits, sums, rows)];
+    tables.extend((!sums.devices.is_empty()).then(|| devices(sums)));
+    if sums.threads.len() > 1 {
+        tables.push(threads(recording, sums, rows));
+    }
+    let notes = notes(recording, waits, sums);
+    tables.extend((!notes.is_empty()).then(|| notes.join("\n") + "\n"));
+    tables.join("\n") + "\n"
+}
+
+/// What a kind of waits is for people.
+fn label(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Fault => "page faults",
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Open => "open",
+        Kind::Lookup => "look-up of names",
+        Kind::Directory => "directories",
+        Kind::Map => "mmap, munmap",
+        Kind::Execute => "execve",
+        Kind::Sync => "fsync",
+        Kind::Readahead => "readahead",
+        Kind::Stream => "pipes, sockets, terminals",
+        Kind::Poll => "poll, epoll",
+        Kind::Thread => "other threads (futex)",
+        Kind::Timer => "sleep",
+        Kind::Child => "other processes",
+        Kind::Signal => "signals",
+        Kind::Call => "other system calls",
+        Kind::RunQueue => "run queue",
+        Kind::Unexplained => "unexplained",
+    }
+}
+
+fn parts(sums: &Sums) -> String {
+    let is_single = sums.main == sums.all;
+    let mut table = Table::new().words("WALL TIME").numbers("MAIN THREAD").numbers("OF IT");
+    table = table.numbers("COUNT").numbers("LONGEST");
+    if !is_single {
+        table = table.numbers("ALL THREADS");
+    }
+    let all_of = |ns: u64| (!is_single).then(|| some_time(ns));
+    let (main, all) = (&sums.main, &sums.all);
+    let total = main.total_ns();
+    let mut row = |label: &str, ns: u64, sum: Option<&Sum>, all: u64| {
+        let count = sum.map_or_else(String::new, |sum| some(sum.count));
+        let longest = sum.map_or_else(String::new, |sum| some_time(sum.longest_ns));
+        let mut cells = vec![label.to_owned(), some_time(ns), of_wall(ns, total), count, longest];
+        cells.extend(all_of(all));
+        table.row(cells);
+    };
+    row("CPU: own code", main.user_ns, None, all.user_ns);
+    row("CPU: system calls", main.calls_ns, None, all.calls_ns);
+    row("CPU: page faults", main.faults_ns, None, all.faults_ns);
+    for kind in Kind::ALL {
+        let of = |account: &Account| account.waits.get(&kind).copied();
+        let always = matches!(kind, Kind::RunQueue | Kind::Unexplained);
+        if let Some(in_all) = of(all).or(always.then(Sum::default)) {
+            let in_main = of(main).unwrap_or_default();
+            let label = match kind {
+                Kind::RunQueue | Kind::Unexplained => label(kind).to_owned(),
+                _ => format!("wait: {}", label(kind)),
+            };
+            row(&label, in_main.time_ns, Some(&in_main), in_all.time_ns);
+        }
+    }
+    if all.unkept_ns > 0 {
+        row("waits that were not kept", main.unkept_ns, None, all.unkept_ns);
+    }
+    row("all", total, None, all.total_ns());
+    table.text()
+}
+
+fn causes(recording: &Recording, waits: &Waits, sums: &Sums, rows: usize) -> String {
+    let mut table = Table::new().numbers("MAIN THREAD").numbers("COUNT").numbers("LONGEST");
+    table = table.numbers("ALL THREADS").words("WAIT").words("FOR");
+    let is_told = |(cause, _, _): &&(Cause, Sum, Sum)| cause.kind != Kind::RunQueue;
+    for (cause, main, all) in sums.causes.iter().filter(is_told).take(rows) {
+        table.row([
+            some_time(main.time_ns),
+            some(main.count),
+            some_time(main.longest_ns),
+            some_time(all.time_ns),
+            label(cause.kind).to_owned(),
+            what(recording, waits, cause),
+        ]);
+    }
+    let mut text = table.text();
+    let rest = sums.causes.iter().filter(is_told).skip(rows);
+    let (count, ns) = rest
+        .fold((0u64, 0u64), |(count, ns), (_, _, all)| (count + 1, ns.saturating_add(all.time_ns)));
+    if count > 0 {
+        text += &format!("{}: {} (-v shows all)\n", counted(count, "more cause"), time(ns));
+    }
+    text
+}
+
+fn what(recording: &Recording, waits: &Waits, cause: &Cause) -> String {
+    match name_of(recording, waits, cause) {
+        (Some(path), _) => name(&path),
+        (None, other) => other,
+    }
+}
+
+fn devices(sums: &Sums) -> String {
+    let mut table = Table::new().words("DEVICE").numbers("READS").numbers("BYTES");
+    table = table.numbers("WRITES").numbers("BYTES").numbers("BUSY").numbers("OF WALL");
+    table = table.numbers("IN FLIGHT").numbers("A REQUEST").numbers("IDLE").numbers("GAPS");
+    table = table.numbers("LONGEST");
+    for (device, row) in &sums.devices {
+        let Device { reads, read_bytes, writes, written_bytes, .. } = *row;
+        let ended = (reads + writes + row.others).saturating_sub(row.unended);
+        table.row([
+            device.to_string(),
+            some(reads),
+            some_size(read_bytes),
+            some(writes),
+            some_size(written_bytes),
+            time(row.busy_ns),
+            of_wall(row.busy_ns, sums.main.total_ns()),
+            format!("{:.1}", row.mean_depth()),
+            row.requests_ns.checked_div(ended).map_or_else(String::new, time),
+            some_time(row.idle_ns),
+            some(row.gaps),
+            some_time(row.longest_idle_ns),
+        ]);
+    }
+    table.text()
+}
+
+fn threads(recording: &Recording, sums: &Sums, rows: usize) -> String {
+    let mut table = Table::new().numbers("TIME").numbers("CPU").numbers("RUN QUEUE");
+    table = table.numbers("WAITS").numbers("UNEXPLAINED").numbers("PROCESS").numbers("THREAD");
+    table = table.words("NAME");
+    for (number, account) in sums.threads.iter().take(rows) {
+        let Some(thread) = recording.threads.get(*number as usize) else { continue };
+        let pid = recording.processes.get(thread.process as usize).map_or(0, |owner| owner.pid);
+        let [queue, unexplained] =
+            [Kind::RunQueue, Kind::Unexplained].map(|kind| account.wait_ns(kind));
+        let waits = account
+            .total_ns()
+            .saturating_sub(account.cpu_ns())
+            .saturating_sub(queue)
+            .saturating_sub(unexplained);
+        table.row([
+            time(account.total_ns()),
+            time(account.cpu_ns()),
+            some_time(queue),
+            some_time(waits),
+            some_time(unexplained),
+            pid.to_string(),
+            thread.tid.to_string(),
+            name(recording.name(thread.name)),
+        ]);
+    }
+    let mut text = table.text();
+    if let more @ 1.. = sums.threads.len().saturating_sub(rows) as u64 {
+        text += &format!("{} (-v shows all)\n", counted(more, "more thread"));
+    }
+    text
+}
+
+/// Who ran while threads waited for a CPU, the first few.
+fn runners(recording: &Recording, waits: &Waits, sums: &Sums) -> Option<String> {
+    const MOST: usize = 6;
+    let mut by_name: BTreeMap<&[u8], u64> = BTreeMap::new();
+    for (cause, main, _) in sums.causes.iter().filter(|(cause, ..)| cause.kind == Kind::RunQueue) {
+        let runner = cause.runner.and_then(|at| waits.runners.get(at as usize));
+        let name = runner.map_or(&b""[..], |runner| recording.name(runner.name));
+        *by_name.entry(name).or_default() += main.time_ns;
+    }
+    by_name.retain(|_, ns| *ns > 0);
+    let mut sorted: Vec<_> = by_name.into_iter().collect();
+    sorted.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let others: u64 = sorted.iter().skip(MOST).map(|(_, ns)| ns).sum();
+    let told = sorted.iter().take(MOST).map(|(who, ns)| match *who {
+        b"" => format!("nobody or not known {}", time(*ns)),
+        who => format!("{} {}", name(who), time(*ns)),
+    });
+    let mut told: Vec<_> = told.collect();
+    told.extend((others > 0).then(|| format!("others {}", time(others))));
+    let told = told.join(", ");
+    (!told.is_empty()).then(|| format!("run queue of the main thread, by who ran instead: {told}"))
+}
+
+/// What the tables lack.
+fn notes(recording: &Recording, waits: &Waits, sums: &Sums) -> Vec<String> {
+    let mut notes: Vec<_> = runners(recording, waits, sums).into_iter().collect();
+    let unrecorded = waits.unrecorded;
+    let mut note = |count: u64, noun: &str, rest: &str| {
+        if count > 0 {
+            notes.push(counted(count, noun) + rest);
+        }
+    };
+    let (calls, kept) = (unrecorded.calls_32_bit, unrecorded.waits);
+    note(calls, "system call", " of 32-bit programs: what they waited for is not known");
+    note(unrecorded.call_ends, "end", " of system calls whose start has no record");
+    note(unrecorded.completions, "end", " of requests of devices whose start has no record");
+    note(kept, "wait", " were not kept, since there were too many; their time is a row of its own");
+    let unexplained = sums.main.wait_ns(Kind::Unexplained);
+    if unexplained > 0 && recording.lost > 0 {
+        notes.push(format!(
+            "{} % of the time of the main thread is unexplained, also because {} were lost",
+            percent(unexplained, sums.main.total_ns()),
+            counted(recording.lost, "record"),
+        ));
+    }
+    notes
+}
+
+fn some_time(ns: u64) -> String {
+    if ns == 0 { String::new() } else { time(ns) }
+}
+
+fn some_size(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { size(bytes) }
+}

@@ -1,0 +1,67 @@
+//! What a thread does, and in which call or fault it is.
+
+use super::calls::Class;
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Does {
+    /// It runs.
+    Run,
+    /// It could.
+    Queue,
+    /// It waits; when what it waits for was there.
+    Wait(Option<u64>),
+    /// It is stopped.
+    Stop(Option<u64>),
+    /// That is not known.
+    Unknown,
+}
+
+/// The call that a thread is in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Call {
+    pub(super) number: Option<u32>,
+    pub(super) class: Class,
+    pub(super) arguments: [u64; 6],
+    pub(super) file: Option<u32>,
+    /// Its waits whose file is not known, in [`Waits::waits`].
+    pub(super) open: Vec<u32>,
+}
+
+impl Call {
+    /// One that begins.
+    pub(super) fn new(number: Option<u32>, class: Class) -> Self {
+        Self { number, class, arguments: [0; 6], file: None, open: Vec::new() }
+    }
+
+    /// Its descriptor.
+    pub(super) fn descriptor(&self) -> Option<i32> {
+        Some(*self.arguments.get(self.class.descriptor?)? as i32)
+    }
+}
+
+/// A thread that has not ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct State {
+    pub(super) pid: i32,
+    /// In [`Waits::lives`].
+    pub(super) life: usize,
+    pub(super) does: Does,
+    pub(super) since: u64,
+    /// How often records had been lost by then.
+    pub(super) losses: u64,
+    pub(super) call: Option<Call>,
+    /// The address of the fault that it is in.
+    pub(super) fault: Option<u64>,
+    /// Where that is, if it waits.
+    pub(super) place: Place,
+}
+
+/// Where a thread waits, for a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// In [`Waits::files`].
+    pub file: Option<u32>,
+    /// In the file, in bytes.
+    pub offset: Option<u64>,
+}
