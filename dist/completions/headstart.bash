@@ -580,7 +580,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__faults)
-            opts="-v -q -h --pid --for --json --csv --huge --waits --force --verbose --quiet --help"
+            opts="-v -q -h --pid --for --json --csv --firefox --perfetto --folded --huge --waits --force --verbose --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -599,6 +599,18 @@ _headstart() {
                     return 0
                     ;;
                 --csv)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --firefox)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --perfetto)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --folded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -211,6 +211,9 @@ complete -c headstart -n "__fish_headstart_using_subcommand faults" -l pid -d 'R
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l for -d 'Record for this time at most; the program goes on' -r
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l json -d 'Write all figures to this file as one JSON document (-: standard output)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l csv -d 'Write each fault to this file as a row of CSV (-: standard output)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l firefox -d 'Write the faults to this file as a profile for the Firefox Profiler, with a marker for each' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l perfetto -d 'Write the faults to this file as a trace for Perfetto, with a slice for each' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l folded -d 'Write the time of faults to this file as folded stacks of process, thread, file, segment and section, for flame graphs (-: standard output)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l huge -d 'Also record which faults map a huge page; it takes a little longer'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l waits -d 'Also record what threads waited for, by kind and file, and the requests of disks; needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l force -d 'Replace files of results even if they are not earlier results'

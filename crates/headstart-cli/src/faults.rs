@@ -1,5 +1,6 @@
 //! `headstart faults`: the page faults of a program and of all that it starts.
 
+mod files;
 mod print;
 mod print_waits;
 mod program;
@@ -11,15 +12,14 @@ use crate::exit::ExitStatus;
 use crate::output;
 use crate::results::{self, ResultKind};
 use anyhow::bail;
-use headstart_faults::capture::{Captured, Over, files, names};
-use headstart_faults::document::{About, Cost, Document};
-use headstart_faults::recording::Recording;
-use headstart_faults::tables::{SectionsOf, Tables};
+use files::{Source, is_stdout};
+use headstart_faults::capture::{Captured, Over, files as sections, names};
+use headstart_faults::cost;
+use headstart_faults::document::{About, Cost};
+use headstart_faults::tables::Tables;
 use headstart_faults::waits::sums::Sums;
-use headstart_faults::{cost, csv};
 use recorded::{Recorded, Wanted};
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,6 +61,19 @@ pub struct FaultsArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
+    /// Write the faults to this file as a profile for the Firefox Profiler, with a marker for each
+    #[arg(long, value_name = "FILE")]
+    firefox: Option<PathBuf>,
+
+    /// Write the faults to this file as a trace for Perfetto, with a slice for each
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+
+    /// Write the time of faults to this file as folded stacks of process, thread, file, segment and
+    /// section, for flame graphs (-: standard output)
+    #[arg(long, value_name = "FILE")]
+    folded: Option<PathBuf>,
+
     /// Also record which faults map a huge page; it takes a little longer
     #[arg(long)]
     huge: bool,
@@ -86,24 +99,38 @@ pub struct FaultsArgs {
     command: Vec<OsString>,
 }
 
+impl FaultsArgs {
+    /// The files of results.
+    fn results(&self) -> impl Iterator<Item = (&Path, ResultKind)> {
+        let files = [
+            (&self.json, ResultKind::Json),
+            (&self.csv, ResultKind::FaultsCsv),
+            (&self.firefox, ResultKind::Firefox),
+            (&self.perfetto, ResultKind::Perfetto),
+            (&self.folded, ResultKind::Folded),
+        ];
+        files.into_iter().filter_map(|(file, kind)| Some((file.as_deref()?, kind)))
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
-    let files = [(&args.json, ResultKind::Json), (&args.csv, ResultKind::FaultsCsv)];
-    let prints = files.iter().filter(|(file, _)| file.as_deref().is_some_and(is_stdout)).count();
-    if prints == files.len() {
-        bail!("--json and --csv can't both be written to standard output");
+    let (printed, files): (Vec<_>, Vec<_>) = args.results().partition(|(file, _)| is_stdout(file));
+    if printed.len() > 1 {
+        bail!("Only one result can be written to standard output: give the others a file");
+    }
+    if printed.iter().any(|(_, kind)| *kind == ResultKind::Perfetto) {
+        bail!("A trace for Perfetto is not text: give --perfetto a file");
     }
     for (file, kind) in files {
-        if let Some(file) = file.as_deref().filter(|file| !is_stdout(file)) {
-            results::check(file, kind, args.force)?;
-        }
+        results::check(file, kind, args.force)?;
     }
     let wanted = Wanted { huge: args.huge, waits: args.waits };
     let (status, recorded) = match args.pid {
         Some(pid) => (ExitStatus::Done, running::record(pid, args.duration, wanted)?),
         None => program::record(&args.command, args.duration, wanted)?,
     };
-    let is_told = tell(&args, recorded, args.pid.is_some() && prints == 0);
+    let is_told = tell(&args, recorded, args.pid.is_some() && printed.is_empty());
     // With a program, the status is the program's.
     Ok(if args.pid.is_some() && !is_told { ExitStatus::Failed } else { status })
 }
@@ -123,7 +150,7 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
         }
         return true;
     }
-    let (sections, files_unread) = files::sections_of(recording, &root);
+    let (sections, files_unread) = sections::sections_of(recording, &root);
     let tables = Tables::of(recording, &sections);
     let sums = recording.waits.as_ref().map(|waits| Sums::of(recording, waits, pid));
     let start = recording.executed.unwrap_or(began);
@@ -151,21 +178,16 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
         threads_missed: recording.early_threads.len() as u64,
         files_unread,
     };
-    let json = args.json.as_deref().map(|file| {
-        let text =
-            output::json_text(&Document::new(&about, recording, &tables, sums.as_ref()))? + "\n";
-        if is_stdout(file) {
-            return output::print(|out| out.write_all(text.as_bytes()));
-        }
-        results::write(file, &text, ResultKind::Json, args.force)
-    });
-    let csv = args.csv.as_deref().map(|file| {
-        let rows = |out: &mut dyn Write| write_rows(out, recording, &sections, start);
-        if is_stdout(file) {
-            return output::print(rows);
-        }
-        results::write_by(file, ResultKind::FaultsCsv, args.force, |mut file| rows(&mut file))
-    });
+    let source = Source {
+        about: &about,
+        recording,
+        sections: &sections,
+        tables: &tables,
+        sums: sums.as_ref(),
+        start,
+    };
+    let written = args.results().map(|(file, kind)| source.write(file, kind, args.force));
+    let mut errors: Vec<_> = written.filter_map(Result::err).collect();
     let shown = (!args.quiet).then(|| {
         let text = print::text(&about, recording, &tables, sums.as_ref(), args.verbose)?;
         if on_stdout {
@@ -174,14 +196,10 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
         text.lines().for_each(output::message);
         Ok(())
     });
-    let mut is_done = true;
-    for error in [json, csv, shown].into_iter().flatten().filter_map(Result::err) {
-        if !error.is::<output::ReaderGone>() {
-            output::message(format_args!("{error:#}"));
-            is_done = false;
-        }
-    }
-    is_done
+    errors.extend(shown.and_then(Result::err));
+    errors.retain(|error| !error.is::<output::ReaderGone>());
+    errors.iter().for_each(|error| output::message(format_args!("{error:#}")));
+    errors.is_empty()
 }
 
 /// What recording adds to a fault, in ns. Another measurement would say the same of what this user may.
@@ -193,28 +211,4 @@ fn cost(captured: &Captured) -> Option<u64> {
             None
         }
     }
-}
-
-fn is_stdout(file: &Path) -> bool {
-    file == Path::new("-")
-}
-
-/// Rows that are written at once, in bytes.
-const PIECE: usize = 1 << 20;
-
-fn write_rows(
-    out: &mut dyn Write,
-    recording: &Recording,
-    sections: &SectionsOf,
-    start: u64,
-) -> io::Result<()> {
-    let mut text = csv::HEADER.to_owned();
-    for fault in &recording.faults {
-        csv::row(&mut text, recording, sections, start, fault);
-        if text.len() >= PIECE {
-            out.write_all(text.as_bytes())?;
-            text.clear();
-        }
-    }
-    out.write_all(text.as_bytes())
 }

@@ -5,6 +5,7 @@ use crate::output;
 use anyhow::Context;
 use headstart::host::outputs::{self, Known};
 use headstart_elf::order::write::Format;
+use headstart_faults::export;
 use serde_json::Value;
 use std::fs::File;
 use std::io;
@@ -25,6 +26,12 @@ pub enum ResultKind {
     Markdown,
     /// Page faults, one in a row.
     FaultsCsv,
+    /// Page faults for the Firefox Profiler.
+    Firefox,
+    /// Page faults for Perfetto.
+    Perfetto,
+    /// Page faults as folded stacks.
+    Folded,
     /// Functions in an order, for a linker.
     Order(Format),
 }
@@ -39,6 +46,9 @@ impl ResultKind {
             Self::Html => Known::ByContent(is_page),
             Self::Markdown => Known::ByContent(is_report),
             Self::FaultsCsv => Known::ByBegin(headstart_faults::csv::HEADER.as_bytes()),
+            Self::Firefox => Known::ByBegin(export::firefox::BEGIN),
+            Self::Perfetto => Known::ByBegin(export::perfetto::BEGIN),
+            Self::Folded => Known::ByContent(export::folded::is_folded),
             // Without a comment in it, it could be anybody's list.
             Self::Order(format) => match format.comment() {
                 Some(comment) => Known::ByBegin(comment.as_bytes()),
@@ -119,25 +129,30 @@ mod tests {
 
     #[test]
     fn each_kind_knows_its_own_and_nothing_else() {
-        use ResultKind::{Bootperf, FaultsCsv, Html, Json, Markdown, Order, Svg};
+        use ResultKind::{
+            Bootperf, FaultsCsv, Firefox, Folded, Html, Json, Markdown, Order, Perfetto, Svg,
+        };
         let order = |format| write::text(&[], format);
         let (lld, gnu_ld) = (order(Format::Lld), order(Format::GnuLd));
         let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"b\" role=\"img\">";
         let page = format!("<!DOCTYPE html>\n<html>{picture}");
         let perf = r#"{"seconds": {"default": {"improvement_direction": "down"}}}"#;
-        let is_own = |kind: ResultKind, text: &str| match kind.known() {
-            Known::ByBegin(begin) => text.as_bytes().starts_with(begin),
-            Known::ByContent(is_own) => is_own(text.as_bytes()),
+        let is_own = |kind: ResultKind, bytes: &[u8]| match kind.known() {
+            Known::ByBegin(begin) => bytes.starts_with(begin),
+            Known::ByContent(is_own) => is_own(bytes),
         };
-        let own = [
-            (Json, r#"{"a": 1, "schema": "headstart/run/2"}"#),
-            (Bootperf, perf),
-            (Svg, picture),
-            (Html, &page),
-            (FaultsCsv, headstart_faults::csv::HEADER),
-            (Markdown, "true\n8 rounds in 3s, until it ends; cold by drop_caches=3\n"),
-            (Order(Format::Lld), &lld),
-            (Order(Format::GnuLd), &gnu_ld),
+        let own: [(ResultKind, &[u8]); _] = [
+            (Json, br#"{"a": 1, "schema": "headstart/run/2"}"#),
+            (Bootperf, perf.as_bytes()),
+            (Svg, picture.as_bytes()),
+            (Html, page.as_bytes()),
+            (FaultsCsv, headstart_faults::csv::HEADER.as_bytes()),
+            (Firefox, b"{\"exportedBy\":\"headstart faults\",\"meta\":{}}"),
+            (Perfetto, export::perfetto::BEGIN),
+            (Folded, b"sh (7);sh (7);[heap] 9\n"),
+            (Markdown, b"true\n8 rounds in 3s, until it ends; cold by drop_caches=3\n"),
+            (Order(Format::Lld), lld.as_bytes()),
+            (Order(Format::GnuLd), gnu_ld.as_bytes()),
         ];
         let foreign = [
             r#"{"schema": "mine/1"}"#,
@@ -147,18 +162,19 @@ mod tests {
             "# Notes\n\ncold by drop_caches\n",
             "print()\n",
             "main\n",
+            "main;f 7\n",
             ".text.main\n",
         ];
         for (kind, _) in own {
             for (other, text) in own {
-                assert_eq!(is_own(kind, text), kind == other, "{kind:?}: {text}");
+                assert_eq!(is_own(kind, text), kind == other, "{kind:?}: {other:?}");
             }
             for text in foreign {
-                assert!(!is_own(kind, text), "{kind:?}: {text}");
+                assert!(!is_own(kind, text.as_bytes()), "{kind:?}: {text}");
             }
         }
         for format in [Format::Gold, Format::Bolt] {
-            assert!(!is_own(Order(format), &order(format)));
+            assert!(!is_own(Order(format), order(format).as_bytes()));
         }
     }
 }

@@ -20,7 +20,7 @@ pub fn memory(object: Object) -> &'static str {
 }
 
 /// A kind of end.
-fn kind(end: End) -> &'static str {
+pub(crate) fn kind(end: End) -> &'static str {
     match end {
         End::Minor => "minor",
         End::Major => "major",
@@ -30,7 +30,7 @@ fn kind(end: End) -> &'static str {
 }
 
 /// A cause; empty where it is not known.
-fn cause(cause: Cause) -> &'static str {
+pub(crate) fn cause(cause: Cause) -> &'static str {
     match cause {
         Cause::NotMapped => "not-mapped",
         Cause::Copy => "copy",

@@ -4,7 +4,7 @@
 //! capture ──▶ record ──▶ merge ──▶ recorder ──▶ recording ──▶ tables ──▶ document
 //! rings of    decoded    by        paired, and                sums         JSON
 //! each CPU               time      attributed to                └────▶ csv
-//!                                  mappings
+//!                                  mappings            └────▶ export
 //! ```
 //!
 //! The kernel reports the start of a fault (`PERF_COUNT_SW_PAGE_FAULTS`) and its end
@@ -21,6 +21,7 @@ pub mod capture;
 pub mod cost;
 pub mod csv;
 pub mod document;
+pub mod export;
 pub mod merge;
 pub mod pair;
 pub mod points;

@@ -86,7 +86,15 @@ impl Drop for Running {
 fn the_faults_of_a_program_are_counted_and_its_status_and_output_are_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let csv = dir.path().join("faults.csv");
-    let options = ["--csv", csv.to_str().unwrap()];
+    let [firefox, perfetto, folded] =
+        ["firefox", "perfetto", "folded"].map(|name| dir.path().join(name));
+    let options = [
+        ["--csv", csv.to_str().unwrap()],
+        ["--firefox", firefox.to_str().unwrap()],
+        ["--perfetto", perfetto.to_str().unwrap()],
+        ["--folded", folded.to_str().unwrap()],
+    ]
+    .concat();
     let command = ["sh", "-c", "read x; echo $x; exit 7"];
     let Some((output, document)) = faults(dir.path(), &options, &command) else { return };
     assert_eq!(output.status.code(), Some(7));
@@ -106,6 +114,15 @@ fn the_faults_of_a_program_are_counted_and_its_status_and_output_are_its_own() {
     let rows = fs::read_to_string(&csv).unwrap();
     let unended = document["total"]["unended"].as_u64().unwrap();
     assert_eq!(rows.lines().count() as u64, 1 + listed + unended);
+    let profile: Value = serde_json::from_slice(&fs::read(&firefox).unwrap()).unwrap();
+    let markers = |thread: &Value| thread["markers"]["length"].as_u64().unwrap();
+    let markers: u64 = profile["threads"].as_array().unwrap().iter().map(markers).sum();
+    assert_eq!(markers, listed + unended);
+    assert!(fs::read(&perfetto).unwrap().starts_with(headstart_faults::export::perfetto::BEGIN));
+    let folded = fs::read_to_string(&folded).unwrap();
+    let weight = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
+    let time = |kind: &str| document["total"][kind]["time_ns"].as_u64().unwrap();
+    assert_eq!(folded.lines().map(weight).sum::<u64>(), time("minor") + time("major"));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.contains("getrusage") && message.contains(" records, "), "{message}");
 }
@@ -241,7 +258,7 @@ fn a_file_that_is_no_result_is_kept_and_the_program_does_not_run() {
     let dir = tempfile::tempdir().unwrap();
     let (file, made) = (dir.path().join("mine"), dir.path().join("made"));
     fs::write(&file, "precious").unwrap();
-    for option in ["--json", "--csv"] {
+    for option in ["--json", "--csv", "--firefox", "--perfetto", "--folded"] {
         let words = ["faults", option, file.to_str().unwrap(), "--", "touch"];
         let output = headstart(&[&words[..], &[made.to_str().unwrap()]].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -250,13 +267,15 @@ fn a_file_that_is_no_result_is_kept_and_the_program_does_not_run() {
 }
 
 #[test]
-fn two_results_are_not_mixed_on_standard_output() {
+fn two_results_are_not_mixed_on_standard_output_and_what_is_no_text_is_not_printed() {
     let dir = tempfile::tempdir().unwrap();
     let made = dir.path().join("made");
-    let words = ["faults", "--json", "-", "--csv", "-", "--", "touch", made.to_str().unwrap()];
-    let output = headstart(&words);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{output:?}");
-    assert!(!made.exists());
+    for options in [&["--json", "-", "--csv", "-"][..], &["--perfetto", "-"]] {
+        let words = [&["faults"], options, &["--", "touch", made.to_str().unwrap()]].concat();
+        let output = headstart(&words);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{output:?}");
+        assert!(!made.exists());
+    }
 }
 
 #[test]

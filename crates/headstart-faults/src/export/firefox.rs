@@ -1,0 +1,318 @@
+//! A processed profile for the Firefox Profiler (<https://profiler.firefox.com>): a track for each
+//! thread, with a marker for each fault. There are no samples, since no call stacks are recorded.
+
+use super::Began;
+use super::places::{Places, Spelled};
+use crate::csv::cause;
+use crate::recording::{End, Fault, Recording};
+use crate::tables::SectionsOf;
+use fxprof_processed_profile::{
+    CategoryColor, CategoryHandle, GraphColor, Marker, MarkerFieldFlags, MarkerFieldFormat,
+    MarkerGraphType, MarkerLocations, MarkerTiming, MarkerTypeHandle, ProcessHandle, Profile,
+    ReferenceTimestamp, RuntimeSchemaMarkerField, RuntimeSchemaMarkerGraph,
+    RuntimeSchemaMarkerSchema, SamplingInterval, StringHandle, ThreadHandle, Timestamp,
+};
+use headstart::host::names;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// How each of these files begins.
+pub const BEGIN: &[u8] = b"{\"exportedBy\":\"headstart faults\",";
+
+/// A profile that says where it is from.
+#[derive(Serialize)]
+struct Exported<'a> {
+    #[serde(rename = "exportedBy")]
+    by: &'static str,
+    #[serde(flatten)]
+    profile: &'a Profile,
+}
+
+/// Writes a recording of this program or process.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write(
+    out: &mut dyn Write,
+    recording: &Recording,
+    sections: &SectionsOf,
+    subject: &str,
+    began: Began,
+) -> io::Result<()> {
+    let profile = profile(recording, sections, subject, began);
+    let exported = Exported { by: "headstart faults", profile: &profile };
+    Ok(serde_json::to_writer(out, &exported)?)
+}
+
+fn profile(recording: &Recording, sections: &SectionsOf, subject: &str, began: Began) -> Profile {
+    let reference = Duration::from_nanos(began.unix_ns);
+    let mut profile = Profile::new(
+        subject,
+        ReferenceTimestamp::from_duration_since_unix_epoch(reference),
+        SamplingInterval::from_millis(1),
+    );
+    profile.set_os_name("Linux");
+    // Nothing is to be looked up.
+    profile.set_symbolicated(true);
+    let mut tracks = Tracks::new(&mut profile, recording, began.monotonic_ns);
+    let kinds = Kinds::new(&mut profile);
+    let mut places = Places::new(recording, sections);
+    let mut texts: Vec<[StringHandle; 3]> = Vec::new();
+    for fault in &recording.faults {
+        let Some(thread) = tracks.thread(&mut profile, fault) else { continue };
+        let (place, offset) = places.of(fault);
+        for Spelled { file, segment, section } in places.spelled().iter().skip(texts.len()) {
+            let text = [file, *segment, section].map(|text| profile.intern_string(text));
+            texts.push(text);
+        }
+        let cause = profile.intern_string(cause(fault.cause));
+        let [file, segment, section] = texts[place];
+        let marker = FaultMarker {
+            kind: kinds.of(fault.end),
+            texts: [file, segment, section, cause],
+            numbers: [offset.unwrap_or(0) as f64, fault.latency as f64 / 1e6],
+        };
+        let start = tracks.time(fault.time);
+        let timing = match fault.end.is_known() {
+            true => {
+                MarkerTiming::Interval(start, tracks.time(fault.time.saturating_add(fault.latency)))
+            }
+            false => MarkerTiming::Instant(start),
+        };
+        profile.add_marker(thread, timing, marker);
+    }
+    profile
+}
+
+/// The tracks of a profile.
+struct Tracks<'a> {
+    recording: &'a Recording,
+    began: u64,
+    processes: Vec<ProcessHandle>,
+    /// Those that have faults.
+    threads: Vec<Option<ThreadHandle>>,
+}
+
+impl<'a> Tracks<'a> {
+    fn new(profile: &mut Profile, recording: &'a Recording, began: u64) -> Self {
+        let process = |process: &crate::recording::Process| {
+            let name = names::name(recording.name(process.name));
+            profile.add_process(
+                &name,
+                process.pid.cast_unsigned(),
+                Timestamp::from_nanos_since_reference(0),
+            )
+        };
+        let processes = recording.processes.iter().map(process).collect();
+        Self { recording, began, processes, threads: vec![None; recording.threads.len()] }
+    }
+
+    fn time(&self, ns: u64) -> Timestamp {
+        Timestamp::from_nanos_since_reference(ns.saturating_sub(self.began))
+    }
+
+    /// The track of a fault's thread, which begins with its first fault. A recording knows the thread
+    /// of each.
+    fn thread(&mut self, profile: &mut Profile, fault: &Fault) -> Option<ThreadHandle> {
+        let at = fault.thread as usize;
+        if let Some(known) = self.threads.get(at)? {
+            return Some(*known);
+        }
+        let (thread, process) = self.recording.owner(fault)?;
+        let of = *self.processes.get(thread.process as usize)?;
+        let is_main = thread.tid == process.pid;
+        let new =
+            profile.add_thread(of, thread.tid.cast_unsigned(), self.time(fault.time), is_main);
+        profile.set_thread_name(new, &names::name(self.recording.name(thread.name)));
+        profile.set_thread_show_markers_in_timeline(new, true);
+        // Else threads without samples are hidden.
+        profile.add_initial_visible_thread(new);
+        if self.threads.iter().all(Option::is_none) {
+            profile.add_initial_selected_thread(new);
+        }
+        self.threads[at] = Some(new);
+        Some(new)
+    }
+}
+
+/// A kind of markers.
+#[derive(Clone, Copy)]
+struct Kind {
+    schema: MarkerTypeHandle,
+    name: StringHandle,
+    category: CategoryHandle,
+}
+
+struct Kinds {
+    minor: Kind,
+    major: Kind,
+    unended: Kind,
+}
+
+impl Kinds {
+    fn new(profile: &mut Profile) -> Self {
+        let mut kind = |name: &str, color, graph| {
+            let schema = profile.register_marker_type(schema(name, graph));
+            let category = profile.add_category(name, color);
+            Kind { schema, name: profile.intern_string(name), category }
+        };
+        Self {
+            minor: kind("Minor fault", CategoryColor::Blue, false),
+            major: kind("Major fault", CategoryColor::Orange, true),
+            unended: kind("Fault without end", CategoryColor::Gray, false),
+        }
+    }
+
+    fn of(&self, end: End) -> Kind {
+        match end {
+            End::Minor => self.minor,
+            End::Major => self.major,
+            End::None | End::Lost => self.unended,
+        }
+    }
+}
+
+/// Fields of a marker, those with texts first.
+const TEXTS: [(&str, &str, MarkerFieldFormat); 4] = [
+    ("file", "File", MarkerFieldFormat::FilePath),
+    ("segment", "Segment", MarkerFieldFormat::String),
+    ("section", "Section", MarkerFieldFormat::String),
+    ("cause", "Cause", MarkerFieldFormat::String),
+];
+const NUMBERS: [(&str, &str, MarkerFieldFormat); 2] = [
+    ("offset", "Offset in the file", MarkerFieldFormat::Integer),
+    ("latency", "Latency", MarkerFieldFormat::Duration),
+];
+
+/// What the profiler is told of markers with this name; with a graph, each thread has a track of
+/// their latencies.
+fn schema(name: &str, graph: bool) -> RuntimeSchemaMarkerSchema {
+    let field = |(key, label, format): &(&str, &str, MarkerFieldFormat)| RuntimeSchemaMarkerField {
+        key: (*key).into(),
+        label: (*label).into(),
+        format: format.clone(),
+        flags: MarkerFieldFlags::SEARCHABLE,
+    };
+    let latency = RuntimeSchemaMarkerGraph {
+        key: "latency".into(),
+        graph_type: MarkerGraphType::Bar,
+        color: Some(GraphColor::Orange),
+    };
+    RuntimeSchemaMarkerSchema {
+        type_name: name.into(),
+        description: None,
+        locations: MarkerLocations::MARKER_CHART
+            | MarkerLocations::MARKER_TABLE
+            | MarkerLocations::TIMELINE_OVERVIEW,
+        chart_label: Some("{marker.data.file} {marker.data.section}".into()),
+        tooltip_label: Some("{marker.name}: {marker.data.file}".into()),
+        table_label: Some("{marker.data.file} {marker.data.section}".into()),
+        fields: TEXTS.iter().chain(&NUMBERS).map(field).collect(),
+        graphs: if graph { vec![latency] } else { Vec::new() },
+    }
+}
+
+struct FaultMarker {
+    kind: Kind,
+    texts: [StringHandle; TEXTS.len()],
+    numbers: [f64; NUMBERS.len()],
+}
+
+impl Marker for FaultMarker {
+    fn marker_type(&self, _: &mut Profile) -> MarkerTypeHandle {
+        self.kind.schema
+    }
+
+    fn name(&self, _: &mut Profile) -> StringHandle {
+        self.kind.name
+    }
+
+    fn category(&self, _: &mut Profile) -> CategoryHandle {
+        self.kind.category
+    }
+
+    // The profile takes each field from the schema, so that none is beyond its kind.
+    fn string_field_value(&self, field: u32) -> StringHandle {
+        self.texts[field as usize]
+    }
+
+    fn number_field_value(&self, field: u32) -> f64 {
+        self.numbers[field as usize - TEXTS.len()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_recordings::{any_recording, recording};
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    const BEGAN: Began = Began { monotonic_ns: 500, unix_ns: 1_500_000_000 };
+
+    fn exported(recording: &Recording) -> Value {
+        let mut out = Vec::new();
+        write(&mut out, recording, &SectionsOf::new(), "sh", BEGAN).unwrap();
+        assert!(out.starts_with(BEGIN));
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn faults_are_markers_of_their_threads() {
+        let profile = exported(&recording());
+        let meta = &profile["meta"];
+        assert_eq!((&meta["startTime"], &meta["product"]), (&json!(1500.0), &json!("sh")));
+        let names: Vec<_> =
+            meta["markerSchema"].as_array().unwrap().iter().map(|schema| &schema["name"]).collect();
+        assert_eq!(names, ["Fault without end", "Major fault", "Minor fault"]);
+        let threads = profile["threads"].as_array().unwrap();
+        let number = |thread: &Value| (thread["pid"].clone(), thread["tid"].clone());
+        let numbers: Vec<_> = threads.iter().map(number).collect();
+        assert_eq!(numbers, [(json!("7"), json!("7")), (json!("7"), json!("8"))]);
+        assert_eq!(threads[1]["name"], "worker");
+        assert_eq!(meta["initialVisibleThreads"], json!([0, 1]));
+        let markers = &threads[0]["markers"];
+        assert_eq!(markers["startTime"], json!([0.0005, 0.002]));
+        assert_eq!(markers["endTime"], json!([0.0015, 0.0025]));
+        let texts = threads[0]["stringArray"].as_array();
+        let texts = texts.or_else(|| profile["shared"]["stringArray"].as_array()).unwrap();
+        let text = |at: &Value| texts[at.as_u64().unwrap() as usize].clone();
+        assert_eq!(text(&markers["name"][0]), "Major fault");
+        let data = &markers["data"][0];
+        let (file, offset) = (&data["file"], &data["offset"]);
+        assert_eq!(
+            (&data["type"], file, offset),
+            (&json!("Major fault"), &json!("/li;b\\012x"), &json!(4112.0))
+        );
+        assert_eq!(
+            (text(&data["segment"]), text(&data["cause"])),
+            (json!("text"), json!("not-mapped"))
+        );
+        assert_eq!(data["latency"], 0.001);
+        assert_eq!(threads[1]["markers"]["phase"], json!([1, 1, 0]), "one has no end");
+    }
+
+    proptest! {
+        #[test]
+        fn each_fault_is_a_marker_as_long_as_it_took(recording in any_recording()) {
+            let profile = exported(&recording);
+            let threads = profile["threads"].as_array().unwrap();
+            let mut found = 0;
+            let mut sum = 0.0;
+            for markers in threads.iter().map(|thread| &thread["markers"]) {
+                found += markers["length"].as_u64().unwrap();
+                let times = |key: &str| markers[key].as_array().unwrap().iter().map(|time| time.as_f64().unwrap());
+                let intervals = times("startTime").zip(times("endTime")).zip(times("phase"));
+                sum += intervals.filter(|(_, phase)| *phase == 1.0).map(|((start, end), _)| end - start).sum::<f64>();
+            }
+            prop_assert_eq!(found, recording.faults.len() as u64);
+            // Those that began before the recording are cut at its start.
+            let latency = |fault: &Fault| {
+                (fault.time + fault.latency).saturating_sub(500) - fault.time.saturating_sub(500)
+            };
+            let latencies: u64 = recording.faults.iter().map(latency).sum();
+            prop_assert!((sum * 1e6 - latencies as f64).abs() < 1e-3 * (1.0 + found as f64));
+        }
+    }
+}
