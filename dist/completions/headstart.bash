@@ -750,7 +750,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__record)
-            opts="-q -v -h --until --system --exact --trace-out --buffer-kb --quiet --verbose --pack --name --for --share --no-walk --json --force --help"
+            opts="-q -v -h --until --system --exact --trace-out --events --events-format --group --from --buffer-kb --quiet --verbose --pack --name --for --share --no-walk --json --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -761,6 +761,18 @@ _headstart() {
                     return 0
                     ;;
                 --trace-out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events-format)
+                    COMPREPLY=($(compgen -W "text csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --from)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -63,6 +63,10 @@ complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 
 idle\t'When the program has ended, or has hardly read anything for two seconds'
 time\t'After the time of --for, even if the program ends earlier'"
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l trace-out -d 'Also keep the raw trace in this file' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l events -d 'List the accesses of the start in this file (-: standard output): time, process, file, offset, length, and how' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l events-format -d 'The format of the list [default: csv if its name ends so, or text]' -r -f -a "text\t'Columns for people'
+csv\t'CSV'"
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l from -d 'List the accesses of this raw trace (--trace-out) instead of recording a start; files have the names that they have now' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l buffer-kb -d 'Keep the trace buffer of each CPU at this size, even if events are lost: for tests' -r
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l pack -d 'Use this pack instead of the program\'s own' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l name -d 'Name the pack like this, instead of by the program\'s command' -r
@@ -70,6 +74,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand record" -l for -d 'R
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l json -d 'Write all figures to this file as one JSON document' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l system -d 'Record all processes of the machine, not only the program'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l exact -d 'Record accessed pages without fault-around pages (uses ptrace; slows each system call)'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l group -d 'List consecutive accesses of a thread to the same file as one'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s q -l quiet -d 'Print no summary'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s v -l verbose -d 'Print the details below the run summary'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l share -d 'Share the pack with other users: a copy without the command and without files that they may not read'

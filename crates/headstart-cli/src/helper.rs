@@ -18,6 +18,7 @@ use headstart::host::user::User;
 use headstart::host::{memory, proc};
 use headstart::launch::learn::{PackTarget, Settings, locate};
 use headstart::launch::lifecycle::{Armed, EndedLaunch, Launch};
+use headstart::launch::listing::Output;
 use headstart::launch::policy::Patience;
 use headstart::launch::prepare::LaunchSpec;
 use headstart::launch::record::Coverage;
@@ -197,7 +198,12 @@ impl Start {
 
     /// Leaves the current directory, whose file system could not be unmounted otherwise.
     fn leave_directory(&mut self) {
-        for path in [&mut self.options.pack, &mut self.options.trace_out].into_iter().flatten() {
+        let StartOptions { pack, trace_out, events, .. } = &mut self.options;
+        let events = events.as_mut().and_then(|listing| match &mut listing.to {
+            Output::Path(path) => Some(path),
+            Output::Open(_) => None,
+        });
+        for path in [pack.as_mut(), trace_out.as_mut(), events].into_iter().flatten() {
             // It fails for an empty path, which names no file.
             *path = std::path::absolute(&*path).unwrap_or_default();
         }
@@ -215,6 +221,7 @@ impl Start {
             share: self.options.share,
             bounded: self.options.pack.is_none(),
             trace_out: self.options.trace_out.clone(),
+            events: self.options.events.clone(),
             force: self.options.force,
             ..Settings::of(target)
         }

@@ -4,6 +4,7 @@
 use crate::output;
 use anyhow::Context;
 use headstart::host::outputs::{self, Known};
+use headstart::profile::accesses::rows;
 use headstart_elf::order::write::Format;
 use headstart_faults::export;
 use serde_json::Value;
@@ -26,6 +27,8 @@ pub enum ResultKind {
     Markdown,
     /// Page faults, one in a row.
     FaultsCsv,
+    /// Accesses of a start.
+    Accesses(rows::Format),
     /// Page faults for the Firefox Profiler.
     Firefox,
     /// Page faults for Perfetto.
@@ -46,6 +49,7 @@ impl ResultKind {
             Self::Html => Known::ByContent(is_page),
             Self::Markdown => Known::ByContent(is_report),
             Self::FaultsCsv => Known::ByBegin(headstart_faults::csv::HEADER.as_bytes()),
+            Self::Accesses(format) => Known::ByBegin(format.header().as_bytes()),
             Self::Firefox => Known::ByBegin(export::firefox::BEGIN),
             Self::Perfetto => Known::ByBegin(export::perfetto::BEGIN),
             Self::Folded => Known::ByContent(export::folded::is_folded),
@@ -130,7 +134,8 @@ mod tests {
     #[test]
     fn each_kind_knows_its_own_and_nothing_else() {
         use ResultKind::{
-            Bootperf, FaultsCsv, Firefox, Folded, Html, Json, Markdown, Order, Perfetto, Svg,
+            Accesses, Bootperf, FaultsCsv, Firefox, Folded, Html, Json, Markdown, Order, Perfetto,
+            Svg,
         };
         let order = |format| write::text(&[], format);
         let (lld, gnu_ld) = (order(Format::Lld), order(Format::GnuLd));
@@ -147,6 +152,8 @@ mod tests {
             (Svg, picture.as_bytes()),
             (Html, page.as_bytes()),
             (FaultsCsv, headstart_faults::csv::HEADER.as_bytes()),
+            (Accesses(rows::Format::Text), rows::Format::Text.header().as_bytes()),
+            (Accesses(rows::Format::Csv), rows::Format::Csv.header().as_bytes()),
             (Firefox, b"{\"exportedBy\":\"headstart faults\",\"meta\":{}}"),
             (Perfetto, export::perfetto::BEGIN),
             (Folded, b"sh (7);sh (7);[heap] 9\n"),

@@ -10,6 +10,7 @@ use crate::start_options::{ReportOptions, StartArgs, StartOptions, Summary};
 use headstart::launch::learn::DEFAULT_KEEP;
 use headstart::launch::policy::Bounds;
 use headstart::launch::prepare::PrefetchOptions;
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 /// The longest delay of exec, until the first pages are requested.
@@ -79,6 +80,10 @@ pub struct RunArgs {
 
     #[command(flatten)]
     start: StartArgs,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
 }
 
 /// Runs the program.
@@ -89,7 +94,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let bounds = Bounds { budget, threads };
     let prefetch = (!args.no_replay).then_some(PrefetchOptions { bounds, always });
     let summary = args.verbose.checked_sub(1).map(Summary::of);
-    let options = StartOptions::new(args.start, began, summary);
+    let options = StartOptions::new(args.command, args.start, began, summary);
     parent::start(StartOptions {
         prefetch,
         learn,

@@ -3,6 +3,7 @@
 use crate::args;
 use crate::until::{RecordingWindow, Until};
 use headstart::launch::learn::DEFAULT_KEEP;
+use headstart::launch::listing::Listing;
 use headstart::launch::prepare::PrefetchOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -41,10 +42,13 @@ pub struct StartArgs {
     /// replaces only packs
     #[arg(long)]
     force: bool,
+}
 
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
-    command: Vec<OsString>,
+impl StartArgs {
+    /// Whether files of results may replace any file.
+    pub fn force(&self) -> bool {
+        self.force
+    }
 }
 
 /// How much is printed at the end of a start.
@@ -100,6 +104,8 @@ pub struct StartOptions {
     pub share: bool,
     /// Where the raw trace is kept, if it is.
     pub trace_out: Option<PathBuf>,
+    /// Where the accesses are listed, if they are.
+    pub events: Option<Listing>,
     /// Whether files of results may replace any file.
     pub force: bool,
     /// When the recording is over.
@@ -123,10 +129,15 @@ pub struct StartOptions {
 }
 
 impl StartOptions {
-    /// The options in `args`, for a process that `began` then.
-    pub fn new(args: StartArgs, began: Instant, summary: Option<Summary>) -> Self {
+    /// The options in `args` for a command, for a process that `began` then.
+    pub fn new(
+        command: Vec<OsString>,
+        args: StartArgs,
+        began: Instant,
+        summary: Option<Summary>,
+    ) -> Self {
         Self {
-            command: args.command,
+            command,
             began,
             name: args.name,
             pack: args.pack,
@@ -135,6 +146,7 @@ impl StartOptions {
             walk: !args.no_walk,
             share: args.share,
             trace_out: None,
+            events: None,
             force: args.force,
             window: RecordingWindow { until: Until::Exit, limit: args.duration },
             max_delay: Duration::ZERO,

@@ -3,7 +3,7 @@
 
 use crate::recording::{Cause, End, Fault, Object, Recording};
 use crate::tables::{Place, SectionsOf, place};
-use headstart::host::names;
+use headstart::host::names::csv_field;
 use std::fmt::Write;
 
 /// The first line. Times are in ns, addresses and offsets hexadecimal.
@@ -62,23 +62,17 @@ pub fn row(
     let name = owner.map_or(&b""[..], |(thread, _)| recording.name(thread.name));
     let time = i128::from(fault.time) - i128::from(start);
     // Writing to a String can't fail.
-    let _ = write!(out, "{time},{pid},{tid},{},", quoted(name));
-    let _ = write!(out, "{:#x},{:#x},{},", fault.ip, fault.address, quoted(file));
+    let _ = write!(out, "{time},{pid},{tid},{},", csv_field(name));
+    let _ = write!(out, "{:#x},{:#x},{},", fault.ip, fault.address, csv_field(file));
     if let Some(offset) = offset {
         let _ = write!(out, "{offset:#x}");
     }
-    let _ = write!(out, ",{},{},", permissions.unwrap_or_default(), quoted(section.as_bytes()));
+    let _ = write!(out, ",{},{},", permissions.unwrap_or_default(), csv_field(section.as_bytes()));
     let _ = write!(out, "{},{},{},", kind(fault.end), cause(fault.cause), u8::from(fault.is_huge));
     if fault.end.is_known() {
         let _ = write!(out, "{}", fault.latency);
     }
     out.push('\n');
-}
-
-/// A name as a field: invisible bytes in octal, in quotes where that is necessary.
-fn quoted(name: &[u8]) -> String {
-    let text = names::name(name);
-    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod late_reads;
 mod little_memory;
 mod pack_renew;
 mod pages;
+mod record_events;
 mod record_scopes;
 mod replay_reads;
 mod run_benefit;

@@ -49,6 +49,12 @@ pub fn text(text: impl AsRef<[u8]>) -> String {
     out
 }
 
+/// A name as a field of CSV (RFC 4180): as [`name`], in quotes where that is necessary.
+pub fn csv_field(bytes: &[u8]) -> String {
+    let text = name(bytes);
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
 /// Undoes the kernel's octal escapes, like `\040` for a space; a backslash that
 /// starts none stays.
 pub fn unescape(field: &[u8]) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Learns an ended recording: classifies the pages that were prefetched, and writes the pack.
 
 use super::LaunchError;
+use super::listing::{Kept, Listing};
 use super::policy::{FREQUENT, Learning};
 use super::record::{Coverage, Recorded};
 use super::recorded_launch::{Prefetched, RecordedLaunch};
@@ -79,7 +80,9 @@ pub struct Settings {
     pub walk: bool,
     /// Where the raw trace is kept, if it is.
     pub trace_out: Option<PathBuf>,
-    /// Whether that may replace any file.
+    /// Where its accesses are listed, if they are.
+    pub events: Option<Listing>,
+    /// Whether these may replace any file.
     pub force: bool,
     /// Whether other users get a copy of its pack.
     pub share: bool,
@@ -99,6 +102,7 @@ impl Settings {
             keep: DEFAULT_KEEP,
             walk: true,
             trace_out: None,
+            events: None,
             force: false,
             share: false,
             bounded: true,
@@ -196,7 +200,7 @@ pub fn learn(
     // Pages that were not observed must not count as not needed.
     let exact = is_whole && followed.is_some_and(|processes| processes.registered > 0);
     let policy = Learning::of_start(settings.keep);
-    let (mut seen, mounts) = name(capture, settings, pack, before.as_ref(), policy)?;
+    let (mut seen, mounts, kept) = name(capture, settings, pack, before.as_ref(), policy)?;
     let unseen_pages = pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
     let fault_around = drop_fault_around(&mut seen.pages, &seen.names, pack, exact);
 
@@ -247,17 +251,24 @@ pub fn learn(
         }
     }
     learned.learn_us = micros(from.elapsed());
+    // Last: its reader may be slow.
+    if let (Some(listing), Some(kept)) = (&settings.events, kept)
+        && let Err(error) = listing.write(&launch.seen, &kept, settings.force)
+    {
+        learned.problems.push(format!("its accesses are not listed: {}", causes(&error)));
+    }
     Ok((learned, outcome))
 }
 
-/// The recorded start without our own accesses, with the names of its files.
+/// The recorded start without our own accesses, with the names of its files; and the capture if its
+/// accesses are listed.
 fn name(
     mut capture: Capture,
     settings: &Settings,
     pack: Option<&Pack>,
     before: Option<&LastRun>,
     policy: Learning,
-) -> Result<(Seen, MountTable), LaunchError> {
+) -> Result<(Seen, MountTable, Option<Kept>), LaunchError> {
     let mounts = seen::complete(&mut capture)?;
     // In another namespace these are the numbers of other threads.
     if proc::in_first_pid_namespace() {
@@ -274,11 +285,18 @@ fn name(
     let without_result =
         before.map(|before| before.walked_without_result(&mounts)).unwrap_or_default();
     let walk = settings.walk.then_some(&without_result[..]);
-    let mut seen = Seen::of(capture, &mounts, &earlier, walk, policy.names_limit)?;
+    let limit = policy.names_limit;
+    let (mut seen, kept) = match &settings.events {
+        Some(_) => {
+            let kept = Kept::now(capture);
+            (Seen::of_kept(&kept.capture, &mounts, &earlier, walk, limit)?, Some(kept))
+        }
+        None => (Seen::of(capture, &mounts, &earlier, walk, limit)?, None),
+    };
     if let Ok(own) = std::env::current_exe() {
         seen.remove_file(&own);
     }
-    Ok((seen, mounts))
+    Ok((seen, mounts, kept))
 }
 
 /// Why a start with `--exact` has only this many exact files, if there is a reason.

@@ -17,6 +17,7 @@ pub mod learn;
 pub mod learned_packs;
 pub mod learner;
 pub mod lifecycle;
+pub mod listing;
 pub mod policy;
 pub mod prefetch;
 pub mod prepare;

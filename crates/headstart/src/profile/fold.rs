@@ -103,9 +103,7 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
                 let device = out.metadata.entry(event.id.dev).or_default();
                 device.touched.touch(pages, at, How::READ);
             }
-            // The pseudo file system of block devices names the device in the
-            // inode number (`block/bdev.c`: i_ino = bd_dev).
-            EventKind::Insert if event.id.dev.major() == 0 && is_block_device(&event, rules) => {
+            EventKind::Insert if is_block_device(&event, rules) => {
                 let device = out.metadata.entry(Dev(event.id.ino as u32)).or_default();
                 device.inserted.touch(pages, at, How::INSERTED);
             }
@@ -139,11 +137,12 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
 /// report: while the last page of a batch is still in flight, `filemap_get_pages`
 /// hands out those before it without the event, and reports the next batch
 /// (`mm/filemap.c`, where `filemap_update_page` says to come back).
-#[derive(Default)]
-struct Fetched(HashMap<i32, (InodeId, PageRange)>);
+#[derive(Debug, Default)]
+pub(super) struct Fetched(HashMap<i32, (InodeId, PageRange)>);
 
 impl Fetched {
-    fn note(&mut self, insert: &Event) {
+    /// Notes an addition.
+    pub(super) fn note(&mut self, insert: &Event) {
         match self.0.get_mut(&insert.tid) {
             Some((id, last)) if *id == insert.id && last.end == insert.pages.first => {
                 last.end = insert.pages.end;
@@ -156,7 +155,7 @@ impl Fetched {
 
     /// The first page of those before a read that the same thread brought in for
     /// the same purpose: a read fetches from its own begin on.
-    fn used_silently(&mut self, used: &Event) -> Option<u64> {
+    pub(super) fn used_silently(&mut self, used: &Event) -> Option<u64> {
         let (id, last) = self.0.remove(&used.tid)?;
         let silent = used.kind == EventKind::Read && id == used.id;
         let follows = last.first < used.pages.first && used.pages.first <= last.end;
@@ -164,8 +163,11 @@ impl Fetched {
     }
 }
 
-fn is_block_device(event: &Event, rules: &Rules) -> bool {
-    u32::try_from(event.id.ino).is_ok_and(|ino| rules.block_devices.contains(&Dev(ino)))
+/// Whether an addition is one to the cache of a block device. The pseudo file system of these names
+/// the device in the inode number (`block/bdev.c`: i_ino = bd_dev).
+pub(super) fn is_block_device(event: &Event, rules: &Rules) -> bool {
+    event.id.dev.major() == 0
+        && u32::try_from(event.id.ino).is_ok_and(|ino| rules.block_devices.contains(&Dev(ino)))
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@
 //! [`seen`] is the driver that does all of it for one capture. Before [`learn`], pages are
 //! added whose use the kernel does not report ([`unseen`]) and skipped that were only mapped
 //! beside others ([`fault_around`]); [`code`] tells which are code, and [`pace`] how far the
-//! start came without its waits.
+//! start came without its waits. [`accesses`] lists all events with names, for people.
 
+pub mod accesses;
 pub mod code;
 pub mod fault_around;
 pub mod fold;

@@ -3,11 +3,14 @@
 //! The driver between the trace and the pure parts of learning: it reads mounts, names and UUIDs of
 //! this machine. It writes nothing.
 
+use super::accesses::rows::{self, Names, Style};
+use super::accesses::{Access, Object, accesses};
+use super::code::code_of;
 use super::fold::{Observation, Rules, fold};
 use super::resolve::{LiveNames, Resolution, ResolveOptions, resolve};
 use super::spans::Spans;
 use crate::host::fsid;
-use crate::host::id::Dev;
+use crate::host::id::{Dev, InodeId};
 use crate::host::mounts::{MountTable, MountsError};
 use crate::host::usage::How;
 use crate::pack::{Dropped, EarlierNames, FileSystem, Origin, Pack};
@@ -15,6 +18,7 @@ use crate::trace::decode::Tally;
 use crate::trace::file::{Capture, Description};
 use crate::trace::format::FormatError;
 use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -46,6 +50,8 @@ pub struct Seen {
     pub tally: Tally,
     /// How it was captured.
     pub description: Description,
+    /// Files that were removed.
+    removed: HashSet<InodeId>,
 }
 
 /// Adds the block devices of this machine to the description of a capture.
@@ -64,10 +70,11 @@ impl Seen {
     /// Removes a file: the process that becomes the program touches pages of our executable before
     /// its exec.
     pub fn remove_file(&mut self, path: &Path) {
-        let Self { pages, names, .. } = self;
+        let Self { pages, names, removed, .. } = self;
         names.files.retain(|(id, file)| {
             let stays = file.path != path;
             if !stays {
+                removed.insert(*id);
                 pages.files.remove(id);
             }
             stays
@@ -87,21 +94,38 @@ impl Seen {
         walk: Option<&[Dev]>,
         limit: Duration,
     ) -> Result<Self, SeenError> {
-        let rules = Rules {
-            block_devices: capture.description.block_devices.iter().map(|dev| Dev(*dev)).collect(),
-            ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
-            has_access_events: capture.has_access_events(),
-        };
-        let mut events = capture.events()?;
-        let pages = fold(&mut events, &rules);
-        let tally = events.tally();
-        drop(events);
-        if tally.events == 0 {
-            return Err(SeenError::Nothing);
-        }
+        let (pages, tally) = decode(&capture)?;
         // The raw pages may be large.
         let Capture { description, bytes, pages: raw } = capture;
         drop((bytes, raw));
+        Ok(Self::named(pages, tally, description, mounts, earlier, walk, limit))
+    }
+
+    /// The same, of a capture whose accesses are listed later.
+    ///
+    /// # Errors
+    /// Those of [`Seen::of`].
+    pub fn of_kept(
+        capture: &Capture,
+        mounts: &MountTable,
+        earlier: &EarlierNames,
+        walk: Option<&[Dev]>,
+        limit: Duration,
+    ) -> Result<Self, SeenError> {
+        let (pages, tally) = decode(capture)?;
+        let description = capture.description.clone();
+        Ok(Self::named(pages, tally, description, mounts, earlier, walk, limit))
+    }
+
+    fn named(
+        pages: Observation,
+        tally: Tally,
+        description: Description,
+        mounts: &MountTable,
+        earlier: &EarlierNames,
+        walk: Option<&[Dev]>,
+        limit: Duration,
+    ) -> Self {
         let mut live = LiveNames::new();
         let tids: Vec<i32> = pages.tids.iter().copied().collect();
         live.observe(&tids);
@@ -115,7 +139,30 @@ impl Seen {
             ..ResolveOptions::new(mounts)
         };
         let names = resolve(&ids, &options);
-        Ok(Self { pages, names, tally, description })
+        Self { pages, names, tally, description, removed: HashSet::new() }
+    }
+
+    /// Writes the accesses of the capture that it is of, with the names of `processes`.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_accesses(
+        &self,
+        out: &mut dyn Write,
+        capture: &Capture,
+        processes: &HashMap<i32, Vec<u8>>,
+        style: Style,
+    ) -> io::Result<()> {
+        let names = Names::new(&self.names, code_of, processes, self.description.page_size);
+        let rules = rules(capture);
+        // It was decoded before, so that nothing is missing here.
+        let events = || capture.events().into_iter().flatten();
+        let is_own = |access: &Access| match access.object {
+            Object::File(id) => self.removed.contains(&id),
+            Object::Metadata(_) => false,
+        };
+        let accesses = accesses(events, &rules).filter(|access| !is_own(access));
+        rows::write(out, accesses, &names, style, self.tally.lost)
     }
 
     /// The file systems that the start touched.
@@ -181,6 +228,21 @@ impl Seen {
         });
         was_cold(by_start.sum::<u64>() * self.description.page_size, in_packs, by_replay)
     }
+}
+
+fn rules(capture: &Capture) -> Rules {
+    Rules {
+        block_devices: capture.description.block_devices.iter().map(|dev| Dev(*dev)).collect(),
+        ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
+        has_access_events: capture.has_access_events(),
+    }
+}
+
+fn decode(capture: &Capture) -> Result<(Observation, Tally), SeenError> {
+    let mut events = capture.events()?;
+    let pages = fold(&mut events, &rules(capture));
+    let tally = events.tally();
+    if tally.events == 0 { Err(SeenError::Nothing) } else { Ok((pages, tally)) }
 }
 
 /// The metadata of a file system in these packs.

@@ -13,6 +13,7 @@ use crate::host::proc::{
     has_ended, has_processes, in_first_pid_namespace, pid_namespace, start_time,
 };
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -101,6 +102,20 @@ impl Tracefs {
     pub fn header_page(&self) -> Result<String, TraceError> {
         let path = self.root.join("events/header_page");
         text_of(File::open(&path).map_err(of_file(&path))?, &path)
+    }
+
+    /// The names of threads that the kernel remembers: of the last that ran, 128 if nobody has changed
+    /// that. None where it does not tell.
+    pub fn saved_names(&self) -> HashMap<i32, Vec<u8>> {
+        let lines = contents::bytes(self.root.join("saved_cmdlines")).unwrap_or_default();
+        let name = |line: &[u8]| {
+            let at = line.iter().position(|byte| *byte == b' ')?;
+            let tid = str::from_utf8(&line[..at]).ok()?.parse().ok()?;
+            // As the kernel says where it remembers none.
+            let name = &line[at + 1..];
+            (name != b"<...>").then(|| (tid, name.to_vec()))
+        };
+        lines.split(|byte| *byte == b'\n').filter_map(name).collect()
     }
 
     /// Where it is mounted.
