@@ -1,11 +1,14 @@
 //! A processed profile for the Firefox Profiler (<https://profiler.firefox.com>): a track for each
-//! thread, with a marker for each fault. There are no samples, since no call stacks are recorded.
+//! thread, with a marker for each fault, and for each wait where these were recorded. There are no samples, since no
+//! call stacks are recorded.
 
 use super::Began;
 use super::places::{Places, Spelled};
+use super::waits::file_of;
 use crate::csv::cause;
-use crate::recording::{End, Fault, Recording};
+use crate::recording::{End, Recording};
 use crate::tables::SectionsOf;
+use crate::waits::{Request, Waits};
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, GraphColor, Marker, MarkerFieldFlags, MarkerFieldFormat,
     MarkerGraphType, MarkerLocations, MarkerTiming, MarkerTypeHandle, ProcessHandle, Profile,
@@ -14,6 +17,7 @@ use fxprof_processed_profile::{
 };
 use headstart::host::names;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -60,7 +64,7 @@ fn profile(recording: &Recording, sections: &SectionsOf, subject: &str, began: B
     let mut places = Places::new(recording, sections);
     let mut texts: Vec<[StringHandle; 3]> = Vec::new();
     for fault in &recording.faults {
-        let Some(thread) = tracks.thread(&mut profile, fault) else { continue };
+        let Some(thread) = tracks.thread(&mut profile, fault.thread, fault.time) else { continue };
         let (place, offset) = places.of(fault);
         for Spelled { file, segment, section } in places.spelled().iter().skip(texts.len()) {
             let text = [file, *segment, section].map(|text| profile.intern_string(text));
@@ -82,7 +86,46 @@ fn profile(recording: &Recording, sections: &SectionsOf, subject: &str, began: B
         };
         profile.add_marker(thread, timing, marker);
     }
+    if let Some(waits) = &recording.waits {
+        add_waits(&mut profile, &mut tracks, waits);
+        add_devices(&mut profile, &tracks, &waits.requests);
+    }
     profile
+}
+
+/// Adds waits as markers.
+fn add_waits(profile: &mut Profile, tracks: &mut Tracks, waits: &Waits) {
+    let schema = profile.register_marker_type(schema("Wait", false));
+    let category = profile.add_category("Wait", CategoryColor::Purple);
+    let none = profile.intern_string("");
+    for wait in &waits.waits {
+        let Some(thread) = tracks.thread(profile, wait.thread, wait.start) else { continue };
+        let [name, cause] = [format!("Wait: {}", wait.kind.name()), wait.kind.name().into()]
+            .map(|text| profile.intern_string(&text));
+        let file = profile.intern_string(&file_of(tracks.recording, waits, wait));
+        let marker = FaultMarker {
+            kind: Kind { schema, name, category },
+            texts: [file, none, none, cause],
+            numbers: [wait.offset.unwrap_or(0) as f64, wait.ns() as f64 / 1e6],
+        };
+        let (start, end) = (tracks.time(wait.start), tracks.time(wait.end.max(wait.start)));
+        profile.add_marker(thread, MarkerTiming::Interval(start, end), marker);
+    }
+}
+
+/// Adds a counter of the bytes of each device's requests, when they are done. The profile has counters
+/// of processes only, so they are the first one's.
+fn add_devices(profile: &mut Profile, tracks: &Tracks, requests: &[Request]) {
+    let Some(process) = tracks.processes.first() else { return };
+    let mut counters = BTreeMap::new();
+    for request in requests {
+        let Some(complete) = request.complete else { continue };
+        let counter = *counters.entry(request.device).or_insert_with(|| {
+            let name = format!("disk {}", request.device);
+            profile.add_counter(*process, &name, "Bandwidth", "Bytes of requests that are done")
+        });
+        profile.add_counter_sample(counter, tracks.time(complete), request.bytes as f64, 1);
+    }
 }
 
 /// The tracks of a profile.
@@ -112,18 +155,18 @@ impl<'a> Tracks<'a> {
         Timestamp::from_nanos_since_reference(ns.saturating_sub(self.began))
     }
 
-    /// The track of a fault's thread, which begins with its first fault. A recording knows the thread
+    /// The track of a thread, which begins with its first fault or wait. A recording knows the thread
     /// of each.
-    fn thread(&mut self, profile: &mut Profile, fault: &Fault) -> Option<ThreadHandle> {
-        let at = fault.thread as usize;
+    fn thread(&mut self, profile: &mut Profile, number: u32, begins: u64) -> Option<ThreadHandle> {
+        let at = number as usize;
         if let Some(known) = self.threads.get(at)? {
             return Some(*known);
         }
-        let (thread, process) = self.recording.owner(fault)?;
+        let thread = self.recording.threads.get(at)?;
+        let process = self.recording.processes.get(thread.process as usize)?;
         let of = *self.processes.get(thread.process as usize)?;
         let is_main = thread.tid == process.pid;
-        let new =
-            profile.add_thread(of, thread.tid.cast_unsigned(), self.time(fault.time), is_main);
+        let new = profile.add_thread(of, thread.tid.cast_unsigned(), self.time(begins), is_main);
         profile.set_thread_name(new, &names::name(self.recording.name(thread.name)));
         profile.set_thread_show_markers_in_timeline(new, true);
         // Else threads without samples are hidden.
@@ -244,8 +287,9 @@ impl Marker for FaultMarker {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_recordings::{any_recording, recording};
+    use super::super::test_recordings::{any_recording, recording, with_waits};
     use super::*;
+    use crate::recording::Fault;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -291,6 +335,21 @@ mod tests {
         );
         assert_eq!(data["latency"], 0.001);
         assert_eq!(threads[1]["markers"]["phase"], json!([1, 1, 0]), "one has no end");
+    }
+
+    #[test]
+    fn waits_are_markers_and_requests_the_bandwidth_of_their_device() {
+        let profile = exported(&with_waits());
+        let markers = &profile["threads"][1]["markers"];
+        let (data, end) = (&markers["data"][3], &markers["endTime"][3]);
+        assert_eq!((&data["type"], &data["file"]), (&json!("Wait"), &json!("/li;b\\012x")));
+        assert_eq!((&data["offset"], end), (&json!(4096.0), &json!(0.0095)));
+        let counter = &profile["counters"][0];
+        assert_eq!(
+            (&counter["name"], &counter["category"]),
+            (&json!("disk 8:0"), &json!("Bandwidth"))
+        );
+        assert_eq!(counter["samples"]["count"], json!([4096.0]));
     }
 
     proptest! {

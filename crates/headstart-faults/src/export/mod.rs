@@ -8,6 +8,7 @@ pub mod folded;
 pub mod perfetto;
 mod places;
 mod protobuf;
+mod waits;
 
 #[cfg(test)]
 mod test_recordings;

@@ -1,6 +1,7 @@
 //! Recordings for the tests of exports.
 
 use crate::recording::{Cause, End, Fault, Mapping, Object, Process, Recording, Thread};
+use crate::waits::{File, Kind, Operation, Request, Wait, Waits};
 use headstart::host::id::{Dev, InodeId};
 use proptest::prelude::*;
 
@@ -47,6 +48,42 @@ pub fn recording() -> Recording {
         ],
         ..Recording::default()
     }
+}
+
+/// A request of 4 KiB.
+pub fn request(device: Dev, issue: u64, complete: Option<u64>) -> Request {
+    Request {
+        device,
+        sector: 8,
+        bytes: 4096,
+        operation: Operation::Read,
+        is_readahead: false,
+        issue,
+        complete,
+        thread: None,
+    }
+}
+
+/// The same with a wait of the second thread, and requests of which one does not end.
+pub fn with_waits() -> Recording {
+    let wait = Wait {
+        thread: 1,
+        start: 5_000,
+        end: 10_000,
+        kind: Kind::Read,
+        file: Some(0),
+        offset: Some(4096),
+        call: Some(17),
+        runner: None,
+    };
+    let disk = Dev::new(8, 0);
+    let waits = Waits {
+        waits: vec![wait],
+        files: vec![File { id: None, name: Some(0) }],
+        requests: vec![request(disk, 5_000, Some(9_000)), request(disk, 6_000, None)],
+        ..Waits::default()
+    };
+    Recording { waits: Some(waits), ..recording() }
 }
 
 /// Recordings as [`crate::recorder`] makes them: the faults of a thread do not overlap.
