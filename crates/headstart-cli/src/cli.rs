@@ -47,7 +47,7 @@ pub enum Verb {
     Forget(forget::ForgetArgs),
     /// Show what a pack holds
     Show(show::ShowArgs),
-    /// Merge, verify, compare or renew packs
+    /// Merge, verify, compare, renew or import packs
     #[command(subcommand)]
     Pack(pack::PackVerb),
     /// Check kernel, privileges and devices, and print fixes

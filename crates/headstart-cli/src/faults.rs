@@ -1,6 +1,7 @@
 //! `headstart faults`: the page faults of a program and of all that it starts.
 
 mod files;
+mod from_file;
 mod print;
 mod print_waits;
 mod program;
@@ -30,6 +31,10 @@ Each page fault of the program and of all that it starts is recorded with its pl
 by software events of the kernel (perf_event_open). The tables sum them by place (file, segment, ELF \
 section; or memory), process and thread. A major fault started I/O, or had to be tried again; a minor \
 one may have waited for I/O that was in flight.
+
+With a trace.dat file of trace-cmd or a perf.data file instead of a command, the page faults in it \
+are counted: calls of handle_mm_fault in the function graph and additions to the page cache, or the \
+software events of perf.
 
 Users other than root record their own programs if kernel.perf_event_paranoid is at most 2; faults \
 of the kernel itself, as read(2) makes in the memory that it fills, are missing then.
@@ -94,7 +99,7 @@ pub struct FaultsArgs {
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
 
-    /// The program and its arguments
+    /// The program and its arguments, or a trace.dat or perf.data file
     #[arg(required_unless_present = "pid", trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -124,6 +129,9 @@ pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
     }
     for (file, kind) in files {
         results::check(file, kind, args.force)?;
+    }
+    if let Some(file) = from_file::recording(&args.command) {
+        return from_file::run(&args, file);
     }
     let wanted = Wanted { huge: args.huge, waits: args.waits };
     let (status, recorded) = match args.pid {

@@ -1,5 +1,6 @@
-//! `headstart pack`: merge, verify, compare and renew packs.
+//! `headstart pack`: merge, verify, compare, renew and import packs.
 
+mod import;
 mod renew;
 
 use crate::exit::ExitStatus;
@@ -38,6 +39,8 @@ pub enum PackVerb {
     },
     /// After an upgrade: let packs prefetch the files that replaced learned ones
     Renew(renew::RenewArgs),
+    /// Make a pack of what other tools recorded: strace, trace-cmd, perf, lists, other packs
+    Import(import::ImportArgs),
     /// Compare two packs by files and pages; exit status 3 when they differ
     Diff {
         /// The first pack
@@ -56,6 +59,7 @@ pub fn run(verb: PackVerb) -> anyhow::Result<ExitStatus> {
         PackVerb::Merge { output, packs } => merge_all(&output, &packs),
         PackVerb::Verify { pack, json } => verify(&pack, json),
         PackVerb::Renew(args) => renew::run(&args),
+        PackVerb::Import(args) => import::run(&args),
         PackVerb::Diff { before, after, json } => compare(&before, &after, json),
     }
 }

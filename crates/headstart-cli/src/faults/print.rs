@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Rows of a table, unless all are wanted.
-const ROWS: usize = 25;
+pub const ROWS: usize = 25;
 
 /// All tables and notes.
 pub fn text(
@@ -28,7 +28,7 @@ pub fn text(
     }
     total(about, tables).write(&mut out)?;
     writeln!(out)?;
-    places(about, recording, tables, rows, &mut out)?;
+    places(about.access.huge, recording, tables, rows, &mut out)?;
     writeln!(out)?;
     owners(recording, tables, rows, &mut out)?;
     writeln!(out)?;
@@ -70,14 +70,14 @@ fn total(about: &About, tables: &Tables) -> Table<7> {
     table
 }
 
-fn places(
-    about: &About,
+/// Places with their faults, the longest time first.
+pub fn places(
+    huge: bool,
     recording: &Recording,
     tables: &Tables,
     rows: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let huge = about.access.huge;
     let mut table =
         Columns::new().numbers("MINOR").numbers("TIME").numbers("MAJOR").numbers("TIME");
     table = table.numbers("COPIED");
@@ -103,7 +103,7 @@ fn places(
 }
 
 /// Processes, each with its threads if there is more than one.
-fn owners(
+pub fn owners(
     recording: &Recording,
     tables: &Tables,
     rows: usize,

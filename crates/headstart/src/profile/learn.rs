@@ -18,11 +18,16 @@ use std::path::Path;
 /// File systems whose files are always in memory.
 const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"];
 
+/// Whether files of a file system of this type are always in memory.
+pub fn is_in_memory(kind: &str) -> bool {
+    IN_MEMORY.contains(&kind)
+}
+
 /// Whether files of a device can be prefetched. An unnamed device without a known file system
 /// can't: it belongs to the kernel or the initramfs.
 pub(crate) fn may_be_read(file_systems: &HashMap<Dev, FileSystem>, dev: Dev) -> bool {
     match file_systems.get(&dev) {
-        Some(fs) => !IN_MEMORY.contains(&fs.kind.as_str()),
+        Some(fs) => !is_in_memory(&fs.kind),
         None => dev.major() != 0,
     }
 }
@@ -75,7 +80,7 @@ pub fn pack_of_start(
             dropped.irregular += 1;
             continue;
         }
-        if IN_MEMORY.contains(&fs.kind.as_str()) {
+        if is_in_memory(&fs.kind) {
             dropped.in_memory += 1;
             continue;
         }

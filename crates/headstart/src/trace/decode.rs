@@ -121,7 +121,8 @@ impl Decoder {
         }
     }
 
-    fn record(&self, time: u64, data: &[u8]) -> Option<Event> {
+    /// Decodes one record, as it lies in a page or in a sample of perf; `None` for another event.
+    pub fn record(&self, time: u64, data: &[u8]) -> Option<Event> {
         let id = self.common_type.read(data)?;
         self.layouts.iter().find(|l| u64::from(l.id) == id)?.event(time, data, self.page_size)
     }

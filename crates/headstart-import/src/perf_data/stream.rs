@@ -1,0 +1,263 @@
+//! The records of a file in the order of time.
+
+use super::layout::{Attribute, PerfData, Source};
+use super::sample::{Sample, attribute_of, sample, trailer, trailer_bytes};
+use crate::error::ImportError;
+use crate::fields::Fields;
+use crate::unpack::unpack_stream;
+use headstart::host::id::{Dev, InodeId};
+use headstart_faults::record::{Mapped, What as Kernel};
+use std::io::Read;
+
+/// What compressed records may unpack to, for each byte of the file and in any case.
+const MOST_TIMES: usize = 8;
+const SMALL: usize = 1 << 16;
+/// A record that is read has at least this length, so that what is kept of it takes half of that.
+const SHORTEST: usize = 32;
+
+/// `PERF_RECORD_*`
+mod kind {
+    pub const MMAP: u32 = 1;
+    pub const LOST: u32 = 2;
+    pub const COMM: u32 = 3;
+    pub const EXIT: u32 = 4;
+    pub const FORK: u32 = 7;
+    pub const SAMPLE: u32 = 9;
+    pub const MMAP2: u32 = 10;
+    pub const LOST_SAMPLES: u32 = 13;
+    pub const AUXTRACE: u32 = 71;
+    pub const COMPRESSED: u32 = 81;
+    pub const COMPRESSED2: u32 = 83;
+}
+/// `PERF_RECORD_MISC_*`
+const DATA_OR_EXEC: u16 = 1 << 13;
+const BUILD_ID: u16 = 1 << 14;
+
+/// A record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Record<'a> {
+    pub time: u64,
+    pub pid: i32,
+    pub tid: i32,
+    pub what: What<'a>,
+}
+
+/// What it tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What<'a> {
+    /// Of mappings, names and processes.
+    Kernel(Kernel<'a>),
+    /// A fault, by this event.
+    Fault(Source, Sample<'a>),
+    /// The record of a trace event.
+    Raw(&'a [u8]),
+}
+
+/// The records.
+#[derive(Debug)]
+pub(super) struct Stream<'a> {
+    attributes: &'a [Attribute],
+    /// Records as they stand in the file.
+    file: &'a [u8],
+    /// Those that were compressed.
+    unpacked: Vec<u8>,
+    /// Time and place of each, by time. A place behind the file is in `unpacked`.
+    index: Vec<(u64, usize)>,
+    lost: u64,
+    skipped: u64,
+}
+
+impl<'a> Stream<'a> {
+    /// Those of a file.
+    pub(super) fn of(file: &'a PerfData<'a>) -> Result<Self, ImportError> {
+        let mut out = Self {
+            attributes: &file.attributes,
+            file: file.data,
+            unpacked: Vec::new(),
+            index: Vec::new(),
+            lost: 0,
+            skipped: 0,
+        };
+        let mut packed = Vec::new();
+        out.enter(file.data, 0, &mut packed);
+        if !packed.is_empty() {
+            let limit = SMALL + file.bytes.saturating_mul(MOST_TIMES);
+            let pieces = Pieces { pieces: packed.iter(), rest: &[] };
+            let damaged = ImportError::Damaged { format: "perf.data", part: "a compressed record" };
+            out.unpacked = unpack_stream(pieces, limit).ok_or(damaged)?;
+            let unpacked = std::mem::take(&mut out.unpacked);
+            out.enter(&unpacked, file.data.len(), &mut Vec::new());
+            out.unpacked = unpacked;
+        }
+        out.index.sort_unstable();
+        Ok(out)
+    }
+
+    /// Enters records that are read, with the place where they begin.
+    fn enter<'b>(&mut self, data: &'b [u8], begin: usize, packed: &mut Vec<&'b [u8]>) {
+        let mut at = 0;
+        while at < data.len() {
+            let Some((kind, misc, body)) = split(&data[at..]) else {
+                self.skipped += 1;
+                break;
+            };
+            let size = body.len() + 8;
+            match kind {
+                kind::COMPRESSED => packed.push(body),
+                kind::COMPRESSED2 => {
+                    let content = Fields(body).u64().and_then(|size| Fields(&body[8..]).take(size));
+                    packed.extend(content);
+                }
+                // Its data follows it.
+                kind::AUXTRACE => {
+                    let more = Fields(body).u64().and_then(|more| usize::try_from(more).ok());
+                    at = at.saturating_add(more.unwrap_or(usize::MAX));
+                }
+                kind::LOST | kind::LOST_SAMPLES => {
+                    let mut fields = Fields(body);
+                    let of_event = if kind == kind::LOST { fields.u64() } else { Some(0) };
+                    let lost = of_event.and_then(|_| fields.u64()).unwrap_or(1);
+                    self.lost = self.lost.saturating_add(lost);
+                }
+                kind::SAMPLE | kind::MMAP..=kind::MMAP2 if size >= SHORTEST => {
+                    match decode(self.attributes, kind, misc, body) {
+                        Some(record) => self.index.push((record.time, begin + at)),
+                        None => self.skipped += u64::from(is_read(kind)),
+                    }
+                }
+                _ => {}
+            }
+            at = at.saturating_add(size);
+        }
+    }
+
+    /// What is kept besides the file, in bytes.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.unpacked.len() + self.index.len() * size_of::<(u64, usize)>()
+    }
+
+    /// Events that were lost when it was recorded.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Records that can't be read.
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Whether an event was recorded, and of whether each has a sample.
+    pub(super) fn has(&self, source: Source) -> Option<bool> {
+        let of = |attribute: &&Attribute| attribute.source == source;
+        self.attributes.iter().find(of).map(|attribute| !attribute.is_sampled)
+    }
+
+    /// The records.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        let file = self.file;
+        self.index.iter().filter_map(move |(_, place)| {
+            let data = match place.checked_sub(file.len()) {
+                Some(at) => self.unpacked.get(at..)?,
+                None => file.get(*place..)?,
+            };
+            let (kind, misc, body) = split(data)?;
+            decode(self.attributes, kind, misc, body)
+        })
+    }
+}
+
+/// Whether a record of a kind is read.
+fn is_read(kind: u32) -> bool {
+    let kinds = [kind::MMAP, kind::COMM, kind::EXIT, kind::FORK, kind::SAMPLE, kind::MMAP2];
+    kinds.contains(&kind)
+}
+
+/// Kind, flags and body of the record that bytes begin with.
+fn split(bytes: &[u8]) -> Option<(u32, u16, &[u8])> {
+    let mut fields = Fields(bytes);
+    let (kind, misc, size) = (fields.u32()?, fields.u16()?, fields.u16()?);
+    Some((kind, misc, fields.take(u64::from(size).checked_sub(8)?)?))
+}
+
+fn decode<'b>(
+    attributes: &[Attribute],
+    kind: u32,
+    misc: u16,
+    body: &'b [u8],
+) -> Option<Record<'b>> {
+    if kind == kind::SAMPLE {
+        let attribute = attribute_of(body, attributes)?;
+        let sample = sample(body, attribute)?;
+        let what = match attribute.source {
+            Source::Tracepoint => What::Raw(sample.raw),
+            Source::Other => return None,
+            fault => What::Fault(fault, sample),
+        };
+        return Some(Record { time: sample.time, pid: sample.pid, tid: sample.tid, what });
+    }
+    let first = attributes.first()?;
+    let (_, _, time) = if first.has_trailer { trailer(body, first)? } else { (0, 0, 0) };
+    let body = &body[..body.len().checked_sub(trailer_bytes(first))?];
+    let mut fields = Fields(body);
+    let (pid, tid, what) = match kind {
+        kind::COMM => {
+            let (pid, tid) = (fields.i32()?, fields.i32()?);
+            let by_exec = misc & DATA_OR_EXEC != 0;
+            (pid, tid, Kernel::Name { name: text(fields.0), by_exec })
+        }
+        kind::EXIT | kind::FORK => {
+            let (pid, parent, tid) = (fields.i32()?, fields.i32()?, fields.i32()?);
+            (pid, tid, if kind == kind::FORK { Kernel::Start { parent } } else { Kernel::Exit })
+        }
+        kind::MMAP | kind::MMAP2 => {
+            let (pid, tid) = (fields.i32()?, fields.i32()?);
+            let (start, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
+            let mut mapped = Mapped {
+                start,
+                length,
+                offset,
+                // An old record tells data from code only.
+                protection: if misc & DATA_OR_EXEC == 0 { 5 } else { 3 },
+                flags: 2,
+                file: InodeId { dev: Dev(0), ino: 0 },
+                name: &[],
+            };
+            if kind == kind::MMAP2 {
+                let (major, minor, ino) = (fields.u32()?, fields.u32()?, fields.u64()?);
+                let _generation = fields.u64()?;
+                if misc & BUILD_ID == 0 {
+                    mapped.file = InodeId { dev: Dev::new(major, minor), ino };
+                }
+                (mapped.protection, mapped.flags) = (fields.u32()?, fields.u32()?);
+            }
+            mapped.name = text(fields.0);
+            // The kernel's own mappings have no process.
+            (Some(pid).filter(|pid| *pid >= 0)?, tid, Kernel::Map(mapped))
+        }
+        _ => return None,
+    };
+    Some(Record { time, pid, tid, what: What::Kernel(what) })
+}
+
+/// A text up to its first NUL.
+fn text(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// Pieces of a compressed stream, one after another.
+struct Pieces<'a> {
+    pieces: std::slice::Iter<'a, &'a [u8]>,
+    rest: &'a [u8],
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.rest.is_empty() {
+            match self.pieces.next() {
+                Some(piece) => self.rest = piece,
+                None => return Ok(0),
+            }
+        }
+        self.rest.read(buffer)
+    }
+}
