@@ -179,16 +179,17 @@ fn trace_notes(counts: &FaultCounts) -> Vec<String> {
     let mut notes =
         vec![format!("trace.dat version {}, {}", counts.version, time(counts.duration_ns))];
     let mut note = |is_so: bool, text: String| notes.extend(is_so.then_some(text));
+    let known = if counts.has_symbols {
+        "no call of handle_mm_fault is in the file"
+    } else {
+        "the file does not tell where handle_mm_fault is"
+    };
     note(
-        !counts.has_graph,
-        "the file has no function graph: record with trace-cmd record -p function_graph \
-         -l handle_mm_fault -e mm_filemap_add_to_page_cache CMD"
-            .into(),
-    );
-    note(
-        counts.has_graph && !counts.has_symbols,
-        "the file does not tell where handle_mm_fault is: record as root, with the kernel's symbols"
-            .into(),
+        counts.faults.count + counts.unended == 0,
+        format!(
+            "{known}: record as root with trace-cmd record -p function_graph -l handle_mm_fault \
+             -e mm_filemap_add_to_page_cache CMD"
+        ),
     );
     note(!counts.has_mappings, "the file has no mm_filemap_add_to_page_cache events".into());
     for (count, text) in [

@@ -121,8 +121,9 @@ impl<'a> Stream<'a> {
                 }
                 kind::SAMPLE | kind::MMAP..=kind::MMAP2 if size >= SHORTEST => {
                     match decode(self.attributes, kind, misc, body) {
-                        Some(record) => self.index.push((record.time, begin + at)),
-                        None => self.skipped += u64::from(is_read(kind)),
+                        Some(Some(record)) => self.index.push((record.time, begin + at)),
+                        Some(None) => {}
+                        None => self.skipped += 1,
                     }
                 }
                 _ => {}
@@ -161,15 +162,9 @@ impl<'a> Stream<'a> {
                 None => file.get(*place..)?,
             };
             let (kind, misc, body) = split(data)?;
-            decode(self.attributes, kind, misc, body)
+            decode(self.attributes, kind, misc, body)?
         })
     }
-}
-
-/// Whether a record of a kind is read.
-fn is_read(kind: u32) -> bool {
-    let kinds = [kind::MMAP, kind::COMM, kind::EXIT, kind::FORK, kind::SAMPLE, kind::MMAP2];
-    kinds.contains(&kind)
 }
 
 /// Kind, flags and body of the record that bytes begin with.
@@ -179,21 +174,22 @@ fn split(bytes: &[u8]) -> Option<(u32, u16, &[u8])> {
     Some((kind, misc, fields.take(u64::from(size).checked_sub(8)?)?))
 }
 
+/// A record; `Some(None)` for one that is not read, `None` for a damaged one.
 fn decode<'b>(
     attributes: &[Attribute],
     kind: u32,
     misc: u16,
     body: &'b [u8],
-) -> Option<Record<'b>> {
+) -> Option<Option<Record<'b>>> {
     if kind == kind::SAMPLE {
         let attribute = attribute_of(body, attributes)?;
         let sample = sample(body, attribute)?;
         let what = match attribute.source {
             Source::Tracepoint => What::Raw(sample.raw),
-            Source::Other => return None,
+            Source::Other => return Some(None),
             fault => What::Fault(fault, sample),
         };
-        return Some(Record { time: sample.time, pid: sample.pid, tid: sample.tid, what });
+        return Some(Some(Record { time: sample.time, pid: sample.pid, tid: sample.tid, what }));
     }
     let first = attributes.first()?;
     let (_, _, time) = if first.has_trailer { trailer(body, first)? } else { (0, 0, 0) };
@@ -232,11 +228,14 @@ fn decode<'b>(
             }
             mapped.name = text(fields.0);
             // The kernel's own mappings have no process.
-            (Some(pid).filter(|pid| *pid >= 0)?, tid, Kernel::Map(mapped))
+            if pid < 0 {
+                return Some(None);
+            }
+            (pid, tid, Kernel::Map(mapped))
         }
-        _ => return None,
+        _ => return Some(None),
     };
-    Some(Record { time, pid, tid, what: What::Kernel(what) })
+    Some(Some(Record { time, pid, tid, what: What::Kernel(what) }))
 }
 
 /// A text up to its first NUL.

@@ -125,11 +125,6 @@ impl<'a> Events<'a> {
         self.decoder.as_ref().is_some_and(|decoder| decoder.knows(kind))
     }
 
-    /// Whether it describes those of the function graph.
-    pub(super) fn has_graph(&self) -> bool {
-        self.graphs.iter().any(|graph| graph.returns)
-    }
-
     /// Events that were lost before pages that were read.
     pub(super) fn lost(&self) -> u64 {
         self.lost

@@ -94,8 +94,6 @@ pub struct FaultCounts {
     pub others: u64,
     /// Whether the file tells where `handle_mm_fault` is; without it no call is known to be one.
     pub has_symbols: bool,
-    /// Whether it describes events of the function graph.
-    pub has_graph: bool,
     /// Whether it describes additions to the page cache.
     pub has_mappings: bool,
 }
@@ -118,7 +116,6 @@ pub fn count(bytes: &[u8]) -> Result<FaultCounts, ImportError> {
     let mut out = FaultCounts {
         version: trace.version,
         has_symbols: trace.description.fault_function.is_some(),
-        has_graph: events.has_graph(),
         has_mappings: events.knows(EventKind::Insert),
         others: trace.others,
         ..FaultCounts::default()

@@ -45,6 +45,8 @@ pub(super) struct TraceDat<'a> {
     pub lost: u64,
     /// Traces of instances besides the one that is read.
     pub others: u64,
+    /// Where the traces of instances are, in version 6.
+    instances: Vec<u64>,
 }
 
 fn damaged(part: &'static str) -> ImportError {
@@ -75,7 +77,15 @@ impl<'a> TraceDat<'a> {
 
     fn new(version: u32, page_size: u64) -> Self {
         let description = Description::default();
-        Self { version, page_size, description, cpus: Vec::new(), lost: 0, others: 0 }
+        Self {
+            version,
+            page_size,
+            description,
+            cpus: Vec::new(),
+            lost: 0,
+            others: 0,
+            instances: Vec::new(),
+        }
     }
 
     fn version_6(
@@ -94,13 +104,23 @@ impl<'a> TraceDat<'a> {
         if kind != b"flyrecord\0" {
             return Err(text_only());
         }
-        for _ in 0..cpus {
-            let place = fields.u64().and_then(|offset| {
-                let size = fields.u64()?;
-                trace(bytes, offset, size)
-            });
-            let trace = place.ok_or(damaged("the trace of a CPU"))?;
-            out.cpus.push(Chunks::whole(trace));
+        let instances = std::mem::take(&mut out.instances);
+        let traces = std::iter::once(Some(fields)).chain(instances.iter().map(|at| {
+            let mut fields = from(bytes, *at)?;
+            fields.expect(b"flyrecord\0")?;
+            Some(fields)
+        }));
+        // The first is that of `trace-cmd record`; it is empty if only others were recorded.
+        for fields in traces {
+            let cpus = fields.and_then(|mut fields| cpu_traces(bytes, &mut fields, cpus));
+            let cpus = cpus.ok_or(damaged("the trace of a CPU"))?;
+            if cpus.iter().all(|cpu| cpu.bytes() == 0) {
+                continue;
+            } else if out.cpus.is_empty() {
+                out.cpus = cpus;
+            } else {
+                out.others += 1;
+            }
         }
         Ok(out)
     }
@@ -116,7 +136,7 @@ impl<'a> TraceDat<'a> {
             let data = fields.take(size.into())?;
             match option {
                 option::CPUSTAT => self.lost = self.lost.saturating_add(lost(data)),
-                option::BUFFER => self.others += 1,
+                option::BUFFER => self.instances.extend(Fields(data).u64()),
                 _ => {}
             }
         }
@@ -232,6 +252,12 @@ impl<'a> Buffer<'a> {
         }
         Some(Self { is_top: name.is_empty(), page_size, cpus })
     }
+}
+
+/// Place and size of the trace of each CPU, in version 6.
+fn cpu_traces<'a>(bytes: &'a [u8], fields: &mut Fields, cpus: u32) -> Option<Vec<Chunks<'a>>> {
+    let mut cpu = || Some(Chunks::whole(trace(bytes, fields.u64()?, fields.u64()?)?));
+    (0..cpus).map(|_| cpu()).collect()
 }
 
 /// Version and page size; the file has numbers as this machine has.
