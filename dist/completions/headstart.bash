@@ -100,6 +100,9 @@ _headstart() {
             headstart__subcmd__pack,diff)
                 cmd="headstart__subcmd__pack__subcmd__diff"
                 ;;
+            headstart__subcmd__pack,import)
+                cmd="headstart__subcmd__pack__subcmd__import"
+                ;;
             headstart__subcmd__pack,merge)
                 cmd="headstart__subcmd__pack__subcmd__merge"
                 ;;
@@ -654,7 +657,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__pack)
-            opts="-h --help merge verify renew diff"
+            opts="-h --help merge verify renew import diff"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -674,6 +677,36 @@ _headstart() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        headstart__subcmd__pack__subcmd__import)
+            opts="-o -v -h --output --format --root --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "strace trace-cmd perf fatrace list ureadahead android-prefetch iorap" -- "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

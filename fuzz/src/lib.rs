@@ -3,6 +3,8 @@
 use headstart::pack::{Pack, codec};
 use headstart::trace::Event;
 use headstart::trace::file::Capture;
+use headstart_import::detect::Format;
+use headstart_import::import;
 use headstart_sys::counting::peak_of;
 
 /// Real traces: Linux 6.18 on x86-64.
@@ -48,4 +50,26 @@ pub fn bounded<T>(bytes: usize, more: usize, work: impl FnOnce() -> T) -> T {
     let (result, peak) = peak_of(work);
     assert!(peak <= 32 * bytes + more + 8192, "{peak} bytes for {bytes} of packs");
     result
+}
+
+/// What the smallest recording may take in memory.
+pub const IMPORT_SLACK: usize = 512 << 10;
+
+/// Imports a recording, which may hold 16 times its bytes, [`IMPORT_SLACK`] and `more`, and checks what
+/// comes of it. The target has to count allocations.
+pub fn check_import(data: &[u8], format: Format, more: usize) {
+    let (found, peak) = peak_of(|| import(data, format, 4096));
+    let most = 16 * data.len() + IMPORT_SLACK + more;
+    assert!(peak <= most, "{format:?}: {peak} bytes for {}", data.len());
+    match found {
+        Ok(accesses) => {
+            for (_, spans) in accesses.files() {
+                assert!(spans.iter().all(|span| span.at <= accesses.duration()));
+            }
+        }
+        Err(error) => {
+            let text = error.to_string();
+            assert!(!text.is_empty() && text.lines().count() == 1, "{text}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "GUIDE.md",
     "CONTRIBUTING.md",
@@ -15,6 +15,7 @@ const DOCUMENTS: [&str; 8] = [
     "doc/elf.md",
     "doc/elf-order.md",
     "doc/faults.md",
+    "doc/import.md",
 ];
 
 /// What may stand before a command: the prompt, a unit's key, what runs it.

@@ -248,7 +248,7 @@ mod tests {
             all.add(id.clone(), PageRange::of(page, 1), 0, How::READ).unwrap();
         }
         let apart = (0..100_000).try_for_each(|page| {
-            all.add(id.clone(), PageRange::of(1 << 30 | page * 2, 1), 0, How::READ)
+            all.add(id.clone(), PageRange::of((1 << 30) + page * 2, 1), 0, How::READ)
         });
         assert_eq!(apart, Err(ImportError::TooMuch(MOST_TIMES)));
     }

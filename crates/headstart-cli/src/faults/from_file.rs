@@ -32,10 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The file of trace-cmd or perf that stands in the place of a command.
 pub fn recording(command: &[OsString]) -> Option<&Path> {
     let [file] = command else { return None };
-    let mut begin = Vec::new();
     let is_file = std::fs::metadata(file).is_ok_and(|found| found.is_file());
     let opened = is_file.then(|| File::open(file).ok()).flatten()?;
-    opened.take(BEGIN).read_to_end(&mut begin).ok()?;
+    let begin = contents::rest_of(opened.take(BEGIN)).ok()?;
     (is_trace(&begin) || is_perf(&begin)).then_some(Path::new(file))
 }
 

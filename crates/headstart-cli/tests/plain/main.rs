@@ -12,5 +12,6 @@ mod elf_order;
 mod endless_files;
 mod faults;
 mod hostile_names;
+mod import;
 mod list_and_forget;
 mod lists_and_names;

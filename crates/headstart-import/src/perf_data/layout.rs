@@ -1,10 +1,11 @@
 //! What a file of perf holds, and where.
 
-use super::MAGIC;
 use crate::error::ImportError;
 use crate::fields::{Fields, from};
 use crate::trace_dat::{self, Description};
 
+/// What a file begins with, on a machine with this byte order.
+pub(super) const MAGIC: [u8; 8] = 0x3245_4c49_4652_4550u64.to_ne_bytes();
 /// `PERF_TYPE_*` and the events of software that are read (`include/uapi/linux/perf_event.h`).
 const SOFTWARE: u32 = 1;
 const TRACEPOINT: u32 = 2;

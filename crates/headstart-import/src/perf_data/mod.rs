@@ -13,7 +13,7 @@ mod stream;
 
 use crate::accesses::{Accesses, Name};
 use crate::error::ImportError;
-use crate::trace_dat;
+use crate::trace_dat::{self, Description};
 use headstart::host::range::ByteRange;
 use headstart::host::usage::How;
 use headstart::trace::EventKind;
@@ -22,9 +22,6 @@ use headstart_faults::record::What;
 use headstart_faults::recording::Object;
 use layout::{PerfData, Source};
 use stream::Stream;
-
-/// What a file begins with, on a machine with this byte order.
-const MAGIC: [u8; 8] = 0x3245_4c49_4652_4550u64.to_ne_bytes();
 
 /// What is said of faults.
 const BY_FAULTS: &str =
@@ -49,7 +46,9 @@ pub fn is_perf(bytes: &[u8]) -> bool {
 pub fn import(bytes: &[u8], page_size: u64) -> Result<Accesses, ImportError> {
     let file = PerfData::parse(bytes)?;
     let stream = Stream::of(&file)?;
-    let mut accesses = Accesses::new(page_size, bytes.len()).less(stream.kept_bytes());
+    let described = file.description.as_ref().map_or(0, Description::kept_bytes);
+    let kept = stream.kept_bytes() + described;
+    let mut accesses = Accesses::new(page_size, bytes.len()).less(kept);
     let decoder = file.description.as_ref().and_then(|description| {
         let formats = description.formats.iter().map(String::as_str);
         Decoder::new(&description.header_page, formats, accesses.page_size).ok()

@@ -1,3 +1,4 @@
+use super::layout::MAGIC;
 use super::*;
 use crate::unpack::Compression;
 use headstart::host::id::{Dev, InodeId};

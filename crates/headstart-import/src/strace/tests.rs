@@ -2,8 +2,11 @@ use super::*;
 use crate::accesses::Name;
 use proptest::prelude::*;
 
+/// First page, number of pages and time.
+type Ranges = Vec<(u64, u64, u64)>;
+
 /// Each file with its ranges of pages, and the times in µs.
-fn found(log: &str) -> Vec<(String, Vec<(u64, u64, u64)>)> {
+fn found(log: &str) -> Vec<(String, Ranges)> {
     let accesses = import(log.as_bytes(), 4096).unwrap();
     let ranges = |spans: &headstart::profile::spans::Spans| {
         spans.iter().map(|s| (s.pages.first, s.pages.count(), s.at / 1000)).collect()

@@ -4,13 +4,10 @@
 use crate::error::ImportError;
 use crate::fields::Fields;
 use headstart::trace::decode::EVENTS;
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// The function whose calls are page faults.
 const FAULT: &[u8] = b"handle_mm_fault";
-/// Names of threads that are kept.
-const MOST_NAMES: usize = 1 << 16;
 /// Events of the function graph, besides those of the page cache.
 const GRAPH: [&str; 3] = ["funcgraph_entry", "funcgraph_retaddr_entry", "funcgraph_exit"];
 
@@ -23,8 +20,8 @@ pub(crate) struct Description {
     pub formats: Vec<String>,
     /// Where the code of `handle_mm_fault` is, if the file has the kernel's symbols.
     pub fault_function: Option<Range<u64>>,
-    /// Names of threads.
-    pub names: HashMap<i32, Vec<u8>>,
+    /// Names of threads: lines with a number and a name.
+    pub names: Vec<u8>,
 }
 
 impl Description {
@@ -75,8 +72,10 @@ impl Description {
         let text = fields.take(size)?;
         let name = text.split(|byte| *byte == b'\n').next()?;
         let name = name.strip_prefix(b"name: ").unwrap_or_default();
-        let is_read = EVENTS.iter().map(|(_, name, _)| *name).chain(GRAPH);
-        if is_read.into_iter().any(|known| known.as_bytes() == name) {
+        let mut read = EVENTS.iter().map(|(_, name, _)| *name).chain(GRAPH);
+        let begin = &text[..text.len().min("name: ".len() + name.len() + 1)];
+        let is_known = self.formats.iter().any(|known| known.as_bytes().starts_with(begin));
+        if read.any(|read| read.as_bytes() == name) && !is_known {
             self.formats.push(String::from_utf8_lossy(text).into_owned());
         }
         Some(())
@@ -90,14 +89,23 @@ impl Description {
 
     pub(super) fn thread_names(&mut self, fields: &mut Fields) -> Option<()> {
         let size = fields.u64()?;
-        for line in fields.take(size)?.split(|byte| *byte == b'\n').take(MOST_NAMES) {
-            let Some(space) = line.iter().position(|byte| *byte == b' ') else { continue };
-            let number = std::str::from_utf8(&line[..space]).ok().and_then(|n| n.parse().ok());
-            if let Some(tid) = number {
-                self.names.insert(tid, line[space + 1..].to_vec());
-            }
-        }
+        self.names = fields.take(size)?.to_vec();
         Some(())
+    }
+
+    /// The names of threads with their numbers.
+    pub(super) fn named_threads(&self) -> impl Iterator<Item = (i32, &[u8])> {
+        self.names.split(|byte| *byte == b'\n').filter_map(|line| {
+            let space = line.iter().position(|byte| *byte == b' ')?;
+            let tid = std::str::from_utf8(&line[..space]).ok()?.parse().ok()?;
+            Some((tid, &line[space + 1..]))
+        })
+    }
+
+    /// What is kept of it, in bytes.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let formats: usize = self.formats.iter().map(String::len).sum();
+        self.header_page.len() + formats + self.names.len()
     }
 }
 

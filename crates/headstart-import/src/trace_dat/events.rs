@@ -13,8 +13,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// What the unpacked chunks of all CPUs may take, for each byte of the file and in any case.
-const MOST_TIMES: usize = 8;
-const SMALL: usize = 1 << 20;
+const MOST_TIMES: usize = 4;
+const SMALL: usize = 1 << 18;
 
 /// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +90,6 @@ impl<'a> Events<'a> {
             Err(error) => return Err(unknown(error)),
         };
         let graphs = formats().filter_map(|text| graph(&parse_event(text).ok()?)).collect();
-        let bytes: usize = trace.cpus.iter().map(|cpu| cpu.bytes()).sum();
         let page_size = usize::try_from(trace.page_size).unwrap_or(0);
         if !(512..=1 << 20).contains(&page_size) {
             let text = format!("Pages of the trace have {page_size} bytes, as no kernel has");
@@ -109,7 +108,7 @@ impl<'a> Events<'a> {
             graphs,
             cpus: trace.cpus.iter().map(cpu).collect(),
             next: BinaryHeap::new(),
-            limit: SMALL + bytes.saturating_mul(MOST_TIMES),
+            limit: SMALL + trace.bytes.saturating_mul(MOST_TIMES),
             unpacked: 0,
             lost: 0,
             broken: 0,
@@ -141,14 +140,14 @@ impl<'a> Events<'a> {
         while cpu.events.is_empty() {
             let rest = cpu.chunk.get(cpu.at..).unwrap_or_default();
             if rest.is_empty() {
-                self.unpacked -= owned(&cpu.chunk);
+                self.unpacked -= cpu.unpacked();
                 cpu.chunk = Cow::default();
                 cpu.at = 0;
                 match cpu.chunks.next(self.limit.saturating_sub(self.unpacked)) {
                     None => return,
                     Some(Ok(chunk)) => {
-                        self.unpacked += owned(&chunk);
                         cpu.chunk = chunk;
+                        self.unpacked += cpu.unpacked();
                     }
                     Some(Err(_)) => self.broken += 1,
                 }
@@ -173,9 +172,11 @@ impl<'a> Events<'a> {
     }
 }
 
-/// The memory of a chunk that was unpacked.
-fn owned(chunk: &Cow<[u8]>) -> usize {
-    if matches!(chunk, Cow::Owned(_)) { chunk.len() } else { 0 }
+impl Cpu<'_> {
+    /// The memory of its chunk, if that was unpacked.
+    fn unpacked(&self) -> usize {
+        if matches!(self.chunk, Cow::Owned(_)) { self.chunk.len() } else { 0 }
+    }
 }
 
 impl Iterator for Events<'_> {

@@ -124,6 +124,8 @@ pub fn count(bytes: &[u8]) -> Result<FaultCounts, ImportError> {
         let place = trace.description.fault_function.as_ref();
         place.is_some_and(|place| place.contains(&function))
     };
+    let kept = trace.description.kept_bytes();
+    let most = SMALL + (MOST_TIMES as usize * bytes.len()).saturating_sub(kept);
     let mut begun: HashMap<i32, Begun> = HashMap::new();
     let mut threads: HashMap<i32, Kinds> = HashMap::new();
     let mut files: HashMap<InodeId, FileSum> = HashMap::new();
@@ -170,7 +172,7 @@ pub fn count(bytes: &[u8]) -> Result<FaultCounts, ImportError> {
             _ => {}
         }
         let entries = begun.len() + threads.len() + files.len();
-        if entries * ENTRY_BYTES > SMALL + MOST_TIMES as usize * bytes.len() {
+        if entries * ENTRY_BYTES > most {
             return Err(ImportError::TooMuch(MOST_TIMES));
         }
     }
@@ -178,7 +180,9 @@ pub fn count(bytes: &[u8]) -> Result<FaultCounts, ImportError> {
     out.duration_ns = last.saturating_sub(first.unwrap_or(last));
     out.lost = trace.lost.max(events.lost());
     out.broken = events.broken();
-    let name = |tid| trace.description.names.get(&tid).cloned().unwrap_or_default();
+    let named = trace.description.named_threads().filter(|(tid, _)| threads.contains_key(tid));
+    let names: HashMap<i32, &[u8]> = named.collect();
+    let name = |tid| names.get(&tid).map(|name| name.to_vec()).unwrap_or_default();
     out.threads = threads.into_iter().map(|(tid, kinds)| (tid, name(tid), kinds)).collect();
     out.threads.sort_by_key(|(tid, _, kinds)| (std::cmp::Reverse(kinds.time_ns()), *tid));
     out.files = files.into_iter().collect();

@@ -1,6 +1,5 @@
 //! Where what lies in a file of trace-cmd.
 
-use super::MAGIC;
 use super::chunks::Chunks;
 use super::description::Description;
 use crate::error::ImportError;
@@ -8,9 +7,11 @@ use crate::fields::{Fields, from};
 use crate::unpack::{Compression, unpack};
 use std::borrow::Cow;
 
+/// What every file begins with.
+pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 /// What sections may unpack to for each byte of the file, and in any case.
 const MOST_TIMES: usize = 8;
-const SMALL: usize = 1 << 20;
+const SMALL: usize = 1 << 18;
 /// CPUs that a file may have; the kernel's limit is 8192.
 const MOST_CPUS: u32 = 1 << 14;
 
@@ -36,6 +37,8 @@ const IS_COMPRESSED: u16 = 1;
 #[derive(Debug)]
 pub(super) struct TraceDat<'a> {
     pub version: u32,
+    /// Its length.
+    pub bytes: usize,
     /// Bytes of a page of the traced kernel.
     pub page_size: u64,
     pub description: Description,
@@ -58,7 +61,7 @@ impl<'a> TraceDat<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, ImportError> {
         let mut fields = Fields(bytes);
         let (version, page_size) = begin(&mut fields)?;
-        let out = match version {
+        let mut out = match version {
             6 => Self::version_6(bytes, fields, page_size)?,
             7 => Self::version_7(bytes, fields, page_size)?,
             other => {
@@ -67,6 +70,7 @@ impl<'a> TraceDat<'a> {
                 )));
             }
         };
+        out.bytes = bytes.len();
         // Traces of CPUs don't overlap, or all of them would take more than the file.
         let most = bytes.len() + out.cpus.len() * COUNT_BYTES;
         if out.cpus.iter().map(Chunks::bytes).fold(0, usize::saturating_add) > most {
@@ -79,6 +83,7 @@ impl<'a> TraceDat<'a> {
         let description = Description::default();
         Self {
             version,
+            bytes: 0,
             page_size,
             description,
             cpus: Vec::new(),

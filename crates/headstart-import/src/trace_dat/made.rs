@@ -94,7 +94,7 @@ fn sections() -> [Vec<u8>; 6] {
 
 fn begin(version: &str) -> Vec<u8> {
     let order = u8::from(cfg!(target_endian = "big"));
-    [super::MAGIC, version.as_bytes(), &[0, order, 8], &4096u32.to_ne_bytes()].concat()
+    [super::layout::MAGIC, version.as_bytes(), &[0, order, 8], &4096u32.to_ne_bytes()].concat()
 }
 
 /// A file of version 6 with the traces of CPUs.

@@ -25,12 +25,9 @@ use headstart::trace::EventKind;
 use layout::TraceDat;
 pub(crate) use layout::begin_of_texts;
 
-/// What every file begins with.
-pub(crate) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
-
 /// Whether a file is one of trace-cmd.
 pub fn is_trace(bytes: &[u8]) -> bool {
-    bytes.starts_with(MAGIC)
+    bytes.starts_with(layout::MAGIC)
 }
 
 /// The accesses in a file: `mm_filemap_get_pages`, `mm_filemap_map_pages` and `mm_filemap_fault`, or
@@ -41,7 +38,8 @@ pub fn is_trace(bytes: &[u8]) -> bool {
 pub fn import(bytes: &[u8]) -> Result<Accesses, ImportError> {
     let trace = TraceDat::parse(bytes)?;
     let mut events = Events::of(&trace)?;
-    let mut accesses = Accesses::new(trace.page_size, bytes.len());
+    let mut accesses =
+        Accesses::new(trace.page_size, bytes.len()).less(trace.description.kept_bytes());
     accesses.has_access_events = events.knows(EventKind::Read) && events.knows(EventKind::Map);
     for event in &mut events {
         if let TraceEvent::Page(event) = event {
