@@ -133,7 +133,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__bench)
-            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --min-difference --ignore-failure --show-output --json --export-json --export-markdown --export-svg --force --assert --help"
+            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --min-difference --ignore-failure --show-output --json --export-json --export-markdown --picture --force --assert --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -199,7 +199,7 @@ _headstart() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --export-svg)
+                --picture)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -229,17 +229,13 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__boot__subcmd__analyze)
-            opts="-h --svg --html --force --root --json --help"
+            opts="-h --picture --force --root --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --svg)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --html)
+                --picture)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -583,7 +579,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__faults)
-            opts="-v -q -h --pid --for --json --csv --firefox --perfetto --folded --huge --waits --force --verbose --quiet --help"
+            opts="-v -q -h --pid --for --json --csv --firefox --perfetto --folded --picture --huge --waits --force --verbose --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -614,6 +610,10 @@ _headstart() {
                     return 0
                     ;;
                 --folded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --picture)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -917,13 +917,13 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__show)
-            opts="-h --dump --list --json --last-run --svg --force --help"
+            opts="-h --dump --list --json --last-run --picture --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --svg)
+                --picture)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -112,10 +112,9 @@ complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -l root -d 'Use the image below this directory' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l svg -d 'Write a picture to this file, as SVG' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l html -d 'Write a page with the picture and tables to this file, as HTML' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l picture -d 'Write a picture to this file: a page with tables (.html), an image (.svg) or data (.json)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l root -d 'Use the image below this directory' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l force -d 'Replace these files even if they are not earlier results'
+complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l force -d 'Replace that file even if it is not an earlier result'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from analyze" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand boot; and __fish_seen_subcommand_from bench" -l runs -d 'Rounds to measure' -r
@@ -149,7 +148,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand list" -l json -d 'Pr
 complete -c headstart -n "__fish_headstart_using_subcommand list" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand forget" -l unused-for -d 'All of your packs that were neither learned nor read for this time, such as 30d' -r
 complete -c headstart -n "__fish_headstart_using_subcommand forget" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand show" -l svg -d 'Write that as a picture to this file' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand show" -l picture -d 'Write that as a picture to this file: a page (.html), an image (.svg) or data (.json)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l dump -d 'Draw a map of each file: @ begins a range, # continues it, . is not in the pack'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l list -d 'Print a list that `headstart replay` reads'
 complete -c headstart -n "__fish_headstart_using_subcommand show" -l json -d 'Print one JSON document'
@@ -202,7 +201,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand bench" -l prepare -d
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l min-difference -d 'Ignore differences below this' -r
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-json -d 'Write that document to a file' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-markdown -d 'Write the report to a file, as Markdown' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand bench" -l export-svg -d 'Write a picture of the runs to a file, as SVG' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l picture -d 'Write a picture of the runs to this file: a page (.html), an image (.svg) or data (.json)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l assert -d 'Exit with status 3 unless this holds' -r -f -a "helps\t'Prefetching makes the start faster'
 harmless\t'Prefetching does not make the start slower'"
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l no-floor -d 'Do not search for the fastest read strategy'
@@ -232,6 +231,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand faults" -l csv -d 'W
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l firefox -d 'Write the faults to this file as a profile for the Firefox Profiler, with a marker for each' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l perfetto -d 'Write the faults to this file as a trace for Perfetto, with a slice for each' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l folded -d 'Write the time of faults to this file as folded stacks of process, thread, file, segment and section, for flame graphs (-: standard output)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l picture -d 'Write a picture to this file: a page to look around in (.html), an image (.svg) or data (.json); with --waits also of system calls and block devices' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l huge -d 'Also record which faults map a huge page; it takes a little longer'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l waits -d 'Also record what threads waited for, by kind and file, and the requests of disks; needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l force -d 'Replace files of results even if they are not earlier results'

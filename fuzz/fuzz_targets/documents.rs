@@ -11,7 +11,8 @@ use headstart::host::names::is_visible;
 use headstart_bench::compare::compare;
 use headstart_bench::{document, hyperfine};
 use headstart_fuzz::split;
-use headstart_view::{html_boot, svg_boot, text_boot};
+use headstart_view::render::{html, svg};
+use headstart_view::{build, text_boot};
 use libfuzzer_sys::fuzz_target;
 
 fn check(text: &str) {
@@ -32,8 +33,9 @@ fuzz_target!(|data: &[u8]| {
     }
     let Some(record) = history::parse(b) else { return };
     let boot = Analysis::of(1, record, Timeline::parse(a).ok());
-    check(&svg_boot::svg(&boot));
-    check(&html_boot::html(&boot));
+    let picture = build::boot::picture(&boot);
+    check(&svg::svg(&picture));
+    check(&html::html(&picture).expect("all of it has a form in JSON"));
     check(&text_boot::title(&boot));
     check(&text_boot::summary(&boot));
     let _ = (boot.idle_us(), boot.slowest().len());

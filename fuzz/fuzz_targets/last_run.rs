@@ -2,11 +2,12 @@
 #![no_main]
 
 use headstart::outcome::last_run::LastRun;
-use headstart_view::svg_last_run::svg;
+use headstart_view::build::last_run;
+use headstart_view::render::svg::svg;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(run) = LastRun::parse(data) {
-        assert!(svg(&run).ends_with("</svg>\n"));
+        assert!(svg(&last_run::picture(&run)).ends_with("</svg>\n"));
     }
 });

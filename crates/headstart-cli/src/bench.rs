@@ -26,12 +26,14 @@ use headstart_bench::stats::Interval;
 use headstart_bench::stats::summary::summarise;
 use headstart_bench::stats::verdict::Verdict;
 use headstart_sys::interrupt::Interrupt;
-use headstart_view::svg_runs;
+use headstart_view::build::runs;
+use headstart_view::picture::Picture;
 
 pub use args::BenchArgs;
 
 use crate::exit::ExitStatus;
 use crate::output;
+use crate::picture;
 use crate::results::{self, ResultKind};
 use args::Assertion;
 use cool::{Cooler, Cooling};
@@ -57,13 +59,12 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         );
         return Ok(ExitStatus::PermissionMissing);
     }
-    for (path, kind) in [
-        (&args.export_json, ResultKind::Json),
-        (&args.export_markdown, ResultKind::Markdown),
-        (&args.export_svg, ResultKind::Svg),
-    ] {
+    for (path, kind) in
+        [(&args.export_json, ResultKind::Json), (&args.export_markdown, ResultKind::Markdown)]
+    {
         path.iter().try_for_each(|path| results::check(path, kind, args.force))?;
     }
+    args.picture.iter().try_for_each(|path| picture::check(path, args.force))?;
     let has = |state| states.contains(&state);
     let compares =
         has(CacheState::Prefetched) && (has(CacheState::Cold) || has(CacheState::Selective));
@@ -195,8 +196,8 @@ fn publish(
             let report = print::markdown(setup, measured, found);
             results::write(path, &report, ResultKind::Markdown, args.force)?;
         }
-        if let Some(path) = &args.export_svg {
-            results::write(path, &picture(setup, measured), ResultKind::Svg, args.force)?;
+        if let Some(path) = &args.picture {
+            picture::write(path, &runs_of(setup, measured), args.force)?;
         }
         Ok(())
     };
@@ -211,29 +212,25 @@ fn publish(
     written.and(printed)
 }
 
-fn picture(setup: &Setup, measured: &Measured) -> String {
+fn runs_of(setup: &Setup, measured: &Measured) -> Picture {
     let millis: Vec<Vec<f64>> = measured
         .runs
         .iter()
         .map(|arm| arm.times().iter().map(|seconds| 1000.0 * seconds).collect())
         .collect();
-    let states: Vec<svg_runs::State<'_>> = measured
+    let states: Vec<runs::State<'_>> = measured
         .runs
         .iter()
         .zip(&millis)
-        .map(|(arm, millis)| svg_runs::State {
-            name: &arm.name,
-            millis,
-            interval: interval(millis),
-        })
+        .map(|(arm, millis)| runs::State { name: &arm.name, millis, interval: interval(millis) })
         .collect();
-    svg_runs::svg(&json::title(setup), &states)
+    runs::picture(&json::title(setup), &states)
 }
 
-fn interval(millis: &[f64]) -> Option<svg_runs::Interval> {
+fn interval(millis: &[f64]) -> Option<runs::Interval> {
     let of_median = summarise(millis)?.median_interval?;
     let Interval { low, high, confidence } = of_median;
-    Some(svg_runs::Interval { low, high, confidence, is_confident: of_median.is_confident() })
+    Some(runs::Interval { low, high, confidence, is_confident: of_median.is_confident() })
 }
 
 fn status(args: &BenchArgs, measured: &Measured, found: &Report) -> ExitStatus {

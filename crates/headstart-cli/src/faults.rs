@@ -2,6 +2,7 @@
 
 mod files;
 mod from_file;
+mod picture;
 mod print;
 mod print_waits;
 mod program;
@@ -11,14 +12,18 @@ mod running;
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::output;
+use crate::picture as pictures;
 use crate::results::{self, ResultKind};
 use anyhow::bail;
 use files::{Source, is_stdout};
+use headstart::host::contents;
+use headstart::host::id::Dev;
 use headstart_faults::capture::{Captured, Over, files as sections, names};
 use headstart_faults::cost;
 use headstart_faults::document::{About, Cost};
 use headstart_faults::tables::Tables;
 use headstart_faults::waits::sums::Sums;
+use headstart_view::build;
 use recorded::{Recorded, Wanted};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -79,6 +84,11 @@ pub struct FaultsArgs {
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
 
+    /// Write a picture to this file: a page to look around in (.html), an image (.svg) or data
+    /// (.json); with --waits also of system calls and block devices
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+
     /// Also record which faults map a huge page; it takes a little longer
     #[arg(long)]
     huge: bool,
@@ -130,6 +140,7 @@ pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
     for (file, kind) in files {
         results::check(file, kind, args.force)?;
     }
+    args.picture.iter().try_for_each(|path| pictures::check(path, args.force))?;
     if let Some(file) = from_file::recording(&args.command) {
         return from_file::run(&args, file);
     }
@@ -196,6 +207,22 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
     };
     let written = args.results().map(|(file, kind)| source.write(file, kind, args.force));
     let mut errors: Vec<_> = written.filter_map(Result::err).collect();
+    let drawn = args.picture.as_deref().map(|file| {
+        let title = picture::title(about.command.as_deref(), pid);
+        let recorded = picture::Recorded {
+            recording,
+            sections: &sections,
+            tables: &tables,
+            start,
+            wall_ns: about.wall_ns,
+            title: &title,
+            page_size: rustix::param::page_size() as u64,
+        };
+        let accesses = picture::accesses(recorded);
+        let devices = picture::devices(recording, start, &device_name);
+        pictures::write(file, &build::recording::picture(&accesses, &devices), args.force)
+    });
+    errors.extend(drawn.and_then(Result::err));
     let shown = (!args.quiet).then(|| {
         let text = print::text(&about, recording, &tables, sums.as_ref(), args.verbose)?;
         if on_stdout {
@@ -219,4 +246,12 @@ fn cost(captured: &Captured) -> Option<u64> {
             None
         }
     }
+}
+
+/// As the kernel calls it; its numbers where that can't be read.
+fn device_name(device: Dev) -> String {
+    let numbers = format!("{}:{}", device.major(), device.minor());
+    let uevent = contents::text(format!("/sys/dev/block/{numbers}/uevent")).unwrap_or_default();
+    let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+    name.map_or(numbers, str::to_owned)
 }

@@ -29,6 +29,7 @@ mod pack;
 mod packs;
 mod pages;
 mod parent;
+mod picture;
 mod priority;
 mod record;
 mod replay;

@@ -2,11 +2,13 @@
 //! nothing else.
 
 use crate::output;
+use crate::picture::Form;
 use anyhow::Context;
 use headstart::host::outputs::{self, Known};
 use headstart::profile::accesses::rows;
 use headstart_elf::order::write::Format;
 use headstart_faults::export;
+use headstart_view::picture::SCHEMA as PICTURE;
 use serde_json::Value;
 use std::fs::File;
 use std::io;
@@ -20,9 +22,7 @@ pub enum ResultKind {
     /// ChromeOS's boot performance figures.
     Bootperf,
     /// A picture.
-    Svg,
-    /// A page with a picture.
-    Html,
+    Picture(Form),
     /// A report.
     Markdown,
     /// Page faults, one in a row.
@@ -45,8 +45,7 @@ impl ResultKind {
         match self {
             Self::Json => Known::ByContent(is_document),
             Self::Bootperf => Known::ByContent(is_bootperf),
-            Self::Svg => Known::ByBegin(PICTURE),
-            Self::Html => Known::ByContent(is_page),
+            Self::Picture(form) => Known::ByBegin(form.begin().as_bytes()),
             Self::Markdown => Known::ByContent(is_report),
             Self::FaultsCsv => Known::ByBegin(headstart_faults::csv::HEADER.as_bytes()),
             Self::Accesses(format) => Known::ByBegin(format.header().as_bytes()),
@@ -64,13 +63,9 @@ impl ResultKind {
 
 fn is_document(bytes: &[u8]) -> bool {
     serde_json::from_slice::<Value>(bytes).is_ok_and(|document| {
-        document["schema"].as_str().is_some_and(|schema| schema.starts_with("headstart/"))
+        let is_own = |schema: &str| schema.starts_with("headstart/") && schema != PICTURE;
+        document["schema"].as_str().is_some_and(is_own)
     })
-}
-
-fn is_page(bytes: &[u8]) -> bool {
-    let mut parts = bytes.windows(PICTURE.len());
-    bytes.starts_with(b"<!DOCTYPE html>") && parts.any(|part| part == PICTURE)
 }
 
 fn is_report(bytes: &[u8]) -> bool {
@@ -78,9 +73,6 @@ fn is_report(bytes: &[u8]) -> bool {
     let second = String::from_utf8_lossy(second);
     second.contains(", until ") && second.contains("; cold by ")
 }
-
-/// How all our pictures begin.
-const PICTURE: &[u8] = b"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"";
 
 /// Whether these are charts, each with variants.
 fn is_bootperf(bytes: &[u8]) -> bool {
@@ -134,13 +126,13 @@ mod tests {
     #[test]
     fn each_kind_knows_its_own_and_nothing_else() {
         use ResultKind::{
-            Accesses, Bootperf, FaultsCsv, Firefox, Folded, Html, Json, Markdown, Order, Perfetto,
-            Svg,
+            Accesses, Bootperf, FaultsCsv, Firefox, Folded, Json, Markdown, Order, Perfetto,
+            Picture,
         };
         let order = |format| write::text(&[], format);
         let (lld, gnu_ld) = (order(Format::Lld), order(Format::GnuLd));
-        let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"b\" role=\"img\">";
-        let page = format!("<!DOCTYPE html>\n<html>{picture}");
+        let picture = |form: Form| form.text(&headstart_view::picture::Picture::default()).unwrap();
+        let [html, svg, data] = [Form::Html, Form::Svg, Form::Json].map(picture);
         let perf = r#"{"seconds": {"default": {"improvement_direction": "down"}}}"#;
         let is_own = |kind: ResultKind, bytes: &[u8]| match kind.known() {
             Known::ByBegin(begin) => bytes.starts_with(begin),
@@ -149,8 +141,9 @@ mod tests {
         let own: [(ResultKind, &[u8]); _] = [
             (Json, br#"{"a": 1, "schema": "headstart/run/2"}"#),
             (Bootperf, perf.as_bytes()),
-            (Svg, picture.as_bytes()),
-            (Html, page.as_bytes()),
+            (Picture(Form::Svg), svg.as_bytes()),
+            (Picture(Form::Html), html.as_bytes()),
+            (Picture(Form::Json), data.as_bytes()),
             (FaultsCsv, headstart_faults::csv::HEADER.as_bytes()),
             (Accesses(rows::Format::Text), rows::Format::Text.header().as_bytes()),
             (Accesses(rows::Format::Csv), rows::Format::Csv.header().as_bytes()),

@@ -52,12 +52,12 @@ pub struct ShowArgs {
     #[arg(long, conflicts_with_all = ["dump", "list"])]
     last_run: bool,
 
-    /// Write that as a picture to this file
+    /// Write that as a picture to this file: a page (.html), an image (.svg) or data (.json)
     #[arg(long, value_name = "FILE", requires = "last_run", conflicts_with = "json")]
-    svg: Option<PathBuf>,
+    picture: Option<PathBuf>,
 
     /// Replace that file even if it is not an earlier result
-    #[arg(long, requires = "svg")]
+    #[arg(long, requires = "picture")]
     force: bool,
 }
 
@@ -69,7 +69,7 @@ pub fn run(args: ShowArgs) -> anyhow::Result<ExitStatus> {
         last_run::run(
             &args.pack,
             &pack,
-            args.svg.as_deref().map(|path| (path, args.force)),
+            args.picture.as_deref().map(|path| (path, args.force)),
             args.json,
         )?;
         return Ok(ExitStatus::Done);

@@ -39,6 +39,12 @@ impl Sections {
         range.contains(&offset).then_some(&**name)
     }
 
+    /// Those with bytes in the file: begin, end and name.
+    pub fn in_file(&self) -> Vec<(u64, u64, String)> {
+        let section = |(range, name): &(Range<u64>, String)| (range.start, range.end, name.clone());
+        self.in_file.iter().map(section).collect()
+    }
+
     /// The section without bytes in the file at an offset that may lie behind its end.
     pub fn zeros_at(&self, offset: u64) -> Option<&str> {
         let mut zeros = self.zeros.iter();

@@ -1,4 +1,6 @@
-//! Numbers as text: durations with their significant digits.
+//! Numbers as text: durations and sizes with their significant digits.
+
+use crate::picture::Unit;
 
 /// Milliseconds with three digits or all before the point: "4.13", "41.3",
 /// "413", "18,849".
@@ -9,6 +11,36 @@ pub fn millis(ms: f64) -> String {
         _ => 0,
     };
     grouped(ms, decimals)
+}
+
+/// Units of time in ns, and of sizes in bytes, the largest first.
+const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+const SIZES: [(f64, &str); 4] =
+    [(1073741824.0, "GiB"), (1048576.0, "MiB"), (1024.0, "KiB"), (1.0, "B")];
+
+/// The unit in which a value of this size is shown: how much it is, and its name.
+pub(crate) fn shown_in(unit: Unit, size: f64) -> (f64, String) {
+    let of = |units: [(f64, &str); 4], behind: &str| {
+        let fitting = units.into_iter().find(|(one, _)| size >= *one).unwrap_or(units[3]);
+        (fitting.0, format!("{}{behind}", fitting.1))
+    };
+    match unit {
+        Unit::Ns => of(TIMES, ""),
+        Unit::Bytes => of(SIZES, ""),
+        Unit::BytesPerSecond => of(SIZES, "/s"),
+        Unit::Count | Unit::Label | Unit::Kind => (1.0, String::new()),
+    }
+}
+
+/// A value with its unit: "4.13 ms", "1.20 MiB", "1,200".
+pub fn amount(unit: Unit, value: f64) -> String {
+    let (one, name) = shown_in(unit, value);
+    match (one, name.is_empty()) {
+        (_, true) => grouped(value, 0),
+        // Nothing is smaller than these.
+        (1.0, _) => format!("{} {name}", grouped(value, 0)),
+        _ => format!("{} {name}", millis(value / one)),
+    }
 }
 
 /// How many decimals show two digits of a difference, so that numbers which
@@ -61,6 +93,21 @@ mod tests {
             (f64::INFINITY, "inf"),
         ] {
             assert_eq!(millis(ms), text);
+        }
+    }
+
+    #[test]
+    fn an_amount_has_the_unit_that_fits() {
+        for (unit, value, text) in [
+            (Unit::Ns, 0.0, "0 ns"),
+            (Unit::Ns, 999.0, "999 ns"),
+            (Unit::Ns, 4_130.0, "4.13 µs"),
+            (Unit::Ns, 2.5e9, "2.50 s"),
+            (Unit::Bytes, 4096.0, "4.00 KiB"),
+            (Unit::BytesPerSecond, 1048576.0, "1.00 MiB/s"),
+            (Unit::Count, 1200.0, "1,200"),
+        ] {
+            assert_eq!(amount(unit, value), text);
         }
     }
 

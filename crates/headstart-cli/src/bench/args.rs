@@ -108,9 +108,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub export_markdown: Option<PathBuf>,
 
-    /// Write a picture of the runs to a file, as SVG
+    /// Write a picture of the runs to this file: a page (.html), an image (.svg) or data (.json)
     #[arg(long, value_name = "FILE")]
-    pub export_svg: Option<PathBuf>,
+    pub picture: Option<PathBuf>,
 
     /// Replace these files even if they are not earlier results
     #[arg(long)]

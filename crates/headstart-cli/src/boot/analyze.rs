@@ -2,14 +2,14 @@
 
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, Table};
-use crate::results::{self, ResultKind};
+use crate::picture;
 use anyhow::bail;
 use headstart::boot::analysis::Analysis;
 use headstart::boot::bins::Row;
 use headstart::boot::machine::Machine;
 use headstart::host::error::causes;
+use headstart_view::build;
 use headstart_view::text_boot::{summary, title};
-use headstart_view::{html_boot, svg_boot};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -31,15 +31,11 @@ pub struct AnalyzeArgs {
     /// The boot, by its number in `boot status` [default: the last]
     number: Option<u64>,
 
-    /// Write a picture to this file, as SVG
+    /// Write a picture to this file: a page with tables (.html), an image (.svg) or data (.json)
     #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    picture: Option<PathBuf>,
 
-    /// Write a page with the picture and tables to this file, as HTML
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-
-    /// Replace these files even if they are not earlier results
+    /// Replace that file even if it is not an earlier result
     #[arg(long)]
     force: bool,
 
@@ -64,15 +60,12 @@ struct Document<'a> {
 pub fn run(args: &AnalyzeArgs) -> anyhow::Result<ExitStatus> {
     let analysis = look(&Machine::at(&args.root), args.number)?;
     // Files first: a reader of standard output that leaves must not cost them.
-    if let Some(path) = &args.svg {
-        results::write(path, &svg_boot::svg(&analysis), ResultKind::Svg, args.force)?;
-    }
-    if let Some(path) = &args.html {
-        results::write(path, &html_boot::html(&analysis), ResultKind::Html, args.force)?;
+    if let Some(path) = &args.picture {
+        picture::write(path, &build::boot::picture(&analysis), args.force)?;
     }
     if args.json {
         output::print_json(&Document { schema: "headstart/boot-analyze/2", analysis: &analysis })?;
-    } else if args.svg.is_none() && args.html.is_none() {
+    } else if args.picture.is_none() {
         output::print(|out| text(out, &analysis, output::terminal_width()))?;
     }
     Ok(ExitStatus::Done)

@@ -41,7 +41,8 @@ pub fn recording(command: &[OsString]) -> Option<&Path> {
 /// Counts and prints.
 pub fn run(args: &FaultsArgs, file: &Path) -> anyhow::Result<ExitStatus> {
     let is_other = |(_, kind): (&Path, ResultKind)| kind != ResultKind::Json;
-    if args.duration.is_some() || args.huge || args.waits || args.results().any(is_other) {
+    let has_other = args.picture.is_some() || args.results().any(is_other);
+    if args.duration.is_some() || args.huge || args.waits || has_other {
         bail!("Of a file only --json, --force, --verbose and --quiet can be used");
     }
     let shown = || format!("Can't count the page faults in {}", output::shown(file));

@@ -2,10 +2,10 @@
 //! file.
 
 use crate::output::{self, Align, Table, counted};
-use crate::results::{self, ResultKind};
-use headstart::outcome::last_run::{BINS, LastRun, file};
+use crate::picture;
+use headstart::outcome::last_run::{self, BINS, LastRun};
 use headstart::pack::Pack;
-use headstart_view::svg_last_run;
+use headstart_view::build;
 use headstart_view::units::millis;
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,10 +19,15 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 
 /// Shows the record next to the pack at `path`, as a picture if a file is given; the flag lets it
 /// replace any file.
-pub fn run(path: &Path, pack: &Pack, svg: Option<(&Path, bool)>, json: bool) -> anyhow::Result<()> {
-    let run = file::read(path, pack, rustix::process::geteuid().as_raw())?;
-    if let Some((picture, force)) = svg {
-        return results::write(picture, &svg_last_run::svg(&run), ResultKind::Svg, force);
+pub fn run(
+    path: &Path,
+    pack: &Pack,
+    file: Option<(&Path, bool)>,
+    json: bool,
+) -> anyhow::Result<()> {
+    let run = last_run::file::read(path, pack, rustix::process::geteuid().as_raw())?;
+    if let Some((path, force)) = file {
+        return picture::write(path, &build::last_run::picture(&run), force);
     }
     if json {
         return output::print_json(&run);

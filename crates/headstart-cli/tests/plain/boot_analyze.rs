@@ -85,27 +85,32 @@ fn the_last_boot_is_reported_as_text_json_picture_and_page() {
     assert_eq!(document["boot"]["phases"][1]["name"], "system");
     let (svg, html) = (dir.path().join("x.svg"), dir.path().join("x.html"));
     let (svg_path, html_path) = (svg.to_str().unwrap(), html.to_str().unwrap());
-    let text = said(&["boot", "analyze", "--root", &root, "--svg", svg_path, "--html", html_path]);
-    assert_eq!(text, "", "the picture is what was requested");
+    for path in [svg_path, html_path] {
+        let text = said(&["boot", "analyze", "--root", &root, "--picture", path]);
+        assert_eq!(text, "", "the picture is what was requested");
+    }
     let picture = fs::read_to_string(&svg).unwrap();
     assert!(picture.contains(">ssh.service (500 ms)<"), "{picture}");
-    assert!(fs::read_to_string(&html).unwrap().contains(&picture));
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.contains("<td>ssh.service</td><td>500</td>") && !page.contains("href"), "{page}");
     let status = json(&["boot", "status", "--json", "--root", &root]);
     assert_eq!(status["boots"][0]["number"], 2);
     // Its own pictures are replaced, and nothing else.
-    let mine = dir.path().join("app.py");
-    fs::write(&mine, "print()").unwrap();
-    for option in ["--svg", "--html"] {
-        let path = if option == "--svg" { svg_path } else { html_path };
-        said(&["boot", "analyze", "--root", &root, option, path]);
-        let line = ["boot", "analyze", "--root", &root, option, mine.to_str().unwrap()];
-        let output = headstart(&line);
+    let draw = |path: &str| headstart(&["boot", "analyze", "--root", &root, "--picture", path]);
+    let mine = [dir.path().join("app.svg"), dir.path().join("app.html")];
+    for (mine, path) in mine.iter().zip([svg_path, html_path]) {
+        fs::write(mine, "print()").unwrap();
+        assert!(draw(path).status.success());
+        let output = draw(mine.to_str().unwrap());
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && told.contains("give --force"), "{told}");
-        assert_eq!(fs::read(&mine).unwrap(), b"print()");
+        assert_eq!(fs::read(mine).unwrap(), b"print()");
     }
-    said(&["boot", "analyze", "--root", &root, "--force", "--svg", mine.to_str().unwrap()]);
-    assert!(fs::read(&mine).unwrap().starts_with(b"<svg"));
+    let mine = mine[0].to_str().unwrap();
+    said(&["boot", "analyze", "--root", &root, "--force", "--picture", mine]);
+    assert!(fs::read(mine).unwrap().starts_with(b"<svg"));
+    let told = String::from_utf8(draw("x.png").stderr).unwrap();
+    assert!(told.contains("end its name in .html, .svg or .json"), "{told}");
 }
 
 #[test]

@@ -128,6 +128,31 @@ fn the_faults_of_a_program_are_counted_and_its_status_and_output_are_its_own() {
 }
 
 #[test]
+fn a_picture_has_all_of_the_faults_in_each_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (data, page, image) = (file("x.json"), file("x.html"), file("x.svg"));
+    for _ in 0..2 {
+        for path in [&page, &image, &data] {
+            let output = headstart(&["faults", "-q", "--picture", path, "--", "true"]);
+            if is_forbidden(&output) {
+                return;
+            }
+            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        }
+    }
+    let document: Value = serde_json::from_slice(&fs::read(&data).unwrap()).unwrap();
+    assert_eq!(document["schema"], "headstart/picture/1");
+    assert!(document["frames"][0]["rows"].as_u64().unwrap() > 20, "{document}");
+    let files = document["frames"][0]["columns"][2]["labels"].as_array().unwrap();
+    assert!(files.iter().any(|file| file.as_str().unwrap().contains("libc.so")), "{files:?}");
+    let sections = document["views"][1]["subjects"].to_string();
+    assert!(sections.contains("\".text\""), "{sections}");
+    assert!(fs::read_to_string(&page).unwrap().contains("<td>[stack]</td>"));
+    assert!(fs::read_to_string(&image).unwrap().contains("Page faults of true"));
+}
+
+#[test]
 fn standard_input_and_the_signal_that_ends_a_program_are_its_own() {
     let mut child = start(&["faults", "-q", "--", "sh", "-c", "read x; echo got $x; kill -9 $$"]);
     child.stdin.take().unwrap().write_all(b"a line\n").unwrap();

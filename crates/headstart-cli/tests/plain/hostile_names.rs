@@ -117,7 +117,7 @@ fn no_text_view_prints_a_name_that_is_not_visible() {
         (words(&["forget"], &[list]), false),
         (words(&["unit", "--root"], &[dir.path(), hostile]), false),
         (words(&["boot", "analyze", "--root"], &[&missing]), false),
-        (words(&["boot", "analyze", "--svg"], &[svg, Path::new("--root"), &missing]), false),
+        (words(&["boot", "analyze", "--picture"], &[svg, Path::new("--root"), &missing]), false),
         (words(&["run", "--no-learn", "--no-replay", "--"], &[&missing]), false),
         (words(&["run", "-v", "--no-learn", "--no-replay", "--"], &[&missing]), false),
         (words(&[], &[hostile]), false),

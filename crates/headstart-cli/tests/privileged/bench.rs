@@ -59,7 +59,7 @@ fn python_is_measured_on(kind: &'static str) {
         "nothing=",
         "--export-markdown",
         &markdown,
-        "--export-svg",
+        "--picture",
         &svg,
     ];
     let found = bench(&options, &command);

@@ -259,19 +259,22 @@ fn nothing_but_an_empty_file_or_a_pack_is_ever_replaced() {
         &["run", "--json", "FILE", "--", "true"][..],
         &["record", "--json", "FILE", "--pack", &good, "--", "true"],
         &["record", "--trace-out", "FILE", "--pack", &good, "--", "true"],
-        &["show", "--last-run", "--svg", "FILE", &good],
+        &["show", "--last-run", "--picture", "PICTURE", &good],
         &["bench", "--export-json", "FILE", "--", "true"],
         &["bench", "--export-markdown", "FILE", "--", "true"],
-        &["bench", "--export-svg", "FILE", "--", "true"],
+        &["bench", "--picture", "PICTURE", "--", "true"],
         &["boot", "bench", "--bootperf", "FILE", "--", "true"],
     ] {
-        let path = file("app.py");
+        let (program, picture) = (file("app.py"), file("app.svg"));
+        fs::write(&picture, "print()\n").unwrap();
+        let path = if arguments.contains(&"PICTURE") { &picture } else { &program };
+        let named = |word: &&str| ["FILE", "PICTURE"].contains(word);
         let arguments: Vec<&str> =
-            arguments.iter().map(|word| if *word == "FILE" { &path } else { *word }).collect();
+            arguments.iter().map(|word| if named(word) { path.as_str() } else { *word }).collect();
         let output = headstart(&arguments);
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains("app.py") && said.contains("--force"), "{arguments:?}: {said}");
-        assert_eq!(fs::read(&path).unwrap(), b"print()\n", "{arguments:?}");
+        assert!(said.contains("app.") && said.contains("--force"), "{arguments:?}: {said}");
+        assert_eq!(fs::read(path).unwrap(), b"print()\n", "{arguments:?}");
         // What runs a program has its status.
         let runs = ["run", "record"].contains(&arguments[0]);
         assert_eq!(output.status.code(), Some(i32::from(!runs)), "{arguments:?}: {said}");
