@@ -73,7 +73,10 @@ const FS_IOC_FIEMAP: ioctl::Opcode = opcode::read_write::<Header>(b'f', 11);
 const LAST: u32 = 1;
 /// The place is not known, not allocated yet, or the data lies elsewhere in
 /// another form: `UNKNOWN`, `DELALLOC`, `ENCODED`, `DATA_INLINE`.
-const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x200;
+const NOWHERE: u32 = 0x2 | DELALLOC | 0x8 | 0x200;
+const DELALLOC: u32 = 0x4;
+/// Allocated, and not written yet: it reads as zeros.
+const UNWRITTEN: u32 = 0x800;
 
 /// A piece of a file that lies in one piece on its device. All in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,11 +95,47 @@ pub struct Extent {
 /// # Errors
 /// `EOPNOTSUPP` and `ENOTTY`: this file system doesn't tell.
 pub fn extents(fd: impl AsFd) -> io::Result<Vec<Extent>> {
+    Ok(records(fd)?.iter().filter_map(Record::extent).collect())
+}
+
+/// How a piece of a file is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    /// In blocks of its own.
+    Written,
+    /// In blocks that were allocated and not written: it reads as zeros.
+    Unwritten,
+    /// In memory only, and written later (delayed allocation).
+    Later,
+    /// Elsewhere: inline in the inode, or in a form of its own.
+    Elsewhere,
+}
+
+/// All pieces of a file in its order, with how they are stored. Holes are skipped. Where a piece is
+/// not in blocks of its own, its physical place means nothing.
+///
+/// # Errors
+/// As above.
+pub fn pieces(fd: impl AsFd) -> io::Result<Vec<(Extent, Stored)>> {
+    let piece = |record: &Record| {
+        let Record { logical, physical, length, flags, .. } = *record;
+        let stored = match flags {
+            _ if flags & DELALLOC != 0 => Stored::Later,
+            _ if flags & NOWHERE != 0 => Stored::Elsewhere,
+            _ if flags & UNWRITTEN != 0 => Stored::Unwritten,
+            _ => Stored::Written,
+        };
+        (Extent { logical, physical, length }, stored)
+    };
+    Ok(records(fd)?.iter().map(piece).collect())
+}
+
+fn records(fd: impl AsFd) -> io::Result<Vec<Record>> {
     let mut found = Vec::new();
     let mut start = 0;
     loop {
         let request = Request::<ROOM>::ask(&fd, start, u64::MAX - start)?;
-        found.extend(request.records().iter().filter_map(Record::extent));
+        found.extend(request.records());
         match request.records().last() {
             // A kernel that goes backwards would keep us here for ever.
             Some(last) if last.flags & LAST == 0 && last.logical + last.length > start => {
@@ -146,6 +185,9 @@ mod tests {
         assert_eq!(found.physical - found.logical, whole.physical - whole.logical);
         assert!((found.logical..found.logical + found.length).contains(&700_000), "{found:?}");
         assert_eq!(first_extent(&file, 2 << 20, 4096).unwrap(), None);
+        let pieces = pieces(&file).unwrap();
+        assert!(pieces.iter().all(|(_, stored)| *stored == Stored::Written), "{pieces:?}");
+        assert!(pieces.iter().map(|(extent, _)| *extent).eq(extents));
     }
 
     #[test]
