@@ -55,6 +55,18 @@ pub fn in_flight(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(line).collect()
 }
 
+/// Requests that have been served since a device appeared, reads and writes, by device.
+pub fn completed(text: &str) -> BTreeMap<String, u64> {
+    let line = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let name = words.nth(2)?.to_owned();
+        let (reads, writes): (u64, u64) =
+            (words.next()?.parse().ok()?, words.nth(3)?.parse().ok()?);
+        Some((name, reads.wrapping_add(writes)))
+    };
+    text.lines().filter_map(line).collect()
+}
+
 /// What happened between two moments, for the devices that read anything.
 pub fn between(before: &DiskStats, after: &DiskStats) -> DiskStats {
     after
@@ -93,8 +105,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_flight_is_reported_by_device() {
+    fn what_was_served_and_is_in_flight_is_reported_by_device() {
         let text = "   7 0 loop0 10 1 80 5 0 0 0 0 3 7 5\n 254 0 vda 1 0 8 1 0 0 0 0 0 1 1\n x\n";
         assert_eq!(in_flight(text), [("loop0".to_owned(), 3), ("vda".to_owned(), 0)].into());
+        let text = "   7 0 loop0 10 1 80 5 4 0 0 0 3 7 5\n 8 0 sda 1 0 8\n x\n";
+        assert_eq!(completed(text), [("loop0".to_owned(), 14)].into());
     }
 }

@@ -58,8 +58,8 @@ impl Expected {
             of_metadata.map(|r| (r.file_system.into(), r.page_range())).collect();
         let ranges = (chosen.len() + of_metadata.len()) as u64;
         let pages = chosen.iter().chain(&of_metadata).map(|(_, pages)| pages.count());
-        let moving_us = pages.fold(0, u64::saturating_add).saturating_mul(page)
-            / u64::from(model.bandwidth_mb_s.max(1));
+        let bytes = pages.fold(0, u64::saturating_add).saturating_mul(page);
+        let moving_us = model.read_us(0, bytes);
         let mut files: Vec<_> = chosen.iter().map(|(file, _)| *file).collect();
         files.sort_unstable();
         files.dedup();
@@ -77,20 +77,11 @@ impl Expected {
         };
         // Adjacent ranges become one request.
         let requests = ranges.min(waits);
-        let asking_us = match model.order() {
-            Order::Elevator => requests.saturating_mul(model.next_us.into()),
-            Order::Touch => requests.saturating_mul(1_000_000) / u64::from(model.iops.max(1)),
-        };
-        let one_by_one = model.depth == 1 || model.order() == Order::Elevator;
         Self {
             waits,
             wait_us: waited_us(waits, latency_us),
             least_wait_us: waited_us(at_least, short_us),
-            read_us: if one_by_one {
-                asking_us.saturating_add(moving_us)
-            } else {
-                asking_us.max(moving_us)
-            },
+            read_us: model.read_us(requests, bytes),
             start_us: pack.origin.duration_us,
             cost_us: STARTING_US + files.len() as u64 * OPENING_US + ranges * REQUESTING_US,
         }

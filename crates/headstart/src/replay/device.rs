@@ -23,10 +23,19 @@ pub struct Portion {
 /// Looks a device up in sysfs.
 pub fn portion(dev: Dev) -> Portion {
     let readahead = number(&format!("/sys/class/bdi/{dev}/read_ahead_kb"));
-    // A partition has no queue of its own.
-    let request = number(&format!("/sys/dev/block/{dev}/queue/max_sectors_kb"))
-        .or_else(|| number(&format!("/sys/dev/block/{dev}/../queue/max_sectors_kb")));
-    of_settings(readahead, request)
+    of_settings(readahead, of_queue(dev, "max_sectors_kb"))
+}
+
+/// Whether the kernel takes a device for rotational; `None` where it has no queue. Virtual disks
+/// often say so and are not.
+pub fn is_rotational(dev: Dev) -> Option<bool> {
+    of_queue(dev, "rotational").map(|flag| flag != 0)
+}
+
+/// A setting of a device's queue. A partition has none of its own.
+fn of_queue(dev: Dev, name: &str) -> Option<u64> {
+    number(&format!("/sys/dev/block/{dev}/queue/{name}"))
+        .or_else(|| number(&format!("/sys/dev/block/{dev}/../queue/{name}")))
 }
 
 fn number(path: &str) -> Option<u64> {

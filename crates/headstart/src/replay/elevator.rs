@@ -10,6 +10,7 @@
 //! of touches must not contain waits ([`crate::profile::pace`]); for one it made no difference.
 
 use super::step::Step;
+use crate::host::range::ByteRange;
 use serde::Serialize;
 
 /// What a seek costs.
@@ -79,6 +80,18 @@ pub fn order(
         None => {}
     }
     spots.into_iter().map(|spot| spot.step).chain(rest).collect()
+}
+
+/// How long a disk needs to read these parts in this order, each given by position and bytes, in µs.
+/// Seeks grow with their distance, as far as `span`, the size in bytes of the area that is read from.
+pub fn read_us(parts: &[(DevicePosition, u64)], seek: SeekCost, span: u64) -> f64 {
+    let spot = |&(place, length): &(DevicePosition, u64)| {
+        let step = Step { target: 0, bytes: ByteRange::of(0, length), touched_us: 0 };
+        Spot { step, place }
+    };
+    let disk = Disk::new(parts.iter().map(spot).collect(), seek);
+    let disk = Disk { span: (span as f64).max(1.0), ..disk };
+    disk.pass(&vec![0; disk.spots.len()], 0..1).takes
 }
 
 /// What a pass comes to, in µs.

@@ -68,7 +68,7 @@ impl Model {
     }
 
     /// The cost of a seek on a rotational disk.
-    fn seek(&self) -> Option<SeekCost> {
+    pub fn seek(&self) -> Option<SeekCost> {
         let seek_us = self.seek_us();
         (seek_us > 0).then_some(SeekCost { seek_us, mb_s: self.bandwidth_mb_s })
     }
@@ -143,6 +143,21 @@ impl Model {
             Order::Touch => 1e6 / f64::from(self.iops.max(1)),
         };
         ranges.count as f64 * request_us > CLEARLY * self.transfer_us(ranges.bytes)
+    }
+
+    /// How long it needs for so many bytes in so many requests, without seeks, in µs. Requests of a
+    /// device with a queue overlap the transfer of bytes.
+    pub fn read_us(&self, requests: u64, bytes: u64) -> u64 {
+        let transfer_us = bytes / u64::from(self.bandwidth_mb_s.max(1));
+        let requests_us = match self.order() {
+            Order::Elevator => requests.saturating_mul(self.next_us.into()),
+            Order::Touch => requests.saturating_mul(1_000_000) / u64::from(self.iops.max(1)),
+        };
+        let one_by_one = self.depth == 1 || self.order() == Order::Elevator;
+        match one_by_one {
+            true => requests_us.saturating_add(transfer_us),
+            false => requests_us.max(transfer_us),
+        }
     }
 
     fn transfer_us(&self, bytes: u64) -> f64 {
