@@ -1,0 +1,315 @@
+//! Makes the swaps of a journal, or takes them back, and says where its files are. The driver.
+//!
+//! The file system keeps the content of a file whatever is swapped; so a wrong journal can cost
+//! places, never content. All the same the content of each range is compared before and after.
+
+use super::content::{crc, crc_on_disk};
+use super::error::LayoutError;
+use super::examine::{Looked, Swaps, why};
+use super::extents::{Compared, compare};
+use super::journal::{Journal, LaidFile, Swap};
+use super::skip::{Skip, Skipped};
+use super::volume::Store;
+use headstart::host::identity::identity_of;
+use headstart::host::range::ByteRange;
+use headstart_sys::ext4::{Blocks, swap_blocks};
+use headstart_sys::fiemap::{self, Extent};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// In which direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// To the new places.
+    Apply,
+    /// To the old places.
+    Undo,
+}
+
+/// Whether to go on, which the caller says between two swaps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Go {
+    /// Go on.
+    On,
+    /// Stop here; the rest can be done later.
+    Stop,
+}
+
+/// What was done.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Done {
+    /// Bytes that were swapped.
+    pub bytes: u64,
+    /// Bytes that were where they should be already.
+    pub already: u64,
+    /// Files that were skipped, by reason.
+    pub skipped: Skipped,
+    /// Whether it stopped before the end.
+    pub stopped: bool,
+}
+
+impl Done {
+    /// Whether there is something left that can be done later.
+    pub fn has_rest(&self) -> bool {
+        self.stopped || self.skipped.keys().any(|skip| skip.is_temporary())
+    }
+}
+
+/// Makes all swaps of a journal in one direction that were not made yet. `go` is called before each
+/// with the bytes that are done, and may wait. All is on the disk when this returns.
+///
+/// # Errors
+/// The file system is full, a file has other content than before, or `go` failed; all files are whole.
+pub fn swap_all(
+    store: &Store,
+    journal: &Journal,
+    direction: Direction,
+    mut go: impl FnMut(u64) -> Result<Go, LayoutError>,
+) -> Result<Done, LayoutError> {
+    let ends = journal.swaps.iter().map(|swap| swap.piece.donor + swap.piece.bytes.length());
+    let (donor, tail) = (store.donor(journal)?, ends.max().unwrap_or(0));
+    let worker = Worker { store, journal, direction, donor, tail, swaps: Swaps::read() };
+    let (mut done, mut skipped, mut passed) = (Done::default(), BTreeSet::new(), 0);
+    for swap in &journal.swaps {
+        if go(passed)? == Go::Stop {
+            done.stopped = true;
+            break;
+        }
+        match worker.swap(swap)? {
+            Ok(bytes) => {
+                done.bytes += bytes;
+                done.already += swap.piece.bytes.length() - bytes;
+            }
+            Err(skip) => {
+                // A file is counted once for a reason.
+                if skipped.insert((swap.piece.file, skip)) {
+                    *done.skipped.entry(skip).or_default() += 1;
+                }
+            }
+        }
+        passed += swap.piece.bytes.length();
+    }
+    rustix::fs::syncfs(&worker.donor)
+        .map_err(LayoutError::io("Can't write", Path::new("donor")))?;
+    Ok(done)
+}
+
+struct Worker<'a> {
+    store: &'a Store,
+    journal: &'a Journal,
+    direction: Direction,
+    donor: File,
+    /// Where the donor has nothing but its tail.
+    tail: u64,
+    swaps: Swaps,
+}
+
+impl Worker<'_> {
+    /// Swaps a range; returns the bytes that were, or why it is skipped.
+    fn swap(&self, swap: &Swap) -> Result<Result<u64, Skip>, LayoutError> {
+        let Some(file) = self.journal.files.get(swap.piece.file) else {
+            return Ok(Err(Skip::Missing));
+        };
+        let looked = match Looked::again(self.store, file, &self.swaps) {
+            Ok(looked) => looked,
+            Err(skip) => return Ok(Err(skip)),
+        };
+        // To undo it needs to be the same inode only: its content stays whatever it is.
+        if self.direction == Direction::Apply && looked.identity != file.identity {
+            return Ok(Err(Skip::Changed));
+        }
+        let now = match looked.facts.movable(swap.piece.bytes) {
+            Ok(now) => now,
+            // What lies elsewhere now was written since.
+            Err(Skip::Sparse | Skip::Preallocated | Skip::Inline) => return Ok(Err(Skip::Changed)),
+            Err(skip) => return Ok(Err(skip)),
+        };
+        let todo = self.todo(compared(&now, swap));
+        if todo.is_empty() {
+            let is_there = compared(&now, swap).elsewhere == 0;
+            return Ok(if is_there { Ok(0) } else { Err(Skip::Changed) });
+        }
+        let before = crc(&looked.file, swap.piece.bytes)
+            .map_err(LayoutError::io("Can't read", &file.path))?;
+        if self.direction == Direction::Apply && before != swap.crc {
+            return Ok(Err(Skip::Changed));
+        }
+        let writable = match reopened(&looked.file) {
+            Ok(writable) => writable,
+            Err(Errno::PERM) => return Ok(Err(Skip::Refused)),
+            Err(error) => return Ok(Err(why(error))),
+        };
+        let mut bytes = 0;
+        for range in todo {
+            match self.move_range(&writable, swap, range) {
+                Ok(()) => bytes += range.length(),
+                // The rest of them would fail too.
+                Err(Errno::NOSPC) => return Err(LayoutError::Full { path: file.path.clone() }),
+                Err(_) => return Ok(Err(Skip::Refused)),
+            }
+        }
+        drop(writable);
+        self.check(swap, file, &looked, before, bytes)
+    }
+
+    /// What is not where it should be.
+    fn todo(&self, found: Compared) -> Vec<ByteRange> {
+        match self.direction {
+            Direction::Apply => found.old,
+            Direction::Undo => found.new,
+        }
+    }
+
+    /// Swaps a part of a range. If the file system is full, the tail of the donor is given up.
+    fn move_range(&self, file: &File, swap: &Swap, range: ByteRange) -> Result<(), Errno> {
+        let block = self.journal.block;
+        let (mut at, mut has_tail) = (range.offset, true);
+        while at < range.end {
+            let rest = ByteRange { offset: at, end: range.end };
+            let blocks = Blocks {
+                file: at / block,
+                donor: (swap.piece.donor + (at - swap.piece.bytes.offset)) / block,
+                count: rest.length() / block,
+            };
+            let swapped = swap_blocks(file, &self.donor, blocks);
+            match swapped.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+                Ok(0) => return Err(Errno::OPNOTSUPP),
+                Ok(count) => at += count.min(blocks.count) * block,
+                Err(Errno::INTR) => at += self.made(file, swap, rest)?,
+                Err(Errno::NOSPC) if has_tail => {
+                    has_tail = false;
+                    // Free blocks can be used once they are free on the disk.
+                    rustix::fs::ftruncate(&self.donor, self.tail)?;
+                    rustix::fs::fsync(&self.donor)?;
+                    at += self.made(file, swap, rest)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// How much of the begin of a range was swapped, in bytes: a call that failed may have swapped
+    /// some, and to swap that once more would take it back.
+    fn made(&self, file: &File, swap: &Swap, range: ByteRange) -> Result<u64, Errno> {
+        let now =
+            fiemap::extents(file).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        let todo = self.todo(compare(&now, &swap.piece.old, &swap.new, range));
+        Ok(todo.first().map_or(range.end, |first| first.offset) - range.offset)
+    }
+
+    /// Whether a range is where it should be and has its content.
+    fn check(
+        &self,
+        swap: &Swap,
+        file: &LaidFile,
+        looked: &Looked,
+        before: u64,
+        bytes: u64,
+    ) -> Result<Result<u64, Skip>, LayoutError> {
+        let failed = || LayoutError::io("Can't read", &file.path);
+        let after = crc(&looked.file, swap.piece.bytes).map_err(failed())?;
+        let now = fiemap::extents(&looked.file).map_err(failed())?;
+        let stat = rustix::fs::fstat(&looked.file)
+            .map_err(LayoutError::io("Can't look at", &file.path))?;
+        // Somebody may have begun to write to it meanwhile.
+        let written = || headstart_sys::lease::is_written_to(&looked.file).unwrap_or(true);
+        if identity_of(&stat) != looked.identity || after != before && written() {
+            return Ok(Err(Skip::Changed));
+        }
+        if after != before {
+            return Err(LayoutError::Content { path: file.path.clone() });
+        }
+        let is_done = self.todo(compared(&now, swap)).is_empty();
+        Ok(if is_done { Ok(bytes) } else { Err(Skip::Refused) })
+    }
+}
+
+fn compared(now: &[Extent], swap: &Swap) -> Compared {
+    compare(now, &swap.piece.old, &swap.new, swap.piece.bytes)
+}
+
+/// The same file, open for writing.
+fn reopened(file: &File) -> Result<File, Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOATIME;
+    rustix::fs::open(path, flags, Mode::empty()).map(File::from)
+}
+
+/// Where the files of a layout are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Standing {
+    /// Bytes at their new places.
+    pub new: u64,
+    /// Bytes at their old places.
+    pub old: u64,
+    /// Bytes elsewhere, since their files were written, replaced or removed.
+    pub elsewhere: u64,
+    /// Files that are what they were.
+    pub same: u64,
+    /// Files that are not, or can't be looked at, by reason.
+    pub others: Skipped,
+    /// Files that are the same by their times and have other content: damage of the disk or the kernel.
+    pub damaged: Vec<PathBuf>,
+}
+
+/// Looks where the files of a journal are; with `read`, also reads their ranges from the disk and
+/// compares them with what they held. `go` is called before each range.
+///
+/// # Errors
+/// `go` failed.
+pub fn standing(
+    store: &Store,
+    journal: &Journal,
+    read: bool,
+    mut go: impl FnMut(u64) -> Result<Go, LayoutError>,
+) -> Result<Standing, LayoutError> {
+    let swaps = Swaps::read();
+    let mut out = Standing::default();
+    let mut seen: Vec<Option<Skip>> = vec![None; journal.files.len()];
+    let mut damaged = BTreeSet::new();
+    let mut passed = 0;
+    for swap in &journal.swaps {
+        let length = swap.piece.bytes.length();
+        let Some(file) = journal.files.get(swap.piece.file) else { continue };
+        if go(passed)? == Go::Stop {
+            break;
+        }
+        passed += length;
+        let looked = match Looked::again(store, file, &swaps) {
+            Ok(looked) => looked,
+            Err(skip) => {
+                out.elsewhere += length;
+                seen[swap.piece.file] = Some(skip);
+                continue;
+            }
+        };
+        let now =
+            fiemap::extents(&looked.file).map_err(LayoutError::io("Can't look at", &file.path))?;
+        let Compared { old, new, elsewhere } = compared(&now, swap);
+        let sum = |ranges: Vec<ByteRange>| ranges.iter().map(|range| range.length()).sum::<u64>();
+        out.old += sum(old);
+        out.new += sum(new);
+        out.elsewhere += elsewhere;
+        if looked.identity != file.identity {
+            seen[swap.piece.file] = Some(Skip::Changed);
+        } else if read {
+            let found = crc_on_disk(&looked.file, swap.piece.bytes);
+            if found.map_err(LayoutError::io("Can't read", &file.path))? != swap.crc {
+                damaged.insert(&file.path);
+            }
+        }
+    }
+    out.damaged = damaged.into_iter().cloned().collect();
+    for skip in &seen {
+        match skip {
+            Some(skip) => *out.others.entry(*skip).or_default() += 1,
+            None => out.same += 1,
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,110 @@
+//! Why a layout can't go on.
+
+use super::journal::JournalError;
+use headstart::host::names;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a layout can't go on. Each file is whole, whatever it is.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// The file system can't swap blocks.
+    #[error("{path} is on {kind}; a layout works on ext4 only so far", path = names::path(.path), kind = names::text(.kind))]
+    OtherKind {
+        /// A file or the mount point.
+        path: PathBuf,
+        /// The type of the file system.
+        kind: String,
+    },
+    /// Only a part of the file system is mounted here.
+    #[error("{path} is a part of a file system; a layout needs a mount of all of it", path = names::path(.path))]
+    PartOnly {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The mounts are not known.
+    #[error("Can't read the list of mounts; is /proc mounted?")]
+    NoMounts,
+    /// The directory of donor and journal is not headstart's own.
+    #[error("{path} {why}; headstart uses only what root owns and nobody else may write", path = names::path(.path))]
+    Untrusted {
+        /// What is there.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Another headstart works on this layout.
+    #[error("Another headstart works on the layout in {path}; wait until it has ended", path = names::path(.path))]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is a layout already.
+    #[error("There is a layout in {path}; undo or release it first, or resume it", path = names::path(.path))]
+    Exists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is none.
+    #[error("There is no layout on {path}", path = names::path(.path))]
+    None {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The journal can't be used.
+    #[error("{path}: {source}", path = names::path(.path))]
+    Journal {
+        /// The journal.
+        path: PathBuf,
+        /// Why.
+        source: JournalError,
+    },
+    /// The donor is not what the journal says.
+    #[error("{path} is not the donor of this layout; all files are whole, and headstart layout release removes it", path = names::path(.path))]
+    OtherDonor {
+        /// The donor.
+        path: PathBuf,
+    },
+    /// There is no room for the donor.
+    #[error("A layout needs {needed} MiB free on {path}, and {free} MiB are; give a smaller --budget", path = names::path(.path))]
+    NoRoom {
+        /// The mount point.
+        path: PathBuf,
+        /// What is needed, with a reserve, in MiB.
+        needed: u64,
+        /// What is free, in MiB.
+        free: u64,
+    },
+    /// The file system became full meanwhile.
+    #[error("The file system is full: {path} needs a block for its extents; free some, then headstart layout resume or undo goes on", path = names::path(.path))]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Bytes of a file are not what they were.
+    #[error("{path} has other content than before, though nobody wrote it; do not use this kernel for layouts", path = names::path(.path))]
+    Content {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The kernel said no.
+    #[error("{what} {path}: {source}", path = names::path(.path))]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl LayoutError {
+    /// For `map_err`: what was tried with which file.
+    pub(crate) fn io<E: Into<io::Error>>(
+        what: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(E) -> Self {
+        move |error| Self::Io { what, path: path.to_owned(), source: error.into() }
+    }
+}

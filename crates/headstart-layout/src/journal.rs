@@ -1,0 +1,361 @@
+//! The journal of a layout: all swaps with the old and new places of their blocks, written before the
+//! first one is made, and not changed. Pure.
+//!
+//! The first line is the version, the second the CRC-64 of the third, which is JSON. A reader checks
+//! all of it: ranges overlap nowhere, and names lead nowhere else.
+
+use super::plan::Piece;
+use crc::{CRC_64_XZ, Crc, Table};
+use headstart::host::identity::Identity;
+use headstart::host::json_path::JsonPath;
+use headstart::host::range::ByteRange;
+use headstart_sys::fiemap::Extent;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+
+/// The first line.
+const MAGIC: &[u8] = b"headstart-layout 1\n";
+/// Of the journal, and of what files hold.
+pub(crate) const CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_XZ);
+/// Digits of a CRC-64.
+const DIGITS: usize = 16;
+
+/// A layout of one file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Journal {
+    /// UUID of the file system, if it has one.
+    pub uuid: Option<[u8; 16]>,
+    /// When it was made, in seconds of Unix time.
+    pub made_at: u64,
+    /// Bytes of a block.
+    pub block: u64,
+    /// The donor.
+    pub donor: Donor,
+    /// The files.
+    pub files: Vec<LaidFile>,
+    /// Their ranges, in touch order.
+    pub swaps: Vec<Swap>,
+}
+
+/// The file that was allocated for the new places, and gets the old ones.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Donor {
+    /// Its inode number.
+    pub ino: u64,
+    /// Where it lay before the first swap.
+    pub extents: Vec<Extent>,
+}
+
+/// A file that is laid out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaidFile {
+    /// Its path below the root of the file system.
+    pub path: PathBuf,
+    /// What it was.
+    pub identity: Identity,
+}
+
+/// A range of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Swap {
+    /// The range, its old place, and its place in the donor.
+    pub piece: Piece,
+    /// Where it lies when the swap was made.
+    pub new: Vec<Extent>,
+    /// CRC-64 of its bytes, as far as the file goes.
+    pub crc: u64,
+}
+
+/// Why a journal can't be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum JournalError {
+    /// Another version wrote it.
+    #[error("another version of headstart wrote it; use that version, or headstart layout release")]
+    Version,
+    /// It is damaged.
+    #[error("it is damaged ({0}); all files are whole, and headstart layout release removes it")]
+    Damaged(&'static str),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Form {
+    uuid: Option<[u8; 16]>,
+    made_at: u64,
+    block: u64,
+    donor_ino: u64,
+    /// Physical place and length.
+    donor: Vec<(u64, u64)>,
+    files: Vec<FileForm>,
+    swaps: Vec<SwapForm>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileForm {
+    #[serde(flatten)]
+    path: JsonPath,
+    ino: u64,
+    size: u64,
+    mtime_ns: i64,
+    ctime_ns: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SwapForm {
+    file: usize,
+    offset: u64,
+    length: u64,
+    donor: u64,
+    crc: u64,
+    /// Physical place and length.
+    old: Vec<(u64, u64)>,
+}
+
+impl Journal {
+    /// Bytes of all ranges.
+    pub fn bytes(&self) -> u64 {
+        self.swaps.iter().map(|swap| swap.piece.bytes.length()).sum()
+    }
+
+    /// Bytes that the donor takes.
+    pub fn donor_bytes(&self) -> u64 {
+        self.donor.extents.iter().map(|extent| extent.length).sum()
+    }
+
+    /// The file form.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let pairs = |list: &[Extent]| list.iter().map(|e| (e.physical, e.length)).collect();
+        let file = |file: &LaidFile| FileForm {
+            path: file.path.as_path().into(),
+            ino: file.identity.ino,
+            size: file.identity.size,
+            mtime_ns: file.identity.mtime_ns,
+            ctime_ns: file.identity.ctime_ns,
+        };
+        let swap = |swap: &Swap| SwapForm {
+            file: swap.piece.file,
+            offset: swap.piece.bytes.offset,
+            length: swap.piece.bytes.length(),
+            donor: swap.piece.donor,
+            crc: swap.crc,
+            old: pairs(&swap.piece.old),
+        };
+        let form = Form {
+            uuid: self.uuid,
+            made_at: self.made_at,
+            block: self.block,
+            donor_ino: self.donor.ino,
+            donor: pairs(&self.donor.extents),
+            files: self.files.iter().map(file).collect(),
+            swaps: self.swaps.iter().map(swap).collect(),
+        };
+        // Numbers and lists are always JSON.
+        let body = serde_json::to_vec(&form).unwrap_or_default();
+        Self::sealed(&body)
+    }
+
+    /// A journal with this body: version and checksum come before it.
+    pub fn sealed(body: &[u8]) -> Vec<u8> {
+        [MAGIC, format!("{:016x}\n", CRC.checksum(body)).as_bytes(), body, b"\n"].concat()
+    }
+
+    /// From its file form.
+    ///
+    /// # Errors
+    /// Another version wrote it, or it is damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, JournalError> {
+        use JournalError::Damaged;
+        let rest =
+            bytes.strip_prefix(MAGIC).ok_or(match bytes.starts_with(b"headstart-layout ") {
+                true => JournalError::Version,
+                false => Damaged("its begin"),
+            })?;
+        let (sum, rest) = rest.split_at_checked(DIGITS).ok_or(Damaged("its length"))?;
+        let body = rest.strip_prefix(b"\n").and_then(|rest| rest.strip_suffix(b"\n"));
+        let body = body.ok_or(Damaged("its length"))?;
+        if sum != format!("{:016x}", CRC.checksum(body)).as_bytes() {
+            return Err(Damaged("its checksum"));
+        }
+        let form: Form = serde_json::from_slice(body).map_err(|_| Damaged("its form"))?;
+        form.checked().map_err(Damaged)
+    }
+}
+
+impl Form {
+    /// The journal, if all of it can be true.
+    fn checked(self) -> Result<Journal, &'static str> {
+        if !self.block.is_power_of_two() {
+            return Err("the size of a block");
+        }
+        let whole = |bytes: u64| bytes.is_multiple_of(self.block);
+        let donor = extents(0, &self.donor).filter(|list| list.iter().all(|e| whole(e.length)));
+        let donor = donor.ok_or("the donor")?;
+        let donor = Donor { ino: self.donor_ino, extents: donor };
+        let mut files = Vec::with_capacity(self.files.len());
+        let mut seen = HashSet::new();
+        for FileForm { path, ino, size, mtime_ns, ctime_ns } in self.files {
+            let path = path.to_path();
+            if !is_inside(&path) || ino == donor.ino || !seen.insert(ino) {
+                return Err("a file");
+            }
+            files.push(LaidFile { path, identity: Identity { ino, size, mtime_ns, ctime_ns } });
+        }
+        let mut swaps = Vec::with_capacity(self.swaps.len());
+        for SwapForm { file, offset, length, donor: at, crc, old } in self.swaps {
+            let size = files.get(file).ok_or("a file of a range")?.identity.size;
+            let end = offset.checked_add(length).ok_or("a range")?;
+            let is_in_file =
+                size.checked_next_multiple_of(self.block).is_some_and(|all| end <= all);
+            if length == 0 || !is_in_file || ![offset, length, at].iter().all(|n| whole(*n)) {
+                return Err("a range");
+            }
+            let old = extents(offset, &old).ok_or("an old place")?;
+            let covers = old.iter().try_fold(0u64, |sum, e| sum.checked_add(e.length));
+            if covers != Some(length) {
+                return Err("an old place");
+            }
+            let bytes = ByteRange { offset, end };
+            let piece = Piece { file, bytes, old, donor: at };
+            let new = piece.new_place(&donor.extents).ok_or("a new place")?;
+            swaps.push(Swap { piece, new, crc });
+        }
+        let in_donor = |swap: &Swap| ByteRange::of(swap.piece.donor, swap.piece.bytes.length());
+        let in_donor = swaps.iter().map(|swap| (0, in_donor(swap)));
+        let in_files = swaps.iter().map(|swap| (swap.piece.file, swap.piece.bytes));
+        if overlap(in_donor.collect()) || overlap(in_files.collect()) {
+            return Err("ranges overlap");
+        }
+        let Self { uuid, made_at, block, .. } = self;
+        Ok(Journal { uuid, made_at, block, donor, files, swaps })
+    }
+}
+
+/// Extents that lie one behind the other in a file, from an offset on; `None` if one is empty or
+/// too large.
+fn extents(offset: u64, pairs: &[(u64, u64)]) -> Option<Vec<Extent>> {
+    let (mut at, mut out) = (offset, Vec::with_capacity(pairs.len()));
+    for &(physical, length) in pairs {
+        physical.checked_add(length).filter(|_| length > 0)?;
+        out.push(Extent { logical: at, physical, length });
+        at = at.checked_add(length)?;
+    }
+    Some(out)
+}
+
+/// Whether any two ranges of one file overlap.
+fn overlap(mut ranges: Vec<(usize, ByteRange)>) -> bool {
+    ranges.sort_unstable();
+    ranges.windows(2).any(|pair| pair[0].0 == pair[1].0 && pair[1].1.offset < pair[0].1.end)
+}
+
+/// Whether a path leads below the directory that it begins in, as far as its words tell.
+fn is_inside(path: &Path) -> bool {
+    let is_name = |part: Component| matches!(part, Component::Normal(_));
+    !path.as_os_str().is_empty() && path.components().all(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A journal with ranges of so many blocks, some of one file.
+    fn journal(blocks: &[u64], block: u64, names: &[Vec<u8>]) -> Journal {
+        use std::os::unix::ffi::OsStringExt;
+        let all: u64 = blocks.iter().sum::<u64>() * block;
+        let donor = vec![Extent { logical: 0, physical: 1 << 30, length: all.max(block) }];
+        let file = |(n, name): (usize, &Vec<u8>)| LaidFile {
+            path: std::ffi::OsString::from_vec(name.clone()).into(),
+            identity: Identity { ino: 100 + n as u64, size: 1 << 40, mtime_ns: -5, ctime_ns: 7 },
+        };
+        let files: Vec<_> = names.iter().enumerate().map(file).collect();
+        let (mut at, mut swaps) = (0, Vec::new());
+        for (n, count) in blocks.iter().enumerate() {
+            let length = count * block;
+            let bytes = ByteRange::of(n as u64 * (1 << 30), length);
+            let old = vec![Extent { logical: bytes.offset, physical: n as u64 * 999, length }];
+            let piece = Piece { file: n % names.len(), bytes, old, donor: at };
+            let new = piece.new_place(&donor).unwrap();
+            swaps.push(Swap { piece, new, crc: n as u64 });
+            at += length;
+        }
+        let donor = Donor { ino: 12, extents: donor };
+        Journal { uuid: Some([7; 16]), made_at: 5, block, donor, files, swaps }
+    }
+
+    fn small() -> Journal {
+        journal(&[3, 1], 4096, &[b"usr/lib/a".to_vec(), b"b\xff".to_vec()])
+    }
+
+    #[test]
+    fn another_version_and_damage_are_refused_each_with_its_reason() {
+        let good = small().to_bytes();
+        let bad = |text: &str| Journal::from_bytes(text.as_bytes()).unwrap_err();
+        assert_eq!(bad("headstart-layout 2\nx"), JournalError::Version);
+        for text in ["", "x", "headstart-layout 1\n", "headstart-layout 1\n0123456789abcdef\n{}\n"]
+        {
+            assert!(matches!(bad(text), JournalError::Damaged(_)), "{text}");
+        }
+        for at in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1;
+            assert!(Journal::from_bytes(&bytes).is_err(), "byte {at}");
+            assert!(Journal::from_bytes(&good[..at]).is_err(), "only {at} bytes");
+        }
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_true_is_refused_though_its_checksum_is_right() {
+        type Change = fn(&mut Journal);
+        for (why, change) in [
+            ("the size of a block", (|j| j.block = 4095) as Change),
+            ("a file", |j| j.files[0].path = "../etc/shadow".into()),
+            ("a file", |j| j.files[0].path = "/etc/shadow".into()),
+            ("a file", |j| j.files[1].path = PathBuf::new()),
+            ("a file", |j| j.files[1].identity.ino = 100),
+            ("a file", |j| j.files[1].identity.ino = 12),
+            ("a file of a range", |j| j.swaps[0].piece.file = 9),
+            ("a range", |j| j.files[0].identity.size = 4096),
+            ("a range", |j| j.swaps[0].piece.donor += 1),
+            ("a range", |j| j.swaps[0].piece.bytes = ByteRange { offset: 1, end: 12_288 }),
+            ("an old place", |j| j.swaps[0].piece.old[0].length = 4096),
+            ("an old place", |j| j.swaps[0].piece.old.clear()),
+            ("an old place", |j| j.swaps[0].piece.old[0].physical = u64::MAX),
+            ("a new place", |j| j.swaps[1].piece.donor = 1 << 40),
+            ("the donor", |j| j.donor.extents[0].length = 5),
+            ("ranges overlap", |j| j.swaps[1].piece.donor = 8192),
+            ("ranges overlap", |j| {
+                j.swaps[1].piece.file = 0;
+                j.swaps[1].piece.bytes = ByteRange { offset: 8192, end: 12_288 };
+                j.swaps[1].piece.old[0].logical = 8192;
+            }),
+        ] {
+            let mut journal = small();
+            change(&mut journal);
+            let found = Journal::from_bytes(&journal.to_bytes());
+            assert_eq!(found, Err(JournalError::Damaged(why)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_journal_can_be_had_back(
+            blocks in prop::collection::vec(1u64..1000, 0..20),
+            shift in 10u32..17,
+            names in prop::collection::vec(prop::collection::vec(1u8.., 1..20), 1..5),
+        ) {
+            let names: Vec<Vec<u8>> = names.into_iter().map(|mut name| {
+                name.iter_mut().filter(|b| matches!(**b, b'/' | b'.')).for_each(|b| *b = b'_');
+                name
+            }).collect();
+            let journal = journal(&blocks, 1 << shift, &names);
+            prop_assert_eq!(Journal::from_bytes(&journal.to_bytes()), Ok(journal));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Journal::from_bytes(&bytes);
+            let _ = Journal::from_bytes(&Journal::sealed(&bytes));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Disk layout: what a start reads is moved into one place of its disk, in touch order, and back.
+//!
+//! ```text
+//! packs ──▶ wanted ──▶ volume, examine ──▶ plan ──▶ gain     what a layout would save
+//!           which      which files may     old and
+//!           ranges     be moved            new places
+//!                                            │
+//!                                            ▼
+//!                                 journal ──▶ apply          swaps, and swaps back
+//! ```
+//!
+//! A *donor* is a file that is allocated in one place. The file system swaps blocks between a file
+//! and the donor (`EXT4_IOC_MOVE_EXT`), which then holds the old ones, so that a layout can be undone
+//! until it is released. The journal names all swaps before the first one is made, and where a block
+//! of a file lies tells whether its swap was made: so nothing else has to be kept, whatever ends it.
+//!
+//! Pure: [`extents`], [`skip`], [`wanted`], [`plan`], [`journal`], [`gain`]. Drivers: [`volume`]
+//! finds the file system and keeps donor and journal, [`examine`] looks at files, [`content`] reads
+//! them, [`prepare`] makes the journal, [`apply`] swaps, [`idle`] waits while others use the disk.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
+
+pub mod apply;
+pub mod content;
+mod error;
+pub mod examine;
+pub mod extents;
+pub mod gain;
+pub mod idle;
+pub mod journal;
+pub mod plan;
+pub mod prepare;
+pub mod skip;
+pub mod volume;
+pub mod wanted;
+
+pub use error::LayoutError;

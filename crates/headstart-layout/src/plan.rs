@@ -1,0 +1,117 @@
+//! Where each range goes: its place in the donor. Pure.
+
+use super::extents::{shifted, within};
+use super::wanted::WantedRange;
+use headstart::host::range::ByteRange;
+use headstart_sys::fiemap::Extent;
+
+/// A range that is moved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Index of its file.
+    pub file: usize,
+    /// Its bytes: whole blocks.
+    pub bytes: ByteRange,
+    /// Where it lies now.
+    pub old: Vec<Extent>,
+    /// Its place in the donor, in bytes: at the begin of a page.
+    pub donor: u64,
+}
+
+impl Piece {
+    /// Where it lies when it was moved; `None` if the donor does not have that place.
+    pub fn new_place(&self, donor: &[Extent]) -> Option<Vec<Extent>> {
+        let found = within(donor, ByteRange::of(self.donor, self.bytes.length()))?;
+        Some(shifted(&found, self.donor, self.bytes.offset))
+    }
+}
+
+/// Extents that an inode has room for, and one less: more of them take a block of their own.
+const IN_INODE: usize = 3;
+/// Extents that such a block has room for, at least.
+const IN_BLOCK: u64 = 64;
+/// Blocks of the tail in any case.
+const LEAST_TAIL: u64 = 8;
+
+impl Piece {
+    /// The same in parts of at most so many bytes, whole pages; `None` if its old place is not all of it.
+    pub fn parts(&self, most: u64) -> Option<Vec<Self>> {
+        let ByteRange { offset, end } = self.bytes;
+        let begins = (offset..end).step_by(usize::try_from(most).ok()?.max(1));
+        let part = |begin: u64| {
+            let bytes = ByteRange { offset: begin, end: end.min(begin.saturating_add(most)) };
+            let old = within(&self.old, bytes)?;
+            Some(Self { file: self.file, bytes, old, donor: self.donor + (begin - offset) })
+        };
+        begins.map(part).collect()
+    }
+}
+
+/// All of them in touch order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// The ranges.
+    pub pieces: Vec<Piece>,
+    /// Bytes of the donor, without its tail.
+    pub donor_bytes: u64,
+}
+
+impl Plan {
+    /// Bytes that the donor has behind all ranges. They are given up where the file system gets full
+    /// meanwhile and the extents of files need blocks.
+    pub fn tail(&self, block: u64) -> u64 {
+        let extents: u64 = self.pieces.iter().map(|piece| piece.old.len() as u64).sum();
+        let trees = self.pieces.iter().filter(|piece| piece.old.len() > IN_INODE).count() as u64;
+        (LEAST_TAIL + trees + extents / IN_BLOCK).saturating_mul(block)
+    }
+
+    /// Gives each range its place, as long as there is room. Returns also the indices of the files
+    /// of which a range found no room.
+    pub fn of(
+        found: Vec<(WantedRange, Vec<Extent>)>,
+        page: u64,
+        budget: u64,
+    ) -> (Self, Vec<usize>) {
+        let (mut plan, mut over) = (Self::default(), Vec::new());
+        for (WantedRange { file, bytes }, old) in found {
+            let room = bytes.length().next_multiple_of(page);
+            match plan.donor_bytes.checked_add(room).filter(|all| *all <= budget) {
+                Some(all) => {
+                    plan.pieces.push(Piece { file, bytes, old, donor: plan.donor_bytes });
+                    plan.donor_bytes = all;
+                }
+                None => over.push(file),
+            }
+        }
+        over.sort_unstable();
+        over.dedup();
+        (plan, over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_lie_in_the_donor_page_by_page_in_their_order_as_long_as_there_is_room() {
+        let range = |file, offset, length| {
+            let bytes = ByteRange::of(offset, length);
+            (WantedRange { file, bytes }, vec![Extent { logical: offset, physical: 7, length }])
+        };
+        let found = vec![range(0, 4096, 5120), range(1, 0, 9000), range(2, 0, 1024)];
+        let (plan, over) = Plan::of(found, 4096, 12_288);
+        let places: Vec<_> = plan.pieces.iter().map(|piece| (piece.file, piece.donor)).collect();
+        assert_eq!((places, over, plan.donor_bytes), (vec![(0, 0), (2, 8192)], vec![1], 12_288));
+        let donor = [Extent { logical: 0, physical: 1 << 20, length: 12_288 }];
+        let new = plan.pieces[0].new_place(&donor).unwrap();
+        assert_eq!(new, [Extent { logical: 4096, physical: 1 << 20, length: 5120 }]);
+        assert_eq!(plan.pieces[1].new_place(&[]), None);
+        assert_eq!(plan.tail(4096), 8 * 4096);
+        let parts = plan.pieces[0].parts(4096).unwrap();
+        let places: Vec<_> = parts.iter().map(|p| (p.bytes.offset, p.bytes.end, p.donor)).collect();
+        assert_eq!(places, [(4096, 8192, 0), (8192, 9216, 4096)]);
+        assert_eq!(parts[1].old, [Extent { logical: 8192, physical: 4103, length: 1024 }]);
+        assert_eq!(plan.pieces[0].parts(1 << 20).unwrap(), plan.pieces[..1]);
+    }
+}

@@ -1,0 +1,80 @@
+//! From a plan to its journal: the donor is allocated, and all ranges are read for their checksums. A
+//! driver.
+
+use super::apply::Go;
+use super::content::crc;
+use super::error::LayoutError;
+use super::examine::{Found, Looked, Swaps};
+use super::extents::compare;
+use super::journal::{Donor, Journal, LaidFile, Swap};
+use super::plan::{Piece, Plan};
+use super::skip::{Skip, Skipped};
+use super::volume::{Store, Volume};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The most that is swapped at once, in bytes: a stop waits for no more, and for no longer can a
+/// program not be started.
+const PART: u64 = 8 << 20;
+
+/// Makes the journal of a plan with this donor; nothing is swapped or written yet. `go` is called
+/// before each range is read, with the bytes that were. Returns also the files that are skipped after
+/// all; `None` after a stop.
+///
+/// # Errors
+/// The file system does not answer, or `go` failed.
+pub fn prepare(
+    store: &Store,
+    volume: &Volume,
+    found: &Found,
+    plan: &Plan,
+    donor: Donor,
+    mut go: impl FnMut(u64) -> Result<Go, LayoutError>,
+) -> Result<Option<(Journal, Skipped)>, LayoutError> {
+    let (swaps, block) = (Swaps::read(), volume.block()?);
+    let (mut skipped, mut read) = (BTreeSet::new(), 0);
+    let mut files: Vec<LaidFile> = Vec::new();
+    let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut made = Vec::with_capacity(plan.pieces.len());
+    let parts = plan.pieces.iter().filter_map(|piece| piece.parts(PART)).flatten();
+    for piece in parts {
+        if go(read)? == Go::Stop {
+            return Ok(None);
+        }
+        read += piece.bytes.length();
+        let (Some(file), Some(new)) =
+            (found.files.get(piece.file), piece.new_place(&donor.extents))
+        else {
+            continue;
+        };
+        let checksum = || {
+            let looked = Looked::again(store, file, &swaps)?;
+            let now = looked.facts.movable(piece.bytes)?;
+            let is_same = looked.identity == file.identity
+                && compare(&now, &piece.old, &[], piece.bytes).elsewhere == 0;
+            if !is_same {
+                return Err(Skip::Changed);
+            }
+            crc(&looked.file, piece.bytes).map_err(|_| Skip::Unreadable)
+        };
+        match checksum() {
+            Ok(crc) => {
+                let number = *numbers.entry(piece.file).or_insert_with(|| {
+                    files.push(file.clone());
+                    files.len() - 1
+                });
+                made.push(Swap { piece: Piece { file: number, ..piece }, new, crc });
+            }
+            Err(skip) => {
+                skipped.insert((piece.file, skip));
+            }
+        }
+    }
+    let mut counts = Skipped::new();
+    for (_, skip) in skipped {
+        *counts.entry(skip).or_default() += 1;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (uuid, made_at) = (volume.uuid, now.as_secs());
+    Ok(Some((Journal { uuid, made_at, block, donor, files, swaps: made }, counts)))
+}
