@@ -42,6 +42,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "faults" -d 'Record the page faults of a program: how many, where, and how long they take'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "elf" -d 'Tell what programs and libraries cost at the start, and fix it'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "layout" -d 'Move what starts read into one place of the disk, and back'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l forget-after -d 'Forget what this many starts in a row did not touch' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l budget -d 'Prefetch at most this much [default and limit: half of the available memory, or three quarters of what the control group leaves, whichever is less]' -r
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l max-delay -d 'Start the program at the latest after this time, even if the pages that it needs first have not been requested; setting up the trace may take longer' -r
@@ -278,3 +279,37 @@ complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l force -d 'Replace these files even if they are not earlier results; those for gold and BOLT have no mark of an earlier result'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -s q -l quiet -d 'Print no table'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "plan" -d 'Tell what a layout would gain, and move nothing; exit status 3 when that is nothing'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "apply" -d 'Move what these packs read into one place, in touch order'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "resume" -d 'Go on with a layout that was stopped'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "status" -d 'Tell where the files of layouts are'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "verify" -d 'Read the files of layouts from the disk, and compare them with what they held'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "undo" -d 'Move files back to the very blocks where they were'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "release" -d 'Keep a layout for good, and free the blocks where its files were'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l budget -d 'Move at most so much (512M, 2G); it is taken twice until the layout is undone or released' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l on -d 'Only files on the file system of this path; otherwise all that packs name' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l budget -d 'Move at most so much (512M, 2G); it is taken twice until the layout is undone or released' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l on -d 'Only files on the file system of this path; otherwise all that packs name' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l idle -d 'Work only while nobody else used the disk for so long (500ms, 5s)' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l for -d 'Stop after so long (10m, 1h); resume goes on' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l force -d 'Move even if nothing is gained by the device model'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from resume" -l idle -d 'Work only while nobody else used the disk for so long (500ms, 5s)' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from resume" -l for -d 'Stop after so long (10m, 1h); resume goes on' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from resume" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from resume" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from status" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from verify" -l idle -d 'Work only while nobody else used the disk for so long (500ms, 5s)' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from verify" -l for -d 'Stop after so long (10m, 1h); resume goes on' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from verify" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from undo" -l idle -d 'Work only while nobody else used the disk for so long (500ms, 5s)' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from undo" -l for -d 'Stop after so long (10m, 1h); resume goes on' -r
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from undo" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from undo" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from release" -s h -l help -d 'Print help'

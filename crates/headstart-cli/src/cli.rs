@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 use crate::exit::ExitStatus;
 use crate::{
-    bench, boot, compare, doctor, elf, evict, faults, forget, list, output, pack, pages, record,
-    replay, run, show, unit,
+    bench, boot, compare, doctor, elf, evict, faults, forget, layout, list, output, pack, pages,
+    record, replay, run, show, unit,
 };
 
 /// Programs start as if their files were already in memory.
@@ -16,7 +16,7 @@ use crate::{
 The main job is `headstart run` in front of a command. The other subcommands do parts of it, \
 or show results: record learns, replay prefetches, boot does both for the boot of the machine \
 and unit for a service; list, show, pack and forget manage packs; pages shows the page cache, \
-and evict drops files from it; faults and elf tell what else a start costs; doctor checks what \
+and evict drops files from it; faults and elf tell what else a start costs; layout moves files on the disk; doctor checks what \
 this machine supports.
 
 Data is printed on standard output, messages on standard error. With --json, a \
@@ -65,6 +65,9 @@ pub enum Verb {
     /// Tell what programs and libraries cost at the start, and fix it
     #[command(subcommand)]
     Elf(elf::ElfVerb),
+    /// Move what starts read into one place of the disk, and back
+    #[command(subcommand)]
+    Layout(layout::LayoutVerb),
 }
 
 impl Verb {
@@ -87,6 +90,7 @@ impl Verb {
             Self::Pages(args) => pages::run(args),
             Self::Faults(args) => faults::run(*args),
             Self::Elf(verb) => elf::run(verb),
+            Self::Layout(verb) => layout::run(verb),
         }
     }
 }

@@ -6,7 +6,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "GUIDE.md",
     "CONTRIBUTING.md",
@@ -16,6 +16,7 @@ const DOCUMENTS: [&str; 9] = [
     "doc/elf-order.md",
     "doc/faults.md",
     "doc/import.md",
+    "doc/layout.md",
 ];
 
 /// What may stand before a command: the prompt, a unit's key, what runs it.

@@ -97,6 +97,10 @@ const SECTIONS: [(&str, Items); 4] = [
                 "Beside a pack: what was late, missing or wasted in the last learned start.",
             ),
             ("/var/lib/headstart/elf/", "How files that were repacked become what they were."),
+            (
+                "/.headstart-layout/ on a file system",
+                "The journal of a layout, and the donor with the old blocks of its files.",
+            ),
             ("/var/lib/headstart/devices/", "How devices behave, as it was measured."),
             ("/etc/headstart/boot.conf", "Phases of this machine's own."),
             ("/run/headstart/", "What was recorded and prefetched in this boot."),

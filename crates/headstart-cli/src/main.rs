@@ -22,6 +22,7 @@ mod generated;
 mod helper;
 mod in_place;
 mod installed;
+mod layout;
 mod list;
 mod map;
 mod output;

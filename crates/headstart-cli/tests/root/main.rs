@@ -11,6 +11,8 @@ mod elf_divert;
 mod faults;
 mod faults_waits;
 mod initramfs_hooks;
+mod layout;
+mod layout_crashes;
 mod limits;
 mod package_hooks;
 mod packs_are_private;

@@ -1,0 +1,276 @@
+//! `headstart layout apply`, `resume` and `undo`: moves blocks.
+
+use super::plan::{Planned, gain, is_expected, no_gain};
+use super::which::{WhatArgs, chosen, each, in_words, may_move, mounts};
+use super::work::{Work, WorkArgs};
+use crate::exit::ExitStatus;
+use crate::output::{self, JsonPath, counted, size};
+use headstart_layout::LayoutError;
+use headstart_layout::apply::{Direction, Done, Go, standing, swap_all};
+use headstart_layout::journal::Journal;
+use headstart_layout::prepare::prepare;
+use headstart_layout::skip::Skipped;
+use headstart_layout::volume::{Store, Volume};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// The arguments of `headstart layout apply`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Files keep content, times, mode and names, so packs stay valid. The blocks where they were are kept \
+until headstart layout undo or release, in .headstart-layout at the root of the file system. A \
+signal stops it between two swaps, and headstart layout resume goes on. Whatever ends it, a crash \
+too, each file is whole, and resume and undo can finish.
+
+Exit status: 0 done, skipped files are counted; 3 nothing is to be gained; 1 stopped or failed; 4 \
+this takes root.")]
+pub struct ApplyArgs {
+    #[command(flatten)]
+    what: WhatArgs,
+
+    #[command(flatten)]
+    work: WorkArgs,
+
+    /// Move even if nothing is gained by the device model
+    #[arg(long)]
+    force: bool,
+}
+
+/// The arguments of `headstart layout resume` and `undo`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+A file that was written, replaced or removed since is skipped and counted. One that is in use is \
+skipped, too, and the layout is kept, so that the command can be repeated.
+
+Exit status: 0 done; 1 stopped, failed, or files were in use; 3 there is no layout; 4 this takes root.")]
+pub struct ContinueArgs {
+    /// A path on the file system; without one, all that have a layout
+    path: Option<PathBuf>,
+
+    #[command(flatten)]
+    work: WorkArgs,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    file_systems: Vec<OneDocument>,
+}
+
+#[derive(Serialize)]
+struct OneDocument {
+    mount_point: JsonPath,
+    moved_bytes: u64,
+    already_bytes: u64,
+    skipped: Skipped,
+    stopped: bool,
+}
+
+impl OneDocument {
+    fn of(volume: &Volume, done: &Done) -> Self {
+        Self {
+            mount_point: volume.mount_point.as_path().into(),
+            moved_bytes: done.bytes,
+            already_bytes: done.already,
+            skipped: done.skipped.clone(),
+            stopped: done.stopped,
+        }
+    }
+}
+
+/// Runs `layout apply`.
+pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
+    if !may_move() {
+        return Ok(ExitStatus::PermissionMissing);
+    }
+    let (wanted, mounts) = (args.what.wanted()?, mounts()?);
+    let (volumes, refused) = args.what.volumes(&wanted, &mounts)?;
+    refused.iter().for_each(|error| output::error(error));
+    let work = Work::begin(&args.work)?;
+    let mut documents = Vec::new();
+    let status = each(&volumes, |volume| {
+        let planned = Planned::of(&wanted, volume, &mounts, args.what.budget)?;
+        let store = volume.create()?;
+        if store.journal()?.is_some() {
+            return Err(LayoutError::Exists { path: volume.dir() });
+        }
+        match begin(&store, volume, &planned, &work, args.force) {
+            Ok(Begun::Journal(journal, mut skipped)) => {
+                for (skip, count) in planned.found.counts() {
+                    *skipped.entry(skip).or_default() += count;
+                }
+                let (status, mut done) = make(&store, volume, &journal, Direction::Apply, &work)?;
+                for (skip, count) in skipped {
+                    *done.skipped.entry(skip).or_default() += count;
+                }
+                documents.push(OneDocument::of(volume, &done));
+                report(volume, &done, Direction::Apply);
+                // A file system that swaps nothing needs no journal.
+                let is_empty = done.bytes == 0
+                    && !done.stopped
+                    && standing(&store, &journal, false, |_| Ok(Go::On))?.new == 0;
+                if is_empty {
+                    store.remove_all()?;
+                }
+                Ok(if is_empty { ExitStatus::Failed } else { status })
+            }
+            Ok(Begun::No(status, why)) => {
+                output::message(format_args!("{}: {why}", output::shown(&volume.mount_point)));
+                store.remove_all()?;
+                Ok(status)
+            }
+            Err(error) => {
+                output::error(&error);
+                store.remove_all()?;
+                Ok(ExitStatus::Failed)
+            }
+        }
+    });
+    if args.what.json {
+        let schema = "headstart/layout-apply/1";
+        output::print_json(&Document { schema, file_systems: documents })?;
+    }
+    let has_none = volumes.is_empty() && !refused.is_empty();
+    Ok(if has_none { ExitStatus::Failed } else { status })
+}
+
+/// What came of the preparations.
+enum Begun {
+    /// All swaps are known and written down. Some files are skipped after all.
+    Journal(Journal, Skipped),
+    /// Nothing is moved, for this reason.
+    No(ExitStatus, &'static str),
+}
+
+/// Prepares a layout; nothing is swapped yet.
+fn begin(
+    store: &Store,
+    volume: &Volume,
+    planned: &Planned,
+    work: &Work,
+    force: bool,
+) -> Result<Begun, LayoutError> {
+    let may = planned.is_gain_expected || force && !planned.plan.pieces.is_empty();
+    if !may {
+        return Ok(Begun::No(ExitStatus::Negative, no_gain(planned)));
+    }
+    let donor = store.allocate(planned.donor_bytes, volume)?;
+    let (gain, has_model) = gain(&planned.plan, &donor.extents, volume);
+    if !force && !is_expected(&gain, has_model, volume) {
+        let why = "nothing to gain here: the free space is in too many pieces";
+        return Ok(Begun::No(ExitStatus::Negative, why));
+    }
+    let mut part = work.part("reading", volume, planned.plan.donor_bytes);
+    let found = &planned.found;
+    let prepared = prepare(store, volume, found, &planned.plan, donor, |done| part.go(done))?;
+    let Some((journal, skipped)) = prepared else {
+        return Ok(Begun::No(ExitStatus::Failed, "stopped before anything was moved"));
+    };
+    if journal.swaps.is_empty() {
+        return Ok(Begun::No(ExitStatus::Negative, "no file can be moved any more"));
+    }
+    store.write_journal(&journal)?;
+    Ok(Begun::Journal(journal, skipped))
+}
+
+/// Swaps, and reads all from the disk when it was moved.
+fn make(
+    store: &Store,
+    volume: &Volume,
+    journal: &Journal,
+    direction: Direction,
+    work: &Work,
+) -> Result<(ExitStatus, Done), LayoutError> {
+    let what = if direction == Direction::Apply { "moving" } else { "moving back" };
+    let mut part = work.part(what, volume, journal.bytes());
+    let done = swap_all(store, journal, direction, |done| part.go(done))?;
+    drop(part);
+    if done.stopped {
+        return Ok((ExitStatus::Failed, done));
+    }
+    let mut part = work.part("checking", volume, journal.bytes());
+    let standing = standing(store, journal, true, |done| part.go(done))?;
+    drop(part);
+    match standing.damaged.first() {
+        Some(path) => Err(LayoutError::Content { path: path.clone() }),
+        None => Ok((ExitStatus::Done, done)),
+    }
+}
+
+/// Runs `layout resume`.
+pub fn resume(args: &ContinueArgs) -> anyhow::Result<ExitStatus> {
+    go_on(args, Direction::Apply, "headstart/layout-resume/1")
+}
+
+/// Runs `layout undo`.
+pub fn undo(args: &ContinueArgs) -> anyhow::Result<ExitStatus> {
+    go_on(args, Direction::Undo, "headstart/layout-undo/1")
+}
+
+fn go_on(
+    args: &ContinueArgs,
+    direction: Direction,
+    schema: &'static str,
+) -> anyhow::Result<ExitStatus> {
+    if !may_move() {
+        return Ok(ExitStatus::PermissionMissing);
+    }
+    let volumes = chosen(args.path.as_deref())?;
+    let work = Work::begin(&args.work)?;
+    let (mut documents, mut is_any) = (Vec::new(), false);
+    let status = each(&volumes, |volume| {
+        let Some(store) = volume.open()? else { return Ok(ExitStatus::Done) };
+        let Some(journal) = store.journal()? else {
+            // Nothing was moved yet.
+            store.remove_all()?;
+            return Ok(ExitStatus::Done);
+        };
+        is_any = true;
+        let (mut status, done) = make(&store, volume, &journal, direction, &work)?;
+        if done.has_rest() {
+            status = ExitStatus::Failed;
+        }
+        report(volume, &done, direction);
+        documents.push(OneDocument::of(volume, &done));
+        if direction == Direction::Undo && !done.has_rest() {
+            store.remove_all()?;
+        }
+        Ok(status)
+    });
+    if args.json {
+        output::print_json(&Document { schema, file_systems: documents })?;
+    }
+    if !is_any && status == ExitStatus::Done {
+        output::message("there is no layout here");
+        return Ok(ExitStatus::Negative);
+    }
+    Ok(status)
+}
+
+fn report(volume: &Volume, done: &Done, direction: Direction) {
+    let (place, moved) = (output::shown(&volume.mount_point), size(done.bytes));
+    let word = if direction == Direction::Apply { "moved" } else { "moved back" };
+    output::message(format_args!("{place}: {moved} {word}"));
+    let skipped: u64 = done.skipped.values().sum();
+    if skipped > 0 {
+        let files = counted(skipped, "file");
+        output::message(format_args!("{files} skipped: {}", in_words(&done.skipped)));
+    }
+    match (direction, done.stopped) {
+        (_, true) => output::message(
+            "stopped; all files are whole. headstart layout resume goes on, undo moves all back",
+        ),
+        (Direction::Apply, false) if done.bytes == 0 => output::message("nothing was moved"),
+        (Direction::Apply, false) => output::message(
+            "headstart layout undo moves all back; release frees the blocks where it was",
+        ),
+        (Direction::Undo, false) if done.has_rest() => {
+            output::message("files are in use; repeat headstart layout undo when they are not");
+        }
+        (Direction::Undo, false) => {}
+    }
+}

@@ -1,0 +1,238 @@
+//! `headstart layout plan`: what a layout would gain.
+
+use super::which::{WhatArgs, in_words, mounts};
+use crate::exit::ExitStatus;
+use crate::output::{self, Align, JsonPath, Table, counted, grouped, size};
+use headstart::cache::residency::page_size;
+use headstart::host::mounts::MountTable;
+use headstart::replay::device::is_rotational;
+use headstart::replay::models::Models;
+use headstart_layout::LayoutError;
+use headstart_layout::examine::{Found, examine};
+use headstart_layout::gain::Gain;
+use headstart_layout::plan::{Piece, Plan};
+use headstart_layout::skip::Skip;
+use headstart_layout::volume::Volume;
+use headstart_layout::wanted::Wanted;
+use headstart_sys::fiemap::Extent;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// The arguments of `headstart layout plan`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Extents, jumps (places where what is touched next lies elsewhere) and requests are counted now and \
+with the layout, which is assumed to be in one piece. Times are those of the device model, for the \
+data of the packs: of a replay, and of the program alone; without a model there are none. Where \
+neither gets shorter by 2 %, nothing is gained.
+
+Exit status: 0 a gain is expected; 3 nothing is to be gained here; 1 it failed.")]
+pub struct PlanArgs {
+    #[command(flatten)]
+    what: WhatArgs,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    file_systems: Vec<OneDocument>,
+    /// File systems that can't be laid out, in words.
+    refused: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct OneDocument {
+    mount_point: JsonPath,
+    files: usize,
+    ranges: usize,
+    bytes: u64,
+    /// What has to be free, and is taken until undo or release.
+    donor_bytes: u64,
+    /// What may be taken.
+    room_bytes: u64,
+    has_model: bool,
+    gain: Gain,
+    is_gain_expected: bool,
+    skipped: Vec<SkippedFile>,
+}
+
+#[derive(Serialize)]
+struct SkippedFile {
+    #[serde(flatten)]
+    path: JsonPath,
+    reason: Skip,
+}
+
+/// A plan for one file system.
+#[derive(Debug)]
+pub struct Planned {
+    /// What may be moved.
+    pub found: Found,
+    /// Bytes that a layout takes.
+    pub donor_bytes: u64,
+    /// Bytes that one may take.
+    room: u64,
+    /// Where it goes.
+    pub plan: Plan,
+    /// What is gained if the donor is in one piece.
+    pub gain: Gain,
+    /// Whether the device was measured.
+    pub has_model: bool,
+    /// Whether something is gained.
+    pub is_gain_expected: bool,
+}
+
+impl Planned {
+    /// Looks at the wanted files of a file system.
+    ///
+    /// # Errors
+    /// The file system does not answer.
+    pub fn of(
+        wanted: &Wanted,
+        volume: &Volume,
+        mounts: &MountTable,
+        budget: Option<u64>,
+    ) -> Result<Self, LayoutError> {
+        let mut found = examine(wanted, volume, mounts)?;
+        let ranges = found.ranges.clone();
+        let (plan, over) = Plan::of(ranges, page_size(), budget.unwrap_or(u64::MAX));
+        let over = over.into_iter().filter_map(|file| found.files.get(file));
+        let over: Vec<_> =
+            over.map(|f| (volume.mount_point.join(&f.path), Skip::OverBudget)).collect();
+        found.skipped.extend(over);
+        let lowest = plan.pieces.iter().flat_map(|piece| &piece.old).map(|e| e.physical).min();
+        let length = plan.donor_bytes;
+        let donor_bytes = length.saturating_add(plan.tail(volume.block()?));
+        let ideal = [Extent { logical: 0, physical: lowest.unwrap_or(0), length }];
+        let (gain, has_model) = gain(&plan, &ideal, volume);
+        let is_gain_expected = is_expected(&gain, has_model, volume);
+        let room = volume.room()?;
+        Ok(Self { found, donor_bytes, room, plan, gain, has_model, is_gain_expected })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.plan.pieces.iter().map(|piece| piece.bytes.length()).sum()
+    }
+
+    fn files(&self) -> usize {
+        let mut files: Vec<_> = self.plan.pieces.iter().map(|piece| piece.file).collect();
+        files.sort_unstable();
+        files.dedup();
+        files.len()
+    }
+}
+
+/// What a plan gains with this donor, and whether the device was measured.
+pub fn gain(plan: &Plan, donor: &[Extent], volume: &Volume) -> (Gain, bool) {
+    let before: Vec<_> = plan.pieces.iter().map(|piece| piece.old.clone()).collect();
+    let new = |piece: &Piece| piece.new_place(donor).unwrap_or_else(|| piece.old.clone());
+    let after: Vec<_> = plan.pieces.iter().map(new).collect();
+    let model = Models::here().of_device(volume.dev);
+    (Gain::of(&before, &after, model.as_ref()), model.is_some())
+}
+
+/// Whether that is something. Of a device that was not measured only a rotational one is known to
+/// be slow.
+pub fn is_expected(gain: &Gain, has_model: bool, volume: &Volume) -> bool {
+    let is_known = has_model || is_rotational(volume.dev).unwrap_or(true);
+    is_known && gain.is_expected()
+}
+
+/// Runs the verb.
+pub fn run(args: &PlanArgs) -> anyhow::Result<ExitStatus> {
+    let (wanted, mounts) = (args.what.wanted()?, mounts()?);
+    let (volumes, refused) = args.what.volumes(&wanted, &mounts)?;
+    let planned = |volume: Volume| {
+        let planned = Planned::of(&wanted, &volume, &mounts, args.what.budget)?;
+        Ok((volume, planned))
+    };
+    let planned = volumes.into_iter().map(planned).collect::<Result<Vec<_>, LayoutError>>()?;
+    let status = match planned.iter().any(|(_, planned)| planned.is_gain_expected) {
+        true => ExitStatus::Done,
+        false if planned.is_empty() && !refused.is_empty() => ExitStatus::Failed,
+        false => ExitStatus::Negative,
+    };
+    if args.what.json {
+        let document = |(volume, planned): &(Volume, Planned)| document(volume, planned);
+        output::print_json(&Document {
+            schema: "headstart/layout-plan/1",
+            file_systems: planned.iter().map(document).collect(),
+            refused: refused.iter().map(ToString::to_string).collect(),
+        })?;
+        return Ok(status);
+    }
+    refused.iter().for_each(|error| output::error(error));
+    output::print(|out| planned.iter().try_for_each(|(volume, one)| show(volume, one, out)))?;
+    Ok(status)
+}
+
+fn document(volume: &Volume, planned: &Planned) -> OneDocument {
+    let skipped = planned
+        .found
+        .skipped
+        .iter()
+        .map(|(path, reason)| SkippedFile { path: path.as_path().into(), reason: *reason });
+    OneDocument {
+        mount_point: volume.mount_point.as_path().into(),
+        files: planned.files(),
+        ranges: planned.plan.pieces.len(),
+        bytes: planned.bytes(),
+        donor_bytes: planned.donor_bytes,
+        room_bytes: planned.room,
+        has_model: planned.has_model,
+        gain: planned.gain,
+        is_gain_expected: planned.is_gain_expected,
+        skipped: skipped.collect(),
+    }
+}
+
+fn show(volume: &Volume, planned: &Planned, out: &mut dyn Write) -> io::Result<()> {
+    let (files, ranges) = (planned.files() as u64, planned.plan.pieces.len() as u64);
+    let (place, all) = (output::shown(&volume.mount_point), size(planned.bytes()));
+    writeln!(out, "{place}: {all} in {} of {}", counted(ranges, "range"), counted(files, "file"))?;
+    let Gain { before, after } = planned.gain;
+    let mut table = Table::new([("", Align::Left), ("NOW", Align::Right), ("THEN", Align::Right)]);
+    for (name, now, then) in [
+        ("extents", before.extents, after.extents),
+        ("jumps", before.jumps, after.jumps),
+        ("requests", before.requests, after.requests),
+    ] {
+        table.row([name.into(), grouped(now), grouped(then)]);
+    }
+    for (name, now, then) in [
+        ("replay", before.replay_us, after.replay_us),
+        ("program alone", before.program_us, after.program_us),
+    ] {
+        if let Some((now, then)) = now.zip(then) {
+            let seconds = |us: u64| format!("{:.2} s", us as f64 / 1e6);
+            table.row([name.into(), seconds(now), seconds(then)]);
+        }
+    }
+    table.write(out)?;
+    let room = size(planned.room);
+    writeln!(
+        out,
+        "takes {} until undo or release; {room} may be taken",
+        size(planned.donor_bytes)
+    )?;
+    let skipped = planned.found.counts();
+    if !skipped.is_empty() {
+        writeln!(out, "skipped files: {}", in_words(&skipped))?;
+    }
+    if !planned.is_gain_expected {
+        writeln!(out, "{}", no_gain(planned))?;
+    }
+    Ok(())
+}
+
+/// Why nothing is gained.
+pub fn no_gain(planned: &Planned) -> &'static str {
+    match (planned.plan.pieces.is_empty(), planned.has_model) {
+        (true, _) => "nothing to gain here: none of these files can be moved",
+        (_, true) => "nothing to gain here: neither seeks nor requests limit these starts",
+        (_, false) => {
+            "nothing to gain here: the ranges are in order already, or the device is not rotational; \
+             headstart doctor --reprobe measures it"
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What the verbs of `headstart layout` are about: packs, file systems, and who may.
+
+use crate::exit::ExitStatus;
+use crate::output;
+use crate::packs;
+use crate::replay::named_pack;
+use headstart::cache::residency::page_size;
+use headstart::host::mounts::MountTable;
+use headstart_layout::LayoutError;
+use headstart_layout::skip::Skipped;
+use headstart_layout::volume::Volume;
+use headstart_layout::wanted::{Wanted, wanted};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// What is moved.
+#[derive(clap::Args, Debug)]
+pub struct WhatArgs {
+    /// Packs, or the names of programs; what the first one touches comes first
+    #[arg(value_name = "PACK", required = true)]
+    packs: Vec<PathBuf>,
+
+    /// Move at most so much (512M, 2G); it is taken twice until the layout is undone or released
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::bytes)]
+    pub budget: Option<u64>,
+
+    /// Only files on the file system of this path; otherwise all that packs name
+    #[arg(long, value_name = "PATH")]
+    on: Option<PathBuf>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl WhatArgs {
+    /// The file systems on which files are moved, and why others can't be laid out.
+    pub fn volumes(
+        &self,
+        wanted: &Wanted,
+        mounts: &MountTable,
+    ) -> anyhow::Result<(Vec<Volume>, Vec<LayoutError>)> {
+        match &self.on {
+            Some(path) => Ok((vec![at(path, mounts)?], Vec::new())),
+            None => Ok(Volume::of_wanted(wanted, mounts)),
+        }
+    }
+
+    /// All that is to be moved.
+    pub fn wanted(&self) -> anyhow::Result<Wanted> {
+        let named = |path: &PathBuf| named_pack(&packs::by_name(path)?);
+        let packs = self.packs.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(wanted(&packs, page_size()))
+    }
+}
+
+/// The mounts of this machine.
+pub fn mounts() -> anyhow::Result<MountTable> {
+    Ok(MountTable::read()?)
+}
+
+fn at(path: &Path, mounts: &MountTable) -> anyhow::Result<Volume> {
+    let full = path.canonicalize();
+    let full = full.with_context(|| format!("Can't look at {}", output::shown(path)))?;
+    Ok(Volume::of(&full, mounts)?)
+}
+
+/// The file system at a path, or all that have a layout.
+pub fn chosen(path: Option<&Path>) -> anyhow::Result<Vec<Volume>> {
+    let mounts = mounts()?;
+    match path {
+        Some(path) => Ok(vec![at(path, &mounts)?]),
+        None => Ok(Volume::laid_out(&mounts)),
+    }
+}
+
+/// Whether this user may move files; says so if not.
+pub fn may_move() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        output::message("layouts need root: they move blocks of files that belong to others");
+    }
+    is_root
+}
+
+/// Does something with each file system; a failure of one is reported, and the others follow. The
+/// worst status is that of all.
+pub fn each(
+    volumes: &[Volume],
+    mut act: impl FnMut(&Volume) -> Result<ExitStatus, LayoutError>,
+) -> ExitStatus {
+    let mut all = ExitStatus::Done;
+    for volume in volumes {
+        let status = act(volume).unwrap_or_else(|error| {
+            output::error(&error);
+            ExitStatus::Failed
+        });
+        all = match (all, status) {
+            (ExitStatus::Failed, _) | (_, ExitStatus::Done) => all,
+            (_, status) => status,
+        };
+    }
+    all
+}
+
+/// Skipped files in words: `2 immutable, 1 sparse`.
+pub fn in_words(skipped: &Skipped) -> String {
+    let word =
+        |(skip, count): (&headstart_layout::skip::Skip, &u64)| format!("{count} {}", skip.words());
+    skipped.iter().map(word).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,119 @@
+//! Files on a loop-mounted ext4 that `headstart layout` moves.
+
+use super::packs;
+use crate::command::headstart;
+use headstart_sys::fiemap::{Extent, extents};
+use headstart_testing::{LoopFs, must, noise, skip};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Bytes that are written to a file at once.
+pub const CHUNK: usize = 16 << 10;
+
+/// An ext4 in memory, where what is synced often takes no time.
+pub fn in_memory() -> Option<LoopFs> {
+    let dir = Path::new("/dev/shm");
+    if !dir.is_dir() {
+        skip("/dev/shm is missing");
+        return None;
+    }
+    LoopFs::inside(tempfile::tempdir_in(dir).unwrap(), "ext4", 256 << 20, &[])
+}
+
+/// Files that lie in many extents each, named so that their order is not that of their names.
+pub fn fragmented(fs: &LoopFs, count: usize, chunks: usize) -> Vec<PathBuf> {
+    let names = (0..count).map(|n| fs.path().join(format!("f{:03}", (n * 7 + 3) % count)));
+    let paths: Vec<PathBuf> = names.collect();
+    let files: Vec<File> = paths.iter().map(|path| File::create_new(path).unwrap()).collect();
+    let bytes = noise(CHUNK * chunks + 100);
+    for at in 0..=chunks {
+        for (n, file) in files.iter().enumerate() {
+            let (begin, end) = (at * CHUNK, bytes.len().min((at + 1) * CHUNK));
+            // Each file has other bytes.
+            let own: Vec<u8> = bytes[begin..end].iter().map(|byte| byte ^ n as u8).collect();
+            file.write_all_at(&own, begin as u64).unwrap();
+            file.sync_data().unwrap();
+        }
+    }
+    paths
+}
+
+/// All of a file that must stay: a hash of its bytes, and what stat(2) says of it but for its access
+/// time and for blocks, of which an extent tree may be one.
+pub fn state(path: &Path) -> (u64, [i64; 8]) {
+    let meta = path.metadata().unwrap();
+    let mut hash = DefaultHasher::new();
+    fs::read(path).unwrap().hash(&mut hash);
+    let [size, links, inode] = [meta.size(), meta.nlink(), meta.ino()].map(u64::cast_signed);
+    let (mtime, ctime) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
+    let mode = meta.mode().into();
+    (hash.finish(), [mtime.0, mtime.1, ctime.0, ctime.1, mode, size, links, inode])
+}
+
+pub fn states(paths: &[PathBuf]) -> Vec<(u64, [i64; 8])> {
+    paths.iter().map(|path| state(path)).collect()
+}
+
+pub fn places(paths: &[PathBuf]) -> Vec<Vec<Extent>> {
+    paths.iter().map(|path| extents(File::open(path).unwrap()).unwrap()).collect()
+}
+
+/// A pack that touches all of these files, in this order.
+pub fn pack(fs: &LoopFs, paths: &[PathBuf]) -> PathBuf {
+    let pages = |path: &PathBuf| path.metadata().unwrap().len().div_ceil(4096);
+    let files: Vec<_> =
+        paths.iter().map(|path| (path.as_path(), path.as_path(), pages(path))).collect();
+    let pack = fs.beside("files.pack");
+    packs::write(fs, &pack, &files);
+    pack
+}
+
+pub fn layout(words: &[&dyn AsRef<OsStr>]) -> Output {
+    let words: Vec<&OsStr> = words.iter().map(|word| word.as_ref()).collect();
+    headstart(&[&[OsStr::new("layout")], &words[..]].concat())
+}
+
+#[track_caller]
+pub fn done(words: &[&dyn AsRef<OsStr>]) -> String {
+    let output = layout(words);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+}
+
+/// What a failure says, with its exit status.
+#[track_caller]
+pub fn fails(words: &[&dyn AsRef<OsStr>], status: i32) -> String {
+    let output = layout(words);
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+}
+
+pub fn json(words: &[&dyn AsRef<OsStr>]) -> serde_json::Value {
+    let output = layout(words);
+    let document: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    document["file_systems"][0].clone()
+}
+
+/// Unmounts it and checks it.
+#[track_caller]
+pub fn check(fs: &LoopFs) {
+    fs.unmount();
+    must("e2fsck", &["-fn", fs.beside("image").to_str().unwrap()]);
+    fs.mount();
+}
+
+pub fn dir(fs: &LoopFs) -> PathBuf {
+    fs.path().join(".headstart-layout")
+}
+
+/// `headstart layout` with these words.
+pub fn command(words: &[&OsStr]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.arg("layout").args(words).stdout(Stdio::null());
+    command
+}

@@ -1,0 +1,173 @@
+//! `headstart layout` on loop-mounted ext4: files stay whole whatever ends it or comes between.
+
+use crate::common::laid_out::{
+    check, command, dir, done, fails, fragmented, in_memory, layout, pack, places, states,
+};
+use headstart_testing::{LoopFs, has, must, noise, run, skip, wait_until};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a command takes, undisturbed.
+fn took(command: &mut Command) -> Duration {
+    let began = Instant::now();
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    began.elapsed()
+}
+
+/// Starts to apply a pack, and does something at a part of the time that this takes. How it ended.
+fn apply_until(pack: &Path, moment: Duration, act: impl FnOnce(&mut Child)) -> Option<i32> {
+    let mut command = command(&["apply".as_ref(), "--force".as_ref(), pack.as_os_str()]);
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    // A busy wait hits the moment.
+    while began.elapsed() < moment {}
+    act(&mut child);
+    child.wait().unwrap().code()
+}
+
+/// How often a layout is killed, and how often the power is cut.
+const KILLS: u32 = 20;
+const CUTS: u32 = 6;
+
+#[test]
+fn kill_9_at_any_moment_leaves_every_file_whole_and_the_rest_can_be_done_or_undone() {
+    let Some(fs) = in_memory() else { return };
+    let paths = fragmented(&fs, 12, 20);
+    let pack = pack(&fs, &paths);
+    let (before, old) = (states(&paths), places(&paths));
+    let apply = || command(&["apply".as_ref(), "--force".as_ref(), pack.as_os_str()]);
+    let mut span = took(&mut apply());
+    done(&[&"undo", &fs.path()]);
+    let mut halfway = 0;
+    for n in 0..KILLS {
+        // Spread over the time until all is moved, which shows.
+        let moment = span * (2 * (n * 7 % KILLS) + 1) / (2 * KILLS);
+        apply_until(&pack, moment, |child| child.kill().unwrap());
+        assert_eq!(states(&paths), before, "after {moment:?}");
+        let now = places(&paths);
+        let moved = now.iter().zip(&old).filter(|(now, old)| now != old).count();
+        halfway += u32::from(moved > 0 && moved < paths.len());
+        if moved == paths.len() {
+            span = moment;
+        }
+        if n % 2 == 0 && dir(&fs).join("journal").exists() {
+            done(&[&"resume", &fs.path()]);
+            assert!(places(&paths).iter().all(|extents| extents.len() == 1), "after {moment:?}");
+            assert_eq!(states(&paths), before, "after {moment:?}");
+        }
+        // There is nothing to undo if it was killed before it began.
+        assert!(matches!(layout(&[&"undo", &fs.path()]).status.code(), Some(0 | 3)));
+        assert_eq!((states(&paths), places(&paths)), (before.clone(), old.clone()));
+        assert!(!dir(&fs).exists());
+    }
+    assert!(halfway > 0, "none of {KILLS} was killed between two swaps");
+    check(&fs);
+    assert_eq!(states(&paths), before);
+}
+
+/// Cuts a file system off its device, as a power cut does: EXT4_IOC_SHUTDOWN without a flush.
+const CUT: &str = "import fcntl, os, struct, sys; \
+                   fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
+
+#[test]
+fn a_power_cut_at_any_moment_leaves_every_file_whole_and_the_rest_can_be_undone() {
+    let Some(fs) = in_memory() else { return };
+    if !has("python3") {
+        return skip("python3 is missing");
+    }
+    let paths = fragmented(&fs, 12, 20);
+    let pack = pack(&fs, &paths);
+    let (before, old) = (states(&paths), places(&paths));
+    let apply = || command(&["apply".as_ref(), "--force".as_ref(), pack.as_os_str()]);
+    let whole = took(&mut apply());
+    done(&[&"undo", &fs.path()]);
+    must("sync", &["-f", fs.path().to_str().unwrap()]);
+    for n in 0..CUTS {
+        let moment = whole * (2 * n + 1) / (2 * CUTS);
+        apply_until(&pack, moment, |_| {
+            must("python3", &["-c", CUT, fs.path().to_str().unwrap()]);
+        });
+        fs.remount();
+        assert_eq!(states(&paths), before, "after {moment:?}");
+        check(&fs);
+        assert!(matches!(layout(&[&"undo", &fs.path()]).status.code(), Some(0 | 3)));
+        assert_eq!((states(&paths), places(&paths)), (before.clone(), old.clone()));
+        check(&fs);
+    }
+}
+
+#[test]
+fn a_full_disk_stops_a_layout_before_it_begins_and_does_not_keep_it_from_being_undone() {
+    let Some(fs) = LoopFs::sized("ext4", 64 << 20) else { return };
+    let paths = fragmented(&fs, 10, 10);
+    let pack = pack(&fs, &paths);
+    let (before, old) = (states(&paths), places(&paths));
+    let fill = || {
+        let full = run(
+            "dd",
+            &[
+                "if=/dev/zero",
+                &format!("of={}", fs.path().join("fill").display()),
+                "bs=64k",
+                "status=none",
+            ],
+        );
+        assert!(full.unwrap_err().contains("No space left"));
+        must("sync", &["-f", fs.path().to_str().unwrap()]);
+    };
+    fill();
+    let said = fails(&[&"apply", &"--force", &pack], 1);
+    assert!(said.contains("A layout needs") && said.contains("--budget"), "{said}");
+    assert_eq!((states(&paths), places(&paths)), (before.clone(), old.clone()));
+    assert!(!dir(&fs).exists());
+    fs::remove_file(fs.path().join("fill")).unwrap();
+    must("sync", &["-f", fs.path().to_str().unwrap()]);
+    done(&[&"apply", &"--force", &pack]);
+    fill();
+    done(&[&"undo", &fs.path()]);
+    assert_eq!((states(&paths), places(&paths)), (before, old));
+    check(&fs);
+}
+
+#[test]
+fn a_writer_at_the_same_time_loses_nothing() {
+    let Some(fs) = in_memory() else { return };
+    let paths = fragmented(&fs, 12, 40);
+    let pack = pack(&fs, &paths);
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut expected: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut places = noise(1 << 20).into_iter().cycle();
+            while !stop.load(Ordering::Relaxed) {
+                let mut next = || usize::from(places.next().unwrap());
+                let (n, at, byte) = (next() % expected.len(), next() * 2000, next() as u8);
+                // It is closed most of the time, so that the file is not skipped for that.
+                let file = OpenOptions::new().write(true).open(&paths[n]).unwrap();
+                file.write_all_at(&[byte; 3000], at as u64).unwrap();
+                expected[n][at..at + 3000].fill(byte);
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let writes = || written.load(Ordering::Relaxed);
+        for verb in ["apply", "undo", "apply", "release"] {
+            let before = writes();
+            wait_until("writes", || (writes() > before + 10).then_some(()));
+            match verb {
+                "apply" => layout(&[&verb, &"--force", &pack]),
+                _ => layout(&[&verb, &fs.path()]),
+            };
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let now: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+    assert!(now == expected);
+    check(&fs);
+    let now: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+    assert!(now == expected, "on the disk");
+}
