@@ -107,12 +107,12 @@ def measure(headstart, disk, workload, packs, args):
 
 
 def start(headstart, disk, workload, pack):
-    """One cold start, and what was read from the disk."""
+    """One cold start, without headstart if there is no pack, and what was read from the disk."""
     wait_for_helpers(headstart)
     run(*disk.cold().split())
     disk.counted(reset=True)
-    command = [headstart, "run", "--no-learn", "--pack", pack, "--",
-               *disk.command(workload.start)]
+    through = [headstart, "run", "--no-learn", "--pack", pack, "--"] if pack else []
+    command = [*through, *disk.command(workload.start)]
     began = time.monotonic()
     child = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
