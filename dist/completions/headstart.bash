@@ -967,7 +967,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__record)
-            opts="-q -v -h --until --system --exact --trace-out --events --events-format --group --from --buffer-kb --quiet --verbose --pack --name --for --share --no-walk --json --force --help"
+            opts="-q -v -h --until --system --exact --trace-out --events --events-format --group --from --buffer-kb --quiet --verbose --pack --name --for --share --no-walk --waits --json --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1055,7 +1055,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__run)
-            opts="-v -h --no-learn --no-replay --always --forget-after --budget --max-delay --threads --large-folios --verbose --pack --name --for --share --no-walk --json --force --help"
+            opts="-v -h --no-learn --no-replay --always --forget-after --budget --max-delay --threads --large-folios --verbose --pack --name --for --share --no-walk --waits --json --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

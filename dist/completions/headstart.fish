@@ -58,6 +58,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand run" -l large-folios
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s v -l verbose -d 'Stay as the program\'s parent, and print the run summary at its end, one line; twice: also its details'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l share -d 'Share the pack with other users: a copy without the command and without files that they may not read'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l no-walk -d 'Do not walk file systems to resolve inodes to paths'
+complete -c headstart -n "__fish_headstart_using_subcommand run" -l waits -d 'Also record what the program waits for, by cause and file, for the run summary and for `show --last-run`; needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l force -d 'Replace result files, such as that of --json, even if they are not earlier results; a pack replaces only packs'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l until -d 'What ends the recording (at the latest --for) [default of --for with time: 10s]' -r -f -a "exit\t'When the program has ended'
@@ -80,6 +81,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand record" -s q -l quie
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s v -l verbose -d 'Print the details below the run summary'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l share -d 'Share the pack with other users: a copy without the command and without files that they may not read'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l no-walk -d 'Do not walk file systems to resolve inodes to paths'
+complete -c headstart -n "__fish_headstart_using_subcommand record" -l waits -d 'Also record what the program waits for, by cause and file, for the run summary and for `show --last-run`; needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -l force -d 'Replace result files, such as that of --json, even if they are not earlier results; a pack replaces only packs'
 complete -c headstart -n "__fish_headstart_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c headstart -n "__fish_headstart_using_subcommand replay" -l nice -d 'Set the nice value, -20 to 19' -r

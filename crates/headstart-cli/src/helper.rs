@@ -11,6 +11,7 @@ use crate::output;
 use crate::start_options::StartOptions;
 use crate::summary::{Facts, Findings, LearnedStart};
 use crate::until::{IDLE, Until};
+use crate::waited;
 use headstart::boot::machine::Machine;
 use headstart::boot::record::remove_orphans;
 use headstart::doctor::rights;
@@ -102,12 +103,14 @@ impl Start {
         let path = prepared.map(|prepared| prepared.path.clone());
         let claim = self.claim(path);
         let (armed_in, follower) = self.arm(&mut launch);
+        let mut waits = self.waits();
         launch.wait_for_head();
         let was_armed = launch.recorder().is_some();
         // It did not wait any longer where this fails.
         if launch.release(|| self.helper.go()).is_err() && was_armed {
             self.notes.push(BUSY.into());
         }
+        waits.iter_mut().for_each(waited::Recording::note_threads);
         let exec_after = launch.released_after();
         remove_orphans(&Machine::at("/"));
         let over = self.wait(&mut launch);
@@ -126,6 +129,11 @@ impl Start {
         let mut ended =
             launch.end(over != StartEnd::Early, followed, || self.has_ended(REPLAY_CHECK));
         self.notes.splice(0..0, std::mem::take(&mut ended.notes));
+        let waited = waits.and_then(|waits| {
+            let why = |error| self.notes.push(format!("its waits are not known: {error:#}"));
+            waits.end(&ended.requests()).map_err(why).ok()
+        });
+        waited.iter().for_each(|waited| ended.note_waited(waited.clone()));
         let start = self.learn(&key, &mut ended, coverage);
         drop(claim);
         let findings = Findings::of(Facts {
@@ -134,6 +142,7 @@ impl Start {
             expected: ended.expected,
             report: ended.report.as_ref(),
             start: start.as_ref(),
+            waited,
             notes: std::mem::take(&mut self.notes),
         });
         ended.clear_away();
@@ -177,6 +186,16 @@ impl Start {
             attached.map_err(|error| self.fault_around_stays(&error)).map(|()| follower).ok()
         });
         (Some(armed_in), follower)
+    }
+
+    /// Begins to record what the program waits for, if that is wanted.
+    fn waits(&mut self) -> Option<waited::Recording> {
+        if !self.options.waits {
+            return None;
+        }
+        let pid = self.helper.program().as_raw_nonzero().get();
+        let why = |error| self.notes.push(format!("its waits are not known: {error:#}"));
+        waited::Recording::begin(pid, self.helper.end()).map_err(why).ok()
     }
 
     /// Learns the start, if it was recorded.

@@ -41,6 +41,7 @@ mod start_options;
 mod summary;
 mod unit;
 mod until;
+mod waited;
 
 use std::process::ExitCode;
 

@@ -34,6 +34,11 @@ pub struct StartArgs {
     #[arg(long)]
     no_walk: bool,
 
+    /// Also record what the program waits for, by cause and file, for the run summary and for `show
+    /// --last-run`; needs root
+    #[arg(long)]
+    waits: bool,
+
     /// Write all figures to this file as one JSON document
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -100,6 +105,8 @@ pub struct StartOptions {
     pub keep: u32,
     /// Whether file systems may be walked for names.
     pub walk: bool,
+    /// Whether it is recorded what the program waits for.
+    pub waits: bool,
     /// Whether other users get a copy of the pack.
     pub share: bool,
     /// Where the raw trace is kept, if it is.
@@ -144,6 +151,7 @@ impl StartOptions {
             prefetch: None,
             keep: DEFAULT_KEEP,
             walk: !args.no_walk,
+            waits: args.waits,
             share: args.share,
             trace_out: None,
             events: None,

@@ -5,9 +5,11 @@ mod verdict;
 
 use crate::output;
 use crate::results::{self, ResultKind};
+use crate::waited;
 use headstart::host::clock::micros;
 use headstart::launch::learn::Learned;
 use headstart::outcome::counts::PageCounts;
+use headstart::outcome::waited::Waited;
 use headstart::replay::benefit::{AvoidedWait, Expected};
 use headstart::replay::report::Report;
 use headstart_sys::process::{Change, Usage};
@@ -19,6 +21,10 @@ use std::time::Duration;
 
 /// What a trace event costs the program that causes it, in ns (doc/recording.md).
 const EVENT_NS: u64 = 350;
+
+/// Files that were waited for: so many are shown, and with details.
+const FILES: usize = 5;
+const ALL_FILES: usize = 25;
 
 /// A start that was learned.
 #[derive(Debug)]
@@ -67,6 +73,9 @@ pub struct Findings {
     pub ready_share: Option<f64>,
     /// Figures of what was learned, if anything was.
     pub learned: Value,
+    /// What it waited for, if that was recorded.
+    #[serde(default)]
+    pub waited: Option<Waited>,
 }
 
 /// What the helper knows of a start.
@@ -82,6 +91,8 @@ pub struct Facts<'a> {
     pub report: Option<&'a Report>,
     /// What was learned.
     pub start: Option<&'a LearnedStart>,
+    /// What it waited for.
+    pub waited: Option<Waited>,
     /// What could not be done.
     pub notes: Vec<String>,
 }
@@ -126,6 +137,7 @@ impl Findings {
             touched: figures(serde_json::to_value(start.map(|l| &l.outcome))),
             ready_share: start.map(|l| l.outcome.ready_share()),
             learned: figures(serde_json::to_value(start.map(|l| &l.learned))),
+            waited: facts.waited,
         }
     }
 
@@ -170,6 +182,7 @@ impl Findings {
             "touched": self.touched,
             "ready_share": self.ready_share,
             "learned": self.learned,
+            "waited": self.waited,
             "notes": self.notes,
         });
         let text = output::json_text(&figures)?;
@@ -183,6 +196,10 @@ impl Findings {
         let mut lines = vec![verdict.join("; ")];
         if details {
             lines.push(self.details(ended).join("; "));
+        }
+        if let Some(waited) = &self.waited {
+            lines.push(waited::line(waited));
+            lines.extend(waited::files(waited, if details { ALL_FILES } else { FILES }));
         }
         lines
     }

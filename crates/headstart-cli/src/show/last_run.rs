@@ -3,6 +3,7 @@
 
 use crate::output::{self, Align, Table, counted};
 use crate::picture;
+use crate::waited;
 use headstart::outcome::last_run::{self, BINS, LastRun};
 use headstart::pack::Pack;
 use headstart_view::build;
@@ -35,7 +36,8 @@ pub fn run(
     let width = output::terminal_width();
     output::print(|out| {
         print_over_time(&run, width, out)?;
-        print_files(&run, out)
+        print_files(&run, out)?;
+        print_waited(&run, out)
     })
 }
 
@@ -138,6 +140,13 @@ fn print_files(run: &LastRun, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "and {}; --json has more", counted(more, "file"))?;
     }
     Ok(())
+}
+
+/// What it waited for, if that was recorded.
+fn print_waited(run: &LastRun, out: &mut dyn Write) -> io::Result<()> {
+    let Some(waited) = &run.waited else { return Ok(()) };
+    writeln!(out, "\n{}", waited::line(waited))?;
+    waited::files(waited, FILES).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
 #[cfg(test)]

@@ -27,4 +27,5 @@ mod run_benefit;
 mod run_learns;
 mod subcommands;
 mod tracefs_unmounted;
+mod waits;
 mod without_systemd;

@@ -10,6 +10,7 @@ pub mod descriptors;
 pub mod document;
 pub mod history;
 pub mod requests;
+pub mod start;
 pub mod state;
 pub mod sums;
 

@@ -177,13 +177,7 @@ impl Sums {
         let mut out = Self::default();
         let mut threads: HashMap<u32, Account> = HashMap::new();
         let mut causes: BTreeMap<Cause, (Sum, Sum)> = BTreeMap::new();
-        let is_main = |thread: u32| {
-            let thread = recording.threads.get(thread as usize);
-            thread.is_some_and(|thread| {
-                let process = recording.processes.get(thread.process as usize);
-                thread.tid == pid && process.is_some_and(|process| process.pid == pid)
-            })
-        };
+        let is_main = |thread| is_main(recording, thread, pid);
         for life in &waits.lives {
             out.all.live(life);
             threads.entry(life.thread).or_default().live(life);
@@ -215,6 +209,13 @@ impl Sums {
             .collect();
         out
     }
+}
+
+/// Whether a thread, in [`Recording::threads`], is the first one of a process.
+pub(super) fn is_main(recording: &Recording, thread: u32, pid: i32) -> bool {
+    let thread = recording.threads.get(thread as usize).filter(|thread| thread.tid == pid);
+    let process = thread.and_then(|thread| recording.processes.get(thread.process as usize));
+    process.is_some_and(|process| process.pid == pid)
 }
 
 fn cause(wait: &Wait) -> Cause {

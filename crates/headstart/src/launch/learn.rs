@@ -15,6 +15,7 @@ use crate::host::outputs;
 use crate::host::proc;
 use crate::outcome::counts::PageCounts;
 use crate::outcome::last_run::{LastRun, file as last_run};
+use crate::outcome::waited::Waited;
 use crate::pack::join::{Joined, join};
 use crate::pack::key::Key;
 use crate::pack::share::keep_shared;
@@ -167,6 +168,8 @@ pub struct LaunchFacts {
     pub released_us: u64,
     /// How much of the start was recorded.
     pub coverage: Coverage,
+    /// What it waited for, if that was recorded.
+    pub waited: Option<Waited>,
 }
 
 /// Measures the device of a pack that was just learned, if it never was. That
@@ -209,6 +212,7 @@ pub fn learn(
     let prefetched = facts.prefetched();
     let (outcome, mut last_run) = launch.classify(&seen.pages, &prefetched);
     last_run.cut_off = is_cut_off;
+    last_run.waited.clone_from(&facts.waited);
     last_run.note_walks(&seen.names.walked_without_result, &launch.mounts);
     let own =
         settings.narrower.as_ref().filter(|_| is_whole && prefetched.is_another_job(&outcome));

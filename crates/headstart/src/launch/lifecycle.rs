@@ -15,8 +15,9 @@ use super::learner::Learner;
 use super::policy::Patience;
 use super::prepare::{LaunchSpec, Preparation, Prepared};
 use super::record::{self, Coverage, Recorded, Recording, buffer_of, give_up, start_recording};
-use crate::host::clock::micros;
+use crate::host::clock::{micros, monotonic_ns};
 use crate::outcome::counts::PageCounts;
+use crate::outcome::waited::{RequestsOf, Waited};
 use crate::pack::Pack;
 use crate::replay::benefit::Expected;
 use crate::replay::engine::{Log, Replay};
@@ -148,7 +149,7 @@ impl Launch {
         followed: impl FnOnce() -> Option<Processes>,
         stops: impl Fn() -> bool,
     ) -> EndedLaunch {
-        let released_after = self.released_after();
+        let (released_after, began) = (self.released_after(), self.began);
         let Prepared { pack, path, notes, replay, device_known, expected, .. } =
             self.preparation.finish();
         if is_over {
@@ -174,6 +175,8 @@ impl Launch {
             log: replay.map(|ended| ended.log),
             released: self.released,
             released_after,
+            began,
+            waited: None,
             recorded,
             instance,
             late: self.late,
@@ -206,12 +209,33 @@ pub struct EndedLaunch {
     log: Option<Log>,
     released: Instant,
     released_after: Duration,
+    /// When the process began.
+    began: Instant,
+    waited: Option<Waited>,
     recorded: Option<Result<Recorded, LaunchError>>,
     instance: Option<Instance>,
     late: Option<JoinHandle<()>>,
 }
 
 impl EndedLaunch {
+    /// What was requested of files, and when, if that was kept.
+    pub fn requests(&self) -> RequestsOf {
+        let began = monotonic_ns().saturating_sub(self.began.elapsed().as_nanos() as u64);
+        let at = |us: u64| began.saturating_add(us.saturating_mul(1000));
+        let files = self.log.iter().flat_map(Log::files);
+        files
+            .map(|(path, parts)| {
+                let parts = parts.iter().map(|part| (part.step.bytes, at(part.at_us)));
+                (path, parts.collect())
+            })
+            .collect()
+    }
+
+    /// Takes note of what the program waited for: for its record of the last start.
+    pub fn note_waited(&mut self, waited: Waited) {
+        self.waited = Some(waited);
+    }
+
     /// The pack that was known before.
     pub fn pack(&self) -> Option<&Pack> {
         self.pack.as_ref()
@@ -237,6 +261,7 @@ impl EndedLaunch {
             log: self.log.take(),
             released_us: micros(self.released_after),
             coverage,
+            waited: self.waited.take(),
         };
         Some(recorded.and_then(|recorded| {
             Learner::start(recorded, self.released, settings, facts, uid)?.finish(is_unwanted)

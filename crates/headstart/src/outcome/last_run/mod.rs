@@ -10,6 +10,7 @@ pub mod timeline;
 use crate::host::id::Dev;
 use crate::host::json_path::JsonPath;
 use crate::host::mounts::MountTable;
+use crate::outcome::waited::{self, Waited};
 use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -63,6 +64,9 @@ pub struct LastRun {
     pub files_skipped: u64,
     /// Ranges of the files above for which there was no room.
     pub ranges_skipped: u64,
+    /// What it waited for, if that was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<Waited>,
 }
 
 /// Pages of a start, by their class.
@@ -247,6 +251,9 @@ impl LastRun {
         }
         if run.files.len() > MAX_FILES {
             return Err(ParseError::Damaged("it has too many files"));
+        }
+        if run.waited.as_ref().is_some_and(|waited| waited.files.len() > waited::MAX_FILES) {
+            return Err(ParseError::Damaged("it waited for too many files"));
         }
         Ok(run)
     }

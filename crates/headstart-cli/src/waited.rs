@@ -1,0 +1,169 @@
+//! `--waits` of `run`, `record` and `bench`: what a start waited for, recorded while it is prefetched.
+
+use crate::output::{self, Table};
+use anyhow::{Context, anyhow};
+use headstart::host::proc;
+use headstart::outcome::waited::{RequestsOf, Waited, WaitedFile};
+use headstart_faults::capture::points::Points;
+use headstart_faults::capture::{self, Access, Captured, Scope, names};
+use headstart_faults::recorder::Recorder;
+use headstart_faults::waits::start;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+/// Waits that are being recorded, by a thread of their own.
+pub struct Recording {
+    pid: i32,
+    thread: JoinHandle<anyhow::Result<Captured>>,
+    /// Closing it ends the recording.
+    stop: OwnedFd,
+    /// Threads of this process so far: those that prefetch.
+    own: HashSet<i32>,
+}
+
+impl Recording {
+    /// Begins to record a process that will execute the program, whose end a pidfd reports.
+    ///
+    /// # Errors
+    /// It can't be recorded, which the message explains.
+    pub fn begin(pid: i32, end: BorrowedFd) -> anyhow::Result<Self> {
+        let (points, access) = (Points::find()?, Access::find(false)?);
+        let end = end.try_clone_to_owned().context("Can't watch the program")?;
+        let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).context("Can't make a pipe")?;
+        let (sender, began) = mpsc::channel();
+        // The events belong to the thread that opens them.
+        let record = move || {
+            let mut capture = capture::start(Scope::Threads(&[pid]), access, &points)?;
+            // The receiver has gone if nobody waits any more.
+            let _ = sender.send(());
+            capture.run(end.as_fd(), Some(stopped.as_fd()), None)?;
+            Ok(capture.finish()?)
+        };
+        let thread = thread::Builder::new().name("waits".into()).spawn(record)?;
+        if began.recv().is_err() {
+            // It has failed.
+            return Err(joined(thread).err().unwrap_or_else(|| anyhow!("it ended at once")));
+        }
+        Ok(Self { pid, thread, stop, own: own_threads() })
+    }
+
+    /// Notes the threads of this process that there are now.
+    pub fn note_threads(&mut self) {
+        self.own.extend(own_threads());
+    }
+
+    /// Ends it: what the first thread of the program waited for.
+    ///
+    /// # Errors
+    /// It could not be recorded.
+    pub fn end(mut self, requests: &RequestsOf) -> anyhow::Result<Waited> {
+        self.note_threads();
+        let Self { pid, thread, stop, own } = self;
+        drop(stop);
+        let captured = joined(thread)?;
+        let mut decoded = captured.decode(Recorder::of_program(pid).with_waits());
+        // Without names the time is part of what else was waited for.
+        let _ = names::find(&mut decoded.recording);
+        let recording = &decoded.recording;
+        let waits = recording.waits.as_ref().context("nothing was recorded")?;
+        Ok(start::waited(recording, waits, pid, &own, requests))
+    }
+}
+
+fn own_threads() -> HashSet<i32> {
+    proc::own_threads().into_iter().collect()
+}
+
+fn joined(thread: JoinHandle<anyhow::Result<Captured>>) -> anyhow::Result<Captured> {
+    thread.join().unwrap_or_else(|_| Err(anyhow!("the thread that records has failed")))
+}
+
+/// The parts of a time, each with what it was for; those that took no time are not there.
+fn parts(waited: &Waited) -> Vec<(u64, &'static str)> {
+    let mut parts = vec![
+        (waited.cpu_us, "on the CPU"),
+        (waited.in_flight_us, "for pages in flight"),
+        (waited.too_late_us, "for pages requested too late"),
+        (waited.not_requested_us, "for pages that were not requested"),
+        (waited.names_us, "for names and directories"),
+        (waited.replay_cpu_us, "for a CPU used by prefetching"),
+        (waited.other_cpu_us, "for a CPU used by others"),
+        (waited.other_us, "for something else"),
+        (waited.unexplained_us, "unexplained"),
+    ];
+    parts.retain(|(us, _)| *us > 0);
+    parts
+}
+
+/// One line: the parts of the time.
+pub fn line(waited: &Waited) -> String {
+    let parts = parts(waited).into_iter().map(|(us, what)| format!("{} {what}", ms(us)));
+    let parts: Vec<_> = parts.collect();
+    format!("{} of the first thread: {}", ms(waited.wall_us), parts.join(", "))
+}
+
+/// The files that were waited for longest, as lines.
+pub fn files(waited: &Waited, most: usize) -> Vec<String> {
+    if waited.files.is_empty() {
+        return Vec::new();
+    }
+    use output::Align::{Left, Right};
+    let columns = [("WAITED", Right), ("IN FLIGHT", Right), ("TOO LATE", Right)];
+    let [first, second, third] = columns;
+    let mut table = Table::new([first, second, third, ("NOT REQUESTED", Right), ("FILE", Left)]);
+    for file in waited.files.iter().take(most) {
+        let WaitedFile { path, not_requested_us, too_late_us, in_flight_us } = file;
+        let some = |us: u64| if us == 0 { String::new() } else { ms(us) };
+        table.row([
+            ms(file.us()),
+            some(*in_flight_us),
+            some(*too_late_us),
+            some(*not_requested_us),
+            path.shown(),
+        ]);
+    }
+    let mut text = Vec::new();
+    // Writing to a Vec can't fail.
+    let _ = table.write(&mut text);
+    let mut lines: Vec<_> = String::from_utf8_lossy(&text).lines().map(str::to_owned).collect();
+    let more =
+        (waited.files.len().saturating_sub(most) as u64).saturating_add(waited.files_skipped);
+    lines.extend((more > 0).then(|| output::counted(more, "more file")));
+    lines
+}
+
+fn ms(us: u64) -> String {
+    format!("{:.1} ms", us as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn parts_without_time_are_not_told_and_files_that_are_not_shown_are_counted() {
+        let file = |path: &str, in_flight_us| WaitedFile {
+            path: Path::new(path).into(),
+            in_flight_us,
+            ..WaitedFile::default()
+        };
+        let waited = Waited {
+            wall_us: 10_000,
+            cpu_us: 2000,
+            in_flight_us: 8000,
+            files: vec![file("/a", 7000), file("/b\n", 600), file("/c", 400)],
+            files_skipped: 2,
+            ..Waited::default()
+        };
+        let told = "10.0 ms of the first thread: 2.0 ms on the CPU, 8.0 ms for pages in flight";
+        assert_eq!(line(&waited), told);
+        let lines = files(&waited, 2);
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert!(lines[2].ends_with("/b\\012") && lines[3] == "3 more files", "{lines:?}");
+        assert!(files(&Waited::default(), 2).is_empty());
+    }
+}
