@@ -157,7 +157,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__bench)
-            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --min-difference --ignore-failure --show-output --json --export-json --export-markdown --picture --force --assert --help"
+            opts="-i -h --runs --until-ci --max-runs --time-limit --warmup --states --pack --no-floor --against --ready --timeout --cold-cmd --prepare --waits --min-difference --ignore-failure --show-output --json --export-json --export-markdown --picture --force --assert --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -208,6 +208,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand bench" -l picture -d
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l assert -d 'Exit with status 3 unless this holds' -r -f -a "helps\t'Prefetching makes the start faster'
 harmless\t'Prefetching does not make the start slower'"
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l no-floor -d 'Do not search for the fastest read strategy'
+complete -c headstart -n "__fish_headstart_using_subcommand bench" -l waits -d 'After the measured starts, record what some of each state wait for, by cause; needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -s i -l ignore-failure -d 'Accept any exit status of the program'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l show-output -d 'Show what the programs print, on standard error'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l json -d 'Print one JSON document, which hyperfine\'s scripts read, too'

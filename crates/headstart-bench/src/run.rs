@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use headstart::outcome::waited::Waited;
 use headstart::replay::report::{Report, Stopped};
 
 /// What was measured of one start, or of one reading of the floor. A value that
@@ -39,6 +40,9 @@ pub struct Run {
     pub exit_code: Option<i32>,
     /// Why there is no time.
     pub failure: Option<String>,
+    /// What the first thread waited for, of starts that are recorded apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited: Option<Waited>,
 }
 
 /// The figures of a replay.

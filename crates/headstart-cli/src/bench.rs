@@ -13,9 +13,10 @@ mod print;
 mod ready;
 mod rounds;
 mod start;
+mod waits;
 
 use headstart::host::contents;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
@@ -90,6 +91,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         peers: args.against.clone(),
         pack: None,
         floor: None,
+        records_waits: Cell::new(false),
     };
     check_names(&args)?;
     announce(&cooling, &states, &args.against, is_root);
@@ -119,6 +121,13 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     let (before, measuring) = (ticks(), Instant::now());
     let measured = rounds::measure(&bench, &arms, args.length(began), seed)?;
     machine.others = others_since(before, measuring);
+    let waits = match (args.waits, measured.stopped) {
+        (false, _) | (_, Stopped::Interrupted | Stopped::Failed) => Vec::new(),
+        (true, _) => waits::measure(&bench, &states).unwrap_or_else(|error| {
+            output::message(format_args!("What the starts waited for is not known: {error:#}"));
+            Vec::new()
+        }),
+    };
     if measured.rounds == 0 {
         bail!("Interrupted before a round was measured");
     }
@@ -135,6 +144,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         pack: pack.as_ref().map(|pack| pack.figures.clone()),
         floor,
         machine,
+        waits,
         peers: bench.peers.clone(),
     };
     let progress = pack.as_ref().map_or(&[][..], |pack| &pack.progress);

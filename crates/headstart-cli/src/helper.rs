@@ -131,7 +131,8 @@ impl Start {
         self.notes.splice(0..0, std::mem::take(&mut ended.notes));
         let waited = waits.and_then(|waits| {
             let why = |error| self.notes.push(format!("its waits are not known: {error:#}"));
-            waits.end(&ended.requests()).map_err(why).ok()
+            let pid = self.helper.program().as_raw_nonzero().get();
+            waits.end_of(pid, &ended.requests()).map_err(why).ok()
         });
         waited.iter().for_each(|waited| ended.note_waited(waited.clone()));
         let start = self.learn(&key, &mut ended, coverage);

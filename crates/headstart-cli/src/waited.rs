@@ -15,8 +15,8 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 /// Waits that are being recorded, by a thread of their own.
+#[derive(Debug)]
 pub struct Recording {
-    pid: i32,
     thread: JoinHandle<anyhow::Result<Captured>>,
     /// Closing it ends the recording.
     stop: OwnedFd,
@@ -25,20 +25,33 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins to record a process that will execute the program, whose end a pidfd reports.
+    /// Begins to record a thread that will execute the program, whose end a pidfd reports.
     ///
     /// # Errors
     /// It can't be recorded, which the message explains.
-    pub fn begin(pid: i32, end: BorrowedFd) -> anyhow::Result<Self> {
-        let (points, access) = (Points::find()?, Access::find(false)?);
+    pub fn begin(tid: i32, end: BorrowedFd) -> anyhow::Result<Self> {
         let end = end.try_clone_to_owned().context("Can't watch the program")?;
+        Self::until(tid, Some(end))
+    }
+
+    /// Begins to record what this thread will start, until it is ended.
+    ///
+    /// # Errors
+    /// It can't be recorded, which the message explains.
+    pub fn of_children() -> anyhow::Result<Self> {
+        Self::until(rustix::thread::gettid().as_raw_nonzero().get(), None)
+    }
+
+    fn until(tid: i32, end: Option<OwnedFd>) -> anyhow::Result<Self> {
+        let (points, access) = (Points::find()?, Access::find(false)?);
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).context("Can't make a pipe")?;
         let (sender, began) = mpsc::channel();
         // The events belong to the thread that opens them.
         let record = move || {
-            let mut capture = capture::start(Scope::Threads(&[pid]), access, &points)?;
+            let mut capture = capture::start(Scope::Threads(&[tid]), access, &points)?;
             // The receiver has gone if nobody waits any more.
             let _ = sender.send(());
+            let end = end.as_ref().unwrap_or(&stopped);
             capture.run(end.as_fd(), Some(stopped.as_fd()), None)?;
             Ok(capture.finish()?)
         };
@@ -47,7 +60,7 @@ impl Recording {
             // It has failed.
             return Err(joined(thread).err().unwrap_or_else(|| anyhow!("it ended at once")));
         }
-        Ok(Self { pid, thread, stop, own: own_threads() })
+        Ok(Self { thread, stop, own: own_threads() })
     }
 
     /// Notes the threads of this process that there are now.
@@ -55,13 +68,13 @@ impl Recording {
         self.own.extend(own_threads());
     }
 
-    /// Ends it: what the first thread of the program waited for.
+    /// Ends it: what the first thread of this process waited for.
     ///
     /// # Errors
     /// It could not be recorded.
-    pub fn end(mut self, requests: &RequestsOf) -> anyhow::Result<Waited> {
+    pub fn end_of(mut self, pid: i32, requests: &RequestsOf) -> anyhow::Result<Waited> {
         self.note_threads();
-        let Self { pid, thread, stop, own } = self;
+        let Self { thread, stop, own } = self;
         drop(stop);
         let captured = joined(thread)?;
         let mut decoded = captured.decode(Recorder::of_program(pid).with_waits());

@@ -84,6 +84,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "CMD")]
     pub prepare: Option<String>,
 
+    /// After the measured starts, record what some of each state wait for, by cause; needs root
+    #[arg(long)]
+    pub waits: bool,
+
     /// Ignore differences below this
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = args::percent)]
     pub min_difference: f64,

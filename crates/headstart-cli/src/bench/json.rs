@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use super::pack::PackFigures;
 use super::rounds::{Measured, Stopped};
+use super::waits::StateWaits;
 
 /// The fastest read strategy for the pack.
 #[derive(Clone, Serialize, Debug)]
@@ -41,6 +42,8 @@ pub struct Setup {
     pub floor: Option<FloorFigures>,
     /// The machine.
     pub machine: Machine,
+    /// What starts of each state waited for, if that was recorded.
+    pub waits: Vec<StateWaits>,
     /// What the program was compared with.
     pub peers: Vec<Peer>,
 }
@@ -68,6 +71,8 @@ pub struct Document<'a> {
     comparisons: &'a [headstart_bench::report::Comparison],
     limit: &'a Option<headstart_bench::report::Limit>,
     io_parts: &'a [headstart_bench::report::IoPart],
+    #[serde(skip_serializing_if = "<[StateWaits]>::is_empty")]
+    waits: &'a [StateWaits],
     warnings: &'a [String],
 }
 
@@ -110,6 +115,7 @@ impl<'a> Document<'a> {
             comparisons: &report.comparisons,
             limit: &report.limit,
             io_parts: &report.io_parts,
+            waits: &setup.waits,
             warnings: &report.warnings,
         }
     }

@@ -1,6 +1,7 @@
 //! Measures one arm once: prepares the cache, starts the program, and counts. All arms are measured
 //! by the same code; only what runs in parallel with the program differs.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -9,6 +10,7 @@ use anyhow::{Context, bail};
 use headstart::host::user::User;
 use headstart::launch::lifecycle::Launch;
 use headstart::launch::prepare::{LaunchSpec, PrefetchOptions};
+use headstart::outcome::waited::RequestsOf;
 use headstart::pack::{Pack, store};
 use headstart_bench::arm::{Arm, CacheState, Peer, PeerMode};
 use headstart_bench::run::{Prefetch, Run};
@@ -21,6 +23,7 @@ use super::ready::Watcher;
 use super::start::{Leftovers, Running, Starter, WaitEnd};
 use crate::args;
 use crate::run::DEFAULT_MAX_DELAY;
+use crate::waited;
 
 /// All that it takes to measure an arm.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub struct Bench {
     pub pack: Option<PathBuf>,
     /// The fastest read strategy for the pack.
     pub floor: Option<Floor>,
+    /// Whether the waits of starts are recorded.
+    pub records_waits: Cell<bool>,
 }
 
 /// What runs in parallel with the program.
@@ -78,9 +83,22 @@ impl Bench {
         self.start(arm, &words, if selective { Cache::Selective } else { Cache::Cold })
     }
 
+    /// The same, and records what the program waits for.
+    ///
+    /// # Errors
+    /// Likewise, or that can't be recorded.
+    pub fn measure_waits(&self, arm: Arm) -> anyhow::Result<Option<Run>> {
+        self.records_waits.set(true);
+        let run = self.measure(arm);
+        self.records_waits.set(false);
+        run
+    }
+
     /// Starts a program once.
     fn start(&self, arm: Arm, words: &[OsString], cache: Cache) -> anyhow::Result<Option<Run>> {
         let watcher = self.get_ready(cache)?;
+        let mut waits =
+            self.records_waits.get().then(waited::Recording::of_children).transpose()?;
         let counting = self.disks.count()?;
         let mut run = Run::default();
         let began = Instant::now();
@@ -98,12 +116,15 @@ impl Bench {
             _ => Parallel::Nothing,
         };
         let mut running = self.starter.spawn(words, watcher)?;
+        waits.iter_mut().for_each(waited::Recording::note_threads);
         let (over, at) = self.starter.wait(&mut running)?;
+        let mut requests = RequestsOf::new();
         match beside {
             Parallel::Nothing => {}
             Parallel::Launch(launch) => {
                 let ended = launch.end(true, || None, || true);
                 run.prefetch = ended.report.as_ref().map(Prefetch::from);
+                requests = ended.requests();
             }
             Parallel::Peer(peer, running) => {
                 // A running peer is ended; an ended one is judged by its status.
@@ -116,6 +137,8 @@ impl Bench {
                 run.failure = finished.failure.map(|why| format!("{}: {why}", peer.name));
             }
         }
+        let pid = running.pid();
+        run.waited = waits.map(|waits| waits.end_of(pid, &requests)).transpose()?;
         let finished = self.starter.finish(running, over, Leftovers::End)?;
         if over == WaitEnd::Interrupted {
             return Ok(None);

@@ -11,6 +11,7 @@ use headstart_view::units::{decimals_for, grouped};
 
 use super::json::Setup;
 use super::rounds::{Measured, Stopped};
+use super::waits::{self, StateWaits};
 use crate::output;
 
 /// The table of the arms.
@@ -204,6 +205,9 @@ pub fn text(setup: &Setup, measured: &Measured, report: &Report) -> String {
     for warning in &report.warnings {
         out += &format!("! {}\n", output::harmless(warning));
     }
+    if let Some(first) = setup.waits.first() {
+        out += &format!("\n{}\n{}", waits_title(first), waits::table(&setup.waits).text());
+    }
     out
 }
 
@@ -213,7 +217,17 @@ pub fn markdown(setup: &Setup, measured: &Measured, report: &Report) -> String {
     for line in lines(setup, report).iter().chain(&report.warnings) {
         out += &format!("- {}\n", output::harmless(line));
     }
+    if let Some(first) = setup.waits.first() {
+        out += &format!("\n{}\n\n{}", waits_title(first), waits::table(&setup.waits).markdown());
+    }
     out
+}
+
+fn waits_title(waits: &StateWaits) -> String {
+    let starts = output::counted(waits.starts as u64, "more start");
+    format!(
+        "Where the time went, in the middle one of {starts} of each state with its waits recorded:"
+    )
 }
 
 #[cfg(test)]

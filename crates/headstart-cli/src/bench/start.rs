@@ -95,6 +95,11 @@ pub struct Finished {
 }
 
 impl Running {
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&self) -> anyhow::Result<bool> {
         has_ended(&self.end, Duration::ZERO)
