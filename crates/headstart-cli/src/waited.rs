@@ -94,27 +94,26 @@ fn joined(thread: JoinHandle<anyhow::Result<Captured>>) -> anyhow::Result<Captur
     thread.join().unwrap_or_else(|_| Err(anyhow!("the thread that records has failed")))
 }
 
-/// The parts of a time, each with what it was for; those that took no time are not there.
-fn parts(waited: &Waited) -> Vec<(u64, &'static str)> {
-    let mut parts = vec![
-        (waited.cpu_us, "on the CPU"),
-        (waited.in_flight_us, "for pages in flight"),
-        (waited.too_late_us, "for pages requested too late"),
-        (waited.not_requested_us, "for pages that were not requested"),
-        (waited.names_us, "for names and directories"),
-        (waited.replay_cpu_us, "for a CPU used by prefetching"),
-        (waited.other_cpu_us, "for a CPU used by others"),
-        (waited.other_us, "for something else"),
-        (waited.unexplained_us, "unexplained"),
-    ];
-    parts.retain(|(us, _)| *us > 0);
-    parts
-}
+/// A part of a time, in µs.
+pub type Part = fn(&Waited) -> u64;
 
-/// One line: the parts of the time.
+/// The parts, each with what it was for.
+pub const PARTS: [(&str, Part); 9] = [
+    ("on the CPU", |waited| waited.cpu_us),
+    ("pages in flight", |waited| waited.in_flight_us),
+    ("pages requested too late", |waited| waited.too_late_us),
+    ("pages not requested", |waited| waited.not_requested_us),
+    ("names and directories", |waited| waited.names_us),
+    ("CPU used by prefetching", |waited| waited.replay_cpu_us),
+    ("CPU used by others", |waited| waited.other_cpu_us),
+    ("something else", |waited| waited.other_us),
+    ("unexplained", |waited| waited.unexplained_us),
+];
+
+/// One line: the parts that took time.
 pub fn line(waited: &Waited) -> String {
-    let parts = parts(waited).into_iter().map(|(us, what)| format!("{} {what}", ms(us)));
-    let parts: Vec<_> = parts.collect();
+    let parts = PARTS.iter().map(|(what, part)| (what, part(waited))).filter(|(_, us)| *us > 0);
+    let parts: Vec<_> = parts.map(|(what, us)| format!("{} {what}", ms(us))).collect();
     format!("{} of the first thread: {}", ms(waited.wall_us), parts.join(", "))
 }
 
@@ -172,7 +171,7 @@ mod tests {
             files_skipped: 2,
             ..Waited::default()
         };
-        let told = "10.0 ms of the first thread: 2.0 ms on the CPU, 8.0 ms for pages in flight";
+        let told = "10.0 ms of the first thread: 2.0 ms on the CPU, 8.0 ms pages in flight";
         assert_eq!(line(&waited), told);
         let lines = files(&waited, 2);
         assert_eq!(lines.len(), 4, "{lines:?}");

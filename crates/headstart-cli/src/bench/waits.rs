@@ -3,6 +3,7 @@
 //! time.
 
 use super::measure::Bench;
+use crate::waited::{PARTS, Part};
 use anyhow::bail;
 use headstart::outcome::waited::Waited;
 use headstart_bench::arm::{Arm, CacheState};
@@ -48,20 +49,6 @@ pub fn measure(bench: &Bench, states: &[CacheState]) -> anyhow::Result<Vec<State
     Ok(all)
 }
 
-/// The parts of the time, each with how it is got.
-const PARTS: [(&str, fn(&Waited) -> u64); 10] = [
-    ("on the CPU", |waited| waited.cpu_us),
-    ("pages in flight", |waited| waited.in_flight_us),
-    ("pages requested too late", |waited| waited.too_late_us),
-    ("pages not requested", |waited| waited.not_requested_us),
-    ("names and directories", |waited| waited.names_us),
-    ("CPU used by prefetching", |waited| waited.replay_cpu_us),
-    ("CPU used by others", |waited| waited.other_cpu_us),
-    ("something else", |waited| waited.other_us),
-    ("unexplained", |waited| waited.unexplained_us),
-    ("all", |waited| waited.wall_us),
-];
-
 /// The parts by state, and the difference between prefetched and hot.
 pub fn table(all: &[StateWaits]) -> Table {
     let mut table = Table::new().words("first thread, ms");
@@ -74,7 +61,8 @@ pub fn table(all: &[StateWaits]) -> Table {
         table = table.numbers("prefetched − hot");
     }
     let ms = |us: f64| if us == 0.0 { String::new() } else { millis(us / 1000.0) };
-    for (name, part) in PARTS {
+    let all_of_it: (_, Part) = ("all", |waited| waited.wall_us);
+    for (name, part) in PARTS.into_iter().chain([all_of_it]) {
         let mut cells = vec![name.to_owned()];
         cells.extend(all.iter().map(|waits| ms(part(&waits.waited) as f64)));
         cells.extend(both.map(|(prefetched, hot)| {

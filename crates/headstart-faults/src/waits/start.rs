@@ -1,7 +1,7 @@
 //! The waits of the first thread of a start, as [`headstart::outcome::waited`] takes them.
 
 use super::sums::is_main;
-use super::{Kind, Wait, Waits};
+use super::{Kind, Life, Wait, Waits};
 use crate::recording::Recording;
 use headstart::outcome::waited::{RequestsOf, WaitFor, WaitSpan, Waited};
 use std::collections::HashSet;
@@ -20,17 +20,20 @@ pub fn waited(
 ) -> Waited {
     let lives = || waits.lives.iter().filter(|life| is_main(recording, life.thread, pid));
     let wall = lives().map(|life| life.end.saturating_sub(life.start)).sum();
-    let cpu = lives().map(|life| life.cpu_ns().saturating_add(life.unkept_ns)).sum();
+    let cpu = lives().map(Life::cpu_ns).sum();
+    // Of waits that were not kept only the time is known.
+    let unkept = lives().map(|life| WaitSpan { start: 0, end: life.unkept_ns, what: UNKNOWN });
     let of_main = waits.waits.iter().filter(|wait| is_main(recording, wait.thread, pid));
-    let spans: Vec<_> = of_main
-        .map(|wait| WaitSpan {
-            start: wait.start,
-            end: wait.end,
-            what: what(recording, waits, wait, replay),
-        })
-        .collect();
+    let spans = of_main.map(|wait| WaitSpan {
+        start: wait.start,
+        end: wait.end,
+        what: what(recording, waits, wait, replay),
+    });
+    let spans: Vec<_> = spans.chain(unkept).collect();
     Waited::of(wall, cpu, &spans, requests)
 }
+
+const UNKNOWN: WaitFor = WaitFor::Unexplained;
 
 fn what(recording: &Recording, waits: &Waits, wait: &Wait, replay: &HashSet<i32>) -> WaitFor {
     match wait.kind {
@@ -48,7 +51,7 @@ fn what(recording: &Recording, waits: &Waits, wait: &Wait, replay: &HashSet<i32>
             let runner = wait.runner.and_then(|at| waits.runners.get(at as usize));
             WaitFor::Cpu { by_replay: runner.is_some_and(|who| replay.contains(&who.tid)) }
         }
-        Kind::Unexplained => WaitFor::Unexplained,
+        Kind::Unexplained => UNKNOWN,
         _ => WaitFor::Other,
     }
 }
@@ -57,7 +60,7 @@ fn what(recording: &Recording, waits: &Waits, wait: &Wait, replay: &HashSet<i32>
 mod tests {
     use super::*;
     use crate::recording::{Process, Thread};
-    use crate::waits::{File, Life, Runner};
+    use crate::waits::{File, Runner};
 
     #[test]
     fn only_the_first_thread_counts_and_each_kind_has_its_cause() {

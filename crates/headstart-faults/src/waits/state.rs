@@ -24,7 +24,7 @@ pub(super) struct Call {
     pub(super) class: Class,
     pub(super) arguments: [u64; 6],
     pub(super) file: Option<u32>,
-    /// Its waits whose file is not known, in [`Waits::waits`].
+    /// Its waits whose file is not known, in [`super::Waits::waits`].
     pub(super) open: Vec<u32>,
 }
 
@@ -44,7 +44,7 @@ impl Call {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct State {
     pub(super) pid: i32,
-    /// In [`Waits::lives`].
+    /// In [`super::Waits::lives`].
     pub(super) life: usize,
     pub(super) does: Does,
     pub(super) since: u64,
@@ -60,7 +60,7 @@ pub(super) struct State {
 /// Where a thread waits, for a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Place {
-    /// In [`Waits::files`].
+    /// In [`super::Waits::files`].
     pub file: Option<u32>,
     /// In the file, in bytes.
     pub offset: Option<u64>,
