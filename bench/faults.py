@@ -8,6 +8,8 @@ cost    runs programs that time a part of themselves, alone and through `headsta
         pairs of random order: how much more CPU time a fault takes, and the ratio of the wall
         times
 
+waits   the same with --waits, as root: of system calls, of switches between threads, and of faults
+
 As root all faults are recorded, for other users those of user space. Intervals are those of the
 median by order, of 95 %.
 
@@ -62,10 +64,41 @@ before, began = faults(), now()
 import asyncio, email, json, sqlite3, ssl, unittest, xml.dom.minidom
 print(*(b - a for a, b in zip(began, now())), faults() - before)
 """
+# One that returns at once.
+CALLS = """
+import os, sys
+count, call = int(sys.argv[1]), os.getppid
+began = now()
+for _ in range(count):
+    call()
+print(*(b - a for a, b in zip(began, now())), count)
+"""
+# A byte to another process and one back: each waits for the other.
+SWITCHES = """
+import os, sys
+count = int(sys.argv[1])
+(own, to), (other, back) = os.pipe(), os.pipe()
+if os.fork() == 0:
+    while byte := os.read(own, 1):
+        os.write(back, byte)
+        if byte == b"e":
+            os._exit(0)
+began = now()
+for _ in range(count):
+    os.write(to, b"x")
+    os.read(other, 1)
+ended = now()
+os.write(to, b"e")
+os.wait()
+print(*(b - a for a, b in zip(began, ended)), count)
+"""
 PYTHON = "/usr/bin/python3"
 PAGES = 20_000
 TIMED = {"anonymous pages": [ANONYMOUS, PAGES], "copied pages of a file": [MAPPED, PAGES, "{work}"],
          "python imports": [IMPORTS]}
+TIMED_WITH_WAITS = {"system calls": [CALLS, 200_000], "bytes to and fro": [SWITCHES, 10_000],
+                    "anonymous pages": TIMED["anonymous pages"],
+                    "python imports": TIMED["python imports"]}
 
 SOURCE = "#include <stdio.h>\nint main(void) { puts(\"x\"); return 0; }\n"
 SQL = """create table t(a integer primary key, b text);
@@ -111,7 +144,9 @@ def faults():
     with tempfile.TemporaryDirectory() as work:
         work = Path(work)
         result["counts"] = counts(headstart, work, options.runs)
-        result["cost"] = costs(headstart, work, options.pairs)
+        result["cost"] = costs(headstart, work, options.pairs, TIMED)
+        if os.geteuid() == 0:
+            result["waits"] = costs(headstart, work, options.pairs, TIMED_WITH_WAITS, "--waits")
     if not options.smoke:
         write(options.out, result)
     wrong = [name for name, row in result["counts"].items()
@@ -123,10 +158,10 @@ def faults():
     return 0
 
 
-def recorded(headstart, work, command):
+def recorded(headstart, work, command, *options):
     """What the program printed, and the document of headstart."""
     figures = work / "figures.json"
-    printed = run(headstart, "faults", "--quiet", "--json", figures, "--", *command)
+    printed = run(headstart, "faults", *options, "--quiet", "--json", figures, "--", *command)
     return printed, json.loads(figures.read_text())
 
 
@@ -179,34 +214,36 @@ def counts(headstart, work, runs):
     return found
 
 
-def costs(headstart, work, pairs):
-    """What recording adds to a fault of each timed program."""
+def costs(headstart, work, pairs, timed, *options):
+    """What recording adds to a fault of each timed program, or to what else it does."""
     found = {}
-    print(f"\n{'timed':24} {'faults':>8} {'alone ns':>9} {'more ns a fault':>26} {'ratio of wall':>26}")
-    for name, (program, *words) in TIMED.items():
+    print(f"\n{' '.join(('timed', *options)):24} {'count':>8} {'alone ns':>9} {'more ns for each':>26} "
+          f"{'ratio of wall':>26} {'lost':>5}")
+    for name, (program, *words) in timed.items():
         command = [PYTHON, "-I", "-c", NOW + program,
                    *(str(word).format(work=work) for word in words)]
-        more, ratios, alone, own = [], [], [], []
+        more, ratios, alone, own, lost = [], [], [], [], 0
         for _ in range(pairs):
             times = {}
             for arm in random.sample(["alone", "recorded"], 2):
                 if arm == "alone":
                     printed = run(*command)
                 else:
-                    printed, document = recorded(headstart, work, command)
+                    printed, document = recorded(headstart, work, command, *options)
                     own.append(document["cost"]["ns_per_fault"])
+                    lost += document["unlisted"]["lost_records"]
                 wall, cpu, count = map(int, printed.split())
                 times[arm] = (wall, cpu)
             (wall, cpu), (wall_alone, cpu_alone) = times["recorded"], times["alone"]
             more.append((cpu - cpu_alone) / count)
             ratios.append(wall / wall_alone)
             alone.append(cpu_alone / count)
-        found[name] = {"pairs": pairs, "faults": count, "alone_ns": round(statistics.median(alone)),
-                       "more_ns": middle(more, 0), "ratio": middle(ratios, 3),
-                       "own_estimate_ns": middle(own, 0)}
+        found[name] = {"pairs": pairs, "faults": count, "lost_records": lost,
+                       "alone_ns": round(statistics.median(alone)), "more_ns": middle(more, 0),
+                       "ratio": middle(ratios, 3), "own_estimate_ns": middle(own, 0)}
         row = found[name]
         print(f"{name:24} {count:8} {row['alone_ns']:9} {spelled(row['more_ns']):>26} "
-              f"{spelled(row['ratio']):>26}")
+              f"{spelled(row['ratio']):>26} {lost:5}")
     return found
 
 
