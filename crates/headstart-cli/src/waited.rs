@@ -20,8 +20,10 @@ pub struct Recording {
     thread: JoinHandle<anyhow::Result<Captured>>,
     /// Closing it ends the recording.
     stop: OwnedFd,
-    /// Threads of this process so far: those that prefetch.
+    /// Threads of this process so far: those that prefetch, and the one that records.
     own: HashSet<i32>,
+    /// The latter.
+    recorder: i32,
 }
 
 impl Recording {
@@ -39,7 +41,7 @@ impl Recording {
     /// # Errors
     /// It can't be recorded, which the message explains.
     pub fn of_children() -> anyhow::Result<Self> {
-        Self::until(rustix::thread::gettid().as_raw_nonzero().get(), None)
+        Self::until(own_tid(), None)
     }
 
     fn until(tid: i32, end: Option<OwnedFd>) -> anyhow::Result<Self> {
@@ -50,17 +52,17 @@ impl Recording {
         let record = move || {
             let mut capture = capture::start(Scope::Threads(&[tid]), access, &points)?;
             // The receiver has gone if nobody waits any more.
-            let _ = sender.send(());
+            let _ = sender.send(own_tid());
             let end = end.as_ref().unwrap_or(&stopped);
             capture.run(end.as_fd(), Some(stopped.as_fd()), None)?;
             Ok(capture.finish()?)
         };
         let thread = thread::Builder::new().name("waits".into()).spawn(record)?;
-        if began.recv().is_err() {
+        let Ok(recorder) = began.recv() else {
             // It has failed.
             return Err(joined(thread).err().unwrap_or_else(|| anyhow!("it ended at once")));
-        }
-        Ok(Self { thread, stop, own: own_threads() })
+        };
+        Ok(Self { thread, stop, own: own_threads(), recorder })
     }
 
     /// Notes the threads of this process that there are now.
@@ -74,7 +76,8 @@ impl Recording {
     /// It could not be recorded.
     pub fn end_of(mut self, pid: i32, requests: &RequestsOf) -> anyhow::Result<Waited> {
         self.note_threads();
-        let Self { thread, stop, own } = self;
+        let Self { thread, stop, mut own, recorder } = self;
+        own.remove(&recorder);
         drop(stop);
         let captured = joined(thread)?;
         let mut decoded = captured.decode(Recorder::of_program(pid).with_waits());
@@ -84,6 +87,10 @@ impl Recording {
         let waits = recording.waits.as_ref().context("nothing was recorded")?;
         Ok(start::waited(recording, waits, pid, &own, requests))
     }
+}
+
+fn own_tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
 }
 
 fn own_threads() -> HashSet<i32> {

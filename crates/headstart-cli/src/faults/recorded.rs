@@ -25,6 +25,9 @@ impl Wanted {
     /// What is wanted can't be recorded.
     pub fn find(self) -> anyhow::Result<(Access, Points)> {
         let points = if self.waits { Points::find()? } else { Points::default() };
+        if points.mounted_tracefs {
+            output::message("Mounted tracefs on /sys/kernel/tracing, where --waits needs it");
+        }
         Ok((Access::find(self.huge)?, points))
     }
 

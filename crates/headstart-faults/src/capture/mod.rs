@@ -189,7 +189,7 @@ fn with_rings(
         layout: Layout {
             begins_have_pages: access.page_sizes,
             ends_have_pages: access.huge,
-            points: points.0.iter().map(|(_, fields)| (fields.point(), fields.clone())).collect(),
+            points: points.all.iter().map(|(_, fields)| (fields.point(), fields.clone())).collect(),
             page: rustix::param::page_size() as u64,
             ..Layout::default()
         },
@@ -245,7 +245,7 @@ fn kinds(access: Access, points: &Points, wakeup: u32) -> Vec<Kind> {
         attributes: access.attributes(counter, wakeup),
         of_all_threads: false,
     });
-    let of_points = points.0.iter().map(|(id, fields)| Kind {
+    let of_points = points.all.iter().map(|(id, fields)| Kind {
         event: record::Event::Point(fields.point()),
         attributes: of_point(*id, fields.point(), wakeup),
         of_all_threads: fields.point().of_all_threads(),

@@ -37,7 +37,12 @@ pub enum PointsError {
 
 /// The tracepoints of this kernel, with their numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Points(pub Vec<(u16, Fields)>);
+pub struct Points {
+    /// Each with its number.
+    pub all: Vec<(u16, Fields)>,
+    /// Whether tracefs had to be mounted to find them.
+    pub mounted_tracefs: bool,
+}
 
 /// Those that are needed.
 const NEEDED: [Point; 6] =
@@ -70,6 +75,6 @@ impl Points {
             Err(PointsError::Missing(..)) => found.push(read(Point::Added)?),
             other => found.push(other?),
         }
-        Ok(Self(found))
+        Ok(Self { all: found, mounted_tracefs: tracefs.mounted_now })
     }
 }
