@@ -2,7 +2,7 @@
 //! [`rows`] writes them as text or CSV. Pure.
 //!
 //! The kernel reports accesses and additions to the page cache. An addition is what an access needed,
-//! or the kernel's readahead: [`needed`] finds which.
+//! or the kernel's readahead: `needed` finds which.
 
 mod needed;
 pub mod rows;
