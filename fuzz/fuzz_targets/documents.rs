@@ -9,6 +9,7 @@ use headstart::boot::replay_records::ReplayRecord;
 use headstart::boot::timeline::Timeline;
 use headstart::host::names::is_visible;
 use headstart_bench::compare::compare;
+use headstart_bench::side::{Side, align};
 use headstart_bench::{document, hyperfine};
 use headstart_fuzz::split;
 use headstart_view::render::{html, svg};
@@ -23,9 +24,13 @@ fuzz_target!(|data: &[u8]| {
     let (a, b) = split(data);
     let _ = hyperfine::parse(data);
     if let (Ok(first), Ok(second)) = (document::read(a), document::read(b)) {
-        let found = compare(&first.counters, &second.counters);
+        let (mut sides, results) = ([Side::default(), Side::default()], [first, second]);
+        sides.iter_mut().zip(results).for_each(|(side, results)| side.add(results));
+        let [first, second] = &mut sides;
+        align(first, second);
+        let found = compare(&first.counters, &second.counters, 50);
         let all = first.counters.len() + second.counters.len();
-        assert!(found.rows.len() + found.skipped.len() <= all);
+        assert!(found.rows.len() + found.unlisted.counters + found.skipped.len() <= all);
     }
     if let Ok(replayed) = serde_json::from_slice::<ReplayRecord>(data) {
         let again = serde_json::to_vec(&replayed).expect("it was JSON");

@@ -10,7 +10,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::stats::summary::{Summary, summarise};
-use crate::stats::unpaired::{Shift, Welch, ratio, welch};
+use crate::stats::unpaired::{Shift, Tested, Welch, ratio, test, welch};
 use crate::stats::{CONFIDENCE, fdr};
 
 /// The values of each counter, one a run, by the counter's name (with its unit
@@ -22,8 +22,19 @@ pub type ResultSet = BTreeMap<String, Vec<f64>>;
 pub struct Comparison {
     /// The counters that could be tested, those with the largest |t| first.
     pub rows: Vec<Row>,
+    /// Counters that could be tested and are not in [`Self::rows`], since those would be too many.
+    pub unlisted: Unlisted,
     /// The others, by name.
     pub skipped: Vec<Skipped>,
+}
+
+/// Counters that were tested and are not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Unlisted {
+    /// How many.
+    pub counters: usize,
+    /// Of which differ.
+    pub differ: usize,
 }
 
 /// One counter in both sets.
@@ -38,7 +49,7 @@ pub struct Row {
     /// Second minus first, by Welch's t-test. An infinite t (both sets constant,
     /// but different) is `null` in JSON.
     pub welch: Welch,
-    /// Its p value, adjusted by Benjamini and Hochberg for the number of rows.
+    /// Its p value, adjusted by Benjamini and Hochberg for the number of counters that were tested.
     pub p_adjusted: f64,
     /// The typical second ÷ first; `None` when a value is not above 0.
     pub ratio: Option<Shift>,
@@ -47,7 +58,7 @@ pub struct Row {
 impl Row {
     /// Whether the difference stands, at a false discovery rate of 5 %.
     pub fn differs(&self) -> bool {
-        self.p_adjusted <= 1.0 - CONFIDENCE
+        differs(self.p_adjusted)
     }
 }
 
@@ -70,6 +81,8 @@ pub enum Reason {
     OnlyInSecond,
     /// A set has fewer than two finite values of it.
     TooFewValues,
+    /// A recording of one of the sets does not know it.
+    NotRecorded,
 }
 
 impl fmt::Display for Reason {
@@ -78,6 +91,7 @@ impl fmt::Display for Reason {
             Reason::OnlyInFirst => "only the first set has it",
             Reason::OnlyInSecond => "only the second set has it",
             Reason::TooFewValues => "a set has fewer than two values of it",
+            Reason::NotRecorded => "not all recordings know it",
         })
     }
 }
@@ -88,17 +102,24 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// Compares every counter that both sets have.
-pub fn compare(first: &ResultSet, second: &ResultSet) -> Comparison {
-    let mut rows = Vec::new();
+fn differs(p_adjusted: f64) -> bool {
+    p_adjusted <= 1.0 - CONFIDENCE
+}
+
+/// Compares every counter that both sets have; lists at most `most` rows.
+///
+/// All are tested in one pass; intervals, which take most of the time, have only the rows that are
+/// listed.
+pub fn compare(first: &ResultSet, second: &ResultSet, most: usize) -> Comparison {
+    let mut found = Vec::new();
     let mut skipped = Vec::new();
     for (counter, a) in first {
-        let row = match second.get(counter) {
+        let tested = match second.get(counter) {
             None => Err(Reason::OnlyInFirst),
-            Some(b) => row(counter, a, b).ok_or(Reason::TooFewValues),
+            Some(b) => test(a, b).map(|tested| (tested, a, b)).ok_or(Reason::TooFewValues),
         };
-        match row {
-            Ok(row) => rows.push(row),
+        match tested {
+            Ok((tested, a, b)) => found.push((counter, tested, a, b)),
             Err(reason) => skipped.push(Skipped { counter: counter.clone(), reason }),
         }
     }
@@ -106,25 +127,35 @@ pub fn compare(first: &ResultSet, second: &ResultSet) -> Comparison {
     skipped.extend(
         missing.map(|counter| Skipped { counter: counter.clone(), reason: Reason::OnlyInSecond }),
     );
-    let p: Vec<f64> = rows.iter().map(|row| row.welch.p).collect();
-    for (row, adjusted) in rows.iter_mut().zip(fdr::adjust(&p)) {
-        row.p_adjusted = adjusted;
-    }
-    rows.sort_by(|a, b| b.welch.t.abs().total_cmp(&a.welch.t.abs()));
+    let adjusted = adjusted(found.iter().map(|(_, tested, ..)| tested));
+    let mut found: Vec<_> = found.into_iter().zip(adjusted).collect();
+    found.sort_by(|((_, a, ..), _), ((_, b, ..), _)| b.t.abs().total_cmp(&a.t.abs()));
+    let rest = found.split_off(most.min(found.len()));
+    let unlisted = Unlisted {
+        counters: rest.len(),
+        differ: rest.iter().filter(|(_, p_adjusted)| differs(*p_adjusted)).count(),
+    };
+    let row = |((counter, _, a, b), p_adjusted): ((&String, _, &Vec<f64>, &Vec<f64>), f64)| {
+        Some(Row {
+            counter: counter.clone(),
+            first: summarise(a)?,
+            second: summarise(b)?,
+            welch: welch(a, b)?,
+            p_adjusted,
+            ratio: ratio(a, b),
+        })
+    };
     skipped.sort_by(|a, b| a.counter.cmp(&b.counter));
-    Comparison { rows, skipped }
+    Comparison { rows: found.into_iter().filter_map(row).collect(), unlisted, skipped }
 }
 
-fn row(counter: &str, a: &[f64], b: &[f64]) -> Option<Row> {
-    let welch = welch(a, b)?;
-    Some(Row {
-        counter: counter.to_owned(),
-        first: summarise(a)?,
-        second: summarise(b)?,
-        p_adjusted: welch.p,
-        welch,
-        ratio: ratio(a, b),
-    })
+/// The adjusted p values. A counter that has the same value in all runs of both sets can't differ,
+/// so it is not one of the tests: thousands of such places in a recording would hide those that do.
+fn adjusted<'a>(tested: impl Iterator<Item = &'a Tested>) -> Vec<f64> {
+    let is_constant = |tested: &Tested| tested.error == 0.0 && tested.difference == 0.0;
+    let p = tested.map(|tested| if is_constant(tested) { f64::NAN } else { tested.p });
+    let adjusted = fdr::adjust(&p.collect::<Vec<_>>());
+    adjusted.into_iter().map(|p| if p.is_nan() { 1.0 } else { p }).collect()
 }
 
 #[cfg(test)]
@@ -148,13 +179,13 @@ mod tests {
             ("major_faults", &[300.0, 303.0, 297.0, 300.0, 300.0]),
             ("threads", &[4.0, 4.0, 4.0, 4.0, 4.0]),
         ]);
-        let found = compare(&good, &bad);
+        let found = compare(&good, &bad, usize::MAX);
         let names: Vec<&str> = found.rows.iter().map(|row| row.counter.as_str()).collect();
         assert_eq!(names, ["major_faults", "time_s", "threads"]);
         let faults = &found.rows[0];
         assert!(faults.differs() && faults.welch.t > 100.0);
         assert!((faults.ratio.as_ref().unwrap().estimate - 3.0).abs() < 0.03);
-        assert!(faults.p_adjusted > faults.welch.p, "three counters were tested");
+        assert!(faults.p_adjusted > faults.welch.p, "two counters were tested");
         assert!(!found.rows[1].differs() && !found.rows[2].differs());
     }
 
@@ -162,7 +193,7 @@ mod tests {
     fn what_cannot_be_tested_is_named_with_the_reason() {
         let first = set(&[("a", &[1.0, 2.0]), ("b", &[1.0, 2.0]), ("c", &[1.0])]);
         let second = set(&[("b", &[0.0, 2.0]), ("c", &[1.0, 2.0]), ("d", &[])]);
-        let found = compare(&first, &second);
+        let found = compare(&first, &second, usize::MAX);
         assert_eq!((found.rows.len(), found.rows[0].ratio.is_none()), (1, true));
         let skipped: Vec<String> = found.skipped.iter().map(Skipped::to_string).collect();
         assert_eq!(
@@ -179,11 +210,40 @@ mod tests {
     fn an_infinite_t_comes_first_and_is_null_in_json() {
         let first = set(&[("x", &[1.0, 1.0, 1.0]), ("y", &[1.0, 2.0, 3.0])]);
         let second = set(&[("x", &[2.0, 2.0, 2.0]), ("y", &[11.0, 12.0, 13.0])]);
-        let found = compare(&first, &second);
+        let found = compare(&first, &second, usize::MAX);
         assert_eq!(found.rows[0].counter, "x");
         let json = serde_json::to_value(&found).unwrap();
         assert!(json["rows"][0]["welch"]["t"].is_null());
         assert_eq!(json["rows"][0]["welch"]["df"], 4.0);
+    }
+
+    #[test]
+    fn rows_beyond_the_most_that_are_listed_are_counted() {
+        let values = |n: usize, at: f64| -> Vec<f64> {
+            (0..8).map(|run| at + if run % 2 == 0 { 0.1 } else { 0.0 } + n as f64).collect()
+        };
+        let set = |at: f64| -> ResultSet {
+            let moved = |n: usize| if n < 3 { at } else { 0.0 };
+            (0..7).map(|n| (n.to_string(), values(n, moved(n)))).collect()
+        };
+        let found = compare(&set(0.0), &set(5.0), 2);
+        assert_eq!((found.rows.len(), found.rows[0].differs()), (2, true));
+        assert_eq!(found.unlisted, Unlisted { counters: 5, differ: 1 });
+    }
+
+    #[test]
+    fn a_counter_that_never_changes_is_not_one_of_the_tests() {
+        let set = |at: f64| -> ResultSet {
+            let mut set: ResultSet = (0..1000).map(|n| (n.to_string(), vec![7.0; 5])).collect();
+            set.insert("moved".into(), (0..5).map(|run| at + f64::from(run) / 10.0).collect());
+            set
+        };
+        let found = compare(&set(0.0), &set(1.0), 3);
+        assert_eq!((&*found.rows[0].counter, found.rows[0].differs()), ("moved", true));
+        assert_eq!(
+            (found.rows[0].p_adjusted, found.rows[1].p_adjusted),
+            (found.rows[0].welch.p, 1.0)
+        );
     }
 
     proptest! {
@@ -193,7 +253,7 @@ mod tests {
             b in prop::collection::vec(0.1..9.0f64, 0..8),
         ) {
             let (first, second) = (set(&[("a", &a), ("b", &b)]), set(&[("a", &b), ("c", &a)]));
-            let (there, back) = (compare(&first, &second), compare(&second, &first));
+            let (there, back) = (compare(&first, &second, usize::MAX), compare(&second, &first, usize::MAX));
             prop_assert_eq!(there.rows.len(), back.rows.len());
             prop_assert_eq!(there.rows.len() + there.skipped.len(), 3, "every counter is accounted for");
             for (x, y) in there.rows.iter().zip(&back.rows) {

@@ -1,5 +1,5 @@
-//! Result files to compare: those of `headstart bench`, those of hyperfine, and plain lists of
-//! numbers by name. It reads values and opens no files.
+//! Result files to compare: those of `headstart bench` and `headstart faults`, those of hyperfine,
+//! and plain lists of numbers by name. It reads values and opens no files.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::arm::CacheState;
 use crate::compare::ResultSet;
 use crate::hyperfine;
+use crate::recorded::{self, Recorded};
 use crate::run::{ArmRuns, COUNTERS};
 use crate::stats::unpaired::{Shift, shift};
 
@@ -16,8 +17,17 @@ use crate::stats::unpaired::{Shift, shift};
 pub const SCHEMA: &str = "headstart/bench/3";
 
 /// What a result file holds.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Results {
+    /// Runs.
+    Benchmark(Benchmark),
+    /// The page faults of one run.
+    Recording(Recorded),
+}
+
+/// The runs of a benchmark.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Results {
+pub struct Benchmark {
     /// All counters of all arms, as `ARM COUNTER`; of a hyperfine file with one
     /// command, and of plain lists, without the arm.
     pub counters: ResultSet,
@@ -33,12 +43,16 @@ pub enum Error {
     Json(#[source] serde_json::Error),
     /// It is JSON of another kind.
     #[error(
-        "This is neither a result of headstart bench --json or hyperfine --export-json nor an \
-         object of lists of numbers"
+        "This is neither a result of headstart bench --json, headstart faults --json or hyperfine \
+         --export-json nor an object of lists of numbers"
     )]
     Unknown,
     /// It is of another version, or of another verb.
-    #[error("Results of the form {0:?} can't be compared; headstart bench writes {SCHEMA:?}")]
+    #[error(
+        "Results of the form {0:?} can't be compared; headstart bench writes {SCHEMA:?}, headstart \
+         faults \"{faults}1\"",
+        faults = recorded::SCHEMA
+    )]
     Schema(String),
     /// It has a result's schema but not its content.
     #[error("This result is not whole")]
@@ -59,7 +73,10 @@ pub fn read(json: &[u8]) -> Result<Results, Error> {
     match value.get("schema") {
         Some(schema) if *schema == SCHEMA => {
             let bench: Bench = serde_json::from_value(value).map_err(Error::Broken)?;
-            return Ok(of_bench(&bench.arms));
+            return Ok(Results::Benchmark(of_bench(&bench.arms)));
+        }
+        Some(Value::String(schema)) if schema.starts_with(recorded::SCHEMA) => {
+            return Ok(Results::Recording(Recorded::of(&value)));
         }
         Some(Value::String(schema)) => return Err(Error::Schema(schema.clone())),
         _ => {}
@@ -73,10 +90,10 @@ pub fn read(json: &[u8]) -> Result<Results, Error> {
         let number = |n: Option<f64>| n.unwrap_or(f64::NAN);
         lists.into_iter().map(|(k, list)| (k, list.into_iter().map(number).collect())).collect()
     };
-    Ok(Results { counters, io_part_s: Vec::new() })
+    Ok(Results::Benchmark(Benchmark { counters, io_part_s: Vec::new() }))
 }
 
-fn of_bench(arms: &[ArmRuns]) -> Results {
+fn of_bench(arms: &[ArmRuns]) -> Benchmark {
     let mut counters = ResultSet::new();
     for arm in arms {
         for (name, counter) in COUNTERS {
@@ -90,7 +107,7 @@ fn of_bench(arms: &[ArmRuns]) -> Results {
         arms.iter().find(|arm| arm.name == state.name()).map(ArmRuns::times).unwrap_or_default()
     };
     let rounds = times(CacheState::Cold).into_iter().zip(times(CacheState::Hot));
-    Results { counters, io_part_s: rounds.map(|(cold, hot)| cold - hot).collect() }
+    Benchmark { counters, io_part_s: rounds.map(|(cold, hot)| cold - hot).collect() }
 }
 
 fn of_hyperfine(export: &hyperfine::Export) -> ResultSet {
@@ -106,10 +123,10 @@ fn of_hyperfine(export: &hyperfine::Export) -> ResultSet {
     export.results.iter().flat_map(named).collect()
 }
 
-/// By how much the I/O part of a start changed from one file to the other:
+/// By how much the I/O part of a start changed from one side to the other, by those of their rounds:
 /// (cold2 − hot2) − (cold1 − hot1), in seconds; `None` unless both have it.
-pub fn io_part_change(first: &Results, second: &Results) -> Option<Shift> {
-    shift(&first.io_part_s, &second.io_part_s)
+pub fn io_part_change(first: &[f64], second: &[f64]) -> Option<Shift> {
+    shift(first, second)
 }
 
 #[cfg(test)]
@@ -117,12 +134,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn benchmark(json: &[u8]) -> Benchmark {
+        match read(json).unwrap() {
+            Results::Benchmark(benchmark) => benchmark,
+            Results::Recording(other) => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_benchmark_has_its_counters_by_arm_and_its_io_part() {
         let json = br#"{"schema": "headstart/bench/3", "arms": [
             {"name": "cold", "runs": [{"wall_s": 3.0, "major_faults": 7}, {"wall_s": 4.0}]},
             {"name": "hot", "runs": [{"wall_s": 1.0}, {"failure": "x"}]}]}"#;
-        let found = read(json).unwrap();
+        let found = benchmark(json);
         let names: Vec<&str> = found.counters.keys().map(String::as_str).collect();
         assert_eq!(names, ["cold major_faults", "cold time_s", "hot time_s"]);
         assert_eq!(found.counters["cold time_s"], [3.0, 4.0]);
@@ -132,18 +156,18 @@ mod tests {
     #[test]
     fn a_hyperfine_file_names_its_commands_only_when_there_are_several() {
         let json = br#"{"results": [{"command": "a", "times": [1.0, 2.0]}]}"#;
-        assert_eq!(read(json).unwrap().counters["time_s"], [1.0, 2.0]);
+        assert_eq!(benchmark(json).counters["time_s"], [1.0, 2.0]);
         let json = br#"{"results": [{"command": "a", "times": [1.0]},
             {"command": "b c", "times": [2.0], "memory_usage_byte": [9]}]}"#;
-        let found = read(json).unwrap();
+        let found = benchmark(json);
         let names: Vec<&str> = found.counters.keys().map(String::as_str).collect();
         assert_eq!(names, ["a time_s", "b c memory_bytes", "b c time_s"]);
-        assert!(io_part_change(&found, &found).is_none());
+        assert!(io_part_change(&found.io_part_s, &found.io_part_s).is_none());
     }
 
     #[test]
     fn plain_lists_of_numbers_are_counters() {
-        let found = read(br#"{"thp_split": [1, 2.5, null]}"#).unwrap();
+        let found = benchmark(br#"{"thp_split": [1, 2.5, null]}"#);
         let list = &found.counters["thp_split"];
         assert!(list[..2] == [1.0, 2.5] && list[2].is_nan());
     }
@@ -154,6 +178,7 @@ mod tests {
             (&b"no json"[..], "not JSON"),
             (b"[1]", "neither a result"),
             (br#"{"a": "b"}"#, "neither a result"),
+            (br#"{"schema": "headstart/run/2"}"#, "faults \"headstart/faults/1\""),
             (br#"{"schema": "headstart/bench/9"}"#, "\"headstart/bench/9\" can't be compared"),
             (br#"{"schema": "headstart/bench/3"}"#, "not whole"),
             (br#"{"results": [{"times": "fast"}]}"#, "not whole"),
@@ -165,8 +190,7 @@ mod tests {
 
     #[test]
     fn the_change_of_the_io_part_has_its_sign() {
-        let part = |list: &[f64]| Results { io_part_s: list.to_vec(), ..Results::default() };
-        let change = io_part_change(&part(&[2.0, 2.1, 1.9]), &part(&[1.0, 1.1, 0.9])).unwrap();
+        let change = io_part_change(&[2.0, 2.1, 1.9], &[1.0, 1.1, 0.9]).unwrap();
         assert!((change.estimate + 1.0).abs() < 1e-9);
     }
 

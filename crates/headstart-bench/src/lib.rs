@@ -11,8 +11,8 @@
 //! [`arm`] names what is compared, [`design`] orders it, [`run`] is one measurement, [`floor`]
 //! finds the least time that the device needs, [`machine`] records what else affects the figures,
 //! [`progress`] says when a start needs which part, and [`report`] sums up by [`stats`].
-//! [`document`] and [`mod@hyperfine`] read result files, and [`mod@compare`] finds counters that
-//! differ. [`boots`] does this for boots. Pure; the command starts the programs.
+//! [`document`], [`mod@hyperfine`] and [`recorded`] read result files, [`side`] puts those of one
+//! side together, and [`mod@compare`] finds counters that differ. [`boots`] does this for boots. Pure; the command starts the programs.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 
@@ -25,6 +25,8 @@ pub mod floor;
 pub mod hyperfine;
 pub mod machine;
 pub mod progress;
+pub mod recorded;
 pub mod report;
 pub mod run;
+pub mod side;
 pub mod stats;

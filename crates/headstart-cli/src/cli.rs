@@ -54,7 +54,7 @@ pub enum Verb {
     Doctor(doctor::DoctorArgs),
     /// Measure starts cold, prefetched and hot, and say whether prefetching helps
     Bench(Box<bench::BenchArgs>),
-    /// Compare the counters of two result files
+    /// Compare the counters of two sets of results, benchmarks or recordings of page faults
     Compare(compare::CompareArgs),
     /// Drop files from the page cache, and say what stayed and why
     Evict(evict::EvictArgs),

@@ -1,34 +1,48 @@
-//! `headstart compare`: which counters of two result files differ.
+//! `headstart compare`: which counters of two sets of results differ.
 
 use headstart::host::contents;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use headstart_bench::compare::{Comparison, Reason, Row, Skipped, compare};
-use headstart_bench::document::{Results, io_part_change, read};
-use headstart_bench::stats::unpaired::Shift;
+use headstart_bench::compare::{Comparison, Reason, Row, Skipped, Unlisted, compare};
+use headstart_bench::document::{io_part_change, read};
+use headstart_bench::side::{Side, align};
+use headstart_bench::stats::unpaired::{Shift, smallest_p};
 use headstart_view::table::Table;
 use headstart_view::units::grouped;
 use serde::Serialize;
 
 use crate::exit::ExitStatus;
-use crate::output::{self, JsonPath};
+use crate::output::{self, JsonPath, counted};
 
 /// The arguments of `headstart compare`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The files are results of headstart bench (--json), of hyperfine (--export-json), \
-or an object of lists of numbers by name. Welch's t-test compares each counter \
-that both have; the p values are adjusted for the number of counters (Benjamini \
-and Hochberg), and those with the largest |t| come first. Two files were measured \
-at two times: what the machine did differently meanwhile counts as a difference \
-too. Measure both in one benchmark where that matters (bench --against NAME:=CMD).")]
-pub struct CompareArgs {
-    /// The first result
-    first: PathBuf,
+The files are results of headstart bench (--json), recordings of page faults (headstart faults \
+--json), results of hyperfine (--export-json), or an object of lists of numbers by name. Of a \
+directory all files that end in .json are taken. Two files or directories are compared with each \
+other; more than one on a side are joined: headstart compare a1.json a2.json --with b1.json b2.json.
 
-    /// The second result
-    second: PathBuf,
+Of recordings all figures are compared: totals, each file by segment and section, processes, threads. \
+Each side needs two recordings, and better ten.
+
+Welch's t-test compares each counter that both have; the p values are adjusted for the number of \
+counters (Benjamini and Hochberg), and those with the largest |t| come first. Two files were \
+measured at two times: what the machine did differently meanwhile counts as a difference \
+too. Measure both in one benchmark where that matters (bench --against NAME:=CMD), or record in \
+turn.")]
+pub struct CompareArgs {
+    /// Two results, or those of the first side
+    #[arg(required = true, value_name = "FILE|DIR")]
+    first: Vec<PathBuf>,
+
+    /// Those of the second side
+    #[arg(long = "with", value_name = "FILE|DIR", num_args = 1..)]
+    second: Vec<PathBuf>,
+
+    /// List this many counters, and all with 0; 50 if not given, and 1,000 with --json
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
 
     /// Print one JSON document
     #[arg(long)]
@@ -38,48 +52,155 @@ pub struct CompareArgs {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
-    first: JsonPath,
-    second: JsonPath,
+    first: DocumentSide<'a>,
+    second: DocumentSide<'a>,
     #[serde(flatten)]
     comparison: &'a Comparison,
     /// (cold2 − hot2) − (cold1 − hot1), in seconds.
     io_part_change_s: Option<&'a Shift>,
 }
 
+#[derive(Serialize)]
+struct DocumentSide<'a> {
+    files: Vec<JsonPath>,
+    /// Recordings of page faults.
+    recordings: usize,
+    /// Of which some faults were lost.
+    not_whole: usize,
+    /// What was recorded.
+    commands: Vec<&'a String>,
+}
+
+impl<'a> DocumentSide<'a> {
+    fn new(files: &[PathBuf], side: &'a Side) -> Self {
+        Self {
+            files: files.iter().map(|file| file.as_path().into()).collect(),
+            recordings: side.recordings,
+            not_whole: side.not_whole,
+            commands: side.commands.iter().collect(),
+        }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: CompareArgs) -> anyhow::Result<ExitStatus> {
-    let (first, second) = (results(&args.first)?, results(&args.second)?);
-    let found = compare(&first.counters, &second.counters);
-    let io_part = io_part_change(&first, &second);
+    let (first, second) = match (args.first.as_slice(), args.second.as_slice()) {
+        ([first, second], []) => (files(&[first])?, files(&[second])?),
+        (_, []) => bail!("Give two results, or two sets of them: headstart compare A… --with B…"),
+        (first, second) => (files(first)?, files(second)?),
+    };
+    let (mut a, mut b) = (side(&first)?, side(&second)?);
+    if a.recordings + b.recordings > 0 {
+        check(&a, &b)?;
+    }
+    let skipped = align(&mut a, &mut b);
+    let most = match args.top {
+        Some(0) => usize::MAX,
+        Some(most) => most,
+        None => {
+            if args.json {
+                1000
+            } else {
+                50
+            }
+        }
+    };
+    let mut found = compare(&a.counters, &b.counters, most);
+    found.skipped.extend(skipped);
+    let io_part = io_part_change(&a.io_part_s, &b.io_part_s);
     if found.rows.is_empty() {
         if found.skipped.iter().any(|skipped| skipped.reason == Reason::TooFewValues) {
-            bail!("No counter has two values in both files; measure more rounds");
+            bail!("No counter has two values on both sides; measure more rounds");
         }
         let why = found.skipped.first().map(ToString::to_string);
         bail!(
-            "The two files have no counter in common{}",
+            "The two sides have no counter in common{}",
             why.map_or_else(String::new, |why| format!(" ({why})"))
         );
     }
     if args.json {
         output::print_json(&Document {
-            schema: "headstart/compare/1",
-            first: args.first.as_path().into(),
-            second: args.second.as_path().into(),
+            schema: "headstart/compare/2",
+            first: DocumentSide::new(&first, &a),
+            second: DocumentSide::new(&second, &b),
             comparison: &found,
             io_part_change_s: io_part.as_ref(),
         })?;
     } else {
-        let text = text(&found, io_part.as_ref());
+        let text = text(&found, io_part.as_ref()) + &of_recordings(&a, &b);
         output::print(|out| out.write_all(text.as_bytes()))?;
     }
     Ok(ExitStatus::Done)
 }
 
-fn results(path: &Path) -> anyhow::Result<Results> {
-    let bytes =
-        contents::bytes(path).with_context(|| format!("Can't read {}", output::shown(path)))?;
-    read(&bytes).with_context(|| format!("Can't compare {}", output::shown(path)))
+/// The files that are meant: of a directory those that end in `.json`.
+fn files(named: &[impl AsRef<Path>]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in named.iter().map(AsRef::as_ref) {
+        if !path.is_dir() {
+            files.push(path.to_owned());
+            continue;
+        }
+        let unreadable = || format!("Can't read {}", output::shown(path));
+        let begin = files.len();
+        for entry in path.read_dir().with_context(unreadable)? {
+            let file = entry.with_context(unreadable)?.path();
+            if file.extension() == Some("json".as_ref()) {
+                files.push(file);
+            }
+        }
+        if files.len() == begin {
+            bail!("No file in {} ends in .json", output::shown(path));
+        }
+        files[begin..].sort();
+    }
+    Ok(files)
+}
+
+fn side(files: &[PathBuf]) -> anyhow::Result<Side> {
+    let mut side = Side::default();
+    for path in files {
+        let name = output::shown(path);
+        let bytes = contents::bytes(path).with_context(|| format!("Can't read {name}"))?;
+        side.add(read(&bytes).with_context(|| format!("Can't compare {name}"))?);
+    }
+    Ok(side)
+}
+
+/// Says what is to know of recordings before they are compared.
+fn check(first: &Side, second: &Side) -> anyhow::Result<()> {
+    for (side, name) in [(first, "first"), (second, "second")] {
+        if side.recordings < 2 {
+            let has = counted(side.recordings as u64, "recording");
+            bail!(
+                "Each side needs two recordings or more, since one doesn't tell what changes by \
+                 chance: the {name} side has {has}"
+            );
+        }
+        if side.commands.len() > 1 {
+            let commands: Vec<_> = side.commands.iter().map(output::harmless).collect();
+            let commands = commands.join("; ");
+            output::message(format_args!("The {name} side is of several commands: {commands}"));
+        }
+        if side.not_whole > 0 {
+            let lack = counted(side.not_whole as u64, "recording");
+            output::message(format_args!("On the {name} side {lack} lost some faults"));
+        }
+    }
+    Ok(())
+}
+
+/// A note on what the number of recordings allows.
+fn of_recordings(first: &Side, second: &Side) -> String {
+    let (n, m) = (first.recordings, second.recordings);
+    let least = smallest_p(n, m);
+    if n == 0 || least < 0.001 {
+        return String::new();
+    }
+    format!(
+        "with {n}+{m} recordings, a counter that is constant on both sides has p ≥ {least:.3}; take \
+         7 or more of each\n"
+    )
 }
 
 fn text(found: &Comparison, io_part: Option<&Shift>) -> String {
@@ -97,6 +218,12 @@ fn text(found: &Comparison, io_part: Option<&Shift>) -> String {
         table.row(cells(row));
     }
     let mut out = table.text();
+    let Unlisted { counters, differ } = found.unlisted;
+    if counters > 0 {
+        let (counters, differ) =
+            (counted(counters as u64, "more counter"), output::grouped(differ as u64));
+        out += &format!("{counters}, of which {differ} differ (--top 0 lists all)\n");
+    }
     if let Some(change) = io_part {
         let ms = |seconds: f64| grouped(1000.0 * seconds, 1);
         out += &format!(
@@ -175,7 +302,7 @@ mod tests {
             interval: headstart_bench::stats::Interval { low: -0.3, high: -0.2, confidence: 0.95 },
             exact: true,
         };
-        let text = text(&compare(&first, &second), Some(&shift));
+        let text = text(&compare(&first, &second, 50), Some(&shift));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].starts_with("faults") && lines[1].ends_with("differs"), "{text}");
         assert!(lines[1].contains("+200.0 %"), "{text}");

@@ -7,6 +7,7 @@ mod boot_bench;
 mod boot_install;
 #[path = "../command/mod.rs"]
 mod command;
+mod compare;
 mod elf;
 mod elf_order;
 mod endless_files;

@@ -448,7 +448,7 @@ fn two_results_are_compared_and_the_counter_that_moved_is_named() {
     };
     let (first, second) = (result("first", "0.01"), result("second", "0.05"));
     let found = json(&["compare", "--json", &first, &second]);
-    assert_eq!(found["schema"], "headstart/compare/1");
+    assert_eq!(found["schema"], "headstart/compare/2");
     let rows = found["rows"].as_array().unwrap();
     let time = rows.iter().find(|row| row["counter"] == "hot time_s").unwrap();
     assert!(time["p_adjusted"].as_f64().unwrap() < 0.05, "{time:#}");

@@ -1,0 +1,184 @@
+//! A document of `headstart faults` as counters: each figure by its place, process or thread. It
+//! reads whatever numbers are in the parts that it knows, so that a newer document has more
+//! counters. Opens no files.
+
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// How the schema of such a document begins.
+pub const SCHEMA: &str = "headstart/faults/";
+
+/// Parts that are one row of figures.
+const ROWS: [&str; 5] = ["total", "getrusage", "executions", "wall_ns", "waits"];
+/// Parts that are lists of rows, each with its name before those of its rows.
+const LISTS: [(&str, &str); 4] =
+    [("places", ""), ("processes", "process "), ("threads", "thread "), ("waits", "waits ")];
+/// Numbers that name a row.
+const NUMBERS: [&str; 2] = ["pid", "tid"];
+/// Figures that a recording knows only if this member of `unlisted` says so.
+const KNOWN_IF: [(&str, &str); 3] =
+    [("copied", "copies_known"), ("zero_page", "copies_known"), ("huge", "huge_known")];
+/// What is missing in a recording if this is not 0 (or true).
+const MISSING: [&str; 5] =
+    ["lost_records", "lost_faults", "lost_ends", "threads_missed", "is_full"];
+
+/// What a recording says.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Recorded {
+    /// Figures that are not 0, by name; times in ms.
+    pub counters: BTreeMap<String, f64>,
+    /// Figures that are not known, by the first word of their names.
+    pub unknown: Vec<&'static str>,
+    /// What was recorded.
+    pub command: String,
+    /// Whether nothing of it was lost.
+    pub is_whole: bool,
+}
+
+impl Recorded {
+    /// Of a document, whose schema begins with [`SCHEMA`].
+    pub fn of(document: &Value) -> Self {
+        let unlisted = &document["unlisted"];
+        let is_unknown =
+            |(figure, known): (&'static str, &str)| (unlisted[known] == false).then_some(figure);
+        let mut found = Self {
+            counters: BTreeMap::new(),
+            unknown: KNOWN_IF.into_iter().filter_map(is_unknown).collect(),
+            command: command(document),
+            is_whole: MISSING.iter().all(|missing| is_nothing(&unlisted[*missing])),
+        };
+        for part in ROWS {
+            let name = if part == "total" { String::new() } else { part.to_owned() };
+            found.add(&document[part], &name, "");
+        }
+        for (part, kind) in LISTS {
+            for row in document[part].as_array().into_iter().flatten() {
+                let Some(row) = row.as_object() else { continue };
+                let Some(name) = name(row, kind, document) else { continue };
+                row.iter()
+                    .filter(|(key, _)| !NUMBERS.contains(&key.as_str()))
+                    .for_each(|(key, value)| found.add(value, key, &name));
+            }
+        }
+        found
+    }
+
+    /// Adds the numbers of a value: their names are those of the members that lead to them, with
+    /// `of` behind.
+    fn add(&mut self, value: &Value, name: &str, of: &str) {
+        match value {
+            Value::Object(members) => {
+                for (key, value) in members {
+                    let space = if name.is_empty() { "" } else { " " };
+                    self.add(value, &format!("{name}{space}{key}"), of);
+                }
+            }
+            Value::Number(number) => {
+                let first = name.split(' ').next().unwrap_or_default();
+                let Some(number) = number.as_f64().filter(|number| *number != 0.0) else { return };
+                if self.unknown.contains(&first) {
+                    return;
+                }
+                let (name, number) = match name.strip_suffix("_ns") {
+                    Some(name) => (format!("{name}_ms"), number / 1e6),
+                    None => (name.to_owned(), number),
+                };
+                let space = if of.is_empty() { "" } else { " " };
+                // Several processes have one name.
+                *self.counters.entry(format!("{name}{space}{of}")).or_default() += number;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a row is about; `None` for a thread that has the name of its process, whose figures are
+/// those of the process or a part of them.
+fn name(row: &Map<String, Value>, kind: &str, document: &Value) -> Option<String> {
+    let word = |key: &str| row.get(key).and_then(Value::as_str);
+    if kind == "thread " {
+        let of_process = document["processes"].as_array()?.iter().find(|p| p["pid"] == row["pid"]);
+        if of_process.is_some_and(|process| process["name"].as_str() == word("name")) {
+            return None;
+        }
+    }
+    let mut words: Vec<&str> =
+        ["path", "segment", "section"].into_iter().filter_map(word).collect();
+    let others = row.iter().filter(|(key, _)| !matches!(&***key, "path" | "segment" | "section"));
+    words.extend(others.filter_map(|(_, value)| value.as_str()));
+    Some(format!("{kind}{}", words.join(" ")))
+}
+
+fn is_nothing(value: &Value) -> bool {
+    value.is_null() || *value == false || value.as_u64() == Some(0)
+}
+
+fn command(document: &Value) -> String {
+    let words = document["command"].as_array();
+    let words: Vec<_> = words.into_iter().flatten().filter_map(Value::as_str).collect();
+    if words.is_empty() { format!("process {}", document["pid"]) } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_figure_that_is_not_zero_is_a_counter_named_by_its_place() {
+        let row = |count: u64| json!({"count": count, "time_ns": 2_000_000 * count});
+        let found = Recorded::of(&json!({
+            "schema": "headstart/faults/1", "command": ["git", "status"], "wall_ns": 5_000_000,
+            "total": {"minor": row(7), "major": row(0), "copied": 3, "huge": 9},
+            "places": [
+                {"path": "/l.so", "segment": "text", "section": ".text", "minor": row(4)},
+                {"memory": "[heap]", "minor": row(3)},
+            ],
+            "processes": [{"pid": 1, "name": "a", "minor": row(2)},
+                          {"pid": 2, "name": "a", "minor": row(5)}],
+            "threads": [{"pid": 1, "tid": 1, "name": "a", "minor": row(1)},
+                        {"pid": 1, "tid": 3, "name": "w", "minor": row(1)}],
+            "unlisted": {"huge_known": false, "copies_known": true, "lost_records": 0},
+        }));
+        let expected = [
+            ("copied", 3.0),
+            ("minor count", 7.0),
+            ("minor count /l.so text .text", 4.0),
+            ("minor count [heap]", 3.0),
+            ("minor count process a", 7.0),
+            ("minor count thread w", 1.0),
+            ("minor time_ms", 14.0),
+            ("minor time_ms /l.so text .text", 8.0),
+            ("minor time_ms [heap]", 6.0),
+            ("minor time_ms process a", 14.0),
+            ("minor time_ms thread w", 2.0),
+            ("wall_ms", 5.0),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(found.counters.into_iter().collect::<Vec<_>>(), expected);
+        assert_eq!((found.unknown, found.is_whole), (vec!["huge"], true));
+        assert_eq!(found.command, "git status");
+    }
+
+    #[test]
+    fn a_recording_that_lost_something_is_not_whole() {
+        for (unlisted, is_whole) in [
+            (json!({"lost_faults": 1}), false),
+            (json!({"is_full": true}), false),
+            (json!({"is_full": false, "lost_ends": 0}), true),
+        ] {
+            let found = Recorded::of(&json!({"pid": 7, "unlisted": unlisted}));
+            assert_eq!((found.is_whole, &*found.command), (is_whole, "process 7"), "{unlisted}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_document_makes_it_panic(text in r#"[{}\[\]",:a-z0-9]{0,80}"#) {
+            if let Ok(value) = serde_json::from_str(&text) {
+                Recorded::of(&value);
+            }
+        }
+    }
+}
