@@ -3,7 +3,7 @@
 use crate::recording::{Cause, End, Fault, Mapping, Object, Recording};
 use crate::sections::Sections;
 use headstart::host::id::InodeId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 /// Faults of one kind.
@@ -62,7 +62,7 @@ impl Row {
 }
 
 /// The part of a file that a mapping is, by what may be done with it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Segment {
     /// May be executed.
@@ -76,7 +76,8 @@ pub enum Segment {
 }
 
 impl Segment {
-    fn of(mapping: &Mapping) -> Self {
+    /// That of a mapping of a file.
+    pub fn of(mapping: &Mapping) -> Self {
         if mapping.is_executable() {
             Self::Text
         } else if !mapping.is_writable() {

@@ -13,6 +13,16 @@ pub fn millis(ms: f64) -> String {
     grouped(ms, decimals)
 }
 
+/// A time in ns with its unit: "4.1 µs", "41.3 ms", "4.13 s".
+pub fn nanos(ns: u64) -> String {
+    let ns = ns as f64;
+    match ns {
+        0.0..1e6 => format!("{:.1} µs", ns / 1e3),
+        1e6..1e9 => format!("{:.1} ms", ns / 1e6),
+        _ => format!("{:.2} s", ns / 1e9),
+    }
+}
+
 /// Units of time in ns, and of sizes in bytes, the largest first.
 const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
 const SIZES: [(f64, &str); 4] =

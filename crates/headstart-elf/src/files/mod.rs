@@ -1,6 +1,6 @@
 //! Drivers: reading files, what forbids to change one, replacing one atomically, diverting those of
-//! packages, and undoing it; finding debug files, and the
-//! sections of a file alone.
+//! packages, and undoing it; finding debug files, and reading the sections or the relative relocations
+//! of a file alone.
 //!
 //! ```text
 //! path ──▶ read ──▶ obstacles ──▶ (repack) ──▶ journal ──▶ replace
@@ -17,5 +17,6 @@ pub mod loader;
 pub mod obstacles;
 pub mod owned;
 pub mod read;
+pub mod relative;
 pub mod replace;
 pub mod sections;

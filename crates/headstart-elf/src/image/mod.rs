@@ -45,6 +45,19 @@ pub enum Machine {
     Other(u16),
 }
 
+impl Machine {
+    /// By the number in the header.
+    pub fn of(number: u16) -> Self {
+        match elf::Machine(number) {
+            elf::EM_X86_64 => Self::X86_64,
+            elf::EM_AARCH64 => Self::Aarch64,
+            elf::EM_RISCV => Self::Riscv64,
+            elf::EM_LOONGARCH => Self::Loongarch64,
+            other => Self::Other(other.0),
+        }
+    }
+}
+
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
@@ -168,13 +181,7 @@ impl<'a> Image<'a> {
         let (sections, section_names, section_headers) = sections::read(header, data);
         Ok(Self {
             data,
-            machine: match header.e_machine(LE) {
-                elf::EM_X86_64 => Machine::X86_64,
-                elf::EM_AARCH64 => Machine::Aarch64,
-                elf::EM_RISCV => Machine::Riscv64,
-                elf::EM_LOONGARCH => Machine::Loongarch64,
-                other => Machine::Other(other.0),
-            },
+            machine: Machine::of(header.e_machine(LE).0),
             kind: match header.e_type(LE) {
                 elf::ET_EXEC => FileKind::Fixed,
                 elf::ET_DYN => FileKind::Shared,

@@ -1,4 +1,4 @@
-//! Reads the sections of the files in which faults were. A path may lead to another file by now, or
+//! Opens the files in which faults were, and reads their sections. A path may lead to another file by now, or
 //! elsewhere for the recorded process: what is read is only the very file that was mapped.
 
 use crate::recording::{Mapping, Object, Recording};
@@ -51,12 +51,17 @@ pub fn sections_of(recording: &Recording, root: impl AsFd) -> (SectionsOf, u64) 
     (found, unread)
 }
 
-fn read(root: impl AsFd, path: &[u8], mapped: InodeId) -> io::Result<Sections> {
+/// Opens a file that was mapped, by its path from `root`.
+///
+/// # Errors
+/// It can't be read, or another file is there now.
+pub fn open_mapped(root: impl AsFd, path: &[u8], mapped: InodeId) -> io::Result<File> {
     let file = File::from(open(root, path)?);
-    if !is_same(&file, mapped)? {
-        return Err(ErrorKind::NotFound.into());
-    }
-    match sections::read(&file) {
+    if is_same(&file, mapped)? { Ok(file) } else { Err(ErrorKind::NotFound.into()) }
+}
+
+fn read(root: impl AsFd, path: &[u8], mapped: InodeId) -> io::Result<Sections> {
+    match sections::read(&open_mapped(root, path, mapped)?) {
         Ok(headers) => Ok(Sections::new(&headers)),
         // Code of something else, as of a just-in-time compiler.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {

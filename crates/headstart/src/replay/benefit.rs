@@ -8,7 +8,7 @@ use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 
 /// What the kernel reads at once of a file, in bytes: its default readahead.
-const WINDOW: u64 = 128 << 10;
+pub const WINDOW: u64 = 128 << 10;
 /// Of metadata it reads hardly more than what is requested, in bytes.
 const METADATA_WINDOW: u64 = 8 << 10;
 /// The CPU time of a request by the program, in µs: a fault, or a read that sleeps and wakes up.
@@ -28,7 +28,7 @@ const REQUESTING_US: u64 = 10;
 /// The cost of tracing, in µs: arming, and the events.
 const LEARNING_US: u64 = 10_000;
 /// The usual gain in percent of the largest possible gain.
-const USUAL_PERCENT: u64 = 75;
+pub const USUAL_PERCENT: u64 = 75;
 
 /// The benefit estimate for a cold start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

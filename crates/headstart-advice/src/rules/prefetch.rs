@@ -1,0 +1,90 @@
+//! What headstart itself would save: the waits of major faults, less what the device needs to read the
+//! same.
+
+use super::found::Found;
+use crate::advice::{Faults, Measure, Rule, Start};
+use crate::facts::Facts;
+use crate::text::{number, percent, size, time};
+use headstart::replay::benefit::{USUAL_PERCENT, WINDOW};
+use headstart::replay::model::Model;
+use headstart::replay::strategy::Order;
+
+pub(super) fn apply(facts: &Facts) -> Vec<Found> {
+    of_start(facts).into_iter().collect()
+}
+
+fn of_start(facts: &Facts) -> Option<Found> {
+    let waits = facts.total.major;
+    if waits.count == 0 || facts.command.is_empty() {
+        return None;
+    }
+    let bytes = waits.count.saturating_mul(WINDOW);
+    let read = facts.model.map(|model| read_ns(&model, waits.count, bytes));
+    let usual = waits.time_ns as f64 * USUAL_PERCENT as f64 / 100.0;
+    let most = waits.time_ns as f64 - read.unwrap_or(0.0);
+    let mut formula = format!("{} × {USUAL_PERCENT} %, the usual part", time(waits.time_ns));
+    if let Some(read) = read.filter(|_| most < usual) {
+        let (bytes, read) = (size(bytes), time(read as u64));
+        formula = format!("{} − {read} in which the device delivers {bytes}", time(waits.time_ns));
+    } else if read.is_none() {
+        formula += "; the device was not measured (headstart doctor --reprobe)";
+    }
+    Some(Found {
+        rule: Rule::Prefetch,
+        file: None,
+        evidence: format!(
+            "{} major faults waited {} for the disk, {} of the start",
+            number(waits.count),
+            time(waits.time_ns),
+            percent(waits.time_ns, facts.wall_ns),
+        ),
+        start: Start::Recorded,
+        gain_ns: usual.min(most),
+        formula,
+        command: format!("sudo headstart run -- {}", facts.command_line()),
+        lowers: Some(Measure { faults: Faults::Major, ..Measure::default() }),
+    })
+}
+
+/// How long the device needs for so many requests with so many bytes together.
+fn read_ns(model: &Model, requests: u64, bytes: u64) -> f64 {
+    let moving = bytes as f64 * 1e3 / f64::from(model.bandwidth_mb_s.max(1));
+    if model.depth == 1 || model.order() == Order::Elevator {
+        return requests as f64 * f64::from(model.next_us) * 1e3 + moving;
+    }
+    moving.max(requests as f64 * 1e9 / f64::from(model.iops.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::examples::CLOUD;
+    use super::*;
+    use headstart_faults::tables::{Row, Sum};
+
+    #[test]
+    fn of_waits_the_usual_part_is_gained_or_what_the_device_leaves() {
+        const EMMC: Model =
+            Model { latency_us: 330, next_us: 330, bandwidth_mb_s: 150, depth: 1, iops: 3000 };
+        let ms = 1_000_000;
+        for (name, count, model, gain) in [
+            ("network volume", 100, Some(CLOUD), Some(450 * ms)),
+            ("not measured", 100, None, Some(450 * ms)),
+            // 200 × 330 µs, and 26.2 MB at 150 MB/s.
+            ("eMMC", 200, Some(EMMC), Some(600 * ms - 66 * ms - 174_762_667)),
+            ("none", 0, Some(CLOUD), None),
+        ] {
+            let major = Sum { count, time_ns: 600 * ms };
+            let total = Row { major, ..Row::default() };
+            let facts = Facts { model, total, command: vec!["x".into()], ..Facts::default() };
+            let found = apply(&facts).pop().map(|found| found.gain_ns as u64);
+            assert_eq!(found, gain, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_runs_already_is_not_started_by_headstart() {
+        let major = Sum { count: 9, time_ns: 1 << 30 };
+        let facts = Facts { total: Row { major, ..Row::default() }, ..Facts::default() };
+        assert!(apply(&facts).is_empty());
+    }
+}
