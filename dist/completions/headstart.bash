@@ -423,12 +423,20 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__compare)
-            opts="-h --json --help"
+            opts="-h --with --top --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --with)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --top)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -603,7 +611,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__faults)
-            opts="-v -q -h --pid --for --json --csv --firefox --perfetto --folded --picture --huge --waits --force --verbose --quiet --help"
+            opts="-v -q -h --pid --for --json --csv --firefox --perfetto --folded --picture --huge --waits --force --before --verbose --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -638,6 +646,10 @@ _headstart() {
                     return 0
                     ;;
                 --picture)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --before)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

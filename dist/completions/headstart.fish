@@ -37,7 +37,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show 
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pack" -d 'Merge, verify, compare, renew or import packs'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "doctor" -d 'Check kernel, privileges and devices, and print fixes'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "bench" -d 'Measure starts cold, prefetched and hot, and say whether prefetching helps'
-complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Compare the counters of two result files'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Compare the counters of two sets of results, benchmarks or recordings of page faults'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop files from the page cache, and say what stayed and why'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "faults" -d 'Record the page faults of a program: how many, where, and how long they take'
@@ -214,6 +214,8 @@ complete -c headstart -n "__fish_headstart_using_subcommand bench" -l show-outpu
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l json -d 'Print one JSON document, which hyperfine\'s scripts read, too'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l force -d 'Replace these files even if they are not earlier results'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c headstart -n "__fish_headstart_using_subcommand compare" -l with -d 'Those of the second side' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand compare" -l top -d 'List this many counters, and all with 0; 50 if not given, and 1,000 with --json' -r
 complete -c headstart -n "__fish_headstart_using_subcommand compare" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand compare" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -l metadata -d 'Also drop the file system\'s metadata: writes the file systems of the files to their devices, drops ALL unused names and inodes of this machine (drop_caches=2), and the block devices\' pages. Needs root'
@@ -236,10 +238,11 @@ complete -c headstart -n "__fish_headstart_using_subcommand faults" -l firefox -
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l perfetto -d 'Write the faults to this file as a trace for Perfetto, with a slice for each' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l folded -d 'Write the time of faults to this file as folded stacks of process, thread, file, segment and section, for flame graphs (-: standard output)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l picture -d 'Write a picture to this file: a page to look around in (.html), an image (.svg) or data (.json); with --waits also of system calls and block devices' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l before -d 'Say whether the advice in this earlier document (--json) came true' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l huge -d 'Also record which faults map a huge page; it takes a little longer'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l waits -d 'Also record what threads waited for, by kind and file, and the requests of disks; needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l force -d 'Replace files of results even if they are not earlier results'
-complete -c headstart -n "__fish_headstart_using_subcommand faults" -s v -l verbose -d 'Print all rows of the tables'
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -s v -l verbose -d 'Print all rows of the tables, and all advice'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -s q -l quiet -d 'Print no tables'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -s h -l help -d 'Print help'

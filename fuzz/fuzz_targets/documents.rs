@@ -22,6 +22,9 @@ fn check(text: &str) {
 
 fuzz_target!(|data: &[u8]| {
     let (a, b) = split(data);
+    if let (Ok(a), Ok(b)) = (serde_json::from_slice(a), serde_json::from_slice(b)) {
+        let _ = headstart_advice::earlier::check(&a, &b);
+    }
     let _ = hyperfine::parse(data);
     if let (Ok(first), Ok(second)) = (document::read(a), document::read(b)) {
         let (mut sides, results) = ([Side::default(), Side::default()], [first, second]);

@@ -1,5 +1,7 @@
 //! `headstart faults`: the page faults of a program and of all that it starts.
 
+mod advise;
+mod facts;
 mod files;
 mod from_file;
 mod picture;
@@ -14,17 +16,20 @@ use crate::exit::ExitStatus;
 use crate::output;
 use crate::picture as pictures;
 use crate::results::{self, ResultKind};
+use advise::Advised;
 use anyhow::bail;
 use files::{Source, is_stdout};
 use headstart::host::contents;
 use headstart::host::id::Dev;
+use headstart_advice::rules;
 use headstart_faults::capture::{Captured, Over, files as sections, names};
 use headstart_faults::cost;
-use headstart_faults::document::{About, Cost};
+use headstart_faults::document::{About, Cost, Document};
 use headstart_faults::tables::Tables;
 use headstart_faults::waits::sums::Sums;
 use headstart_view::build;
 use recorded::{Recorded, Wanted};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +41,9 @@ Each page fault of the program and of all that it starts is recorded with its pl
 by software events of the kernel (perf_event_open). The tables sum them by place (file, segment, ELF \
 section; or memory), process and thread. A major fault started I/O, or had to be tried again; a minor \
 one may have waited for I/O that was in flight.
+
+Advice follows where a rule finds at least 2 % of the time, each with its figures, the gain and how it is \
+computed, and the command that does it.
 
 With a trace.dat file of trace-cmd or a perf.data file instead of a command, the page faults in it \
 are counted: calls of handle_mm_fault in the function graph and additions to the page cache, or the \
@@ -101,7 +109,11 @@ pub struct FaultsArgs {
     #[arg(long)]
     force: bool,
 
-    /// Print all rows of the tables
+    /// Say whether the advice in this earlier document (--json) came true
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
+
+    /// Print all rows of the tables, and all advice
     #[arg(short, long)]
     verbose: bool,
 
@@ -144,18 +156,19 @@ pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
     if let Some(file) = from_file::recording(&args.command) {
         return from_file::run(&args, file);
     }
+    let before = args.before.as_deref().map(advise::earlier_document).transpose()?;
     let wanted = Wanted { huge: args.huge, waits: args.waits };
     let (status, recorded) = match args.pid {
         Some(pid) => (ExitStatus::Done, running::record(pid, args.duration, wanted)?),
         None => program::record(&args.command, args.duration, wanted)?,
     };
-    let is_told = tell(&args, recorded, args.pid.is_some() && printed.is_empty());
+    let is_told = tell(&args, recorded, before, args.pid.is_some() && printed.is_empty());
     // With a program, the status is the program's.
     Ok(if args.pid.is_some() && !is_told { ExitStatus::Failed } else { status })
 }
 
 /// Writes files and prints tables, each whatever happens to the others; whether all was done.
-fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
+fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout: bool) -> bool {
     let Recorded { captured, recorder, pid, over, began, usage, recorder_us, root } = recorded;
     let mut decoded = captured.decode(recorder);
     if let Err(error) = names::find(&mut decoded.recording) {
@@ -197,15 +210,15 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
         threads_missed: recording.early_threads.len() as u64,
         files_unread,
     };
-    let source = Source {
-        about: &about,
-        recording,
-        sections: &sections,
-        tables: &tables,
-        sums: sums.as_ref(),
-        start,
-    };
+    let is_wanted = !args.quiet || args.json.is_some();
+    let facts = || facts::gather(&args.command, about.wall_ns, recording, &tables, &root);
+    let advice = if is_wanted { rules::advise(&facts()) } else { Vec::new() };
+    let document = Document::new(&about, recording, &tables, sums.as_ref());
+    let (document, checked) = Advised::new(document, &advice, before.as_ref());
+    let source =
+        Source { about: &about, recording, sections: &sections, document: &document, start };
     let written = args.results().map(|(file, kind)| source.write(file, kind, args.force));
+    let written = std::iter::once(checked).chain(written);
     let mut errors: Vec<_> = written.filter_map(Result::err).collect();
     let drawn = args.picture.as_deref().map(|file| {
         let title = picture::title(about.command.as_deref(), pid);
@@ -224,7 +237,13 @@ fn tell(args: &FaultsArgs, recorded: Recorded, on_stdout: bool) -> bool {
     });
     errors.extend(drawn.and_then(Result::err));
     let shown = (!args.quiet).then(|| {
-        let text = print::text(&about, recording, &tables, sums.as_ref(), args.verbose)?;
+        let mut text = print::text(&about, recording, &tables, sums.as_ref(), args.verbose)?;
+        text += &advise::text(&advice, args.verbose);
+        text += &document
+            .earlier
+            .as_ref()
+            .map(|found| advise::outcome(found, args.verbose))
+            .unwrap_or_default();
         if on_stdout {
             return output::print(|out| out.write_all(text.as_bytes()));
         }

@@ -1,15 +1,15 @@
 //! The result files of `headstart faults`, each in its format.
 
+use super::advise::Advised;
 use crate::output;
 use crate::results::{self, ResultKind};
 use headstart::host::clock::monotonic_ns;
 use headstart::profile::seen::now_ns;
 use headstart_faults::csv;
-use headstart_faults::document::{About, Document};
+use headstart_faults::document::About;
 use headstart_faults::export::{Began, firefox, folded, perfetto};
 use headstart_faults::recording::Recording;
-use headstart_faults::tables::{SectionsOf, Tables};
-use headstart_faults::waits::sums::Sums;
+use headstart_faults::tables::SectionsOf;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -18,8 +18,7 @@ pub struct Source<'a> {
     pub about: &'a About,
     pub recording: &'a Recording,
     pub sections: &'a SectionsOf,
-    pub tables: &'a Tables,
-    pub sums: Option<&'a Sums>,
+    pub document: &'a Advised<'a>,
     /// When the recording began, in ns of the monotonic clock.
     pub start: u64,
 }
@@ -36,14 +35,7 @@ impl Source<'_> {
     /// Those of [`results::write`] and [`output::print`].
     pub fn write(&self, file: &Path, kind: ResultKind, force: bool) -> anyhow::Result<()> {
         let text = match kind {
-            ResultKind::Json => {
-                output::json_text(&Document::new(
-                    self.about,
-                    self.recording,
-                    self.tables,
-                    self.sums,
-                ))? + "\n"
-            }
+            ResultKind::Json => output::json_text(self.document)? + "\n",
             _ => String::new(),
         };
         let Self { recording, sections, .. } = self;

@@ -41,8 +41,8 @@ pub fn recording(command: &[OsString]) -> Option<&Path> {
 /// Counts and prints.
 pub fn run(args: &FaultsArgs, file: &Path) -> anyhow::Result<ExitStatus> {
     let is_other = |(_, kind): (&Path, ResultKind)| kind != ResultKind::Json;
-    let has_other = args.picture.is_some() || args.results().any(is_other);
-    if args.duration.is_some() || args.huge || args.waits || has_other {
+    let records = args.duration.is_some() || args.huge || args.waits || args.before.is_some();
+    if records || args.picture.is_some() || args.results().any(is_other) {
         bail!("Of a file only --json, --force, --verbose and --quiet can be used");
     }
     let shown = || format!("Can't count the page faults in {}", output::shown(file));

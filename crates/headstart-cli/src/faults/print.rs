@@ -7,6 +7,7 @@ use headstart_faults::recording::{Recording, Thread};
 use headstart_faults::tables::{Place, Row, Spread, Sum, Tables};
 use headstart_faults::waits::sums::Sums;
 use headstart_view::table::Table as Columns;
+pub(super) use headstart_view::units::nanos as time;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -301,16 +302,6 @@ fn cost(about: &About) -> String {
         text += &format!(", {} a fault (measured now), {all} for all", time(ns));
     }
     text
-}
-
-/// A time in ns for people.
-pub(super) fn time(ns: u64) -> String {
-    let ns = ns as f64;
-    match ns {
-        0.0..1e6 => format!("{:.1} µs", ns / 1e3),
-        1e6..1e9 => format!("{:.1} ms", ns / 1e6),
-        _ => format!("{:.2} s", ns / 1e9),
-    }
 }
 
 /// A part of the wall time; nothing if there was none.

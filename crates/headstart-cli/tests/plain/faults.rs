@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 /// Whether this machine forbids what `output` is the outcome of: containers do, and some systems
 /// without root.
-fn is_forbidden(output: &Output) -> bool {
+pub fn is_forbidden(output: &Output) -> bool {
     if output.status.code() != Some(4) {
         return false;
     }

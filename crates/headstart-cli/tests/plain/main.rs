@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // Its files end.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
+mod advice;
 mod boot_analyze;
 mod boot_bench;
 mod boot_install;

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods)] // Its files end.
 #![allow(clippy::unwrap_used)] // All of it is test code.
 
+mod advice;
 #[path = "../command/run.rs"]
 mod command;
 mod common;
