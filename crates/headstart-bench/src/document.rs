@@ -50,7 +50,7 @@ pub enum Error {
     /// It is of another version, or of another verb.
     #[error(
         "Results of the form {0:?} can't be compared; headstart bench writes {SCHEMA:?}, headstart \
-         faults \"{faults}1\"",
+         faults \"{faults}…\"",
         faults = recorded::SCHEMA
     )]
     Schema(String),
@@ -178,7 +178,7 @@ mod tests {
             (&b"no json"[..], "not JSON"),
             (b"[1]", "neither a result"),
             (br#"{"a": "b"}"#, "neither a result"),
-            (br#"{"schema": "headstart/run/2"}"#, "faults \"headstart/faults/1\""),
+            (br#"{"schema": "headstart/run/2"}"#, "faults \"headstart/faults/…\""),
             (br#"{"schema": "headstart/bench/9"}"#, "\"headstart/bench/9\" can't be compared"),
             (br#"{"schema": "headstart/bench/3"}"#, "not whole"),
             (br#"{"results": [{"times": "fast"}]}"#, "not whole"),

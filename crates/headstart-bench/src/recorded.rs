@@ -10,9 +10,17 @@ pub const SCHEMA: &str = "headstart/faults/";
 
 /// Parts that are one row of figures.
 const ROWS: [&str; 5] = ["total", "getrusage", "executions", "wall_ns", "waits"];
-/// Parts that are lists of rows, each with its name before those of its rows.
-const LISTS: [(&str, &str); 4] =
-    [("places", ""), ("processes", "process "), ("threads", "thread "), ("waits", "waits ")];
+/// Parts that are lists of rows, each with a name before its figures and one before the names of rows.
+const LISTS: [(&str, &str, &str); 5] = [
+    ("/places", "", ""),
+    ("/processes", "", "process "),
+    ("/threads", "", THREAD),
+    ("/waits/causes", "waits ", ""),
+    ("/waits/devices", "waits ", "device "),
+];
+const THREAD: &str = "thread ";
+/// Words that name a row, before others.
+const WORDS: [&str; 4] = ["kind", "path", "segment", "section"];
 /// Numbers that name a row.
 const NUMBERS: [&str; 2] = ["pid", "tid"];
 /// Figures that a recording knows only if this member of `unlisted` says so.
@@ -41,9 +49,10 @@ impl Recorded {
         let unlisted = &document["unlisted"];
         let is_unknown =
             |(figure, known): (&'static str, &str)| (unlisted[known] == false).then_some(figure);
+        let waits = document["waits"].is_null().then_some("waits");
         let mut found = Self {
             counters: BTreeMap::new(),
-            unknown: KNOWN_IF.into_iter().filter_map(is_unknown).collect(),
+            unknown: KNOWN_IF.into_iter().filter_map(is_unknown).chain(waits).collect(),
             command: command(document),
             is_whole: MISSING.iter().all(|missing| is_nothing(&unlisted[*missing])),
         };
@@ -51,13 +60,13 @@ impl Recorded {
             let name = if part == "total" { String::new() } else { part.to_owned() };
             found.add(&document[part], &name, "");
         }
-        for (part, kind) in LISTS {
-            for row in document[part].as_array().into_iter().flatten() {
+        for (part, figures, kind) in LISTS {
+            for row in document.pointer(part).and_then(Value::as_array).into_iter().flatten() {
                 let Some(row) = row.as_object() else { continue };
                 let Some(name) = name(row, kind, document) else { continue };
                 row.iter()
                     .filter(|(key, _)| !NUMBERS.contains(&key.as_str()))
-                    .for_each(|(key, value)| found.add(value, key, &name));
+                    .for_each(|(key, value)| found.add(value, &format!("{figures}{key}"), &name));
             }
         }
         found
@@ -96,17 +105,25 @@ impl Recorded {
 /// those of the process or a part of them.
 fn name(row: &Map<String, Value>, kind: &str, document: &Value) -> Option<String> {
     let word = |key: &str| row.get(key).and_then(Value::as_str);
-    if kind == "thread " {
+    if kind == THREAD {
         let of_process = document["processes"].as_array()?.iter().find(|p| p["pid"] == row["pid"]);
         if of_process.is_some_and(|process| process["name"].as_str() == word("name")) {
             return None;
         }
     }
-    let mut words: Vec<&str> =
-        ["path", "segment", "section"].into_iter().filter_map(word).collect();
-    let others = row.iter().filter(|(key, _)| !matches!(&***key, "path" | "segment" | "section"));
-    words.extend(others.filter_map(|(_, value)| value.as_str()));
+    let mut words: Vec<&str> = WORDS.into_iter().filter_map(word).collect();
+    let others = row.iter().filter(|(key, _)| !WORDS.contains(&key.as_str()));
+    words.extend(others.filter_map(|(_, value)| value.as_str()).map(without_number));
     Some(format!("{kind}{}", words.join(" ")))
+}
+
+/// The name of a thread without its number, which is another one in each recording.
+fn without_number(name: &str) -> &str {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match name.strip_suffix(')').and_then(|name| name.rsplit_once(" (")) {
+        Some((name, number)) if is_number(number) => name,
+        _ => name,
+    }
 }
 
 fn is_nothing(value: &Value) -> bool {
@@ -139,6 +156,13 @@ mod tests {
                           {"pid": 2, "name": "a", "minor": row(5)}],
             "threads": [{"pid": 1, "tid": 1, "name": "a", "minor": row(1)},
                         {"pid": 1, "tid": 3, "name": "w", "minor": row(1)}],
+            "waits": {
+                "main_thread": {"total_ns": 3_000_000, "waits": {"fault": row(1)}},
+                "causes": [{"kind": "fault", "path": "/x", "main_thread": row(1)},
+                           {"kind": "run-queue", "name": "k (7)", "main_thread": row(1)},
+                           {"kind": "run-queue", "name": "k (8)", "main_thread": row(1)}],
+                "devices": [{"device": "8:0", "mean_depth": 1.5}],
+            },
             "unlisted": {"huge_known": false, "copies_known": true, "lost_records": 0},
         }));
         let expected = [
@@ -153,6 +177,14 @@ mod tests {
             ("minor time_ms [heap]", 6.0),
             ("minor time_ms process a", 14.0),
             ("minor time_ms thread w", 2.0),
+            ("waits main_thread count fault /x", 1.0),
+            ("waits main_thread count run-queue k", 2.0),
+            ("waits main_thread time_ms fault /x", 2.0),
+            ("waits main_thread time_ms run-queue k", 4.0),
+            ("waits main_thread total_ms", 3.0),
+            ("waits main_thread waits fault count", 1.0),
+            ("waits main_thread waits fault time_ms", 2.0),
+            ("waits mean_depth device 8:0", 1.5),
             ("wall_ms", 5.0),
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value));
