@@ -129,7 +129,12 @@ pub fn compare(first: &ResultSet, second: &ResultSet, most: usize) -> Comparison
     );
     let adjusted = adjusted(found.iter().map(|(_, tested, ..)| tested));
     let mut found: Vec<_> = found.into_iter().zip(adjusted).collect();
-    found.sort_by(|((_, a, ..), _), ((_, b, ..), _)| b.t.abs().total_cmp(&a.t.abs()));
+    // Many that are constant on both sides have an infinite t: totals are before their parts.
+    let size = |tested: &Tested| (tested.t.abs(), tested.difference.abs());
+    found.sort_by(|((_, a, ..), _), ((_, b, ..), _)| {
+        let ((t_a, by_a), (t_b, by_b)) = (size(a), size(b));
+        t_b.total_cmp(&t_a).then(by_b.total_cmp(&by_a))
+    });
     let rest = found.split_off(most.min(found.len()));
     let unlisted = Unlisted {
         counters: rest.len(),
