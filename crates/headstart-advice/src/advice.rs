@@ -87,8 +87,11 @@ pub struct Advice {
     pub share: f64,
     /// How the gain was computed.
     pub formula: String,
-    /// What does it.
+    /// What does it, for a shell.
     pub command: String,
+    /// What else to know of that; empty if nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub note: String,
     /// What it would lower, if page faults show that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lowers: Option<Measure>,

@@ -42,10 +42,8 @@ fn of_part(facts: &Facts, part: &Part) -> Option<Found> {
         start: Start::Recorded,
         gain_ns: backward.time_ns.saturating_sub(left) as f64,
         formula: format!("{} × (1 − 1/{LEFT}), as forwards", time(backward.time_ns)),
-        command: format!(
-            "sudo headstart run -- {command}   (prefetches it), or: headstart elf order -- {command}   \
-             (for a link in the order of calls)"
-        ),
+        command: format!("sudo headstart run -- {command}"),
+        note: format!("or a link in the order of calls: headstart elf order -- {command}"),
         lowers: Some(Measure {
             faults: Faults::Major,
             file: json_path(&part.path),

@@ -13,6 +13,7 @@ pub(super) struct Found {
     pub gain_ns: f64,
     pub formula: String,
     pub command: String,
+    pub note: String,
     pub lowers: Option<Measure>,
 }
 

@@ -21,14 +21,15 @@ pub(super) fn apply(facts: &Facts) -> Vec<Found> {
 fn of_memory(facts: &Facts) -> Option<Found> {
     let host = &facts.host;
     let command = facts.command_line();
-    let command = match &*host.huge_pages {
-        "madvise" => format!(
-            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {command}   (malloc of glibc 2.35 and later), or \
-             madvise(…, MADV_HUGEPAGE) in the program"
+    let (command, note) = match &*host.huge_pages {
+        "madvise" => (
+            format!("GLIBC_TUNABLES=glibc.malloc.hugetlb=1 {command}"),
+            "malloc of glibc 2.35 and later; or madvise(MADV_HUGEPAGE) in the program",
         ),
-        "never" => "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled, and run \
-                    headstart faults again"
-            .to_owned(),
+        "never" => (
+            "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
+            "then see what headstart faults advises",
+        ),
         _ => return None,
     };
     let pages = host.huge_page_bytes / PAGE;
@@ -56,6 +57,7 @@ fn of_memory(facts: &Facts) -> Option<Found> {
         gain_ns: time_ns as f64 - parts as f64 * each,
         formula: format!("{} − {} × {}", time(time_ns), number(parts), time(each as u64)),
         command,
+        note: note.to_owned(),
         lowers: Some(Measure {
             faults: Faults::Minor,
             memory: vec!["[anonymous]".into(), "[heap]".into()],

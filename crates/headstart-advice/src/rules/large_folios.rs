@@ -65,6 +65,7 @@ fn of_part(facts: &Facts, part: &Part) -> Option<Found> {
             time(median)
         ),
         command: format!("sudo headstart run --large-folios -- {}", facts.command_line()),
+        note: String::new(),
         lowers: Some(Measure {
             faults: Faults::Minor,
             file: json_path(&part.path),

@@ -57,6 +57,7 @@ pub fn advise(facts: &Facts) -> Vec<Advice> {
                 share: (gain_ns as f64 / start_ns(facts, found.start).max(1) as f64).min(1.0),
                 formula: found.formula,
                 command: found.command,
+                note: found.note,
                 lowers: found.lowers,
             }
         })

@@ -42,6 +42,7 @@ fn of_start(facts: &Facts) -> Option<Found> {
         gain_ns: usual.min(most),
         formula,
         command: format!("sudo headstart run -- {}", facts.command_line()),
+        note: String::new(),
         lowers: Some(Measure { faults: Faults::Major, ..Measure::default() }),
     })
 }

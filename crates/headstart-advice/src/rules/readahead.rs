@@ -64,6 +64,7 @@ fn too_small(facts: &Facts) -> Vec<Found> {
                 size(window)
             ),
             command: set(better, setting),
+            note: String::new(),
             lowers: Some(Measure { faults: Faults::Major, ..Measure::default() }),
         })
     });
@@ -114,6 +115,7 @@ fn too_large(facts: &Facts) -> Option<Found> {
         gain_ns: bytes as f64 * 1e3 / f64::from(model.bandwidth_mb_s.max(1)),
         formula: format!("{} at {} MB/s", size(bytes), model.bandwidth_mb_s),
         command: set(WINDOW, setting),
+        note: String::new(),
         lowers: None,
     })
 }

@@ -55,6 +55,7 @@ pub(super) fn apply(facts: &Facts) -> Vec<Found> {
             gain_ns: hot + cold,
             formula,
             command: format!("sudo headstart elf repack {}", path(file)),
+            note: String::new(),
             lowers: Some(Measure { file: json_path(file), ..Measure::default() }),
         })
     });

@@ -45,10 +45,8 @@ fn of_part(facts: &Facts, part: &Part) -> Option<Found> {
         start: Start::Recorded,
         gain_ns: waits.time_ns as f64 * SAVED_PERCENT as f64 / 100.0,
         formula: format!("{} × {SAVED_PERCENT} %, as measured with git", time(waits.time_ns)),
-        command: format!(
-            "headstart elf order -- {}   (says how many pages a link in the order of calls saves)",
-            facts.command_line()
-        ),
+        command: format!("headstart elf order -- {}", facts.command_line()),
+        note: "it predicts the pages that a link in the order of calls saves".to_owned(),
         lowers: Some(Measure {
             faults: Faults::Major,
             file: json_path(&part.path),

@@ -57,6 +57,7 @@ fn of_pack(facts: &Facts) -> Option<Found> {
             time((each_us * 1e3) as u64)
         ),
         command,
+        note: String::new(),
         lowers: None,
     })
 }

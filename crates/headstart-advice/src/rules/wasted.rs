@@ -41,6 +41,7 @@ fn of_last_run(facts: &Facts) -> Option<Found> {
             model.bandwidth_mb_s
         ),
         command: format!("sudo headstart record --exact -- {}", facts.command_line()),
+        note: String::new(),
         lowers: None,
     })
 }

@@ -63,7 +63,8 @@ pub fn text(advice: &[Advice], all: bool) -> String {
         out += "\nADVICE, by the time that it saves of a start like this; gains do not add up\n";
     }
     for advice in shown {
-        let Advice { rule, file, evidence, gain_ns, share, formula, command, start, .. } = advice;
+        let Advice { rule, file, evidence, gain_ns, share, formula, command, note, start, .. } =
+            advice;
         let of = match start {
             Start::Recorded => "",
             Start::Cold => " of a cold start",
@@ -72,6 +73,9 @@ pub fn text(advice: &[Advice], all: bool) -> String {
         let gain = time(*gain_ns);
         out += &format!("{gain} ({share} %{of}): {}{evidence}\n", about(*rule, file.as_ref()));
         out += &format!("    gain: {formula}\n    do:   {command}\n");
+        if !note.is_empty() {
+            out += &format!("          ({note})\n");
+        }
     }
     if !rest.is_empty() {
         let more = counted(rest.len() as u64, "more rule");
