@@ -92,12 +92,12 @@ pub struct Advice {
     /// What else to know of that; empty if nothing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// What it would lower, if page faults show that.
+    /// What it would lower, if page faults or waits show that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lowers: Option<Measure>,
 }
 
-/// The time of some faults of a recording.
+/// The time of some faults of a recording, or of some waits.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measure {
     /// Of which faults.
@@ -111,6 +111,9 @@ pub struct Measure {
     /// Of this memory only, such as `[heap]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<String>,
+    /// Not of faults, but of these kinds of waits of the first thread.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<String>,
 }
 
 /// Kinds of faults.

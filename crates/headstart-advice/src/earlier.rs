@@ -140,6 +140,11 @@ fn time_ns(document: &Value, measure: &Measure) -> Option<u64> {
             Faults::Major => of("major"),
         }
     };
+    if !measure.waits.is_empty() {
+        let waits = document.pointer("/waits/main_thread/waits")?;
+        let of = |kind: &String| waits[kind]["time_ns"].as_u64().unwrap_or(0);
+        return Some(measure.waits.iter().map(of).fold(0, u64::saturating_add));
+    }
     if measure.file.is_none() && measure.memory.is_empty() {
         return Some(time(document.get("total")?));
     }
@@ -255,6 +260,24 @@ mod tests {
             assert_eq!(checked.outcome, outcome, "{name}: {checked:?}");
             assert_eq!(checked.before_ns.zip(checked.now_ns), times, "{name}");
         }
+    }
+
+    #[test]
+    fn waits_are_compared_where_both_recordings_have_them() {
+        let measure = Measure { waits: vec!["read".into(), "open".into()], ..Measure::default() };
+        let advice = json!([{"rule": "prefetch", "start": "recorded", "gain_ns": 800,
+                             "share": 0.16, "lowers": measure}]);
+        let waits = |ns: u64| {
+            let mut document = document(json!([]), advice.clone());
+            let waits = json!({"read": {"time_ns": ns}, "timer": {"time_ns": 7}});
+            document["waits"] = json!({"main_thread": {"waits": waits}});
+            document
+        };
+        let outcome = |now: &Value| check(&waits(900), now).unwrap().advice[0].clone();
+        let found = outcome(&waits(100));
+        assert_eq!((found.before_ns, found.now_ns), (Some(900), Some(100)));
+        assert_eq!(found.outcome, Outcome::CameTrue);
+        assert_eq!(outcome(&document(json!([]), json!([]))).outcome, Outcome::Unknown);
     }
 
     #[test]

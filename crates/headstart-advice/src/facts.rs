@@ -6,7 +6,9 @@ use headstart::outcome::last_run::LastRun;
 use headstart::pack::Pack;
 use headstart::replay::benefit::Expected;
 use headstart::replay::model::Model;
-use headstart_faults::tables::Row;
+use headstart_faults::tables::{Row, Sum};
+use headstart_faults::waits::Kind;
+use headstart_faults::waits::sums::Sums;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -21,6 +23,8 @@ pub struct Facts {
     pub total: Row,
     /// Where they were.
     pub observed: Observed,
+    /// What the first thread waited for files, if waits were recorded.
+    pub waits: Option<FileWaits>,
     /// What is known of the files with faults.
     pub files: HashMap<PathBuf, FileFacts>,
     /// What is learned of the program.
@@ -29,6 +33,33 @@ pub struct Facts {
     pub model: Option<Model>,
     /// The machine.
     pub host: Host,
+}
+
+/// Waits for files: faults, reads and look-ups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileWaits {
+    /// How many, and how long.
+    pub sum: Sum,
+    /// What disks read meanwhile, in bytes.
+    pub read_bytes: u64,
+}
+
+impl FileWaits {
+    /// The kinds.
+    pub const KINDS: [Kind; 6] =
+        [Kind::Fault, Kind::Read, Kind::Open, Kind::Lookup, Kind::Directory, Kind::Execute];
+
+    /// Those in the sums of a recording.
+    pub fn of(sums: &Sums) -> Self {
+        let mut found = Self::default();
+        for sum in Self::KINDS.iter().filter_map(|kind| sums.main.waits.get(kind)) {
+            found.sum.count += sum.count;
+            found.sum.time_ns = found.sum.time_ns.saturating_add(sum.time_ns);
+        }
+        let bytes = sums.devices.iter().map(|(_, device)| device.read_bytes);
+        found.read_bytes = bytes.fold(0, u64::saturating_add);
+        found
+    }
 }
 
 /// A file.

@@ -211,7 +211,8 @@ fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout:
         files_unread,
     };
     let is_wanted = !args.quiet || args.json.is_some();
-    let facts = || facts::gather(&args.command, about.wall_ns, recording, &tables, &root);
+    let facts =
+        || facts::gather(&args.command, about.wall_ns, recording, &tables, sums.as_ref(), &root);
     let advice = if is_wanted { rules::advise(&facts()) } else { Vec::new() };
     let document = Document::new(&about, recording, &tables, sums.as_ref());
     let (document, checked) = Advised::new(document, &advice, before.as_ref());

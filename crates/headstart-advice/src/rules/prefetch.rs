@@ -1,9 +1,9 @@
-//! What headstart itself would save: the waits of major faults, less what the device needs to read the
-//! same.
+//! What headstart itself would save: the waits for files, less what the device needs to read the same.
+//! Where waits were not recorded, those of major faults.
 
 use super::found::Found;
 use crate::advice::{Faults, Measure, Rule, Start};
-use crate::facts::Facts;
+use crate::facts::{Facts, FileWaits};
 use crate::text::{number, percent, size, time};
 use headstart::replay::benefit::{USUAL_PERCENT, WINDOW};
 use headstart::replay::model::Model;
@@ -14,11 +14,21 @@ pub(super) fn apply(facts: &Facts) -> Vec<Found> {
 }
 
 fn of_start(facts: &Facts) -> Option<Found> {
-    let waits = facts.total.major;
+    let (waits, bytes, what, lowers) = match facts.waits {
+        Some(FileWaits { sum, read_bytes }) => {
+            let waits = FileWaits::KINDS.map(|kind| kind.name().to_owned()).to_vec();
+            (sum, read_bytes, "waits for files", Measure { waits, ..Measure::default() })
+        }
+        None => {
+            let major = facts.total.major;
+            let bytes = major.count.saturating_mul(WINDOW);
+            let lowers = Measure { faults: Faults::Major, ..Measure::default() };
+            (major, bytes, "major faults", lowers)
+        }
+    };
     if waits.count == 0 || facts.command.is_empty() {
         return None;
     }
-    let bytes = waits.count.saturating_mul(WINDOW);
     let read = facts.model.map(|model| read_ns(&model, waits.count, bytes));
     let usual = waits.time_ns as f64 * USUAL_PERCENT as f64 / 100.0;
     let most = waits.time_ns as f64 - read.unwrap_or(0.0);
@@ -33,7 +43,7 @@ fn of_start(facts: &Facts) -> Option<Found> {
         rule: Rule::Prefetch,
         file: None,
         evidence: format!(
-            "{} major faults waited {} for the disk, {} of the start",
+            "{} {what} took {}, {} of the start",
             number(waits.count),
             time(waits.time_ns),
             percent(waits.time_ns, facts.wall_ns),
@@ -43,7 +53,7 @@ fn of_start(facts: &Facts) -> Option<Found> {
         formula,
         command: format!("sudo headstart run -- {}", facts.command_line()),
         note: String::new(),
-        lowers: Some(Measure { faults: Faults::Major, ..Measure::default() }),
+        lowers: Some(lowers),
     })
 }
 
@@ -80,6 +90,17 @@ mod tests {
             let found = apply(&facts).pop().map(|found| found.gain_ns as u64);
             assert_eq!(found, gain, "{name}");
         }
+    }
+
+    #[test]
+    fn waits_of_reads_count_where_they_were_recorded() {
+        let sum = Sum { count: 100, time_ns: 1_000_000_000 };
+        let waits = Some(FileWaits { sum, read_bytes: 50_000_000 });
+        let command = vec!["x".into()];
+        let found = apply(&Facts { waits, command, model: Some(CLOUD), ..Facts::default() }).pop();
+        // 50 MB at 125 MB/s.
+        let found = found.map(|found| (found.gain_ns as u64, found.lowers.unwrap().waits.len()));
+        assert_eq!(found, Some((600_000_000, 6)));
     }
 
     #[test]

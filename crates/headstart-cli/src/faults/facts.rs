@@ -14,12 +14,13 @@ use headstart::pack::store;
 use headstart::replay::benefit::Expected;
 use headstart::replay::model::Model;
 use headstart::replay::models::Models;
-use headstart_advice::facts::{Facts, FileFacts, Host, Learned, Relocations};
+use headstart_advice::facts::{Facts, FileFacts, FileWaits, Host, Learned, Relocations};
 use headstart_advice::observed::{Observed, sum};
 use headstart_elf::files::relative;
 use headstart_faults::capture::files;
 use headstart_faults::recording::{Object, Recording};
 use headstart_faults::tables::{Place, Tables};
+use headstart_faults::waits::sums::Sums;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -36,6 +37,7 @@ pub fn gather(
     wall_ns: u64,
     recording: &Recording,
     tables: &Tables,
+    sums: Option<&Sums>,
     root: impl AsFd,
 ) -> Facts {
     let text = |path: &str| contents::text(path).unwrap_or_default();
@@ -57,6 +59,7 @@ pub fn gather(
         command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         wall_ns,
         total: tables.total,
+        waits: sums.map(FileWaits::of),
         model: of_pack.flatten().or_else(slowest),
         observed,
         files,
