@@ -93,8 +93,12 @@ impl Recorded {
                     None => (name.to_owned(), number),
                 };
                 let space = if of.is_empty() { "" } else { " " };
+                let counter = self.counters.entry(format!("{name}{space}{of}")).or_default();
                 // Several processes have one name.
-                *self.counters.entry(format!("{name}{space}{of}")).or_default() += number;
+                *counter = match name.ends_with("longest_ms") {
+                    true => counter.max(number),
+                    false => *counter + number,
+                };
             }
             _ => {}
         }

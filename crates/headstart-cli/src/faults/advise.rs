@@ -100,7 +100,7 @@ pub fn outcome(found: &Earlier, all: bool) -> String {
         if let (Some(before), Some(now)) = (before_ns, now_ns) {
             let sign = if now > before { "+" } else { "−" };
             let (change, before, now) = (time(before.abs_diff(*now)), time(*before), time(*now));
-            out += &format!(", its faults {sign}{change} ({before} to {now})");
+            out += &format!(", measured {sign}{change} ({before} to {now})");
         }
         out += &format!(": {}\n", outcome.words());
     }
