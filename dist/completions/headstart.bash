@@ -58,6 +58,9 @@ _headstart() {
             headstart,replay)
                 cmd="headstart__subcmd__replay"
                 ;;
+            headstart,report)
+                cmd="headstart__subcmd__report"
+                ;;
             headstart,run)
                 cmd="headstart__subcmd__run"
                 ;;
@@ -143,7 +146,7 @@ _headstart() {
 
     case "${cmd}" in
         headstart)
-            opts="-h -V --help --version run record replay boot unit list forget show pack doctor bench compare evict pages faults elf layout"
+            opts="-h -V --help --version run record replay boot unit list forget show pack doctor bench compare evict pages faults report elf layout"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1056,6 +1059,36 @@ _headstart() {
                     return 0
                     ;;
                 --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        headstart__subcmd__report)
+            opts="-o -h --output --bench --faults --force --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bench)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --faults)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

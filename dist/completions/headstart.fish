@@ -41,6 +41,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "compare" -d 'Co
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "evict" -d 'Drop files from the page cache, and say what stayed and why'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "pages" -d 'Show which pages of files are in the page cache'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "faults" -d 'Record the page faults of a program: how many, where, and how long they take'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "report" -d 'Write a page with what is known of the starts of a program, to be mailed'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "elf" -d 'Tell what programs and libraries cost at the start, and fix it'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "layout" -d 'Move what starts read into one place of the disk, and back'
 complete -c headstart -n "__fish_headstart_using_subcommand run" -l forget-after -d 'Forget what this many starts in a row did not touch' -r
@@ -237,7 +238,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand faults" -l csv -d 'W
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l firefox -d 'Write the faults to this file as a profile for the Firefox Profiler, with a marker for each' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l perfetto -d 'Write the faults to this file as a trace for Perfetto, with a slice for each' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l folded -d 'Write the time of faults to this file as folded stacks of process, thread, file, segment and section, for flame graphs (-: standard output)' -r -F
-complete -c headstart -n "__fish_headstart_using_subcommand faults" -l picture -d 'Write a picture to this file: a page to look around in (.html), an image (.svg) or data (.json); with --waits also of system calls and block devices' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand faults" -l picture -d 'Write a picture to this file: a page to look around in (.html), an image (.svg) or data (.json); with --waits also of system calls and block devices; may be given several times' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l before -d 'Say whether the advice in this earlier document (--json) came true' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l huge -d 'Also record which faults map a huge page; it takes a little longer'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -l waits -d 'Also record what threads waited for, by kind and file, and the requests of disks; needs root'
@@ -245,6 +246,11 @@ complete -c headstart -n "__fish_headstart_using_subcommand faults" -l force -d 
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -s v -l verbose -d 'Print all rows of the tables, and all advice'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -s q -l quiet -d 'Print no tables'
 complete -c headstart -n "__fish_headstart_using_subcommand faults" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand report" -s o -l output -d 'The page to write' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand report" -l bench -d 'Results of a benchmark' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand report" -l faults -d 'Recorded page faults' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand report" -l force -d 'Replace the file even if it is no earlier report'
+complete -c headstart -n "__fish_headstart_using_subcommand report" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -f -a "report" -d 'Tell what relocations, initializers and layout cost, and how to fix it'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -f -a "repack" -d 'Pack the relocations of finished programs and libraries, so that starts read less'

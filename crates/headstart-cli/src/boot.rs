@@ -1,6 +1,6 @@
 //! `headstart boot`: boots of the machine, learned and prefetched.
 
-mod analyze;
+pub mod analyze;
 mod bench;
 mod enable;
 mod record;

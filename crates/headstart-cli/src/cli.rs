@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use crate::exit::ExitStatus;
 use crate::{
     bench, boot, compare, doctor, elf, evict, faults, forget, layout, list, output, pack, pages,
-    record, replay, run, show, unit,
+    record, replay, report, run, show, unit,
 };
 
 /// Programs start as if their files were already in memory.
@@ -16,7 +16,8 @@ use crate::{
 The main job is `headstart run` in front of a command. The other subcommands do parts of it, \
 or show results: record learns, replay prefetches, boot does both for the boot of the machine \
 and unit for a service; list, show, pack and forget manage packs; pages shows the page cache, \
-and evict drops files from it; faults and elf tell what else a start costs; layout moves files on the disk; doctor checks what \
+and evict drops files from it; faults and elf tell what else a start costs; report writes a page with \
+all of it; layout moves files on the disk; doctor checks what \
 this machine supports.
 
 Data is printed on standard output, messages on standard error. With --json, a \
@@ -62,6 +63,8 @@ pub enum Verb {
     Pages(pages::PagesArgs),
     /// Record the page faults of a program: how many, where, and how long they take
     Faults(Box<faults::FaultsArgs>),
+    /// Write a page with what is known of the starts of a program, to be mailed
+    Report(report::ReportArgs),
     /// Tell what programs and libraries cost at the start, and fix it
     #[command(subcommand)]
     Elf(elf::ElfVerb),
@@ -89,6 +92,7 @@ impl Verb {
             Self::Evict(args) => evict::run(args),
             Self::Pages(args) => pages::run(args),
             Self::Faults(args) => faults::run(*args),
+            Self::Report(args) => report::run(&args),
             Self::Elf(verb) => elf::run(verb),
             Self::Layout(verb) => layout::run(verb),
         }

@@ -93,9 +93,9 @@ pub struct FaultsArgs {
     folded: Option<PathBuf>,
 
     /// Write a picture to this file: a page to look around in (.html), an image (.svg) or data
-    /// (.json); with --waits also of system calls and block devices
+    /// (.json); with --waits also of system calls and block devices; may be given several times
     #[arg(long, value_name = "FILE")]
-    picture: Option<PathBuf>,
+    picture: Vec<PathBuf>,
 
     /// Also record which faults map a huge page; it takes a little longer
     #[arg(long)]
@@ -221,7 +221,7 @@ fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout:
     let written = args.results().map(|(file, kind)| source.write(file, kind, args.force));
     let written = std::iter::once(checked).chain(written);
     let mut errors: Vec<_> = written.filter_map(Result::err).collect();
-    let drawn = args.picture.as_deref().map(|file| {
+    let drawn = (!args.picture.is_empty()).then(|| {
         let title = picture::title(about.command.as_deref(), pid);
         let recorded = picture::Recorded {
             recording,
@@ -234,7 +234,8 @@ fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout:
         };
         let accesses = picture::accesses(recorded);
         let devices = picture::devices(recording, start, &device_name);
-        pictures::write(file, &build::recording::picture(&accesses, &devices), args.force)
+        let drawn = build::recording::picture(&accesses, &devices);
+        args.picture.iter().try_for_each(|file| pictures::write(file, &drawn, args.force))
     });
     errors.extend(drawn.and_then(Result::err));
     let shown = (!args.quiet).then(|| {

@@ -9,6 +9,7 @@ use headstart::profile::accesses::rows;
 use headstart_elf::order::write::Format;
 use headstart_faults::export;
 use headstart_view::picture::SCHEMA as PICTURE;
+use headstart_view::render::report::BEGIN as REPORT;
 use serde_json::Value;
 use std::fs::File;
 use std::io;
@@ -25,6 +26,8 @@ pub enum ResultKind {
     Picture(Form),
     /// A report.
     Markdown,
+    /// A page with several pictures.
+    Report,
     /// Page faults, one in a row.
     FaultsCsv,
     /// Accesses of a start.
@@ -46,6 +49,7 @@ impl ResultKind {
             Self::Json => Known::ByContent(is_document),
             Self::Bootperf => Known::ByContent(is_bootperf),
             Self::Picture(form) => Known::ByBegin(form.begin().as_bytes()),
+            Self::Report => Known::ByBegin(REPORT.as_bytes()),
             Self::Markdown => Known::ByContent(is_report),
             Self::FaultsCsv => Known::ByBegin(headstart_faults::csv::HEADER.as_bytes()),
             Self::Accesses(format) => Known::ByBegin(format.header().as_bytes()),
@@ -127,7 +131,7 @@ mod tests {
     fn each_kind_knows_its_own_and_nothing_else() {
         use ResultKind::{
             Accesses, Bootperf, FaultsCsv, Firefox, Folded, Json, Markdown, Order, Perfetto,
-            Picture,
+            Picture, Report,
         };
         let order = |format| write::text(&[], format);
         let (lld, gnu_ld) = (order(Format::Lld), order(Format::GnuLd));
@@ -150,6 +154,7 @@ mod tests {
             (Firefox, b"{\"exportedBy\":\"headstart faults\",\"meta\":{}}"),
             (Perfetto, export::perfetto::BEGIN),
             (Folded, b"sh (7);sh (7);[heap] 9\n"),
+            (Report, REPORT.as_bytes()),
             (Markdown, b"true\n8 rounds in 3s, until it ends; cold by drop_caches=3\n"),
             (Order(Format::Lld), lld.as_bytes()),
             (Order(Format::GnuLd), gnu_ld.as_bytes()),

@@ -1,11 +1,9 @@
 //! The pack that a benchmark prefetches: the program's own, or one that is learned for it.
 
 use crate::output::JsonPath;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use headstart::host::user::User;
 use headstart::launch::learn::{know_device, locate};
 use headstart::pack::Pack;
@@ -23,6 +21,7 @@ use super::learn;
 use super::measure::Bench;
 use super::rounds;
 use crate::output;
+use crate::scratch::Scratch;
 
 /// Training starts of a program without a pack: two cold ones, and two that are
 /// prefetched and add what was missing. Whether each is prefetched.
@@ -74,13 +73,13 @@ pub fn prepare(
     if learned_now && !is_root {
         return Ok(None);
     }
-    let scratch = Scratch::new()?;
+    let scratch = Scratch::new("bench")?;
     let path = match named {
         Some(path) if learned_now => path.to_owned(),
-        _ => scratch.0.join("pack"),
+        _ => scratch.path().join("pack"),
     };
     // This trace does not change an existing pack.
-    let traced = if learned_now { path.clone() } else { scratch.0.join("traced") };
+    let traced = if learned_now { path.clone() } else { scratch.path().join("traced") };
     if let Some(pack) = &known {
         for copy in [&path, &traced] {
             store::lock(copy)?.write(pack)?;
@@ -154,27 +153,4 @@ fn know(bench: &mut Bench, pack: &Pack) -> anyhow::Result<()> {
     bench.cooler.know(pack);
     bench.disks = Disks::of_pack(pack)?;
     Ok(())
-}
-
-/// A directory of this benchmark, removed with its value.
-#[derive(Debug)]
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("headstart-bench-{}", std::process::id()));
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .with_context(|| format!("Can't make the directory {}", output::shown(&path)))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(e) = std::fs::remove_dir_all(&self.0) {
-            output::message(format_args!("can't remove {}: {e}", output::shown(&self.0)));
-        }
-    }
 }

@@ -71,7 +71,11 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-fn look(machine: &Machine, number: Option<u64>) -> anyhow::Result<Analysis> {
+/// A recorded boot, or the last.
+///
+/// # Errors
+/// It is not in the history.
+pub fn look(machine: &Machine, number: Option<u64>) -> anyhow::Result<Analysis> {
     let mut boots = machine.boots();
     let numbers: Vec<String> = boots.iter().map(|(number, _)| number.to_string()).collect();
     let wanted = boots.iter().position(|(n, _)| number.is_none_or(|number| number == *n));

@@ -42,7 +42,7 @@ pub fn recording(command: &[OsString]) -> Option<&Path> {
 pub fn run(args: &FaultsArgs, file: &Path) -> anyhow::Result<ExitStatus> {
     let is_other = |(_, kind): (&Path, ResultKind)| kind != ResultKind::Json;
     let records = args.duration.is_some() || args.huge || args.waits || args.before.is_some();
-    if records || args.picture.is_some() || args.results().any(is_other) {
+    if records || !args.picture.is_empty() || args.results().any(is_other) {
         bail!("Of a file only --json, --force, --verbose and --quiet can be used");
     }
     let shown = || format!("Can't count the page faults in {}", output::shown(file));

@@ -17,3 +17,4 @@ mod hostile_names;
 mod import;
 mod list_and_forget;
 mod lists_and_names;
+mod report;

@@ -36,7 +36,7 @@ pub fn html(picture: &Picture) -> serde_json::Result<String> {
         put(&mut out, format_args!("<p class=\"said\">{}</p>\n", Escaped(words.as_str())));
     }
     out.push_str(include_str!("page/body.html"));
-    picture.tables.iter().for_each(|given| table(&mut out, given));
+    picture.tables.iter().for_each(|given| table(&mut out, 2, given));
     // In a string, this is the same for a reader of JSON, and ends no script.
     let data = json(picture)?.replace('<', "\\u003c");
     put(&mut out, format_args!("<script id=\"data\" type=\"application/json\">{data}</script>\n"));
@@ -46,11 +46,12 @@ pub fn html(picture: &Picture) -> serde_json::Result<String> {
     Ok(out)
 }
 
-fn table(out: &mut String, table: &Table) {
+/// A table with a heading of a level.
+pub(super) fn table(out: &mut String, level: u8, table: &Table) {
     if table.rows.is_empty() {
         return;
     }
-    put(out, format_args!("<h2>{}</h2>\n<table>\n<tr>", Escaped(table.title.as_str())));
+    put(out, format_args!("<h{level}>{}</h{level}>\n<table>\n<tr>", Escaped(table.title.as_str())));
     for cell in &table.head {
         put(out, format_args!("<th>{}</th>", Escaped(cell.as_str())));
     }

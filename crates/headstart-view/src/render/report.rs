@@ -1,0 +1,172 @@
+//! A report as one page that can be mailed: sections of words, tables and pictures. It loads nothing from
+//! elsewhere. A picture is an image, which needs no script, and can be opened to look around in.
+
+use super::html::{self, table};
+use super::svg;
+use super::xml::{Escaped, colours, put};
+use crate::picture::{Picture, Table, Text};
+
+/// How all of them begin.
+pub const BEGIN: &str = "<!DOCTYPE html>\n<!-- headstart/report/1 -->\n";
+
+/// Pages that are larger than this together are not taken in, in bytes: an attachment of a mail has
+/// seldom more than 20 MB.
+const MOST_BYTES: usize = 12 << 20;
+
+const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;max-width:1150px;margin:2em auto;padding:0 1em;\
+    background:var(--ground);color:var(--ink)}table{border-collapse:collapse;margin:.5em 0 1em}\
+    th,td{padding:.1em .8em;text-align:right;border-bottom:1px solid var(--grid);\
+    font-variant-numeric:tabular-nums}th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}\
+    th{color:var(--muted);font-weight:500}h2{margin-top:2em}h3{font-size:1em}svg{max-width:100%;height:auto}\
+    iframe{width:100%;height:900px;border:1px solid var(--grid)}p{max-width:75em}\
+    nav a{margin-right:1em}code{overflow-wrap:anywhere}";
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+/// A picture as it is drawn.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drawn {
+    /// [`super::svg::svg`]
+    pub image: String,
+    /// [`super::html::html`]
+    pub page: String,
+}
+
+impl Drawn {
+    /// A picture.
+    ///
+    /// # Errors
+    /// It has no form in JSON.
+    pub fn of(picture: &Picture) -> serde_json::Result<Self> {
+        Ok(Self { image: svg::svg(picture), page: html::html(picture)? })
+    }
+}
+
+/// What to do, with the reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Advice {
+    /// What it saves, and what it is about.
+    pub title: Text,
+    /// Why.
+    pub words: Vec<Text>,
+    /// The command that does it.
+    pub command: Text,
+}
+
+/// A part of a report.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Section {
+    /// What it is about.
+    pub title: Text,
+    /// What it says.
+    pub words: Vec<Text>,
+    /// What to do.
+    pub advice: Vec<Advice>,
+    /// Figures.
+    pub tables: Vec<Table>,
+    /// Pictures.
+    pub pictures: Vec<Drawn>,
+}
+
+/// The page.
+pub fn html(title: &Text, sections: &[Section]) -> String {
+    let title = Escaped(title.as_str());
+    let mut out = format!(
+        "{BEGIN}<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <style>\n{colours}{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<nav>",
+        colours = colours(":root", "--"),
+    );
+    for (number, section) in sections.iter().enumerate() {
+        let title = Escaped(section.title.as_str());
+        put(&mut out, format_args!("<a href=\"#s{number}\">{title}</a>"));
+    }
+    out.push_str("</nav>\n");
+    let mut room = MOST_BYTES;
+    for (number, section) in sections.iter().enumerate() {
+        let title = Escaped(section.title.as_str());
+        put(&mut out, format_args!("<h2 id=\"s{number}\">{title}</h2>\n"));
+        paragraphs(&mut out, &section.words);
+        for advice in &section.advice {
+            put(&mut out, format_args!("<h3>{}</h3>\n", Escaped(advice.title.as_str())));
+            paragraphs(&mut out, &advice.words);
+            let command = Escaped(advice.command.as_str());
+            put(&mut out, format_args!("<p><code>{command}</code></p>\n"));
+        }
+        section.pictures.iter().for_each(|drawn| picture(&mut out, drawn, &mut room));
+        section.tables.iter().for_each(|given| table(&mut out, 3, given));
+    }
+    out.push_str("</body>\n</html>\n");
+    out
+}
+
+fn paragraphs(out: &mut String, words: &[Text]) {
+    for words in words {
+        put(out, format_args!("<p>{}</p>\n", Escaped(words.as_str())));
+    }
+}
+
+fn picture(out: &mut String, drawn: &Drawn, room: &mut usize) {
+    put(out, format_args!("<figure>{}</figure>\n", drawn.image));
+    // All else in a quoted attribute is the page's own text.
+    let page = drawn.page.replace('&', "&amp;").replace('"', "&quot;");
+    let Some(left) = room.checked_sub(page.len()) else {
+        out.push_str("<p>The picture to look around in is too large for this page.</p>\n");
+        return;
+    };
+    *room = left;
+    put(
+        out,
+        format_args!(
+            "<details><summary>Look around in it</summary><iframe title=\"picture\" loading=\"lazy\" \
+             srcdoc=\"{page}\"></iframe></details>\n"
+        ),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(page: &str) -> Drawn {
+        Drawn { image: "<svg/>".into(), page: page.into() }
+    }
+
+    #[test]
+    fn names_are_text_and_pages_are_attributes() {
+        let advice = Advice {
+            title: "a <b>".into(),
+            words: vec!["why & how".into()],
+            command: "run 'x'".into(),
+        };
+        let section = Section {
+            title: "T\"".into(),
+            words: vec!["<script>".into()],
+            advice: vec![advice],
+            pictures: vec![drawn("<p title=\"a&b\">\n")],
+            ..Section::default()
+        };
+        let page = html(&"x\u{1b}".into(), &[section]);
+        assert!(page.starts_with(BEGIN), "{page}");
+        for part in [
+            "<title>x\\033</title>",
+            "<h2 id=\"s0\">T&quot;</h2>\n<p>&lt;script&gt;</p>",
+            "<h3>a &lt;b&gt;</h3>\n<p>why &amp; how</p>\n<p><code>run &#39;x&#39;</code></p>",
+            "<figure><svg/></figure>",
+            "srcdoc=\"<p title=&quot;a&amp;b&quot;>\n\"",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(!page.contains("<script>"), "{page}");
+    }
+
+    #[test]
+    fn pages_that_are_too_large_together_are_images_alone() {
+        let large = "x".repeat(MOST_BYTES / 2 + 1);
+        let pictures = vec![drawn(&large), drawn(&large), drawn("small")];
+        let page = html(&"x".into(), &[Section { pictures, ..Section::default() }]);
+        assert_eq!(page.matches("<iframe").count(), 2);
+        assert_eq!(page.matches("too large for this page").count(), 1);
+        assert_eq!(page.matches("<svg/>").count(), 3);
+    }
+}
