@@ -67,6 +67,23 @@ skip() { # NAME WHY
     if [[ -n ${CI-} ]]; then failed+=("$1"); fi
 }
 
+# What goes on beside other checks, in a process group of its own.
+begin() { # NAME COMMAND…
+    local name=$1
+    shift
+    set -m
+    "$@" >"$work/$name" 2>&1 </dev/null &
+    begun[$name]=$!
+    set +m
+}
+ended() { # NAME: waits for it; its output and status
+    local status=0
+    wait "${begun[$1]}" || status=$?
+    unset "begun[$1]"
+    cat "$work/$1"
+    return "$status"
+}
+
 # --- tools --------------------------------------------------------------------
 
 # The tools of the tests and their Debian packages.
@@ -179,41 +196,27 @@ tests() { # NAME COMMAND…; cargo starts each program by .ci/tests
         while read -r ms name; do echo "        $((ms / 1000)) s: $name"; done
 }
 unit() { tests "unit tests" env TESTS=unit cargo test --workspace --locked --no-fail-fast; }
+# The command as it is installed. slowdisk is that of the tests, which need not be fast.
+release() {
+    # What else goes on then comes first.
+    renice --priority 19 --pid "$BASHPID" &&
+        ./build.sh && cargo build --profile test --locked -p slowdisk && mkdir "$work/bin" &&
+        ln -s "$PWD/target/release/headstart" "$PWD/target/debug/slowdisk" "$work/bin"
+}
 privileged() {
+    # These tests mostly wait.
+    if wanted smoke; then begin release release; fi
     tests "privileged tests" cargo test --workspace --locked --no-fail-fast \
         --test privileged --test root
 }
 
 # --- smoke --------------------------------------------------------------------
 
-# What goes on beside other checks, in a process group of its own.
-begin() { # NAME COMMAND…
-    local name=$1
-    shift
-    set -m
-    "$@" >"$work/$name" 2>&1 </dev/null &
-    begun[$name]=$!
-    set +m
-}
-ended() { # NAME: waits for it; its output and status
-    local status=0
-    wait "${begun[$1]}" || status=$?
-    unset "begun[$1]"
-    cat "$work/$1"
-    return "$status"
-}
-
-# The command as it is installed. slowdisk is that of the tests, which need not be fast.
-release() {
-    ./build.sh && cargo build --profile test --locked -p slowdisk && mkdir "$work/bin" &&
-        ln -s "$PWD/target/release/headstart" "$PWD/target/debug/slowdisk" "$work/bin"
-}
 images() { bench/standing.py --build --workloads python && bench/boot/virtual.py build; }
 smoke() {
     local disks=
     if ((EUID == 0)) && [[ -e /dev/fuse ]] && losetup --find >/dev/null 2>&1; then disks=1; fi
-    # Both take one CPU.
-    begin release release
+    if ! wanted privileged; then begin release release; fi
     if [[ $disks ]]; then begin images images; fi
     unnamed() { [[ -s target/release/headstart ]] && ! grep -aoE "($PWD|${CARGO_HOME:-$HOME/.cargo})/[[:print:]]*" target/release/headstart; }
     check "release build" ended release
