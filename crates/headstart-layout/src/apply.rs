@@ -193,7 +193,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// How much of the begin of a range was swapped, in bytes: a call that failed may have swapped
+    /// How much of the start of a range was swapped, in bytes: a call that failed may have swapped
     /// some, and to swap that once more would take it back.
     fn made(&self, file: &File, swap: &Swap, range: ByteRange) -> Result<u64, Errno> {
         let now =

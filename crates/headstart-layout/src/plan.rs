@@ -14,7 +14,7 @@ pub struct Piece {
     pub bytes: ByteRange,
     /// Where it lies now.
     pub old: Vec<Extent>,
-    /// Its place in the donor, in bytes: at the begin of a page.
+    /// Its place in the donor, in bytes: at the start of a page.
     pub donor: u64,
 }
 

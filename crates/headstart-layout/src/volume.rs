@@ -326,7 +326,7 @@ impl Store {
     /// # Errors
     /// What the kernel said.
     pub fn remove_all(self) -> Result<(), LayoutError> {
-        // A donor without a journal is a leftover, a journal without a donor would be a riddle.
+        // A donor without a journal is a leftover, a journal without a donor could not be understood.
         self.remove(JOURNAL)?;
         self.remove(UNFINISHED)?;
         rustix::fs::fsync(&self.dir).map_err(LayoutError::io("Can't write", &self.path))?;

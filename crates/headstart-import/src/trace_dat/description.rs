@@ -25,7 +25,7 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// As the begin of a file of version 6 has it, up to the names of threads, if `has_names`.
+    /// As the start of a file of version 6 has it, up to the names of threads, if `has_names`.
     pub(crate) fn parse(fields: &mut Fields, has_names: bool) -> Result<Self, ImportError> {
         let damaged = |part| ImportError::Damaged { format: "trace", part };
         let mut out = Self::default();
