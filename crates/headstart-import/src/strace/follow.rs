@@ -43,7 +43,7 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    /// At the begin of a log of so many bytes.
+    /// At the start of a log of so many bytes.
     pub(super) fn new(accesses: Accesses, bytes: usize) -> Self {
         let most_entries = 1024 + bytes * 2 / ENTRY_BYTES;
         Self {

@@ -20,7 +20,7 @@ pub(super) enum Time {
 pub(super) enum Part<'a> {
     /// A call with its result.
     Whole(&'a [u8]),
-    /// The begin of a call that another thread's line interrupted.
+    /// The start of a call that another thread's line interrupted.
     Unfinished(&'a [u8]),
     /// The rest of one.
     Resumed(&'a [u8]),
