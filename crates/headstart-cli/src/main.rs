@@ -45,13 +45,19 @@ mod unit;
 mod until;
 mod waited;
 
+use headstart_sys::reserve::Reserve;
 use std::process::ExitCode;
 
 /// musl's own allocator asks the kernel for memory far more often: a start makes 200 more system
 /// calls and page faults with it.
 #[cfg(target_env = "musl")]
+use dlmalloc::GlobalDlmalloc as Usual;
+#[cfg(not(target_env = "musl"))]
+use std::alloc::System as Usual;
+
+/// With a reserve, since the program has to start even if the kernel gives no more memory.
 #[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static ALLOCATOR: Reserve<Usual> = Reserve::new(Usual);
 
 fn main() -> ExitCode {
     let verb = || cli::parse().run();
