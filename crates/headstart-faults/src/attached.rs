@@ -5,8 +5,10 @@ use crate::document::Usage;
 use crate::record::{Mapped, Record, What};
 use crate::recorder::Recorder;
 use crate::recording::{EXECUTE, READ, SHARED, WRITE};
+use crate::waits::descriptors::Opened;
 use headstart::host::maps::with_newlines;
 use headstart::host::{contents, maps, proc};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs;
 use std::io;
@@ -51,14 +53,26 @@ pub fn faults_when_asleep(pid: i32) -> Option<Usage> {
     None
 }
 
-/// The descriptors of a process, with what /proc says that they are: a path, or `pipe:[7]` and the like;
-/// none when it has ended, or this user may not look.
-pub fn descriptors(pid: i32) -> Vec<(i32, Vec<u8>)> {
+/// The descriptors of a process; none when it has ended, or this user may not look.
+pub fn descriptors(pid: i32) -> Vec<Opened> {
     let dir = PathBuf::from(format!("/proc/{pid}/fd"));
     let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let link = |number: i32| fs::read_link(dir.join(number.to_string())).ok();
-    numbers.filter_map(|number| Some((number, link(number)?.into_os_string().into_vec()))).collect()
+    let opened = |number: i32| {
+        let link = link(number)?.into_os_string().into_vec();
+        let flags = contents::text(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();
+        Some(Opened { number, link, is_kept: is_kept(&flags) })
+    };
+    numbers.filter_map(opened).collect()
+}
+
+/// Whether execve(2) keeps a descriptor open, by the text of `/proc/PID/fdinfo/FD`
+/// (proc_pid_fdinfo(5)).
+fn is_kept(text: &str) -> bool {
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & OFlags::CLOEXEC.bits() == 0)
 }
 
 /// The system call in which a thread waits, and its arguments; `None` if it waits in none.
@@ -129,7 +143,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().as_os_str().as_encoded_bytes().to_vec();
         let own = descriptors(std::process::id() as i32);
-        assert!(own.iter().any(|(_, link)| *link == path), "{own:?}");
+        let found = own.iter().find(|opened| opened.link == path);
+        assert!(found.is_some_and(|found| !found.is_kept), "{own:?}");
+        assert!(is_kept("pos:\t0\nflags:\t0100002\n") && !is_kept("flags:\t02100002\n"));
         assert!(descriptors(-1).is_empty());
     }
 

@@ -8,6 +8,7 @@ use crate::recording::{Cause, End, Fault, Mapping, Object, Process, Recording, S
 use crate::space::Space;
 use crate::waits::Request;
 use crate::waits::accounts::Accounts;
+use crate::waits::descriptors::{Descriptor, Opened};
 use crate::waits::state::Place;
 use std::collections::{HashMap, HashSet};
 
@@ -68,13 +69,15 @@ impl Recorder {
         self.rename(pid, tid, process, name);
     }
 
-    /// A process has a descriptor, of which /proc says that it is this ([`crate::attached`]).
-    pub fn has_open(&mut self, pid: i32, number: i32, link: &[u8]) {
+    /// A process has a descriptor, of which /proc says that it is this.
+    pub fn has_open(&mut self, pid: i32, Opened { number, link, is_kept }: &Opened) {
         let name = self.name(link);
         if let Some(accounts) = &mut self.accounts {
             let is_other = !link.starts_with(b"/") || link.starts_with(b"/dev/");
-            let file = accounts.file(None, Some(name));
-            accounts.has_open(pid, number, file, is_other);
+            let file = Some(accounts.file(None, Some(name)));
+            let descriptor =
+                Descriptor { file, is_other, is_kept: *is_kept, opened_by: Vec::new() };
+            accounts.has_open(pid, *number, descriptor);
         }
     }
 

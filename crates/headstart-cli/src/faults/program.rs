@@ -11,6 +11,7 @@ use headstart_faults::capture::points::Points;
 use headstart_faults::capture::{self, Access, Over, Scope, files};
 use headstart_faults::document::Usage;
 use headstart_faults::recorder::Recorder;
+use headstart_faults::waits::descriptors::Opened;
 use headstart_sys::exec;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -52,8 +53,8 @@ pub fn record(
                 major: usage.major_faults.saturating_sub(before.major),
             });
             let mut recorder = wanted.of(Recorder::of_program(pid));
-            for (number, link) in &followed.descriptors {
-                recorder.has_open(pid, *number, link);
+            for opened in &followed.descriptors {
+                recorder.has_open(pid, opened);
             }
             let recorded = Recorded {
                 captured: followed.captured,
@@ -97,7 +98,7 @@ struct Followed {
     /// The faults of the process that waits.
     before: Option<Usage>,
     /// Its descriptors.
-    descriptors: Vec<(i32, Vec<u8>)>,
+    descriptors: Vec<Opened>,
     recorder_us: u64,
 }
 

@@ -55,8 +55,8 @@ pub fn record(pid: i32, limit: Option<Duration>, wanted: Wanted) -> anyhow::Resu
         recorder.knows(pid, tid, &attached::name(pid, tid));
     }
     if wanted.waits {
-        for (number, link) in attached::descriptors(pid) {
-            recorder.has_open(pid, number, &link);
+        for opened in attached::descriptors(pid) {
+            recorder.has_open(pid, &opened);
         }
         for tid in &threads {
             if let Some((call, arguments)) = attached::call(pid, *tid) {

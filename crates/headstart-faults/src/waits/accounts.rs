@@ -17,6 +17,11 @@ const MOST_WAITS: usize = 4 << 20;
 const MOST_OPEN: usize = 64;
 /// `MAP_ANONYMOUS`, the same on all machines that have these events.
 const ANONYMOUS: u64 = 0x20;
+/// `F_*` of fcntl(2).
+const DUPFD: u64 = 0;
+const SETFD: u64 = 2;
+const DUPFD_CLOEXEC: u64 = 1030;
+const CLOSE_RANGE_CLOEXEC: u64 = 4;
 
 /// Makes [`Waits`] of records.
 #[derive(Debug, Default)]
@@ -60,6 +65,9 @@ impl Accounts {
 
     /// A thread executes a program.
     pub fn executes(&mut self, tid: i32) {
+        if let Some(state) = self.states.get(&tid) {
+            self.descriptors.execute(state.pid);
+        }
         self.is_in(tid, Does::Run, Call::new(None, Class::of("execve")));
     }
 
@@ -115,9 +123,8 @@ impl Accounts {
         number
     }
 
-    /// A descriptor of a process that was running is this file, or something else.
-    pub fn has_open(&mut self, pid: i32, number: i32, file: u32, is_other: bool) {
-        let descriptor = Descriptor { file: Some(file), is_other, opened_by: Vec::new() };
+    /// A descriptor of a process that was running is this.
+    pub fn has_open(&mut self, pid: i32, number: i32, descriptor: Descriptor) {
         self.descriptors.set(pid, number, descriptor);
     }
 
@@ -173,22 +180,31 @@ impl Accounts {
             self.out.unrecorded.call_ends += 1;
             return;
         };
-        let result = i32::try_from(value).ok().filter(|value| *value >= 0);
-        match (call.class.effect, result, call.descriptor()) {
-            (Effect::Opens, Some(new), _) => {
-                let opened_by = call.open;
-                self.descriptors.set(pid, new, Descriptor { opened_by, ..Descriptor::default() });
+        let Some(new) = i32::try_from(value).ok().filter(|value| *value >= 0) else { return };
+        let is_kept = call.keeps_open();
+        match (call.class.effect, call.descriptor()) {
+            (Effect::Opens, _) => {
+                let opened = Descriptor { opened_by: call.open, is_kept, ..Descriptor::default() };
+                self.descriptors.set(pid, new, opened);
             }
-            (Effect::OpensOther, Some(new), _) => {
+            (Effect::OpensOther, _) => {
                 let other = Descriptor { is_other: true, ..Descriptor::default() };
                 self.descriptors.set(pid, new, other);
             }
-            (Effect::Copies, Some(new), Some(old)) => {
-                if let Some(known) = self.descriptors.get(pid, old).cloned() {
-                    self.descriptors.set(pid, new, known);
+            (Effect::Copies, Some(old)) => self.descriptors.copy(pid, old, new, is_kept),
+            (Effect::Controls, Some(old)) => match call.arguments[1..3] {
+                [DUPFD, _] => self.descriptors.copy(pid, old, new, true),
+                [DUPFD_CLOEXEC, _] => self.descriptors.copy(pid, old, new, false),
+                [SETFD, flags] => self.descriptors.keep(pid, old, flags & 1 == 0),
+                _ => {}
+            },
+            (Effect::Closes, Some(old)) => self.descriptors.close(pid, old),
+            (Effect::ClosesRange, _) => {
+                let [first, last, flags, ..] = call.arguments;
+                if flags & CLOSE_RANGE_CLOEXEC == 0 {
+                    self.descriptors.close_range(pid, first as u32, last as u32);
                 }
             }
-            (Effect::Closes, Some(_), Some(old)) => self.descriptors.close(pid, old),
             _ => {}
         }
     }

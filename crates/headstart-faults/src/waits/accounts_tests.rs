@@ -118,6 +118,52 @@ fn a_read_without_pages_is_of_a_pipe_or_the_like() {
     assert_exact(&waits);
 }
 
+/// The call waits for 10 ns, and returns this.
+fn returning(accounts: &mut Accounts, time: u64, name: &str, arguments: &[u64], value: i64) {
+    call(accounts, time, name, arguments);
+    wait(accounts, time + 1, time + 11, time + 11);
+    accounts.returns(time + 12, 7, value);
+}
+
+#[test]
+fn a_descriptor_that_is_another_now_has_not_the_file_that_it_had() {
+    let closes_on_exec = u64::from(rustix::fs::OFlags::CLOEXEC.bits());
+    for (name, arguments, value) in [
+        // A pipe, of which no call told, takes the place of standard input.
+        ("dup2", [9, 0, 0], 0),
+        ("close_range", [0, u64::from(u32::MAX), 0], 0),
+        ("fcntl", [9, 0, 0], 0),
+    ] {
+        let mut accounts = running();
+        let file = Some(accounts.file(None, Some(3)));
+        accounts.has_open(7, 0, Descriptor { file, is_kept: true, ..Descriptor::default() });
+        returning(&mut accounts, 110, "read", &[0], 1);
+        returning(&mut accounts, 130, name, &arguments, value);
+        returning(&mut accounts, 150, "read", &[0], 1);
+        let found = kinds(&accounts.finish(200));
+        assert_eq!((found[0].0, found[0].2), (Kind::Read, Some(0)), "{name}");
+        assert_eq!((found[2].0, found[2].2), (Kind::Stream, None), "{name}");
+    }
+    let mut accounts = running();
+    returning(&mut accounts, 110, "openat", &[0, 0, closes_on_exec], 3);
+    returning(&mut accounts, 130, "openat", &[], 4);
+    accounts.executes(7);
+    accounts.returns(145, 7, 0);
+    returning(&mut accounts, 150, "read", &[3], 1);
+    returning(&mut accounts, 170, "read", &[4], 1);
+    let found: Vec<_> = accounts.finish(200).waits.iter().map(|wait| wait.kind).collect();
+    assert_eq!(found, [Kind::Open, Kind::Open, Kind::Stream, Kind::Read]);
+}
+
+#[test]
+fn a_copy_that_fcntl_makes_is_the_same_file() {
+    let mut accounts = running();
+    returning(&mut accounts, 110, "openat", &[], 3);
+    returning(&mut accounts, 130, "fcntl", &[3, DUPFD_CLOEXEC, 10], 10);
+    returning(&mut accounts, 150, "read", &[10], 1);
+    assert_eq!(kinds(&accounts.finish(200))[2].0, Kind::Read);
+}
+
 #[test]
 fn what_goes_on_while_records_are_lost_is_unexplained() {
     let mut accounts = running();

@@ -15,8 +15,12 @@ pub enum Effect {
     OpensOther,
     /// Its result is the same as a descriptor.
     Copies,
+    /// fcntl(2): its result may be the same as a descriptor, or that may be kept open by execve(2).
+    Controls,
     /// A descriptor is closed.
     Closes,
+    /// All from one to another are closed: close_range(2).
+    ClosesRange,
 }
 
 /// What is known of a call.
@@ -81,7 +85,9 @@ impl Class {
             | "eventfd2" | "inotify_init" | "inotify_init1" | "timerfd_create" | "signalfd"
             | "signalfd4" | "pidfd_open" | "io_uring_setup" | "userfaultfd" => Effect::OpensOther,
             "dup" | "dup2" | "dup3" => Effect::Copies,
+            "fcntl" => Effect::Controls,
             "close" => Effect::Closes,
+            "close_range" => Effect::ClosesRange,
             _ => Effect::None,
         };
         Self { kind, descriptor, effect }
@@ -116,6 +122,7 @@ mod tests {
             ("accept4", Kind::Stream, Some(0), Effect::OpensOther),
             ("mmap", Kind::Map, Some(4), Effect::None),
             ("close", Kind::Call, Some(0), Effect::Closes),
+            ("fcntl", Kind::Call, Some(0), Effect::Controls),
             ("getrandom", Kind::Call, None, Effect::None),
         ] {
             assert_eq!(Class::of(name), Class { kind, descriptor, effect }, "{name}");

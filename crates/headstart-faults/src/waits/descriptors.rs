@@ -10,8 +10,21 @@ pub struct Descriptor {
     pub file: Option<u32>,
     /// Whether it is a pipe, a socket or the like.
     pub is_other: bool,
+    /// Whether execve(2) keeps it open.
+    pub is_kept: bool,
     /// Waits of the call that opened it, in [`super::Waits::waits`], until the file is known.
     pub opened_by: Vec<u32>,
+}
+
+/// A descriptor of a process that runs already.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Opened {
+    /// Its number.
+    pub number: i32,
+    /// What /proc says that it is: a path, or `pipe:[7]` and the like.
+    pub link: Vec<u8>,
+    /// Whether execve(2) keeps it open.
+    pub is_kept: bool,
 }
 
 /// Of a process, more are not followed.
@@ -32,6 +45,40 @@ impl Descriptors {
         let all = Rc::make_mut(self.0.entry(pid).or_default());
         if number >= 0 && (all.len() < MOST || all.contains_key(&number)) {
             all.insert(number, descriptor);
+        }
+    }
+
+    /// One is the same as another now. If that is not known, this isn't either.
+    pub fn copy(&mut self, pid: i32, old: i32, new: i32, is_kept: bool) {
+        match self.get(pid, old).cloned() {
+            Some(known) => self.set(pid, new, Descriptor { is_kept, ..known }),
+            None => self.close(pid, new),
+        }
+    }
+
+    /// Whether execve(2) keeps one open has changed.
+    pub fn keep(&mut self, pid: i32, number: i32, is_kept: bool) {
+        if let Some(known) = self.get(pid, number).filter(|known| known.is_kept != is_kept) {
+            let known = Descriptor { is_kept, ..known.clone() };
+            self.set(pid, number, known);
+        }
+    }
+
+    /// The process executes a program: what is not kept open is closed.
+    pub fn execute(&mut self, pid: i32) {
+        self.retain(pid, |_, known| known.is_kept);
+    }
+
+    /// Those from the first to the last were closed.
+    pub fn close_range(&mut self, pid: i32, first: u32, last: u32) {
+        self.retain(pid, |number, _| !(first..=last).contains(&number.unsigned_abs()));
+    }
+
+    fn retain(&mut self, pid: i32, is_open: impl Fn(i32, &Descriptor) -> bool) {
+        if let Some(all) = self.0.get_mut(&pid)
+            && !all.iter().all(|(number, known)| is_open(*number, known))
+        {
+            Rc::make_mut(all).retain(|number, known| is_open(*number, known));
         }
     }
 
@@ -89,6 +136,25 @@ mod tests {
         all.forget(2);
         assert_eq!(all.get(2, 3), None);
         assert!(all.learn(9, 4, 1).is_empty() && all.get(9, 4).unwrap().file == Some(1));
+    }
+
+    #[test]
+    fn a_copy_of_what_is_not_known_is_not_known_and_a_program_has_what_is_kept_open() {
+        let mut all = Descriptors::default();
+        let open =
+            |file, is_kept| Descriptor { file: Some(file), is_kept, ..Descriptor::default() };
+        (0..6).for_each(|number| all.set(1, number, open(number as u32, number < 3)));
+        all.copy(1, 9, 0, true);
+        all.copy(1, 5, 1, true);
+        all.keep(1, 4, true);
+        all.fork(1, 2);
+        all.execute(1);
+        let files = |all: &Descriptors, pid| -> Vec<_> {
+            (0..6).map(|number| all.get(pid, number).and_then(|known| known.file)).collect()
+        };
+        assert_eq!(files(&all, 1), [None, Some(5), Some(2), None, Some(4), None]);
+        all.close_range(2, 2, u32::MAX);
+        assert_eq!(files(&all, 2), [None, Some(5), None, None, None, None]);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! What a thread does, and in which call or fault it is.
 
 use super::calls::Class;
+use headstart_sys::calls;
+use rustix::fs::OFlags;
+
+const CLOEXEC: u64 = OFlags::CLOEXEC.bits() as u64;
 
 /// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +36,17 @@ impl Call {
     /// One that begins.
     pub(super) fn new(number: Option<u32>, class: Class) -> Self {
         Self { number, class, arguments: [0; 6], file: None, open: Vec::new() }
+    }
+
+    /// Whether execve(2) keeps the descriptor open that it makes.
+    pub(super) fn keeps_open(&self) -> bool {
+        let flags = match self.number.and_then(calls::name) {
+            Some("open") => self.arguments[1],
+            Some("openat" | "open_by_handle_at" | "dup3") => self.arguments[2],
+            Some("creat" | "dup" | "dup2") => 0,
+            _ => CLOEXEC,
+        };
+        flags & CLOEXEC == 0
     }
 
     /// Its descriptor.
