@@ -15,9 +15,17 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// A request is given to a device; again, where the device had refused it.
+    /// A request is given to a device. The same one again, where the device had refused it, is still one.
     pub fn issue(&mut self, request: Request) {
-        self.open.insert((request.device, request.sector), self.all.len());
+        let key = (request.device, request.sector);
+        if let Some(refused) = self.open.get(&key).and_then(|at| self.all.get_mut(*at))
+            && (refused.bytes, refused.operation) == (request.bytes, request.operation)
+            && request.bytes > 0
+        {
+            refused.issue = request.issue;
+            return;
+        }
+        self.open.insert(key, self.all.len());
         self.all.push(request);
     }
 
@@ -36,7 +44,8 @@ impl Requests {
     }
 
     /// All, by the time of their issue.
-    pub fn finish(self) -> Vec<Request> {
+    pub fn finish(mut self) -> Vec<Request> {
+        self.all.sort_by_key(|request| request.issue);
         self.all
     }
 }
@@ -61,13 +70,16 @@ mod tests {
         let mut requests = Requests::default();
         requests.issue(request(0, 8, 1));
         requests.issue(request(1, 8, 2));
+        // It was refused.
+        requests.issue(request(0, 8, 3));
         requests.complete(5, Dev::new(8, 1), 8);
         requests.complete(6, Dev::new(8, 1), 8);
         requests.issue(request(0, 16, 7));
         requests.lose();
         requests.complete(8, Dev::new(8, 0), 16);
         assert_eq!(requests.without_start, 2);
-        let ends: Vec<_> = requests.finish().iter().map(|request| request.complete).collect();
-        assert_eq!(ends, [None, Some(5), None]);
+        let all = requests.finish();
+        let ends: Vec<_> = all.iter().map(|request| (request.issue, request.complete)).collect();
+        assert_eq!(ends, [(2, Some(5)), (3, None), (7, None)]);
     }
 }
