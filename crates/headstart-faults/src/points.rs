@@ -83,9 +83,6 @@ fn left(state: u64) -> Left {
     }
 }
 
-/// The index of a page is in units of it; all kernels that have these events use that of the machine.
-const LONGEST_INDEX: u64 = u64::MAX >> 12;
-
 impl Fields {
     /// Those of a point in its description; `Err` with the name of one that is missing or has a size
     /// that is none of a number.
@@ -164,7 +161,7 @@ impl Fields {
                 What::Complete { device: Dev(u32::try_from(number(0)?).ok()?), sector: number(1)? }
             }
             Point::Pages | Point::Added => {
-                What::Pages { file: file()?, offset: number(2)?.min(LONGEST_INDEX) * page }
+                What::Pages { file: file()?, offset: number(2)?.saturating_mul(page) }
             }
         })
     }
@@ -272,6 +269,17 @@ mod tests {
     }
 
     #[test]
+    fn a_page_has_its_place_in_bytes_and_none_is_behind_all_files() {
+        let names = [("s_dev", 0, 4), ("i_ino", 4, 8), ("index", 12, 8)];
+        let fields = Fields::new(Point::Pages, &format(&names)).unwrap();
+        for (index, expected) in [(3u64, 3 << 16), (u64::MAX, u64::MAX)] {
+            let record = [&[1, 0, 0, 8][..], &7u64.to_ne_bytes(), &index.to_ne_bytes()].concat();
+            let what = fields.decode(&record, false, 1 << 16);
+            assert!(matches!(what, Some(What::Pages { offset, .. }) if offset == expected));
+        }
+    }
+
+    #[test]
     fn a_description_without_a_field_is_refused_with_its_name() {
         let missing = Fields::new(Point::Complete, &format(&[("dev", 8, 4)]));
         assert_eq!(missing, Err("sector"));
@@ -291,7 +299,7 @@ mod tests {
             let fields: Vec<_> = point.fields().iter().zip(&at)
                 .map(|(name, (offset, size))| (*name, *offset, *size)).collect();
             if let Ok(fields) = Fields::new(point, &format(&fields)) {
-                let _ = fields.decode(&record, false, 4096);
+                let _ = fields.decode(&record, false, 65536);
             }
         }
     }
