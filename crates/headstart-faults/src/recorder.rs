@@ -81,10 +81,10 @@ impl Recorder {
         }
     }
 
-    /// A thread that is known waits in a system call.
-    pub fn is_in_call(&mut self, tid: i32, number: u32, arguments: [u64; 6]) {
+    /// A thread that is known waits in a system call, with these arguments, at `found` in ns.
+    pub fn is_in_call(&mut self, tid: i32, call: (u32, [u64; 6]), found: u64) {
         if let Some(accounts) = &mut self.accounts {
-            accounts.waits_in(self.since, tid, number, arguments);
+            accounts.waits_in(self.since, tid, call, found);
         }
     }
 

@@ -59,8 +59,8 @@ pub fn record(pid: i32, limit: Option<Duration>, wanted: Wanted) -> anyhow::Resu
             recorder.has_open(pid, &opened);
         }
         for tid in &threads {
-            if let Some((call, arguments)) = attached::call(pid, *tid) {
-                recorder.is_in_call(*tid, call, arguments);
+            if let Some(call) = attached::call(pid, *tid) {
+                recorder.is_in_call(*tid, call, monotonic_ns());
             }
         }
     }

@@ -50,6 +50,8 @@ impl Accounts {
             life,
             does: Does::Unknown,
             since: time,
+            was_woken: false,
+            assumed_until: 0,
             losses,
             call: None,
             fault: None,
@@ -71,11 +73,12 @@ impl Accounts {
         self.is_in(tid, Does::Run, Call::new(None, Class::of("execve")));
     }
 
-    /// A thread waits in a call since before the recording.
-    pub fn waits_in(&mut self, time: u64, tid: i32, number: u32, arguments: [u64; 6]) {
-        self.enters(time, tid, number, false, arguments);
+    /// A thread waits in a call since before the recording, as /proc said at `found`. It has no record
+    /// until then, or that was another wait.
+    pub fn waits_in(&mut self, time: u64, tid: i32, call: (u32, [u64; 6]), found: u64) {
+        self.enters(time, tid, call.0, false, call.1);
         if let Some(state) = self.states.get_mut(&tid) {
-            state.does = Does::Wait(None);
+            (state.does, state.assumed_until) = (Does::Wait(None), found);
         }
     }
 
@@ -269,9 +272,12 @@ impl Accounts {
 
     /// What a thread has waited for is there.
     pub fn wakes(&mut self, time: u64, tid: i32) {
-        let does = self.states.get_mut(&tid).map(|state| &mut state.does);
-        if let Some(Does::Wait(woken @ None) | Does::Stop(woken @ None)) = does {
-            *woken = Some(time);
+        let Some(state) = self.states.get_mut(&tid) else { return };
+        state.check_assumed(time);
+        match &mut state.does {
+            Does::Wait(woken @ None) | Does::Stop(woken @ None) => *woken = Some(time),
+            Does::Run => state.was_woken = true,
+            _ => {}
         }
     }
 
@@ -298,7 +304,7 @@ impl Accounts {
     ) {
         self.advance_on(time, tid, Some(cpu), named);
         if let Some(state) = self.states.get_mut(&tid) {
-            state.does = Does::Run;
+            (state.does, state.was_woken) = (Does::Run, false);
         }
         self.histories.runs(time, cpu, tid, name);
     }
@@ -348,6 +354,7 @@ impl Accounts {
         named: impl FnMut(&[u8]) -> u32,
     ) {
         let Some(state) = self.states.get_mut(&tid) else { return };
+        state.check_assumed(time);
         let (start, life) = (state.since, state.life);
         // Times of several CPUs may differ by a little.
         let time = time.max(start);
@@ -384,7 +391,9 @@ impl Accounts {
                 self.keep(life, wait);
             }
             Does::Wait(woken) | Does::Stop(woken) => {
-                let woken = woken.unwrap_or(time).clamp(start, time);
+                // A thread that runs again was woken: if not since it left, then before.
+                let early = (cpu.is_some() && state.was_woken).then_some(start);
+                let woken = woken.or(early).unwrap_or(time).clamp(start, time);
                 let is_stopped = matches!(state.does, Does::Stop(_));
                 let (kind, file, offset) = match (state.fault, &state.call) {
                     _ if is_stopped => (Kind::Signal, None, None),

@@ -165,6 +165,35 @@ fn a_copy_that_fcntl_makes_is_the_same_file() {
 }
 
 #[test]
+fn a_thread_that_is_woken_as_it_leaves_its_cpu_could_run_at_once() {
+    let mut accounts = running();
+    call(&mut accounts, 110, "futex", &[]);
+    accounts.wakes(119, 7);
+    accounts.leaves(120, 7, Left::Waits, Place::default());
+    accounts.runs(150, 0, 7, b"own", |_| 0);
+    // That was not for this wait.
+    accounts.leaves(160, 7, Left::Waits, Place::default());
+    accounts.runs(165, 0, 7, b"own", |_| 0);
+    let waits = accounts.finish(200);
+    assert_eq!(kinds(&waits), [(Kind::RunQueue, 30, None), (Kind::Thread, 5, None)]);
+    assert_exact(&waits);
+}
+
+#[test]
+fn a_call_that_a_thread_is_found_in_counts_only_if_it_was_in_it_all_the_time() {
+    for (first, expected) in [(140, Kind::Timer), (120, Kind::Unexplained)] {
+        let mut accounts = Accounts::default();
+        accounts.begin(100, 7, 7, 0);
+        accounts.waits_in(100, 7, (number("clock_nanosleep"), [0; 6]), 130);
+        accounts.wakes(first, 7);
+        accounts.runs(first, 0, 7, b"own", |_| 0);
+        let waits = accounts.finish(200);
+        assert_eq!(kinds(&waits), [(expected, first - 100, None)]);
+        assert_exact(&waits);
+    }
+}
+
+#[test]
 fn what_goes_on_while_records_are_lost_is_unexplained() {
     let mut accounts = running();
     call(&mut accounts, 110, "read", &[0]);
@@ -197,7 +226,7 @@ fn a_fault_that_waits_has_its_place_also_within_a_call() {
 proptest! {
     #[test]
     fn whatever_comes_in_whatever_order_the_sums_are_exact_and_waits_do_not_overlap(
-        steps in proptest::collection::vec((0u8..13, 0i32..3, 0u64..20, 0u32..450), 0..200),
+        steps in proptest::collection::vec((0u8..14, 0i32..3, 0u64..20, 0u32..450), 0..200),
     ) {
         let (mut accounts, mut time, mut thread) = (Accounts::default(), 50, 0);
         for (what, tid, more, number) in steps {
@@ -217,6 +246,7 @@ proptest! {
                 9 => accounts.reads(tid, FILE, more),
                 10 => accounts.lose(),
                 11 => accounts.started(tid),
+                12 => accounts.waits_in(time, tid, (number, [more; 6]), time + more),
                 _ => accounts.maps(tid, FILE, 1),
             }
         }

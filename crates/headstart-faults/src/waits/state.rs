@@ -63,6 +63,10 @@ pub(super) struct State {
     pub(super) life: usize,
     pub(super) does: Does,
     pub(super) since: u64,
+    /// Whether it was woken since it runs: as it had begun to leave its CPU, or had not yet.
+    pub(super) was_woken: bool,
+    /// Until when what is said of it here is assumed.
+    pub(super) assumed_until: u64,
     /// How often records had been lost by then.
     pub(super) losses: u64,
     pub(super) call: Option<Call>,
@@ -70,6 +74,15 @@ pub(super) struct State {
     pub(super) fault: Option<u64>,
     /// Where that is, if it waits.
     pub(super) place: Place,
+}
+
+impl State {
+    /// Drops what was assumed, if it has a record before that was found.
+    pub(super) fn check_assumed(&mut self, time: u64) {
+        if time < std::mem::take(&mut self.assumed_until) {
+            (self.does, self.call) = (Does::Unknown, None);
+        }
+    }
 }
 
 /// Where a thread waits, for a fault.
