@@ -4,10 +4,36 @@ use crate::record::{Layout, Record, Records, What};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// The records of a CPU, with [`What::Loses`] where those were lost that a record later counts.
+#[derive(Debug)]
+struct Stream<'a> {
+    records: Records<'a>,
+    last: u64,
+    /// What was announced.
+    held: Option<Record<'a>>,
+}
+
+impl<'a> Iterator for Stream<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        if let Some(held) = self.held.take() {
+            return Some(held);
+        }
+        let record = self.records.next()?;
+        if matches!(record.what, What::Lost(_)) {
+            self.held = Some(record);
+            return Some(Record { time: self.last, what: What::Loses, ..record });
+        }
+        self.last = record.time;
+        Some(record)
+    }
+}
+
 /// The records of all CPUs.
 #[derive(Debug)]
 pub struct Merged<'a> {
-    streams: Vec<Records<'a>>,
+    streams: Vec<Stream<'a>>,
     /// The next record of each stream.
     next: Vec<Option<Record<'a>>>,
     heap: BinaryHeap<Reverse<(u64, usize)>>,
@@ -16,7 +42,9 @@ pub struct Merged<'a> {
 impl<'a> Merged<'a> {
     /// Those of these rings.
     pub fn new(rings: &'a [Vec<u8>], layout: &'a Layout) -> Self {
-        let mut streams: Vec<_> = rings.iter().map(|ring| Records::new(ring, layout)).collect();
+        let stream =
+            |ring: &'a Vec<u8>| Stream { records: Records::new(ring, layout), last: 0, held: None };
+        let mut streams: Vec<_> = rings.iter().map(stream).collect();
         let next: Vec<_> = streams.iter_mut().map(Iterator::next).collect();
         let times = next.iter().enumerate();
         let heap = times.filter_map(|(at, next)| Some(Reverse(((*next)?.time, at)))).collect();
@@ -25,7 +53,7 @@ impl<'a> Merged<'a> {
 
     /// Records that could not be decoded; a damaged end of a ring is one.
     pub fn skipped(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.skipped).sum()
+        self.streams.iter().map(|stream| stream.records.skipped).sum()
     }
 }
 

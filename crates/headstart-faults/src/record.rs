@@ -85,6 +85,8 @@ pub enum What<'a> {
     },
     /// It has ended.
     Exit,
+    /// From now on records of a CPU are lost; [`crate::merge`] adds this before [`What::Lost`].
+    Loses,
     /// So many records were lost before.
     Lost(u64),
     /// A system call begins.

@@ -128,8 +128,10 @@ impl Recorder {
             }
             What::Start { parent } => self.started(time, pid, tid, parent),
             What::Exit => self.exited(time, pid, tid),
-            What::Lost(count) => {
-                self.out.lost = self.out.lost.saturating_add(count);
+            What::Loses | What::Lost(_) => {
+                if let What::Lost(count) = what {
+                    self.out.lost = self.out.lost.saturating_add(count);
+                }
                 // The next end of a thread may be that of a later fault, whose begin was lost.
                 self.end_all(End::Lost);
                 if let Some(accounts) = &mut self.accounts {

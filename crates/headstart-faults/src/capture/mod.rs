@@ -11,7 +11,7 @@ pub use error::CaptureError;
 use self::points::Points;
 use crate::merge::Merged;
 use crate::points::Point;
-use crate::record::{self, Layout};
+use crate::record::{self, Layout, What};
 use crate::recorder::Recorder;
 use crate::recording::Recording;
 use headstart::host::{clock, cpus};
@@ -405,7 +405,7 @@ impl Captured {
         let (mut decoded, mut merged) =
             (Decoded::default(), Merged::new(&self.records, &self.layout));
         for record in merged.by_ref() {
-            decoded.records += 1;
+            decoded.records += u64::from(record.what != What::Loses);
             if let Some(kind) = record.what.event() {
                 decoded.found.add(kind, 1);
             }
@@ -432,9 +432,32 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_while_events_end_is_counted_and_not_part_of_the_recording() {
+    fn a_fault_whose_end_may_be_lost_on_another_cpu_has_no_latency() {
+        use crate::record::Record;
         use crate::record::made::{bytes, layout};
-        use crate::record::{Record, What};
+        let begin = What::Begin { ip: 0, address: 0, page: None };
+        let end = What::End { is_major: true, page: None };
+        let ring = |records: &[(u64, What)]| {
+            let of = |(time, what): &(u64, _)| Record { time: *time, pid: 1, tid: 1, what: *what };
+            records.iter().flat_map(|record| bytes(&of(record))).collect::<Vec<u8>>()
+        };
+        let captured = Captured {
+            access: Access { user_only: false, page_sizes: true, huge: true },
+            layout: layout(),
+            records: vec![ring(&[(5, begin), (20, What::Lost(9))]), ring(&[(15, end)])],
+            counted: Counted::default(),
+            until: 30,
+        };
+        let decoded = captured.decode(Recorder::of_running(1, 0));
+        assert_eq!((decoded.records, decoded.recording.lost), (3, 9));
+        let found = decoded.recording.faults.iter().map(|fault| (fault.end, fault.latency));
+        assert_eq!(found.collect::<Vec<_>>(), [(End::Lost, 0)]);
+    }
+
+    #[test]
+    fn what_comes_while_events_end_is_counted_and_not_part_of_the_recording() {
+        use crate::record::Record;
+        use crate::record::made::{bytes, layout};
         let begin = What::Begin { ip: 0, address: 0, page: None };
         let end = What::End { is_major: true, page: None };
         let records = [(1, begin), (2, end), (3, begin), (5, end), (6, begin), (7, end)]
