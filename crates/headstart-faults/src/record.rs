@@ -194,20 +194,32 @@ pub struct Mapped<'a> {
     pub name: &'a [u8],
 }
 
-/// `PERF_RECORD_*`
-mod kind {
+/// Kinds of records, `PERF_RECORD_*`; those from 64 on are written by perf(1) only.
+#[allow(missing_docs)]
+pub mod kind {
+    pub const MMAP: u32 = 1;
     pub const LOST: u32 = 2;
     pub const COMM: u32 = 3;
     pub const EXIT: u32 = 4;
     pub const FORK: u32 = 7;
     pub const SAMPLE: u32 = 9;
     pub const MMAP2: u32 = 10;
+    pub const LOST_SAMPLES: u32 = 13;
+    pub const AUXTRACE: u32 = 71;
+    pub const COMPRESSED: u32 = 81;
+    pub const COMPRESSED2: u32 = 83;
 }
 
 /// Bytes of the header of a record.
 pub const HEADER: usize = 8;
-/// `PERF_RECORD_MISC_COMM_EXEC`
+/// `PERF_RECORD_MISC_COMM_EXEC`, and of mappings `PERF_RECORD_MISC_MMAP_DATA`
 const BY_EXEC: u16 = 1 << 13;
+/// `PERF_RECORD_MISC_MMAP_BUILD_ID`: that stands where device and inode do else.
+const BUILD_ID: u16 = 1 << 14;
+/// Protection and flags of mappings in old records, which tell code from data only.
+const CODE: u32 = 5;
+const DATA: u32 = 3;
+const PRIVATE: u32 = 2;
 /// Process and thread, time, number of the event.
 const TRAILER: usize = 24;
 
@@ -250,8 +262,8 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Kind, flags and body of the first record, and what follows it.
-fn split(bytes: &[u8]) -> Option<(u32, u16, &[u8], &[u8])> {
+/// Kind, flags and body of the first record, and what follows it; `None` if it is cut off.
+pub fn split(bytes: &[u8]) -> Option<(u32, u16, &[u8], &[u8])> {
     let mut header = Fields(bytes);
     let kind = header.u32()?;
     let both = header.u32()?.to_ne_bytes();
@@ -269,12 +281,22 @@ fn decode<'a>(kind: u32, misc: u16, body: &'a [u8], layout: &Layout) -> Option<R
     let mut trailer = Fields(trailer);
     let (pid, tid) = (trailer.i32()?, trailer.i32()?);
     let time = trailer.u64()?;
-    let mut fields = Fields(body);
     let (pid, tid, what) = match kind {
         kind::LOST => {
+            let mut fields = Fields(body);
             let _event = fields.u64()?;
             (pid, tid, What::Lost(fields.u64()?))
         }
+        _ => of_kernel(kind, misc, body)?,
+    };
+    Some(Record { time, pid, tid, what })
+}
+
+/// What a record of a mapping, a name, a start or an end says without its trailer, and of which
+/// process and thread; `None` for another kind, or one that is too short.
+pub fn of_kernel(kind: u32, misc: u16, body: &[u8]) -> Option<(i32, i32, What<'_>)> {
+    let mut fields = Fields(body);
+    Some(match kind {
         kind::COMM => {
             let (pid, tid) = (fields.i32()?, fields.i32()?);
             let by_exec = misc & BY_EXEC != 0;
@@ -284,20 +306,26 @@ fn decode<'a>(kind: u32, misc: u16, body: &'a [u8], layout: &Layout) -> Option<R
             let (pid, parent, tid) = (fields.i32()?, fields.i32()?, fields.i32()?);
             (pid, tid, if kind == kind::FORK { What::Start { parent } } else { What::Exit })
         }
-        kind::MMAP2 => {
+        kind::MMAP | kind::MMAP2 => {
             let (pid, tid) = (fields.i32()?, fields.i32()?);
             let (start, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
-            let dev = Dev::new(fields.u32()?, fields.u32()?);
-            let file = InodeId { dev, ino: fields.u64()? };
-            let _generation = fields.u64()?;
-            let (protection, flags) = (fields.u32()?, fields.u32()?);
+            let mut file = InodeId { dev: Dev(0), ino: 0 };
+            let mut protection = if misc & BY_EXEC == 0 { CODE } else { DATA };
+            let mut flags = PRIVATE;
+            if kind == kind::MMAP2 {
+                let (major, minor, ino) = (fields.u32()?, fields.u32()?, fields.u64()?);
+                let _generation = fields.u64()?;
+                if misc & BUILD_ID == 0 {
+                    file = InodeId { dev: Dev::new(major, minor), ino };
+                }
+                (protection, flags) = (fields.u32()?, fields.u32()?);
+            }
             let name = text(fields.0);
             let mapped = Mapped { start, length, offset, protection, flags, file, name };
             (pid, tid, What::Map(mapped))
         }
         _ => return None,
-    };
-    Some(Record { time, pid, tid, what })
+    })
 }
 
 fn sample<'a>(body: &'a [u8], layout: &Layout) -> Option<Record<'a>> {

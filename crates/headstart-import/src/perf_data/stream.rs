@@ -5,8 +5,7 @@ use super::sample::{Sample, attribute_of, sample, trailer, trailer_bytes};
 use crate::error::ImportError;
 use crate::fields::Fields;
 use crate::unpack::unpack_stream;
-use headstart::host::id::{Dev, InodeId};
-use headstart_faults::record::{Mapped, What as Kernel};
+use headstart_faults::record::{What as Kernel, kind, of_kernel, split};
 use std::io::Read;
 
 /// What compressed records may unpack to, for each byte of the file and in any case.
@@ -14,24 +13,6 @@ const MOST_TIMES: usize = 8;
 const SMALL: usize = 1 << 16;
 /// A record that is read has at least this length, so that what is kept of it takes half of that.
 const SHORTEST: usize = 32;
-
-/// `PERF_RECORD_*`
-mod kind {
-    pub const MMAP: u32 = 1;
-    pub const LOST: u32 = 2;
-    pub const COMM: u32 = 3;
-    pub const EXIT: u32 = 4;
-    pub const FORK: u32 = 7;
-    pub const SAMPLE: u32 = 9;
-    pub const MMAP2: u32 = 10;
-    pub const LOST_SAMPLES: u32 = 13;
-    pub const AUXTRACE: u32 = 71;
-    pub const COMPRESSED: u32 = 81;
-    pub const COMPRESSED2: u32 = 83;
-}
-/// `PERF_RECORD_MISC_*`
-const DATA_OR_EXEC: u16 = 1 << 13;
-const BUILD_ID: u16 = 1 << 14;
 
 /// A record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +78,7 @@ impl<'a> Stream<'a> {
     fn enter<'b>(&mut self, data: &'b [u8], begin: usize, packed: &mut Vec<&'b [u8]>) {
         let mut at = 0;
         while at < data.len() {
-            let Some((kind, misc, body)) = split(&data[at..]) else {
+            let Some((kind, misc, body, _)) = split(&data[at..]) else {
                 self.skipped += 1;
                 break;
             };
@@ -161,17 +142,10 @@ impl<'a> Stream<'a> {
                 Some(at) => self.unpacked.get(at..)?,
                 None => file.get(*place..)?,
             };
-            let (kind, misc, body) = split(data)?;
+            let (kind, misc, body, _) = split(data)?;
             decode(self.attributes, kind, misc, body)?
         })
     }
-}
-
-/// Kind, flags and body of the record that bytes begin with.
-fn split(bytes: &[u8]) -> Option<(u32, u16, &[u8])> {
-    let mut fields = Fields(bytes);
-    let (kind, misc, size) = (fields.u32()?, fields.u16()?, fields.u16()?);
-    Some((kind, misc, fields.take(u64::from(size).checked_sub(8)?)?))
 }
 
 /// A record; `Some(None)` for one that is not read, `None` for a damaged one.
@@ -194,53 +168,15 @@ fn decode<'b>(
     let first = attributes.first()?;
     let (_, _, time) = if first.has_trailer { trailer(body, first)? } else { (0, 0, 0) };
     let body = &body[..body.len().checked_sub(trailer_bytes(first))?];
-    let mut fields = Fields(body);
-    let (pid, tid, what) = match kind {
-        kind::COMM => {
-            let (pid, tid) = (fields.i32()?, fields.i32()?);
-            let by_exec = misc & DATA_OR_EXEC != 0;
-            (pid, tid, Kernel::Name { name: text(fields.0), by_exec })
-        }
-        kind::EXIT | kind::FORK => {
-            let (pid, parent, tid) = (fields.i32()?, fields.i32()?, fields.i32()?);
-            (pid, tid, if kind == kind::FORK { Kernel::Start { parent } } else { Kernel::Exit })
-        }
-        kind::MMAP | kind::MMAP2 => {
-            let (pid, tid) = (fields.i32()?, fields.i32()?);
-            let (start, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
-            let mut mapped = Mapped {
-                start,
-                length,
-                offset,
-                // An old record tells data from code only.
-                protection: if misc & DATA_OR_EXEC == 0 { 5 } else { 3 },
-                flags: 2,
-                file: InodeId { dev: Dev(0), ino: 0 },
-                name: &[],
-            };
-            if kind == kind::MMAP2 {
-                let (major, minor, ino) = (fields.u32()?, fields.u32()?, fields.u64()?);
-                let _generation = fields.u64()?;
-                if misc & BUILD_ID == 0 {
-                    mapped.file = InodeId { dev: Dev::new(major, minor), ino };
-                }
-                (mapped.protection, mapped.flags) = (fields.u32()?, fields.u32()?);
-            }
-            mapped.name = text(fields.0);
-            // The kernel's own mappings have no process.
-            if pid < 0 {
-                return Some(None);
-            }
-            (pid, tid, Kernel::Map(mapped))
-        }
-        _ => return Some(None),
-    };
+    if !matches!(kind, kind::COMM | kind::EXIT | kind::FORK | kind::MMAP | kind::MMAP2) {
+        return Some(None);
+    }
+    let (pid, tid, what) = of_kernel(kind, misc, body)?;
+    // The kernel's own mappings have no process.
+    if pid < 0 && matches!(what, Kernel::Map(_)) {
+        return Some(None);
+    }
     Some(Some(Record { time, pid, tid, what: What::Kernel(what) }))
-}
-
-/// A text up to its first NUL.
-fn text(bytes: &[u8]) -> &[u8] {
-    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// Pieces of a compressed stream, one after another.
