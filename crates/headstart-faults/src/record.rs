@@ -281,22 +281,22 @@ fn decode<'a>(kind: u32, misc: u16, body: &'a [u8], layout: &Layout) -> Option<R
     let mut trailer = Fields(trailer);
     let (pid, tid) = (trailer.i32()?, trailer.i32()?);
     let time = trailer.u64()?;
-    let (pid, tid, what) = match kind {
-        kind::LOST => {
-            let mut fields = Fields(body);
-            let _event = fields.u64()?;
-            (pid, tid, What::Lost(fields.u64()?))
-        }
-        _ => of_kernel(kind, misc, body)?,
-    };
-    Some(Record { time, pid, tid, what })
+    match of_kernel(kind, misc, body)? {
+        (_, _, what @ What::Lost(_)) => Some(Record { time, pid, tid, what }),
+        (pid, tid, what) => Some(Record { time, pid, tid, what }),
+    }
 }
 
-/// What a record of a mapping, a name, a start or an end says without its trailer, and of which
-/// process and thread; `None` for another kind, or one that is too short.
+/// What a record of a mapping, a name, a start, an end or a loss says without its trailer, and of which
+/// process and thread, 0 for a loss; `None` for another kind, or one that is too short.
 pub fn of_kernel(kind: u32, misc: u16, body: &[u8]) -> Option<(i32, i32, What<'_>)> {
     let mut fields = Fields(body);
     Some(match kind {
+        kind::LOST => {
+            let _event = fields.u64()?;
+            (0, 0, What::Lost(fields.u64()?))
+        }
+        kind::LOST_SAMPLES => (0, 0, What::Lost(fields.u64()?)),
         kind::COMM => {
             let (pid, tid) = (fields.i32()?, fields.i32()?);
             let by_exec = misc & BY_EXEC != 0;

@@ -43,6 +43,8 @@ pub struct Recorder {
     /// The time of the last record.
     now: u64,
     accounts: Option<Accounts>,
+    /// Parts of address spaces that were copied for processes that have not ended.
+    copied: usize,
 }
 
 impl Recorder {
@@ -142,6 +144,12 @@ impl Recorder {
         }
     }
 
+    /// How many mappings are kept more than once, since processes that were forked have their own: the
+    /// only thing that grows faster than the records.
+    pub fn copied_mappings(&self) -> usize {
+        self.copied
+    }
+
     /// Nothing more has happened until this time, in ns, at which the recording ended.
     pub fn lasts_until(&mut self, time: u64) {
         self.now = self.now.max(time);
@@ -225,8 +233,11 @@ impl Recorder {
         }
         let end = mapped.start.saturating_add(mapped.length);
         let living = self.living(pid);
+        let before = living.space.copied;
         living.space.map(mapped.start, end, number);
+        let after = living.space.copied;
         living.has_just_executed = false;
+        self.copied = self.copied.saturating_sub(before).saturating_add(after);
     }
 
     /// A process has become another program, in an address space of its own.
@@ -253,13 +264,16 @@ impl Recorder {
     fn program(&mut self, pid: i32, name: &[u8], space: Space) -> u32 {
         let (name, runs) = (self.name(name), self.out.processes.len() as u32);
         self.out.processes.push(Process { pid, name });
+        self.copied = self.copied.saturating_add(space.copied);
         self.living.insert(pid, Living { runs, space, ..Living::default() });
         runs
     }
 
     /// The process has ended, or its threads have, since one of them executes a program.
     fn forget(&mut self, pid: i32) {
-        for tid in self.living.remove(&pid).into_iter().flat_map(|living| living.threads) {
+        let Some(living) = self.living.remove(&pid) else { return };
+        self.copied = self.copied.saturating_sub(living.space.copied);
+        for tid in living.threads {
             self.threads.remove(&tid);
             if let Some(accounts) = &mut self.accounts {
                 accounts.end(self.now, tid);

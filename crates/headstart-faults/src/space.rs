@@ -10,6 +10,8 @@ pub struct Space {
     /// By their first address: the one behind the last, and the number. Children share it until
     /// one of both maps something.
     parts: Rc<BTreeMap<u64, (u64, u32)>>,
+    /// How many parts were copied for it, or for the one that it was forked from.
+    pub copied: usize,
     /// Whether fork(2) has made a copy, so that pages are shared until they are written.
     pub was_forked: bool,
 }
@@ -19,6 +21,9 @@ impl Space {
     pub fn map(&mut self, start: u64, end: u64, number: u32) {
         if start >= end {
             return;
+        }
+        if Rc::strong_count(&self.parts) > 1 {
+            self.copied = self.parts.len();
         }
         let parts = Rc::make_mut(&mut self.parts);
         // The one that begins before may be cut, on both sides.
@@ -76,6 +81,18 @@ mod tests {
         assert_eq!(space.before(0), None);
         space.map(50, 50, 3);
         assert_eq!(space.find(50), Some(2));
+    }
+
+    #[test]
+    fn a_space_is_copied_when_one_of_two_processes_maps_something() {
+        let mut parent = Space::default();
+        (0..5).for_each(|at| parent.map(at * 10, at * 10 + 5, 1));
+        let mut child = parent.clone();
+        child.map(100, 101, 2);
+        child.map(102, 103, 2);
+        parent.map(100, 101, 3);
+        assert_eq!((parent.copied, child.copied), (0, 5));
+        assert_eq!((parent.find(100), child.find(100)), (Some(3), Some(2)));
     }
 
     proptest! {

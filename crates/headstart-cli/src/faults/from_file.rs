@@ -337,7 +337,7 @@ fn perf_document(file: &Path, faults: &PerfFaults) -> Document {
         if let Some(mapping) = faults.recording.mapping(fault.mapping) {
             let (count, time) = files.entry(mapping.name).or_default();
             *count += 1;
-            *time += fault.latency;
+            *time = time.saturating_add(fault.latency);
         }
     }
     let row = |(name, (faults_here, time_ns)): (u32, (u64, u64))| FileRow {
@@ -349,7 +349,8 @@ fn perf_document(file: &Path, faults: &PerfFaults) -> Document {
     };
     let mut files: Vec<_> = files.into_iter().map(row).collect();
     files.sort_by(|a, b| (b.time_ns, b.faults, &a.name).cmp(&(a.time_ns, a.faults, &b.name)));
-    let time = faults.recording.faults.iter().map(|fault| fault.latency).sum();
+    let latencies = faults.recording.faults.iter().map(|fault| fault.latency);
+    let time = latencies.fold(0, u64::saturating_add);
     Document {
         schema: SCHEMA,
         path: file.into(),

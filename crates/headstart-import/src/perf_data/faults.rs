@@ -4,6 +4,7 @@
 
 use super::layout::{PerfData, Source};
 use super::stream::{Stream, What};
+use crate::accesses::MOST_TIMES;
 use crate::error::ImportError;
 use headstart_faults::record::{Record, What as Kernel};
 use headstart_faults::recorder::Recorder;
@@ -51,7 +52,7 @@ pub fn count(bytes: &[u8]) -> Result<PerfFaults, ImportError> {
         ));
     }
     let mut out = PerfFaults {
-        recording: recording(&stream),
+        recording: recording(&stream, bytes.len())?,
         begun: 0,
         minor: 0,
         major: 0,
@@ -83,8 +84,18 @@ pub fn count(bytes: &[u8]) -> Result<PerfFaults, ImportError> {
     Ok(out)
 }
 
-/// The faults of a stream with their mappings.
-pub(super) fn recording(stream: &Stream) -> Recording {
+/// What a mapping takes that is kept for another process too, in bytes.
+const COPY_BYTES: usize = 48;
+/// What all of these may take for each byte of the file, and in any case.
+const COPIES: usize = 4;
+const SMALL: usize = 1 << 18;
+
+/// The faults of a stream with their mappings, of a file of so many bytes.
+///
+/// # Errors
+/// The copies of mappings of forked processes take more than the file accounts for.
+pub(super) fn recording(stream: &Stream, bytes: usize) -> Result<Recording, ImportError> {
+    let most = (SMALL + bytes.saturating_mul(COPIES)) / COPY_BYTES;
     let mut recorder = Recorder::of_running(-1, 0);
     let has = |source| stream.has(source).is_some();
     let has_begins = has(Source::Faults);
@@ -108,6 +119,9 @@ pub(super) fn recording(stream: &Stream) -> Recording {
             }
             What::Raw(_) => {}
         }
+        if recorder.copied_mappings() > most {
+            return Err(ImportError::TooMuch(MOST_TIMES));
+        }
     }
-    recorder.finish()
+    Ok(recorder.finish())
 }

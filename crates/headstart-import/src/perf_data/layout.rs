@@ -45,14 +45,28 @@ pub(super) struct Attribute {
     pub has_trailer: bool,
     /// Whether not each event has a sample.
     pub is_sampled: bool,
-    /// The numbers of its instances.
-    pub ids: Vec<u64>,
+}
+
+/// The events of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Attributes {
+    pub all: Vec<Attribute>,
+    /// The numbers of instances of events, in order, each with its place among all.
+    pub ids: Vec<(u64, u32)>,
+}
+
+impl Attributes {
+    /// The event with an instance of this number.
+    pub(super) fn of_id(&self, id: u64) -> Option<&Attribute> {
+        let at = self.ids.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.all.get(self.ids[at].1 as usize)
+    }
 }
 
 /// A file of perf.
 #[derive(Debug)]
 pub(super) struct PerfData<'a> {
-    pub attributes: Vec<Attribute>,
+    pub attributes: Attributes,
     pub data: &'a [u8],
     pub description: Option<Description>,
     /// Its length.
@@ -102,13 +116,13 @@ impl<'a> PerfData<'a> {
     }
 }
 
-fn attributes_of(bytes: &[u8], entries: &[u8], size: u64) -> Option<Vec<Attribute>> {
+fn attributes_of(bytes: &[u8], entries: &[u8], size: u64) -> Option<Attributes> {
     let count =
         (entries.len() as u64).checked_div(size).filter(|count| *count <= MOST_ATTRIBUTES)?;
     let mut left = entries.len().max(bytes.len());
     let mut fields = Fields(entries);
-    let mut out = Vec::new();
-    for _ in 0..count {
+    let mut out = Attributes::default();
+    for at in 0..count as u32 {
         let entry = fields.take(size)?;
         let head = entry.get(..entry.len().checked_sub(16)?)?;
         if (head.len() as u64) < ATTRIBUTE_BYTES {
@@ -117,13 +131,15 @@ fn attributes_of(bytes: &[u8], entries: &[u8], size: u64) -> Option<Vec<Attribut
         let ids = part(bytes, &mut Fields(&entry[head.len()..]))?;
         // Lists of numbers don't overlap, or all of them would take more than the file.
         left = left.checked_sub(ids.len())?;
-        let ids = ids.chunks_exact(8).filter_map(|id| Fields(id).u64()).collect();
-        out.push(attribute(head, ids)?);
+        out.ids.extend(ids.chunks_exact(8).filter_map(|id| Some((Fields(id).u64()?, at))));
+        out.all.push(attribute(head)?);
     }
+    out.ids.sort_unstable();
+    out.ids.dedup_by_key(|(id, _)| *id);
     Some(out)
 }
 
-fn attribute(head: &[u8], ids: Vec<u64>) -> Option<Attribute> {
+fn attribute(head: &[u8]) -> Option<Attribute> {
     let mut fields = Fields(head);
     let (kind, _size, config) = (fields.u32()?, fields.u32()?, fields.u64()?);
     let (period, sample_type, read_format) = (fields.u64()?, fields.u64()?, fields.u64()?);
@@ -142,7 +158,7 @@ fn attribute(head: &[u8], ids: Vec<u64>) -> Option<Attribute> {
         _ => Source::Other,
     };
     let is_sampled = is_frequency || period > 1;
-    Some(Attribute { source, sample_type, read_format, has_trailer, is_sampled, ids })
+    Some(Attribute { source, sample_type, read_format, has_trailer, is_sampled })
 }
 
 /// The formats of trace events, among the features behind the records.

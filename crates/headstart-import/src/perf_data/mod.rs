@@ -53,10 +53,10 @@ pub fn import(bytes: &[u8], page_size: u64) -> Result<Accesses, ImportError> {
         let formats = description.formats.iter().map(String::as_str);
         Decoder::new(&description.header_page, formats, accesses.page_size).ok()
     });
-    let has = |source| file.attributes.iter().any(|attribute| attribute.source == source);
+    let has = |source| file.attributes.all.iter().any(|attribute| attribute.source == source);
     match decoder.filter(|_| has(Source::Tracepoint)) {
         Some(decoder) => by_events(&stream, &decoder, &mut accesses)?,
-        None => by_faults(&stream, &mut accesses)?,
+        None => by_faults(&stream, bytes.len(), &mut accesses)?,
     }
     if accesses.is_empty() {
         by_mappings(&stream, &mut accesses)?;
@@ -89,9 +89,9 @@ fn by_events(
     Ok(())
 }
 
-fn by_faults(stream: &Stream, accesses: &mut Accesses) -> Result<(), ImportError> {
+fn by_faults(stream: &Stream, bytes: usize, accesses: &mut Accesses) -> Result<(), ImportError> {
     accesses.lacks.coarse = Some(BY_FAULTS);
-    let recording = faults::recording(stream);
+    let recording = faults::recording(stream, bytes)?;
     for fault in &recording.faults {
         let Some(mapping) = recording.mapping(fault.mapping) else { continue };
         if mapping.object != Object::File || fault.address == 0 {

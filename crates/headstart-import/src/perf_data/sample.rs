@@ -1,6 +1,6 @@
 //! The fields of a sample, in their order (`perf_event_open(2)`, `PERF_RECORD_SAMPLE`).
 
-use super::layout::Attribute;
+use super::layout::{Attribute, Attributes};
 use crate::fields::Fields;
 
 /// `PERF_SAMPLE_*`
@@ -60,9 +60,9 @@ pub(super) fn trailer_bytes(attribute: &Attribute) -> usize {
 }
 
 /// The event of a sample among several: samples of all have its number at the same place.
-pub(super) fn attribute_of<'a>(body: &[u8], all: &'a [Attribute]) -> Option<&'a Attribute> {
-    let first = all.first()?;
-    if all.len() == 1 {
+pub(super) fn attribute_of<'a>(body: &[u8], attributes: &'a Attributes) -> Option<&'a Attribute> {
+    let first = attributes.all.first()?;
+    if attributes.all.len() == 1 {
         return Some(first);
     }
     let has = |kind: u64| first.sample_type & kind != 0;
@@ -75,7 +75,7 @@ pub(super) fn attribute_of<'a>(body: &[u8], all: &'a [Attribute]) -> Option<&'a 
     } else {
         return None;
     };
-    all.iter().find(|attribute| attribute.ids.contains(&id))
+    attributes.of_id(id)
 }
 
 /// The fields of a sample of an event.

@@ -1,6 +1,6 @@
 //! The records of a file in the order of time.
 
-use super::layout::{Attribute, PerfData, Source};
+use super::layout::{Attribute, Attributes, PerfData, Source};
 use super::sample::{Sample, attribute_of, sample, trailer, trailer_bytes};
 use crate::error::ImportError;
 use crate::fields::Fields;
@@ -37,7 +37,7 @@ pub(super) enum What<'a> {
 /// The records.
 #[derive(Debug)]
 pub(super) struct Stream<'a> {
-    attributes: &'a [Attribute],
+    attributes: &'a Attributes,
     /// Records as they stand in the file.
     file: &'a [u8],
     /// Those that were compressed.
@@ -94,15 +94,16 @@ impl<'a> Stream<'a> {
                     let more = Fields(body).u64().and_then(|more| usize::try_from(more).ok());
                     at = at.saturating_add(more.unwrap_or(usize::MAX));
                 }
-                kind::LOST | kind::LOST_SAMPLES => {
-                    let mut fields = Fields(body);
-                    let of_event = if kind == kind::LOST { fields.u64() } else { Some(0) };
-                    let lost = of_event.and_then(|_| fields.u64()).unwrap_or(1);
-                    self.lost = self.lost.saturating_add(lost);
-                }
-                kind::SAMPLE | kind::MMAP..=kind::MMAP2 if size >= SHORTEST => {
+                kind::SAMPLE | kind::LOST_SAMPLES | kind::MMAP..=kind::MMAP2 => {
                     match decode(self.attributes, kind, misc, body) {
-                        Some(Some(record)) => self.index.push((record.time, begin + at)),
+                        Some(Some(record)) => {
+                            if let What::Kernel(Kernel::Lost(lost)) = record.what {
+                                self.lost = self.lost.saturating_add(lost);
+                            }
+                            if size >= SHORTEST {
+                                self.index.push((record.time, begin + at));
+                            }
+                        }
                         Some(None) => {}
                         None => self.skipped += 1,
                     }
@@ -131,7 +132,7 @@ impl<'a> Stream<'a> {
     /// Whether an event was recorded, and of whether each has a sample.
     pub(super) fn has(&self, source: Source) -> Option<bool> {
         let of = |attribute: &&Attribute| attribute.source == source;
-        self.attributes.iter().find(of).map(|attribute| !attribute.is_sampled)
+        self.attributes.all.iter().find(of).map(|attribute| !attribute.is_sampled)
     }
 
     /// The records.
@@ -150,7 +151,7 @@ impl<'a> Stream<'a> {
 
 /// A record; `Some(None)` for one that is not read, `None` for a damaged one.
 fn decode<'b>(
-    attributes: &[Attribute],
+    attributes: &Attributes,
     kind: u32,
     misc: u16,
     body: &'b [u8],
@@ -165,10 +166,11 @@ fn decode<'b>(
         };
         return Some(Some(Record { time: sample.time, pid: sample.pid, tid: sample.tid, what }));
     }
-    let first = attributes.first()?;
+    let first = attributes.all.first()?;
     let (_, _, time) = if first.has_trailer { trailer(body, first)? } else { (0, 0, 0) };
     let body = &body[..body.len().checked_sub(trailer_bytes(first))?];
-    if !matches!(kind, kind::COMM | kind::EXIT | kind::FORK | kind::MMAP | kind::MMAP2) {
+    use kind::{COMM, EXIT, FORK, LOST, LOST_SAMPLES, MMAP, MMAP2};
+    if ![COMM, EXIT, FORK, LOST, LOST_SAMPLES, MMAP, MMAP2].contains(&kind) {
         return Some(None);
     }
     let (pid, tid, what) = of_kernel(kind, misc, body)?;

@@ -154,6 +154,37 @@ fn what_is_not_read_is_refused_in_a_sentence() {
     }
 }
 
+#[test]
+fn a_fault_that_goes_on_while_records_are_lost_has_no_latency() {
+    let lost = record(2, 0, &[words(&[1, 9]), trailer(5_500)].concat());
+    let data = [sample(1, 5_000, 0x10_2345), lost, sample(3, 5_700, 0)].concat();
+    let found = faults::count(&file(&[2, 5, 6], &data)).unwrap();
+    assert_eq!((found.recording.faults.len(), found.recording.faults[0].latency), (1, 0));
+    assert_eq!(found.lost, 9);
+}
+
+#[test]
+fn samples_of_many_events_are_found_by_their_numbers() {
+    let samples: Vec<u8> = (1..=2000).flat_map(|id| sample(id, id, 0x1000)).collect();
+    let found = faults::count(&file(&[2; 2000], &samples)).unwrap();
+    assert_eq!((found.begun, found.skipped), (2000, 0));
+}
+
+#[test]
+fn forks_that_copy_many_mappings_are_refused() {
+    let maps = (0..2000).flat_map(|at| mapping(at, at << 16, 4096, 0, "/x"));
+    let forks = (8..4008).flat_map(|pid| {
+        let fork =
+            record(7, 0, &[ints(&[pid, 7, pid, 7]), words(&[9_000]), trailer(9_000)].concat());
+        let mut map = mapping(9_001, 1, 4096, 0, "/x");
+        map[8..12].copy_from_slice(&pid.to_ne_bytes());
+        [fork, map].concat()
+    });
+    let data: Vec<u8> = maps.chain(forks).collect();
+    let error = faults::count(&file(&[2], &data)).unwrap_err();
+    assert_eq!(error, ImportError::TooMuch(12));
+}
+
 proptest! {
     #[test]
     fn a_damaged_file_makes_no_panic(
