@@ -151,7 +151,7 @@ impl Accesses {
     /// The time of the next access of a recording that has only an order.
     pub fn next_step(&mut self) -> u64 {
         self.has_times = false;
-        self.began.map_or(0, |began| began + self.last + STEP_NS)
+        self.began.map_or(0, |began| began.saturating_add(self.last).saturating_add(STEP_NS))
     }
 
     /// The path of an inode, told by the recording.

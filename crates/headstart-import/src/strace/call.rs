@@ -92,7 +92,7 @@ fn end_of(text: &[u8], from: usize, end: u8) -> Option<usize> {
 }
 
 /// `3`, `3</path>`, `AT_FDCWD</path>`.
-fn descriptor(text: &[u8]) -> Option<Descriptor> {
+pub(super) fn descriptor(text: &[u8]) -> Option<Descriptor> {
     let text = text.trim_ascii();
     let (number, rest) = match text.strip_prefix(b"AT_FDCWD") {
         Some(rest) => (AT_FDCWD, rest),
@@ -112,12 +112,23 @@ fn descriptor(text: &[u8]) -> Option<Descriptor> {
     };
     let path = rest.strip_prefix(b"<").and_then(|rest| {
         let end = end_of(rest, 0, b'>').or_else(|| rest.iter().position(|byte| *byte == b'>'))?;
+        // A device, as `-yy` writes it: `</dev/tty<char 5:0>>`. Names have no such bytes unescaped.
+        if rest[..end].contains(&b'<') {
+            return None;
+        }
         let path = unquoted(&rest[..end]);
         // Also `</path>(deleted)`, and of things that are no files `<pipe:[1]>`.
         path.starts_with(b"/").then_some(path)
     });
     let is_other = path.is_none() && rest.starts_with(b"<");
     Some(Descriptor { number, path, is_other })
+}
+
+impl Descriptor {
+    /// Whether it stands for the current directory.
+    pub(super) fn is_current(&self) -> bool {
+        self.number == AT_FDCWD
+    }
 }
 
 impl Call<'_> {
@@ -137,10 +148,11 @@ impl Call<'_> {
         descriptor(self.argument(number))
     }
 
-    /// An argument that is a number, decimal or after `0x`; also in brackets, as `[7]`.
+    /// An argument that is a number, decimal or after `0x`; also in brackets, with what the call made
+    /// of it, as `[7] => [9]`.
     pub(super) fn number(&self, number: usize) -> Option<u64> {
         let text = std::str::from_utf8(self.argument(number)).ok()?;
-        let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        let text = text.strip_prefix('[').and_then(|text| text.split(']').next()).unwrap_or(text);
         match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
             None => text.parse().ok(),
@@ -222,12 +234,21 @@ mod tests {
             ("read(0, 0x7ff, 5) = ? ERESTARTSYS (To be restarted)", None),
             ("mmap(NULL, 8, PROT_READ, MAP_PRIVATE, 3, 0x1000) = 0x7f00", Some(0x7f00)),
             ("exit_group(0)     = ?", None),
+            ("dup(0</dev/tty<char 5:0>>) = 3</dev/tty<char 5:0>>", Some(3)),
         ] {
             assert_eq!(parse(text.as_bytes()).map(|call| call.result), Some(result), "{text}");
         }
         for text in ["", "close(3", "close(3)", "Close(3) = 0", "a b(1) = 0"] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_device_is_no_file_and_a_position_is_that_before_the_call() {
+        let call = parse(b"sendfile(1</dev/tty<char 5:0>>, 3</a>, [7] => [9], 2) = 2").unwrap();
+        let device = call.descriptor(0).unwrap();
+        assert_eq!((device.number, device.path, device.is_other), (1, None, true));
+        assert_eq!((call.number(2), call.number(3)), (Some(7), Some(2)));
     }
 
     proptest! {

@@ -1,60 +1,53 @@
-//! Follows processes through a log: descriptors, positions in files, current directories.
+//! Follows the calls of a log: which parts of which files they read or map.
 
-use super::call::{Call, Descriptor};
-use crate::accesses::{Accesses, MOST_TIMES, Name};
+use super::call::{Call, Descriptor, descriptor};
+use super::processes::{Opened, Processes};
+use crate::accesses::{Accesses, Name};
 use crate::error::ImportError;
 use headstart::host::range::ByteRange;
 use headstart::host::usage::How;
-use std::collections::HashMap;
-
-/// What an entry of a table takes in memory.
-const ENTRY_BYTES: usize = 64;
-
-/// What open(2) made: a file, and where in it the next read begins. Several descriptors may share it.
-#[derive(Clone, Debug)]
-struct Opened {
-    path: Vec<u8>,
-    position: u64,
-    was_read: bool,
-}
-
-/// The descriptors of processes that share them, with indices of [`Opened`].
-type Table = HashMap<i64, usize>;
-
-/// A process that the log tells of.
-#[derive(Clone, Debug, Default)]
-struct Process {
-    /// Its table.
-    table: usize,
-    /// Its current directory; empty where the log does not tell.
-    directory: Vec<u8>,
-}
 
 /// What is known at a place of the log.
 #[derive(Debug)]
 pub(super) struct Follow {
     accesses: Accesses,
-    processes: HashMap<i32, Process>,
-    tables: Vec<Table>,
-    opened: Vec<Opened>,
-    entries: usize,
-    most_entries: usize,
+    processes: Processes,
     time: u64,
 }
 
 impl Follow {
     /// At the start of a log of so many bytes.
     pub(super) fn new(accesses: Accesses, bytes: usize) -> Self {
-        let most_entries = 1024 + bytes * 2 / ENTRY_BYTES;
-        Self {
-            accesses,
-            processes: HashMap::new(),
-            tables: Vec::new(),
-            opened: Vec::new(),
-            entries: 0,
-            most_entries,
-            time: 0,
-        }
+        Self { accesses, processes: Processes::new(bytes), time: 0 }
+    }
+
+    /// Whether the log has told of a thread.
+    pub(super) fn knows(&self, tid: i32) -> bool {
+        self.processes.knows(tid)
+    }
+
+    /// A thread has a line, and the call that starts it, in another, has not returned yet.
+    ///
+    /// # Errors
+    /// There is more than fits.
+    pub(super) fn is_started(
+        &mut self,
+        tid: i32,
+        parent: i32,
+        call: &[u8],
+    ) -> Result<(), ImportError> {
+        let has = |flag: &[u8]| call.windows(flag.len()).any(|window| window == flag);
+        self.processes.start(parent, tid, has(b"CLONE_FILES"), has(b"CLONE_FS"))
+    }
+
+    /// A thread has a line that the log has not told of: perhaps it has told of it under another number.
+    pub(super) fn appears(&mut self, tid: i32) {
+        self.processes.appears(tid);
+    }
+
+    /// A thread has ended.
+    pub(super) fn end(&mut self, tid: i32) {
+        self.processes.end(tid);
     }
 
     /// A line that is none of strace.
@@ -64,8 +57,7 @@ impl Follow {
 
     /// What was found.
     pub(super) fn finish(mut self) -> Accesses {
-        let unread = self.opened.iter().filter(|opened| !opened.was_read).count();
-        self.accesses.lacks.only_opened = unread as u64;
+        self.accesses.lacks.only_opened = self.processes.unread;
         self.accesses
     }
 
@@ -105,33 +97,51 @@ impl Follow {
                 self.read(tid, call.descriptor(0), call.number(1), result)
             }
             b"mmap" | b"mmap2" => self.map(tid, call),
-            b"lseek" | b"_llseek" => {
-                self.seek(tid, call, result);
-                Ok(())
+            b"lseek" | b"_llseek" => self.seek(tid, call, result),
+            b"close" => match call.descriptor(0) {
+                Some(Descriptor { number, .. }) => self.processes.close(tid, number),
+                None => Ok(()),
+            },
+            b"close_range" if !call.has(2, "CLOSE_RANGE_CLOEXEC") => {
+                let number = |at| call.number(at).and_then(|number| i64::try_from(number).ok());
+                let (first, last) = (number(0).unwrap_or(0), number(1).unwrap_or(i64::MAX));
+                self.processes.close_range(tid, first, last)
             }
-            b"close" => {
-                if let Some(Descriptor { number, .. }) = call.descriptor(0) {
-                    self.table(tid).remove(&number);
+            b"dup" | b"dup2" | b"dup3" => {
+                self.duplicate(tid, call, result, call.has(2, "O_CLOEXEC"))
+            }
+            b"fcntl" | b"fcntl64" => match call.argument(1) {
+                b"F_DUPFD" => self.duplicate(tid, call, result, false),
+                b"F_DUPFD_CLOEXEC" => self.duplicate(tid, call, result, true),
+                b"F_SETFD" => {
+                    if let Some(Descriptor { number, .. }) = call.descriptor(0) {
+                        let closes = call.has(2, "FD_CLOEXEC");
+                        self.processes.closes_on_exec(tid, number, closes);
+                    }
+                    Ok(())
                 }
-                Ok(())
-            }
-            b"dup" | b"dup2" | b"dup3" => self.duplicate(tid, call, result),
-            b"fcntl" | b"fcntl64" if call.argument(1).starts_with(b"F_DUPFD") => {
-                self.duplicate(tid, call, result)
-            }
-            b"chdir" => {
-                if let Some(path) = call.text(0) {
-                    let path = self.absolute(tid, None, path);
-                    self.process(tid).directory = path;
+                _ => Ok(()),
+            },
+            b"pipe" | b"pipe2" => self.others(tid, call.argument(0)),
+            b"socketpair" => self.others(tid, call.argument(3)),
+            b"socket" | b"accept" | b"accept4" | b"epoll_create" | b"epoll_create1"
+            | b"eventfd" | b"eventfd2" | b"inotify_init" | b"inotify_init1" | b"timerfd_create"
+            | b"signalfd" | b"signalfd4" | b"pidfd_open" | b"memfd_create" | b"userfaultfd"
+            | b"io_uring_setup" => self.processes.close(tid, result),
+            b"chdir" => match call.text(0) {
+                Some(path) => {
+                    let path = self.processes.absolute(tid, None, path)?;
+                    self.processes.enter(tid, path.unwrap_or_default())
                 }
-                Ok(())
-            }
-            b"fchdir" => {
-                if let Some(path) = call.descriptor(0).and_then(|at| self.path_of(tid, &at)) {
-                    self.process(tid).directory = path;
+                None => Ok(()),
+            },
+            b"fchdir" => match call.descriptor(0) {
+                Some(at) => {
+                    let path = self.processes.path_of(tid, &at)?;
+                    self.processes.enter(tid, path.unwrap_or_default())
                 }
-                Ok(())
-            }
+                None => Ok(()),
+            },
             b"fork" | b"vfork" | b"clone" | b"clone3" => self.start(tid, call, result),
             _ => Ok(()),
         }
@@ -149,29 +159,17 @@ impl Follow {
         let is_file =
             !["O_DIRECTORY", "O_PATH", "O_WRONLY"].iter().any(|flag| call.has(flags, flag));
         let path = match (&call.result_path, call.text(argument)) {
-            (Some(path), _) => path.clone(),
-            (None, Some(path)) => self.absolute(tid, at, path),
-            (None, None) => return Ok(()),
+            (Some(path), _) => Some(path.clone()),
+            (None, Some(path)) => self.processes.absolute(tid, at.as_ref(), path)?,
+            (None, None) => None,
         };
-        let opened = self.opened.len();
-        self.opened.push(Opened { path, position: 0, was_read: !is_file });
-        self.describe(tid, result, opened)
-    }
-
-    /// A descriptor of a process gets this meaning.
-    fn describe(&mut self, tid: i32, number: i64, opened: usize) -> Result<(), ImportError> {
-        if self.table(tid).insert(number, opened).is_none() {
-            self.account(1)?;
-        }
-        Ok(())
-    }
-
-    fn account(&mut self, entries: usize) -> Result<(), ImportError> {
-        self.entries += entries;
-        if self.entries > self.most_entries {
-            return Err(ImportError::TooMuch(MOST_TIMES));
-        }
-        Ok(())
+        let Some(path) = path else {
+            self.accesses.lacks.of_unknown_files += 1;
+            return self.processes.close(tid, result);
+        };
+        let is_direct = call.has(flags, "O_DIRECT");
+        let opened = Opened { path, position: 0, was_read: !is_file || is_direct, is_direct };
+        self.processes.open(tid, result, opened, call.has(flags, "O_CLOEXEC"))
     }
 
     fn execute(
@@ -180,9 +178,17 @@ impl Follow {
         at: Option<Descriptor>,
         path: Option<Vec<u8>>,
     ) -> Result<(), ImportError> {
-        let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(()) };
-        let path = self.absolute(tid, at, path);
-        self.accesses.add_whole(Name::Path(path), self.time, How::MAPPED)
+        let path = match (path, &at) {
+            // By a descriptor alone, as fexecve(3) does.
+            (Some(path), Some(at)) if path.is_empty() => self.processes.path_of(tid, at)?,
+            (Some(path), _) => self.processes.absolute(tid, at.as_ref(), path)?,
+            (None, _) => None,
+        };
+        self.processes.execute(tid)?;
+        match path {
+            Some(path) => self.accesses.add_whole(Name::Path(path), self.time, How::MAPPED),
+            None => Ok(()),
+        }
     }
 
     /// A read of so many bytes, `from` there or the position of the file.
@@ -196,22 +202,24 @@ impl Follow {
         let (Some(descriptor), Ok(length)) = (descriptor, u64::try_from(length)) else {
             return Ok(());
         };
-        let time = self.time;
-        let Some(opened) = self.opened(tid, &descriptor)? else {
+        let Some(opened) = self.processes.opened(tid, &descriptor)? else {
             self.accesses.lacks.of_unknown_files += u64::from(!descriptor.is_other);
             return Ok(());
         };
+        let mut opened = opened.borrow_mut();
         let bytes = ByteRange::of(from.unwrap_or(opened.position), length);
         if from.is_none() {
             opened.position = bytes.end;
         }
-        opened.was_read = true;
+        self.processes.reads(&mut opened);
+        if opened.is_direct {
+            return Ok(());
+        }
         let name = Name::Path(opened.path.clone());
-        self.accesses.add_bytes(name, bytes, time, How::READ)
+        self.accesses.add_bytes(name, bytes, self.time, How::READ)
     }
 
     fn map(&mut self, tid: i32, call: &Call) -> Result<(), ImportError> {
-        let time = self.time;
         let (Some(length), Some(descriptor)) = (call.number(1), call.descriptor(4)) else {
             return Ok(());
         };
@@ -220,110 +228,57 @@ impl Follow {
         }
         // mmap2(2) counts in pages; strace shows bytes.
         let offset = call.number(5).unwrap_or(0);
-        let Some(opened) = self.opened(tid, &descriptor)? else {
+        let Some(opened) = self.processes.opened(tid, &descriptor)? else {
             self.accesses.lacks.of_unknown_files += u64::from(!descriptor.is_other);
             return Ok(());
         };
-        opened.was_read = true;
+        let mut opened = opened.borrow_mut();
+        self.processes.reads(&mut opened);
         let name = Name::Path(opened.path.clone());
         let how = if call.has(2, "PROT_EXEC") { How::MAPPED | How::EXECUTED } else { How::MAPPED };
-        self.accesses.add_bytes(name, ByteRange::of(offset, length), time, how)
+        self.accesses.add_bytes(name, ByteRange::of(offset, length), self.time, how)
     }
 
-    fn seek(&mut self, tid: i32, call: &Call, result: i64) {
+    fn seek(&mut self, tid: i32, call: &Call, result: i64) -> Result<(), ImportError> {
         // _llseek(2) returns the position in an argument.
         let position =
             if call.name == b"lseek" { u64::try_from(result).ok() } else { call.number(2) };
-        let found = call.descriptor(0).and_then(|at| self.table(tid).get(&at.number).copied());
-        if let (Some(position), Some(opened)) =
-            (position, found.and_then(|at| self.opened.get_mut(at)))
+        if let (Some(position), Some(descriptor)) = (position, call.descriptor(0))
+            && let Some(opened) = self.processes.opened(tid, &descriptor)?
         {
-            opened.position = position;
+            opened.borrow_mut().position = position;
         }
-    }
-
-    fn duplicate(&mut self, tid: i32, call: &Call, result: i64) -> Result<(), ImportError> {
-        let Some(descriptor) = call.descriptor(0) else { return Ok(()) };
-        match self.table(tid).get(&descriptor.number).copied() {
-            Some(opened) => self.describe(tid, result, opened),
-            None => {
-                self.table(tid).remove(&result);
-                Ok(())
-            }
-        }
-    }
-
-    fn start(&mut self, tid: i32, call: &Call, child: i64) -> Result<(), ImportError> {
-        let Ok(child) = i32::try_from(child) else { return Ok(()) };
-        let flags: Vec<&[u8]> = (0..3).map(|number| call.argument(number)).collect();
-        let shares = flags.iter().any(|flags| {
-            flags.windows(b"CLONE_FILES".len()).any(|window| window == b"CLONE_FILES")
-        });
-        // A line of the child may come before its parent's.
-        if child == 0 || self.processes.contains_key(&child) {
-            return Ok(());
-        }
-        let mut process = self.process(tid).clone();
-        if !shares {
-            let table = self.table(tid).clone();
-            self.account(table.len() + 1)?;
-            process.table = self.tables.len();
-            self.tables.push(table);
-        }
-        self.processes.insert(child, process);
         Ok(())
     }
 
-    fn process(&mut self, tid: i32) -> &mut Process {
-        let tables = &mut self.tables;
-        self.processes.entry(tid).or_insert_with(|| {
-            tables.push(Table::new());
-            Process { table: tables.len() - 1, directory: Vec::new() }
-        })
-    }
-
-    fn table(&mut self, tid: i32) -> &mut Table {
-        let table = self.process(tid).table;
-        &mut self.tables[table]
-    }
-
-    /// What a descriptor is: as the line says, or as the log told before.
-    fn opened(
+    fn duplicate(
         &mut self,
         tid: i32,
-        descriptor: &Descriptor,
-    ) -> Result<Option<&mut Opened>, ImportError> {
-        let known = self.table(tid).get(&descriptor.number).copied();
-        let at = match (&descriptor.path, known) {
-            (Some(path), Some(at)) if self.opened[at].path == *path => at,
-            (Some(path), _) => {
-                let opened = self.opened.len();
-                let path = path.clone();
-                self.opened.push(Opened { path, position: 0, was_read: true });
-                self.describe(tid, descriptor.number, opened)?;
-                opened
+        call: &Call,
+        result: i64,
+        closes_on_exec: bool,
+    ) -> Result<(), ImportError> {
+        let Some(descriptor) = call.descriptor(0) else { return Ok(()) };
+        self.processes.duplicate(tid, descriptor.number, result, closes_on_exec)
+    }
+
+    /// Descriptors of something without pages, as `[3, 4]`, also with what they are.
+    fn others(&mut self, tid: i32, list: &[u8]) -> Result<(), ImportError> {
+        let list = list.strip_prefix(b"[").unwrap_or_default();
+        for number in list.split(|byte| *byte == b',').filter_map(descriptor) {
+            self.processes.close(tid, number.number)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, tid: i32, call: &Call, child: i64) -> Result<(), ImportError> {
+        match i32::try_from(child) {
+            // A line of the child may come before its parent's.
+            Ok(child) if child > 0 && !self.knows(child) => {
+                let flags = [0, 1, 2].map(|number| call.argument(number)).concat();
+                self.is_started(child, tid, &flags)
             }
-            (None, Some(at)) => at,
-            (None, None) => return Ok(None),
-        };
-        Ok(self.opened.get_mut(at))
-    }
-
-    fn path_of(&mut self, tid: i32, descriptor: &Descriptor) -> Option<Vec<u8>> {
-        if descriptor.path.is_some() {
-            return descriptor.path.clone();
+            _ => Ok(()),
         }
-        let at = self.table(tid).get(&descriptor.number).copied()?;
-        self.opened.get(at).map(|opened| opened.path.clone())
-    }
-
-    /// A path from the root, or from the directory where the log began.
-    fn absolute(&mut self, tid: i32, at: Option<Descriptor>, path: Vec<u8>) -> Vec<u8> {
-        if path.starts_with(b"/") {
-            return path;
-        }
-        let from = at.and_then(|at| self.path_of(tid, &at));
-        let from = from.unwrap_or_else(|| self.process(tid).directory.clone());
-        if from.is_empty() { path } else { [&from[..], b"/", &path].concat() }
     }
 }

@@ -24,7 +24,11 @@ pub(super) enum Part<'a> {
     Unfinished(&'a [u8]),
     /// The rest of one.
     Resumed(&'a [u8]),
-    /// A signal, or the end of a process.
+    /// The thread has ended.
+    End,
+    /// The thread has become another of its process, which executes a program.
+    Becomes(i32),
+    /// A signal, or what strace itself says.
     Note,
     /// Nothing of that.
     Other,
@@ -113,7 +117,18 @@ fn time_word(word: &str) -> Option<Time> {
 }
 
 fn part(text: &[u8]) -> Part<'_> {
-    if text.starts_with(b"+++ ") || text.starts_with(b"--- ") || text.starts_with(b"strace: ") {
+    if let Some(note) = text.strip_prefix(b"+++ ") {
+        let other = note.strip_prefix(b"superseded by execve in pid ").and_then(|rest| {
+            let digits = &rest[..digits(rest)];
+            std::str::from_utf8(digits).ok()?.parse().ok()
+        });
+        return match other {
+            Some(other) => Part::Becomes(other),
+            None if note.starts_with(b"exited") || note.starts_with(b"killed") => Part::End,
+            None => Part::Note,
+        };
+    }
+    if text.starts_with(b"--- ") || text.starts_with(b"strace: ") {
         return Part::Note;
     }
     if let Some(rest) = text.strip_prefix(b"<... ") {
@@ -130,11 +145,18 @@ fn part(text: &[u8]) -> Part<'_> {
     }
 }
 
+/// Calls that start a thread or process.
+const STARTS: [&[u8]; 4] = [b"fork(", b"vfork(", b"clone(", b"clone3("];
+/// No more do so at once.
+const MOST_STARTING: usize = 64;
+
 /// Joins the parts of calls, and makes times of one clock.
 #[derive(Debug, Default)]
 pub(super) struct Joiner<'a> {
     /// What each thread has begun.
     begun: HashMap<i32, &'a [u8]>,
+    /// Threads that have begun to start another one, which has no line yet; the last one last.
+    starting: Vec<i32>,
     now: Option<u64>,
     /// What midnights add.
     days: u64,
@@ -148,9 +170,9 @@ impl<'a> Joiner<'a> {
             Time::At(ns) => {
                 let now = ns.saturating_add(self.days);
                 // A clock of a day that goes back by hours is past midnight.
-                if self.now.is_some_and(|before| before > now + DAY_NS / 2) {
-                    self.days += DAY_NS;
-                    now + DAY_NS
+                if self.now.is_some_and(|before| before > now.saturating_add(DAY_NS / 2)) {
+                    self.days = self.days.saturating_add(DAY_NS);
+                    now.saturating_add(DAY_NS)
                 } else {
                     now
                 }
@@ -167,14 +189,38 @@ impl<'a> Joiner<'a> {
             Part::Whole(text) => Some(Whole { tid, text: text.into() }),
             Part::Unfinished(text) => {
                 self.begun.insert(tid, text);
+                if STARTS.iter().any(|start| text.starts_with(start))
+                    && self.starting.len() < MOST_STARTING
+                {
+                    self.starting.push(tid);
+                }
+                None
+            }
+            Part::Becomes(other) => {
+                let begun = self.begun.remove(&other)?;
+                self.begun.insert(tid, begun);
                 None
             }
             Part::Resumed(rest) => {
-                let begun = self.begun.remove(&tid)?;
+                self.starting.retain(|other| *other != tid);
+                // On a terminal a single process has no number until it has started another.
+                let begun = self.begun.remove(&tid).or_else(|| self.begun.remove(&0))?;
                 Some(Whole { tid, text: [begun, rest].concat().into() })
+            }
+            Part::End => {
+                self.begun.remove(&tid);
+                self.starting.retain(|other| *other != tid);
+                None
             }
             Part::Note | Part::Other => None,
         }
+    }
+
+    /// The thread that starts one without a line so far, and the call as far as it is known: the last
+    /// one that has begun to.
+    pub(super) fn starter(&mut self) -> Option<(i32, &'a [u8])> {
+        let tid = self.starting.pop()?;
+        Some((tid, self.begun.get(&tid)?))
     }
 }
 
@@ -231,5 +277,10 @@ mod tests {
         let before = time("23:59:59 close(3) = 0").unwrap();
         assert_eq!(time("00:00:01 close(3) = 0"), Some(before + 2 * SECOND_NS));
         assert_eq!(time("00:00:00.9 close(3) = 0"), Some(before + 1_900_000_000), "another CPU");
+        for _ in 0..2 {
+            let last = time("18446744073.709551615 close(3) = 0");
+            assert_eq!(last, Some(u64::MAX), "nothing overflows");
+            time("00:00:01 close(3) = 0");
+        }
     }
 }

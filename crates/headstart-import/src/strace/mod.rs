@@ -12,6 +12,7 @@
 mod call;
 mod follow;
 mod line;
+mod processes;
 
 use crate::accesses::Accesses;
 use crate::error::ImportError;
@@ -26,7 +27,7 @@ const COARSE: &str = "a log of system calls does not tell which pages of a mappi
 pub(crate) fn is_line(text: &[u8]) -> bool {
     match line::parse(text).part {
         Part::Whole(call) | Part::Unfinished(call) => call::parse(call).is_some(),
-        Part::Resumed(_) | Part::Note => true,
+        Part::Resumed(_) | Part::End | Part::Becomes(_) | Part::Note => true,
         Part::Other => false,
     }
 }
@@ -41,6 +42,20 @@ pub fn import(log: &[u8], page_size: u64) -> Result<Accesses, ImportError> {
     for text in log.split(|byte| *byte == b'\n').filter(|text| !text.is_empty()) {
         let line = line::parse(text);
         let time = joiner.time(&line);
+        let is_call = matches!(line.part, Part::Whole(_) | Part::Unfinished(_) | Part::Resumed(_));
+        if is_call && !follow.knows(line.tid) {
+            let resumes = matches!(line.part, Part::Resumed(_));
+            match if resumes { None } else { joiner.starter() } {
+                Some((parent, call)) => follow.is_started(line.tid, parent, call)?,
+                None => follow.appears(line.tid),
+            }
+        }
+        match line.part {
+            Part::End => follow.end(line.tid),
+            // The first thread goes on as the one that executes.
+            Part::Becomes(other) => follow.end(other),
+            _ => {}
+        }
         match joiner.join(line) {
             Some(whole) => match call::parse(&whole.text) {
                 Some(call) => follow.call(whole.tid, time, &call)?,

@@ -81,6 +81,142 @@ openat(AT_FDCWD</home>, \"only\", O_RDONLY) = 3</home/only>
     assert_eq!(import(log.as_bytes(), 4096).unwrap().lacks.only_opened, 1);
 }
 
+/// The names in a log, in order.
+fn names(log: &str) -> Vec<String> {
+    found(log).into_iter().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn a_child_that_has_a_line_before_its_start_returns_has_what_its_parent_has() {
+    let log = "\
+10 chdir(\"/dir\") = 0
+10 openat(AT_FDCWD, \"f\", O_RDONLY) = 3
+10 vfork( <unfinished ...>
+11 read(3, \"\", 9) = 9
+11 execve(\"x\", [\"x\"], 0x7ffd /* 20 vars */ <unfinished ...>
+10 <... vfork resumed>)              = 11
+11 <... execve resumed>)             = 0
+11 openat(AT_FDCWD, \"g\", O_RDONLY) = 4
+11 read(4, \"\", 9) = 9
+";
+    assert_eq!(names(log), ["/dir/f", "/dir/x", "/dir/g"]);
+    assert_eq!(import(log.as_bytes(), 4096).unwrap().lacks.of_unknown_files, 0);
+}
+
+#[test]
+fn a_log_of_a_terminal_numbers_a_process_only_while_there_are_several() {
+    let log = "\
+chdir(\"/dir\") = 0
+clone(child_stack=NULL, flags=CLONE_CHILD_SETTID|SIGCHLD <unfinished ...>
+[pid    11] execve(\"a\", [\"a\"], 0x7ffd /* 20 vars */) = 0
+[pid    10] <... clone resumed>, child_tidptr=0x7f) = 11
+[pid    10] execve(\"b\", [\"b\"], 0x7ffd /* 20 vars */) = 0
+[pid    11] +++ exited with 0 +++
+execve(\"c\", [\"c\"], 0x7ffd /* 20 vars */) = 0
+";
+    assert_eq!(names(log), ["/dir/a", "/dir/b", "/dir/c"]);
+}
+
+#[test]
+fn threads_share_their_directory_and_a_number_is_another_process_after_its_end() {
+    let log = "\
+10 clone3({flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD, child_tid=0x7f}, 88) = 12
+12 chdir(\"/dir\") = 0
+12 +++ exited with 0 +++
+10 openat(AT_FDCWD, \"f\", O_RDONLY) = 3
+10 read(3, \"\", 1) = 1
+10 fork() = 12
+12 chdir(\"/else\") = 0
+12 +++ killed by SIGKILL +++
+10 fork() = 12
+12 openat(AT_FDCWD, \"g\", O_RDONLY) = 5
+12 read(5, \"\", 1) = 1
+";
+    assert_eq!(names(log), ["/dir/f", "/dir/g"]);
+}
+
+#[test]
+fn a_descriptor_that_is_something_else_now_has_not_the_file_that_it_was() {
+    let log = |between: &str| {
+        format!(
+            "openat(AT_FDCWD, \"/f\", O_RDONLY|O_CLOEXEC) = 3\n\
+             read(3, \"\", 1) = 1\n{between}\nread(3, \"\", 4096) = 4096\n"
+        )
+    };
+    for between in [
+        "execve(\"/x\", [\"x\"], 0x7ffd /* 20 vars */) = 0",
+        "pipe2([3, 4], O_CLOEXEC) = 0",
+        "socketpair(AF_UNIX, SOCK_STREAM, 0, [5, 3]) = 0",
+        "socket(AF_INET, SOCK_STREAM, IPPROTO_IP) = 3",
+        "close_range(3, 4294967295, 0) = 0",
+        "dup2(9, 3) = 3",
+        "openat(9, \"relative to what\", O_RDONLY) = 3",
+    ] {
+        let accesses = import(log(between).as_bytes(), 4096).unwrap();
+        let pages: u64 = accesses
+            .files()
+            .iter()
+            .filter(|(name, _)| **name == Name::Path(b"/f".to_vec()))
+            .map(|(_, spans)| spans.pages())
+            .sum();
+        assert_eq!(pages, 1, "{between}");
+        assert!(accesses.lacks.of_unknown_files >= 1, "{between}");
+    }
+    for between in [
+        "fcntl(3, F_SETFD, 0) = 0\nexecve(\"/x\", [\"x\"], 0x7ffd /* 20 vars */) = 0",
+        "dup3(3, 3, 0) = -1 EINVAL (Invalid argument)",
+        "close_range(3, 4294967295, CLOSE_RANGE_CLOEXEC) = 0",
+    ] {
+        let accesses = import(log(between).as_bytes(), 4096).unwrap();
+        assert_eq!(accesses.lacks.of_unknown_files, 0, "{between}");
+    }
+}
+
+#[test]
+fn reads_that_pass_by_the_page_cache_are_none_and_positions_of_calls_are_those_before_them() {
+    let log = "\
+openat(AT_FDCWD, \"/direct\", O_RDONLY|O_DIRECT) = 3
+read(3, \"\", 4096) = 4096
+openat(AT_FDCWD, \"/copied\", O_RDONLY) = 4
+sendfile(1, 4, [8192] => [12288], 4096) = 4096
+copy_file_range(4, [40960], 5, NULL, 4096, 0) = 4096
+read(4, \"\", 4096) = 4096
+";
+    let found = found(log);
+    assert_eq!(found.len(), 1);
+    let pages: Vec<_> = found[0].1.iter().map(|(first, ..)| *first).collect();
+    assert_eq!(pages, [0, 2, 10]);
+    assert_eq!(import(log.as_bytes(), 4096).unwrap().lacks.only_opened, 0);
+    let log = "open(\"/x\", O_RDONLY) = 3\nexecveat(3, \"\", [\"x\"], 0x7f, AT_EMPTY_PATH) = 0\n";
+    assert_eq!(names(log), ["/x"]);
+}
+
+#[test]
+fn a_thread_that_executes_a_program_goes_on_as_the_first_one() {
+    let log = "\
+10 chdir(\"/dir\") = 0
+10 clone(child_stack=0x7f, flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 11
+11 execve(\"x\", [\"x\"], 0x7ffd /* 20 vars */ <unfinished ...>
+10 +++ superseded by execve in pid 11 +++
+10 <... execve resumed>)             = 0
+";
+    assert_eq!(names(log), ["/dir/x"]);
+}
+
+#[test]
+fn a_directory_that_grows_with_each_line_is_bounded() {
+    let mut log = "execve(\"/x\", [\"x\"], 0x7f) = 0\n".to_owned();
+    log += &"chdir(\"a\") = 0\n".repeat(20_000);
+    log += &"openat(AT_FDCWD, \"b\", O_RDONLY) = 3\n".repeat(2000);
+    log += "openat(AT_FDCWD, \"c\", O_RDONLY) = 3\nread(3, \"\", 1) = 1\n";
+    let accesses = import(log.as_bytes(), 4096).unwrap();
+    let longest = accesses.files().into_iter().map(|(name, _)| match name {
+        Name::Path(path) => path.len(),
+        Name::Inode(_) => 0,
+    });
+    assert!(longest.max() < Some(4096));
+}
+
 #[test]
 fn a_log_without_accesses_is_refused_with_how_to_record_one() {
     let error = import(b"close(3) = 0\n", 4096).unwrap_err().to_string();
