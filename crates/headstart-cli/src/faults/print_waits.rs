@@ -1,7 +1,7 @@
 //! The tables of `headstart faults --waits` as text.
 
 use super::print::{of_wall, some, time};
-use crate::output::{counted, name, percent, size};
+use crate::output::{counted, grouped, name, percent, size};
 use headstart_faults::recording::Recording;
 use headstart_faults::waits::document::name_of;
 use headstart_faults::waits::sums::{Account, Cause, Device, Sum, Sums};
@@ -125,7 +125,7 @@ fn devices(sums: &Sums) -> String {
         let Device { reads, read_bytes, writes, written_bytes, .. } = *row;
         let ended = (reads + writes + row.others).saturating_sub(row.unended);
         table.row([
-            device.to_string(),
+            super::device_name(*device),
             some(reads),
             some_size(read_bytes),
             some(writes),
@@ -211,6 +211,23 @@ fn notes(recording: &Recording, waits: &Waits, sums: &Sums) -> Vec<String> {
     note(unrecorded.call_ends, "end", " of system calls whose start has no record");
     note(unrecorded.completions, "end", " of requests of devices whose start has no record");
     note(kept, "wait", " were not kept, since there were too many; their time is a row of its own");
+    let is_unnamed =
+        |cause: &Cause| matches!(cause.kind, Kind::Open | Kind::Lookup) && cause.file.is_none();
+    if sums.causes.iter().any(|(cause, ..)| is_unnamed(cause)) {
+        notes.push(
+            "the kernel reports no names that open(2), stat(2) and the like look up; a file is named if it \
+             is then read or mapped"
+                .into(),
+        );
+    }
+    if let all @ 1.. = waits.requests.len() as u64 {
+        let own = waits.requests.iter().filter(|request| request.thread.is_some()).count() as u64;
+        notes.push(format!(
+            "devices: requests of all programs; {} of {} were made by threads recorded here",
+            grouped(own),
+            grouped(all)
+        ));
+    }
     let unexplained = sums.main.wait_ns(Kind::Unexplained);
     if unexplained > 0 && recording.lost > 0 {
         notes.push(format!(
@@ -228,4 +245,86 @@ fn some_time(ns: u64) -> String {
 
 fn some_size(bytes: u64) -> String {
     if bytes == 0 { String::new() } else { size(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart::host::id::Dev;
+    use headstart_faults::recording::{Process, Thread};
+    use headstart_faults::waits::{File, Life, Operation, Request, Wait};
+
+    fn recorded() -> (Recording, Waits) {
+        let recording = Recording {
+            names: vec![b"/lib/a.so".to_vec(), b"make".to_vec()],
+            processes: vec![Process { pid: 7, name: 1 }],
+            threads: vec![Thread { tid: 7, process: 0, name: 1 }],
+            ..Recording::default()
+        };
+        let wait = |start, end, kind, file| Wait {
+            thread: 0,
+            start,
+            end,
+            kind,
+            file,
+            offset: None,
+            call: None,
+            runner: None,
+        };
+        let request = Request::new(5, Dev::new(4000, 1), 8, 4096, Operation::Read, false);
+        let waits = Waits {
+            lives: vec![Life { user_ns: 2_000_000, end: 9_000_000, ..Life::default() }],
+            files: vec![File { id: None, name: Some(0) }],
+            waits: vec![
+                wait(0, 4_000_000, Kind::Fault, Some(0)),
+                wait(4_000_000, 5_000_000, Kind::Lookup, None),
+                wait(5_000_000, 7_000_000, Kind::RunQueue, None),
+            ],
+            requests: vec![
+                Request { complete: Some(1_000_005), thread: Some(0), ..request },
+                Request { issue: 2_000_000, ..request },
+            ],
+            ..Waits::default()
+        };
+        (recording, waits)
+    }
+
+    #[test]
+    fn the_parts_are_the_time_and_each_file_device_and_gap_of_knowledge_is_told() {
+        let (recording, waits) = recorded();
+        let sums = Sums::of(&recording, &waits, 7);
+        let text = text(&recording, &waits, &sums, 10);
+        let words = |begin: &str| {
+            let line = text.lines().find(|line| line.starts_with(begin));
+            line.unwrap_or_else(|| panic!("{begin} in {text}"))[begin.len()..]
+                .split_whitespace()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(words("CPU: own code"), ["2.0", "ms", "22.2", "%"]);
+        assert_eq!(words("wait: page faults")[..4], ["4.0", "ms", "44.4", "%"]);
+        assert_eq!(words("run queue  ")[..4], ["2.0", "ms", "22.2", "%"]);
+        assert_eq!(words("all"), ["9.0", "ms", "100.0", "%"]);
+        assert!(text.contains("page faults       /lib/a.so"), "{text}");
+        assert_eq!(words("4000:1")[..3], ["2", "8.0", "KiB"]);
+        assert!(text.contains("1 of 2 were made by threads recorded here"), "{text}");
+        assert!(text.contains("no names that open(2), stat(2)"), "{text}");
+        assert!(!text.contains("PROCESS"), "a single thread has no table: {text}");
+    }
+
+    #[test]
+    fn what_is_missing_is_counted_and_what_is_known_has_no_note() {
+        let (mut recording, mut waits) = recorded();
+        waits.waits.remove(1);
+        waits.requests.clear();
+        let shown = |recording: &Recording, waits: &Waits| {
+            notes(recording, waits, &Sums::of(recording, waits, 7)).join("\n")
+        };
+        assert!(!shown(&recording, &waits).contains("stat(2)"));
+        waits.unrecorded.calls_32_bit = 3;
+        waits.waits[0].kind = Kind::Unexplained;
+        recording.lost = 5;
+        let text = shown(&recording, &waits);
+        assert!(text.contains("3 system calls of 32-bit programs"), "{text}");
+        assert!(text.contains("also because 5 records were lost"), "{text}");
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// Of each CPU, so many changes are kept.
 const KEPT: usize = 64;
 /// A time is cut into no more parts.
-const MOST_PARTS: usize = 4;
+const MOST_PARTS: usize = 16;
 /// `TASK_COMM_LEN`
 const NAME: usize = 16;
 
