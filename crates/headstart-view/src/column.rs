@@ -17,6 +17,8 @@ enum Form {
 
 /// The most bits of a value for which a reader needs no more than 32 at once.
 const MOST_BITS: u32 = 24;
+/// And those for which a difference with its sign is exact in JavaScript.
+const MOST_SIGNED: u32 = 52;
 
 impl Serialize for Column {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -48,7 +50,7 @@ fn form_of(values: &[u64]) -> (Form, u32) {
     let packed = (values.len() * bits as usize).div_ceil(8);
     if bits <= MOST_BITS && packed <= varint.min(delta) {
         (Form::Bits, bits)
-    } else if varint <= delta {
+    } else if varint <= delta || bits > MOST_SIGNED {
         (Form::Varint, bits)
     } else {
         (Form::Delta, bits)
@@ -167,6 +169,8 @@ mod tests {
             (vec![0, 1, 3, 2, 0, 1, 1], Form::Bits),
             (vec![1 << 40, (1 << 40) + 1, (1 << 40) + 2], Form::Delta),
             (vec![1 << 30, 1, 1, 1 << 30, 1, 1], Form::Varint),
+            (vec![1 << 51, (1 << 51) + 1], Form::Delta),
+            (vec![1 << 52, (1 << 52) + 1, (1 << 52) + 2], Form::Varint),
             (vec![], Form::Bits),
         ] {
             assert_eq!(form_of(&values).0, form, "{values:?}");

@@ -140,9 +140,12 @@ fn each(both: &[&Accesses; 2], layout: &Layout) -> View {
     };
     View {
         title: "One file".into(),
-        help: "Offset against time, before and after, on the same axes. High, striped, red bars waited \
-               for the disk."
-            .into(),
+        help: format!(
+            "Offset against time, before and after, on the same axes. High, striped, red bars waited \
+               for the disk.{}",
+            Layout::cut_in_words(&layout.places, "files")
+        )
+        .into(),
         x: layout.time(),
         subjects: Layout::longest(&layout.places).into_iter().filter_map(subject).collect(),
     }

@@ -21,10 +21,13 @@ pub(super) fn view(accesses: &Accesses, layout: &Layout) -> View {
     };
     View {
         title: "One file".into(),
-        help: "A bar is an access: its height is the offset in the file, its length the time that it \
+        help: format!(
+            "A bar is an access: its height is the offset in the file, its length the time that it \
                took. High, striped, red bars waited for the disk. Sections of ELF files are named at \
-               the right."
-            .into(),
+               the right.{}",
+            Layout::cut_in_words(&layout.places, "files")
+        )
+        .into(),
         x: layout.time(),
         subjects: Layout::longest(&layout.places).into_iter().filter_map(subject).collect(),
     }

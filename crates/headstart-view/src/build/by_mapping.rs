@@ -43,10 +43,13 @@ pub(super) fn view(accesses: &Accesses, layout: &Layout) -> View {
     let most = longest.iter().map(|(_, seen)| seen.count).max().unwrap_or(1);
     View {
         title: "One mapping".into(),
-        help: "A mark is an access: its number from left to right, its offset upwards. A triangle \
+        help: format!(
+            "A mark is an access: its number from left to right, its offset upwards. A triangle \
                that points down is before the last access: the kernel's readahead does not follow a \
-               walk backwards. Red ones waited for the disk."
-            .into(),
+               walk backwards. Red ones waited for the disk.{}",
+            Layout::cut_in_words(&layout.parts, "mappings")
+        )
+        .into(),
         x: Axis::new("number of the access in this mapping", Unit::Count, 0.0, most as f64),
         subjects: longest.into_iter().filter_map(subject).collect(),
     }

@@ -52,7 +52,7 @@ pub struct Device {
 fn kinds() -> [Kind; 2] {
     [
         Kind::new("read", Colour::Green, Mark::Plain),
-        Kind::new("written", Colour::Pink, Mark::Hatched),
+        Kind::new("written or discarded", Colour::Pink, Mark::Hatched),
     ]
 }
 

@@ -16,7 +16,10 @@ pub(super) fn panel(title: &str, unit: Unit, mut flow: Flow) -> Panel {
         if flow.stacked { values.sum() } else { values.fold(0.0, f64::max) }
     };
     let highest: f64 = (0..count).map(top).fold(0.0, f64::max);
-    let mut panel = Panel::new(title, Y::Value(Axis::new("", unit, 0.0, highest * 1.05)));
+    // Parts of one have no round values to mark.
+    let least = if unit == Unit::Count { 1.0 } else { 0.0 };
+    let high = (highest * 1.05).max(least);
+    let mut panel = Panel::new(title, Y::Value(Axis::new("", unit, 0.0, high)));
     panel.flow = Some(flow);
     panel
 }

@@ -4,7 +4,7 @@
 use super::accesses::{Access, Accesses, kind};
 use crate::picture::{Axis, Band, Column, Frame, MOST, Marks, Table, Text, Unit};
 use crate::units::{amount, grouped};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Lanes with a name of their own; further ones share the last.
 const LANES: usize = 4000;
@@ -43,6 +43,8 @@ pub(super) struct Seen {
     pub waited: u64,
     pub took_ns: u64,
     pub backwards: u64,
+    /// How many places or mappings share its lane.
+    pub joined: u64,
 }
 
 /// Where all is.
@@ -158,10 +160,21 @@ impl Layout {
 
     /// Those that took longest, each with its lane.
     pub fn longest(seen: &[Seen]) -> Vec<(u64, &Seen)> {
-        let mut order: Vec<_> = (0..).zip(seen).filter(|(_, one)| one.number.is_some()).collect();
-        order.sort_by_key(|(_, one)| std::cmp::Reverse((one.took_ns, one.count)));
+        let mut order = by_time(seen);
         order.truncate(SUBJECTS);
         order
+    }
+
+    /// How many of those with this name [`Self::longest`] has, if not all.
+    pub fn cut_in_words(seen: &[Seen], name: &str) -> String {
+        let all: u64 = seen.iter().map(|one| one.joined).sum();
+        match all > SUBJECTS as u64 {
+            true => format!(
+                " Of {} {name}, the {SUBJECTS} that took longest can be shown.",
+                grouped(all as f64, 0)
+            ),
+            false => String::new(),
+        }
     }
 
     /// The places that took longest, as figures.
@@ -175,9 +188,12 @@ impl Layout {
             let cells = [counts[0].clone(), counts[1].clone(), time];
             [name(seen).unwrap_or_default()].into_iter().chain(cells.map(Text::from)).collect()
         };
-        let rows = Self::longest(&self.places).into_iter().map(row);
+        let rows = by_time(&self.places).into_iter().map(row);
         let head = ["file", &accesses.called, "waited", "time"];
-        Table::new("Files, those that took longest first", &head, rows, ROWS)
+        let mut table = Table::new("Files, those that took longest first", &head, rows, ROWS);
+        let unnamed = self.places.iter().filter(|one| one.number.is_none());
+        table.skipped += unnamed.map(|one| one.joined).sum::<u64>();
+        table
     }
 
     /// What is not drawn.
@@ -199,6 +215,7 @@ impl Seen {
             waited: 0,
             took_ns: 0,
             backwards: 0,
+            joined: 1,
         }
     }
 
@@ -266,31 +283,35 @@ fn is_backwards(last: &mut HashMap<u32, u64>, event: &Access, page: u64) -> bool
     last.insert(event.part, here).is_some_and(|before| here < before)
 }
 
-/// Those that are there in the order of their first accesses, and the lanes of all.
+/// Those with a name of their own by the time that they took, each with its lane.
+fn by_time(seen: &[Seen]) -> Vec<(u64, &Seen)> {
+    let mut order: Vec<_> = (0..).zip(seen).filter(|(_, one)| one.number.is_some()).collect();
+    order.sort_by_key(|(_, one)| std::cmp::Reverse((one.took_ns, one.count)));
+    order
+}
+
+/// Those that are there in the order of their first accesses, and the lanes of all. If these are too
+/// many, those that took least share the last one.
 fn lanes(seen: HashMap<u32, Seen>) -> (Vec<Seen>, HashMap<u32, u64>) {
     let mut all: Vec<Seen> = seen.into_values().collect();
     all.sort_by_key(|seen| (seen.first_ns, seen.number));
-    let mut by_count: Vec<u64> = all.iter().map(|seen| seen.count).collect();
-    by_count.sort_unstable_by(|a, b| b.cmp(a));
-    let least = by_count.get(LANES).map_or(0, |count| count + 1);
-    let (mut kept, mut numbers, mut others) =
-        (Vec::new(), HashMap::new(), None::<(Seen, Vec<u32>)>);
-    for seen in all {
+    let others: HashSet<u64> = by_time(&all).into_iter().skip(LANES).map(|(at, _)| at).collect();
+    let (mut kept, mut numbers) = (Vec::new(), HashMap::new());
+    let mut joined: Option<Seen> = None;
+    let last = (all.len() - others.len()) as u64;
+    for (at, seen) in (0..).zip(all) {
         let Some(number) = seen.number else { continue };
-        if seen.count >= least {
+        if !others.contains(&at) {
             numbers.insert(number, kept.len() as u64);
             kept.push(seen);
-        } else {
-            let (joined, members) =
-                others.get_or_insert_with(|| (Seen { number: None, ..seen.clone() }, Vec::new()));
-            members.push(number);
-            joined.low = joined.low.min(seen.low);
-            joined.high = joined.high.max(seen.high);
+            continue;
+        }
+        numbers.insert(number, last);
+        match &mut joined {
+            Some(joined) => joined.joined += 1,
+            None => joined = Some(Seen { number: None, ..seen }),
         }
     }
-    if let Some((joined, members)) = others {
-        numbers.extend(members.into_iter().map(|number| (number, kept.len() as u64)));
-        kept.push(joined);
-    }
+    kept.extend(joined);
     (kept, numbers)
 }

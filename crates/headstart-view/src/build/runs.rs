@@ -122,7 +122,7 @@ fn columns(states: &[State], rows: &[[u64; 5]]) -> Frame {
         Column::numbers("duration", Unit::Ns, 1, values(1)),
         Column::labels("state", states.iter().map(|state| state.name.into()).collect(), values(2)),
         Column { unit: Unit::Kind, ..Column::numbers("", Unit::Count, 1, values(3)) },
-        Column::numbers("wide", Unit::Ns, 1, values(4)),
+        Column::numbers("to the end", Unit::Ns, 1, values(4)),
     ])
 }
 

@@ -83,6 +83,42 @@ fn accesses_have_lanes_by_first_access_sections_as_bands_and_their_direction() {
 }
 
 #[test]
+fn of_very_many_files_those_that_took_longest_have_lanes_and_the_others_are_counted() {
+    let count = 5_000u32;
+    let mut many = started();
+    many.places =
+        (0..count).map(|n| Place { name: format!("/{n}"), bands: Vec::new() }).collect();
+    many.parts = many.places.iter().map(|place| place.name.clone()).collect();
+    let took = |n| if n == 4_321 { 5_000 } else { 10 };
+    many.events =
+        (0..count).map(|n| access(u64::from(n), took(n), How::Minor, n, 0)).collect();
+    let picture = recording::picture(&many, &[]);
+    check(&picture);
+    let lanes = &picture.frames[0].columns[2].labels;
+    assert_eq!((lanes.len(), lanes[4_000].as_str()), (4_001, "all others"));
+    let files = &picture.views[1];
+    assert_eq!(files.subjects[0].name.as_str(), "/4321", "one access, but the longest");
+    assert!(files.help.as_str().ends_with("Of 5,000 files, the 400 that took longest can be shown."));
+    let table = &picture.tables[0];
+    assert_eq!(table.rows.len() as u64 + table.skipped, 5_000);
+}
+
+#[test]
+fn a_device_that_is_hardly_used_has_an_axis_up_to_one_request() {
+    let request = Request {
+        issued_ns: 0,
+        done_ns: 1,
+        offset: 0,
+        bytes: 4096,
+        direction: Direction::Read,
+    };
+    let device = Device { name: "sda".into(), requests: vec![request] };
+    let picture = recording::picture(&started(), &[device]);
+    let Y::Value(axis) = &picture.views[3].subjects[0].panels[0].y else { panic!("no values") };
+    assert_eq!((axis.low, axis.high), (0.0, 1.0));
+}
+
+#[test]
 fn a_device_has_requests_in_flight_bandwidth_and_idle_times() {
     let read = |issued_ns, done_ns, bytes| Request {
         issued_ns,

@@ -105,17 +105,19 @@ pub(super) fn shape(mark: Mark, (x, y): (f64, f64), width: f64, heights: (f64, f
     }
 }
 
-/// All that is known of a row.
+/// All that is known of a row. Nothing is counted from 0 on, and what has no length needs no words.
 fn words(frame: &Frame, row: usize, kind: &str) -> String {
-    let cell = |column: &crate::picture::Column| {
+    let cell = |(number, column): (usize, &crate::picture::Column)| {
         let value = *column.values.get(row)?;
         let title = &column.title;
         match column.unit {
             Unit::Kind => None,
+            Unit::Count if value == 0 => None,
+            Unit::Ns if value == 0 && number > 0 => None,
             Unit::Label => column.labels.get(value as usize).map(ToString::to_string),
             unit => Some(format!("{title} {}", amount(unit, column.at(row)))),
         }
     };
-    let cells = frame.columns.iter().filter_map(cell);
+    let cells = frame.columns.iter().enumerate().filter_map(cell);
     [kind.to_owned()].into_iter().chain(cells).collect::<Vec<_>>().join(", ")
 }

@@ -94,10 +94,12 @@ function layOut(panels, height) {
   let room = Math.max(height - least, 0);
   let shares = wants.reduce((sum, want) => sum + want.share, 0);
   let top = 0;
-  const order = wants.map((_, i) => i).sort((a, b) => wants[a].most / wants[a].share - wants[b].most / wants[b].share);
+  // Panels without lanes have no share.
+  const part = ({ most, share }) => most / Math.max(share, 1);
+  const order = wants.map((_, i) => i).sort((a, b) => part(wants[a]) - part(wants[b]));
   for (const i of order) {
     const want = wants[i];
-    want.height = Math.min(want.least + room * want.share / shares, Math.max(want.most, want.least));
+    want.height = Math.min(want.least + (want.share && room * want.share / shares), Math.max(want.most, want.least));
     room -= want.height - want.least;
     shares -= want.share;
   }
@@ -360,9 +362,12 @@ function draw() {
 }
 
 function tellCounts() {
-  const marks = state.drawn.filter((one) => one.marks).map((one) => one.marks)[0];
-  if (!marks) return ($("counted").textContent = "");
-  const [all, points] = [marks.inView, marks.row.length].map((n) => number(n, 0));
-  $("counted").textContent = all === points ? `${all} marks in view.`
-    : `${all} marks in view, at ${points} points: where several fall on one, the most important shows.`;
+  const panels = state.drawn.filter((one) => one.marks);
+  const words = panels.map(({ marks, panel }) => {
+    const [all, points] = [marks.inView, marks.row.length].map((n) => number(n, 0));
+    const of = panels.length > 1 ? `${panel.title}: ` : "";
+    return of + (all === points ? `${all} marks in view.`
+      : `${all} marks in view, at ${points} points: where several fall on one, the most important shows.`);
+  });
+  $("counted").textContent = words.join(" ");
 }

@@ -1,4 +1,4 @@
-// What the pointer is over, in words.
+// What the pointer is over, in words. Nothing is counted from 0 on, and what has no length needs no words.
 const REACH = 12;
 
 function wordsOf(frame, row, panel) {
@@ -11,7 +11,7 @@ function wordsOf(frame, row, panel) {
     if (column.unit === "kind") return;
     const raw = valuesOf(frame, number)[row];
     if (column.unit === "label") lines.push(`${column.title}: ${column.labels[raw]}`);
-    else if (raw || number < 2) {
+    else if (raw || column.unit === "bytes" || column.unit === "ns" && number === 0) {
       const exact = column.unit === "bytes" ? ` (0x${(raw * column.scale).toString(16)})` : "";
       lines.push(`${column.title} ${amount(column.unit, raw * column.scale)}${exact}`);
     }

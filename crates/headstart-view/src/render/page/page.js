@@ -144,30 +144,31 @@ function chooseSubject(step) {
   if (count > 1) choose(viewNumber(), (state.view.subjects.indexOf(state.subject) + step + count) % count);
 }
 
-// Subjects and lanes whose names have these words.
+// Subjects of all views whose names have these words, then lanes of this one: a subject is more than a lane.
+function named(wanted) {
+  const found = [];
+  const add = (name, where, go) => {
+    if (name.toLowerCase().includes(wanted)) found.push({ name, where, go });
+  };
+  picture.views.forEach((view, v) => view.subjects.forEach((subject, s) => subject.name && add(subject.name, view.title, () => choose(v, s))));
+  state.subject.panels.forEach((panel, number) => (lanesOf(panel) || []).forEach((name, lane) => add(name, "lane", () => {
+    const [, high] = wholeY(number);
+    state.ys[number] = kept([lane - 8, lane + 9], [0, high], Math.min(17, high));
+    changed();
+  })));
+  return found;
+}
+
+const MOST_FOUND = 40;
+
 function search(words) {
   const wanted = words.toLowerCase();
   state.wanted = wanted;
-  const found = [];
-  const most = 40;
-  const add = (name, where, go) => {
-    if (found.length < most && name.toLowerCase().includes(wanted)) found.push({ name, where, go });
-  };
-  if (wanted) {
-    state.subject.panels.forEach((panel, number) => (lanesOf(panel) || []).forEach((name, lane) => add(name, "lane", () => {
-      const [, high] = wholeY(number);
-      state.ys[number] = kept([lane - 8, lane + 9], [0, high], Math.min(17, high));
-      changed();
-    })));
-    picture.views.forEach((view, v) => view.subjects.forEach((subject, s) => subject.name && add(subject.name, view.title, () => choose(v, s))));
-  }
-  // Each view has its turn: subjects are more than lanes.
-  found.sort((a, b) => (a.where === "lane") - (b.where === "lane"));
-  $("found").hidden = !wanted;
-  $("found").replaceChildren(...(found.length ? found : [{ name: "Nothing has this name.", where: "", go() {} }]).map((one) => {
+  const found = wanted ? named(wanted) : [];
+  const items = found.slice(0, MOST_FOUND).map((one) => {
     const item = document.createElement("li");
     const button = document.createElement("button");
-    button.textContent = one.where ? `${one.where}: ${one.name}` : one.name;
+    button.textContent = `${one.where}: ${one.name}`;
     button.addEventListener("click", () => {
       $("found").hidden = true;
       one.go();
@@ -175,7 +176,12 @@ function search(words) {
     });
     item.append(button);
     return item;
-  }));
+  });
+  const rest = found.length - items.length;
+  const more = document.createElement("li");
+  more.textContent = rest ? `and ${number(rest, 0)} more` : found.length ? "" : "Nothing has this name.";
+  $("found").hidden = !wanted;
+  $("found").replaceChildren(...items, more);
   redraw();
 }
 
