@@ -6,6 +6,7 @@ use super::runs::{Interval, State};
 use super::sound::check;
 use super::{before_after, boot, last_run, recording, runs};
 use crate::picture::{Picture, Subject, Y};
+use crate::render::svg::svg;
 use headstart::boot::analysis::Analysis;
 use headstart::boot::bins::{Bins, Row};
 use headstart::boot::history::{BootRecord, PhaseRecord};
@@ -86,32 +87,41 @@ fn accesses_have_lanes_by_first_access_sections_as_bands_and_their_direction() {
 fn of_very_many_files_those_that_took_longest_have_lanes_and_the_others_are_counted() {
     let count = 5_000u32;
     let mut many = started();
-    many.places =
-        (0..count).map(|n| Place { name: format!("/{n}"), bands: Vec::new() }).collect();
+    many.places = (0..count).map(|n| Place { name: format!("/{n}"), bands: Vec::new() }).collect();
     many.parts = many.places.iter().map(|place| place.name.clone()).collect();
     let took = |n| if n == 4_321 { 5_000 } else { 10 };
-    many.events =
-        (0..count).map(|n| access(u64::from(n), took(n), How::Minor, n, 0)).collect();
+    many.events = (0..count).map(|n| access(u64::from(n), took(n), How::Minor, n, 0)).collect();
     let picture = recording::picture(&many, &[]);
     check(&picture);
     let lanes = &picture.frames[0].columns[2].labels;
     assert_eq!((lanes.len(), lanes[4_000].as_str()), (4_001, "all others"));
     let files = &picture.views[1];
     assert_eq!(files.subjects[0].name.as_str(), "/4321", "one access, but the longest");
-    assert!(files.help.as_str().ends_with("Of 5,000 files, the 400 that took longest can be shown."));
+    assert!(
+        files.help.as_str().ends_with("Of 5,000 files, the 400 that took longest can be shown.")
+    );
     let table = &picture.tables[0];
     assert_eq!(table.rows.len() as u64 + table.skipped, 5_000);
 }
 
 #[test]
+fn an_image_of_very_many_accesses_stays_small() {
+    let mut many = started();
+    let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    many.length_ns = 1 << 30;
+    many.events = (0..200_000)
+        .map(|n| {
+            access(n << 12, scattered(n) & 0xfff, How::Minor, (n & 1) as u32, scattered(n) << 4)
+        })
+        .collect();
+    let image = svg(&recording::picture(&many, &[]));
+    assert!(image.len() < 3 << 19, "{}", image.len());
+}
+
+#[test]
 fn a_device_that_is_hardly_used_has_an_axis_up_to_one_request() {
-    let request = Request {
-        issued_ns: 0,
-        done_ns: 1,
-        offset: 0,
-        bytes: 4096,
-        direction: Direction::Read,
-    };
+    let request =
+        Request { issued_ns: 0, done_ns: 1, offset: 0, bytes: 4096, direction: Direction::Read };
     let device = Device { name: "sda".into(), requests: vec![request] };
     let picture = recording::picture(&started(), &[device]);
     let Y::Value(axis) = &picture.views[3].subjects[0].panels[0].y else { panic!("no values") };

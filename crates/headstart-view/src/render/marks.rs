@@ -9,8 +9,11 @@ use std::collections::{BTreeSet, HashMap};
 
 /// So many marks have their own words.
 const WITH_WORDS: usize = 400;
-/// The least room of a mark, in pixels.
-const STEP: (f64, f64) = (1.0, 2.0);
+/// The least room of a bar, and of a point, which is larger, in pixels.
+const STEP_OF_BARS: (f64, f64) = (1.0, 2.0);
+const STEP_OF_POINTS: (f64, f64) = (3.0, 4.0);
+/// The least width of a bar.
+const LEAST: f64 = 1.5;
 
 /// The rows that are drawn, each with its place on the horizontal axis.
 fn rows(frame: &Frame, marks: Marks) -> impl Iterator<Item = (usize, f64)> {
@@ -36,6 +39,7 @@ pub(super) fn kinds(picture: &Picture, marks: Marks) -> BTreeSet<usize> {
 }
 
 /// One that is drawn.
+#[derive(Clone, Copy)]
 struct Drawn {
     row: usize,
     kind: usize,
@@ -52,12 +56,13 @@ pub(super) fn draw(out: &mut String, picture: &Picture, marks: Marks, place: &Pl
     let mut cells: HashMap<(i64, i64, usize), Drawn> = HashMap::new();
     // A few are all drawn, also where one hides another.
     let few = rows(frame, marks).take(WITH_WORDS + 1).count() <= WITH_WORDS;
+    let step = if marks.length.is_some() { STEP_OF_BARS } else { STEP_OF_POINTS };
     for (row, value) in rows(frame, marks) {
         let Some(y) = place.y(at(marks.y, row)) else { continue };
         let x = place.x.pixel(value);
         let end = place.x.pixel(value + marks.length.map_or(0.0, |column| at(column, row)));
         let drawn = Drawn { row, kind: at(marks.kind, row) as usize, x, y, width: end - x };
-        let cell = ((x / STEP.0) as i64, (y / STEP.1) as i64, if few { row } else { 0 });
+        let cell = ((x / step.0) as i64, (y / step.1) as i64, if few { row } else { 0 });
         let is_more = |other: &Drawn| (drawn.kind, drawn.width) > (other.kind, other.width);
         if cells.get(&cell).is_none_or(is_more) {
             cells.insert(cell, drawn);
@@ -83,16 +88,37 @@ pub(super) fn draw(out: &mut String, picture: &Picture, marks: Marks, place: &Pl
         let Some(kind) = of_kind.first().and_then(|one| picture.kinds.get(one.kind)) else {
             continue;
         };
+        let of_kind = match marks.length.is_some() {
+            true => joined(of_kind),
+            false => of_kind.to_vec(),
+        };
         let d: String = of_kind.iter().map(|one| shape(one, kind.mark)).collect();
         let (style, name) = (fill(kind), Escaped(kind.name.as_str()));
         put(out, format_args!("<path style=\"{style}\" d=\"{d}\"><title>{name}</title></path>\n"));
     }
 }
 
+/// Bars of one kind, of which those that touch each other at the same height are one.
+fn joined(bars: &[Drawn]) -> Vec<Drawn> {
+    let level = |bar: &Drawn| (bar.y / STEP_OF_BARS.1) as i64;
+    let mut sorted = bars.to_vec();
+    sorted.sort_by(|a, b| level(a).cmp(&level(b)).then(a.x.total_cmp(&b.x)));
+    let mut out: Vec<Drawn> = Vec::new();
+    for bar in sorted {
+        match out.last_mut() {
+            Some(last) if level(last) == level(&bar) && bar.x <= last.x + last.width.max(LEAST) => {
+                last.width = last.width.max(bar.x + bar.width.max(LEAST) - last.x);
+            }
+            _ => out.push(bar),
+        }
+    }
+    out
+}
+
 /// The outline of a mark from a point on; `heights` are those of plain bars and of others.
 pub(super) fn shape(mark: Mark, (x, y): (f64, f64), width: f64, heights: (f64, f64)) -> String {
     let bar = |height: f64| {
-        let (x, y, width, height) = (Px(x), Px(y - height / 2.0), Px(width.max(1.5)), Px(height));
+        let (x, y, width, height) = (Px(x), Px(y - height / 2.0), Px(width.max(LEAST)), Px(height));
         format!("M{x} {y}h{width}v{height}h-{width}z")
     };
     match mark {
@@ -120,4 +146,23 @@ fn words(frame: &Frame, row: usize, kind: &str) -> String {
     };
     let cells = frame.columns.iter().enumerate().filter_map(cell);
     [kind.to_owned()].into_iter().chain(cells).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_that_touch_are_one_and_others_stay() {
+        let bar = |x: f64, y: f64, width: f64| Drawn { row: 0, kind: 0, x, y, width };
+        let bars = [
+            bar(10.0, 8.0, 0.0),
+            bar(30.0, 8.0, 2.0),
+            bar(11.0, 8.0, 4.0),
+            bar(12.0, 8.5, 0.0),
+            bar(12.0, 20.0, 1.0),
+        ];
+        let found: Vec<_> = joined(&bars).iter().map(|bar| (bar.x, bar.y, bar.width)).collect();
+        assert_eq!(found, [(10.0, 8.0, 5.0), (30.0, 8.0, 2.0), (12.0, 20.0, 1.0)]);
+    }
 }
