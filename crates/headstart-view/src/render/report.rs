@@ -9,9 +9,9 @@ use crate::picture::{Picture, Table, Text};
 /// How all of them begin.
 pub const BEGIN: &str = "<!DOCTYPE html>\n<!-- headstart/report/1 -->\n";
 
-/// Pages that are larger than this together are not taken in, in bytes: an attachment of a mail has
-/// seldom more than 20 MB.
-const MOST_BYTES: usize = 12 << 20;
+/// Pictures take no more than this together, in bytes: an attachment of a mail has seldom more than
+/// 20 MB, a third of which is its encoding. Images come first, then pages.
+const MOST_BYTES: usize = 14_000_000;
 
 const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;max-width:1150px;margin:2em auto;padding:0 1em;\
     background:var(--ground);color:var(--ink)}table{border-collapse:collapse;margin:.5em 0 1em}\
@@ -82,7 +82,9 @@ pub fn html(title: &Text, sections: &[Section]) -> String {
         put(&mut out, format_args!("<a href=\"#s{number}\">{title}</a>"));
     }
     out.push_str("</nav>\n");
-    let mut room = MOST_BYTES;
+    let images =
+        sections.iter().flat_map(|section| &section.pictures).map(|drawn| drawn.image.len());
+    let mut room = Room::new(images.sum());
     for (number, section) in sections.iter().enumerate() {
         let title = Escaped(section.title.as_str());
         put(&mut out, format_args!("<h2 id=\"s{number}\">{title}</h2>\n"));
@@ -106,20 +108,46 @@ fn paragraphs(out: &mut String, words: &[Text]) {
     }
 }
 
-fn picture(out: &mut String, drawn: &Drawn, room: &mut usize) {
-    put(out, format_args!("<figure>{}</figure>\n", drawn.image));
+/// Bytes that are left.
+struct Room {
+    images: usize,
+    pages: usize,
+}
+
+impl Room {
+    /// When all images take so many.
+    fn new(images: usize) -> Self {
+        Self { images: MOST_BYTES, pages: MOST_BYTES.saturating_sub(images) }
+    }
+}
+
+/// Whether there is room for so many bytes, which is taken.
+fn take(room: &mut usize, bytes: usize) -> bool {
+    let left = room.checked_sub(bytes);
+    *room = left.unwrap_or(*room);
+    left.is_some()
+}
+
+fn picture(out: &mut String, drawn: &Drawn, room: &mut Room) {
+    if take(&mut room.images, drawn.image.len()) {
+        put(out, format_args!("<figure>{}</figure>\n", drawn.image));
+    } else {
+        out.push_str("<p>The picture is too large for this page.</p>\n");
+    }
     // All else in a quoted attribute is the page's own text.
     let page = drawn.page.replace('&', "&amp;").replace('"', "&quot;");
-    let Some(left) = room.checked_sub(page.len()) else {
-        out.push_str("<p>The picture to look around in is too large for this page.</p>\n");
+    if !take(&mut room.pages, page.len()) {
+        out.push_str(
+            "<p>The picture to look around in is too large for this page: --picture FILE.html of the \
+             command that recorded it writes a file of its own.</p>\n",
+        );
         return;
-    };
-    *room = left;
+    }
     put(
         out,
         format_args!(
             "<details><summary>Look around in it</summary><iframe title=\"picture\" loading=\"lazy\" \
-             srcdoc=\"{page}\"></iframe></details>\n"
+             sandbox=\"allow-scripts\" srcdoc=\"{page}\"></iframe></details>\n"
         ),
     );
 }
@@ -161,12 +189,17 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_too_large_together_are_images_alone() {
+    fn what_is_too_large_for_a_mail_is_skipped_pages_first() {
         let large = "x".repeat(MOST_BYTES / 2 + 1);
-        let pictures = vec![drawn(&large), drawn(&large), drawn("small")];
-        let page = html(&"x".into(), &[Section { pictures, ..Section::default() }]);
-        assert_eq!(page.matches("<iframe").count(), 2);
-        assert_eq!(page.matches("too large for this page").count(), 1);
-        assert_eq!(page.matches("<svg/>").count(), 3);
+        let counts = |pictures: Vec<Drawn>| {
+            let page = html(&"x".into(), &[Section { pictures, ..Section::default() }]);
+            assert!(page.len() < MOST_BYTES + (1 << 14), "{}", page.len());
+            ["<iframe", "<figure", "to look around in is too large", "The picture is too large"]
+                .map(|words| page.matches(words).count())
+        };
+        assert_eq!(counts(vec![drawn(&large), drawn(&large), drawn("small")]), [2, 3, 1, 0]);
+        let wide = |page: &str| Drawn { image: large.clone(), ..drawn(page) };
+        assert_eq!(counts(vec![drawn(&large), wide("small")]), [1, 2, 1, 0]);
+        assert_eq!(counts(vec![wide("a"), wide("b")]), [0, 1, 2, 1]);
     }
 }
