@@ -3,7 +3,7 @@
 //! counters. Opens no files.
 
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// How the schema of such a document begins.
 pub const SCHEMA: &str = "headstart/faults/";
@@ -60,10 +60,11 @@ impl Recorded {
             let name = if part == "total" { String::new() } else { part.to_owned() };
             found.add(&document[part], &name, "");
         }
+        let processes = process_names(document);
         for (part, figures, kind) in LISTS {
             for row in document.pointer(part).and_then(Value::as_array).into_iter().flatten() {
                 let Some(row) = row.as_object() else { continue };
-                let Some(name) = name(row, kind, document) else { continue };
+                let Some(name) = name(row, kind, &processes) else { continue };
                 row.iter()
                     .filter(|(key, _)| !NUMBERS.contains(&key.as_str()))
                     .for_each(|(key, value)| found.add(value, &format!("{figures}{key}"), &name));
@@ -105,13 +106,24 @@ impl Recorded {
     }
 }
 
+/// The names of processes by their numbers; the first one of those that have the same number.
+fn process_names(document: &Value) -> HashMap<i64, &str> {
+    let mut names = HashMap::new();
+    for process in document["processes"].as_array().into_iter().flatten() {
+        if let (Some(pid), Some(name)) = (process["pid"].as_i64(), process["name"].as_str()) {
+            names.entry(pid).or_insert(name);
+        }
+    }
+    names
+}
+
 /// What a row is about; `None` for a thread that has the name of its process, whose figures are
 /// those of the process or a part of them.
-fn name(row: &Map<String, Value>, kind: &str, document: &Value) -> Option<String> {
+fn name(row: &Map<String, Value>, kind: &str, processes: &HashMap<i64, &str>) -> Option<String> {
     let word = |key: &str| row.get(key).and_then(Value::as_str);
     if kind == THREAD {
-        let of_process = document["processes"].as_array()?.iter().find(|p| p["pid"] == row["pid"]);
-        if of_process.is_some_and(|process| process["name"].as_str() == word("name")) {
+        let of_process = row.get("pid").and_then(Value::as_i64).and_then(|pid| processes.get(&pid));
+        if of_process.is_some_and(|process| Some(*process) == word("name")) {
             return None;
         }
     }
@@ -207,6 +219,20 @@ mod tests {
             let found = Recorded::of(&json!({"pid": 7, "unlisted": unlisted}));
             assert_eq!((found.is_whole, &*found.command), (is_whole, "process 7"), "{unlisted}");
         }
+    }
+
+    #[test]
+    fn each_of_very_many_threads_is_compared_with_its_own_process_alone() {
+        let rows = |kind: &str| -> Vec<Value> {
+            (0..20_000)
+                .map(|n| json!({"pid": n, "tid": n, "name": format!("{kind}{}", n / 2 * 2), "minor": 1}))
+                .collect()
+        };
+        let mut threads = rows("a");
+        threads[7]["name"] = json!("worker");
+        let found = Recorded::of(&json!({"processes": rows("a"), "threads": threads}));
+        assert_eq!(found.counters.len(), 10_001, "processes of one name, and the worker");
+        assert_eq!(found.counters["minor thread worker"], 1.0);
     }
 
     proptest! {

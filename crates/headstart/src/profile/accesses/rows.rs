@@ -143,7 +143,8 @@ pub fn write(
 ) -> io::Result<()> {
     let Style { format, group } = style;
     out.write_all(format.header().as_bytes())?;
-    let mut open: Vec<Row> = Vec::new();
+    // By thread.
+    let mut open: HashMap<i32, Row> = HashMap::new();
     for access in accesses {
         let (span, how) = (names.bytes(&access), names.how(&access));
         let row = Row {
@@ -160,13 +161,16 @@ pub fn write(
             row.write(out, names, format)?;
             continue;
         }
-        match open.iter().position(|before| before.tid == row.tid) {
-            Some(at) if open[at].object == row.object => open[at].add(row),
-            Some(at) => std::mem::replace(&mut open[at], row).write(out, names, format)?,
-            None => open.push(row),
+        match open.get_mut(&row.tid) {
+            Some(before) if before.object == row.object => before.add(row),
+            Some(before) => std::mem::replace(before, row).write(out, names, format)?,
+            None => {
+                open.insert(row.tid, row);
+            }
         }
     }
-    open.sort_by_key(|row| row.time);
+    let mut open: Vec<Row> = open.into_values().collect();
+    open.sort_by_key(|row| (row.time, row.tid));
     open.iter().try_for_each(|row| row.write(out, names, format))?;
     match (lost, format) {
         (0, _) => Ok(()),
@@ -291,6 +295,18 @@ mod tests {
              9,9,7,sh\\033,[inode 43 of 8:1],0,4096,4096,1,read\n"
         );
         assert_eq!(text(&accesses, Format::Csv, true, 0), expected);
+    }
+
+    #[test]
+    fn very_many_threads_take_no_longer_each_and_stay_in_the_order_of_time() {
+        let threads = 100_000;
+        let accesses: Vec<_> = (0..2 * threads)
+            .map(|n| access(u64::from(n), (n % threads) as i32, 0, 1, Kind::Read))
+            .collect();
+        let text = text(&accesses, Format::Csv, true, 0);
+        let tids: Vec<u32> =
+            text.lines().map(|line| line.split(',').nth(2).unwrap().parse().unwrap()).collect();
+        assert!(tids.iter().copied().eq(0..threads));
     }
 
     proptest! {
