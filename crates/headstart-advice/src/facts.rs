@@ -10,13 +10,15 @@ use headstart_faults::tables::{Row, Sum};
 use headstart_faults::waits::Kind;
 use headstart_faults::waits::sums::Sums;
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// All that is known.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Facts {
     /// The command; empty for a process that was running.
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
     /// How long the start took, in ns.
     pub wall_ns: u64,
     /// All its faults.
@@ -132,7 +134,11 @@ impl Facts {
         if self.command.is_empty() {
             return "CMD".to_owned();
         }
-        self.command.iter().map(|word| crate::text::word(word)).collect::<Vec<_>>().join(" ")
+        self.command
+            .iter()
+            .map(|word| crate::text::word(word.as_bytes()))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// The readahead window of a file, in pages.

@@ -3,6 +3,7 @@
 use headstart::host::names;
 use headstart_view::units;
 pub(crate) use headstart_view::units::nanos as time;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A number with groups of three digits.
@@ -23,18 +24,30 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A word of a command line for a shell.
-pub(crate) fn word(word: &str) -> String {
+/// A word of a command line for a shell. What is not visible is in octal digits in `$'…'`, which shells
+/// turn into the same bytes.
+pub(crate) fn word(word: impl AsRef<[u8]>) -> String {
+    let word = word.as_ref();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
+    match std::str::from_utf8(word) {
+        Ok(text) if !text.is_empty() && text.chars().all(is_plain) => text.to_owned(),
+        Ok(text) if text.chars().all(names::is_visible) => {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+        _ => {
+            let byte = |byte: &u8| match byte {
+                b'\\' | b'\'' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                _ => format!("\\{byte:03o}"),
+            };
+            format!("$'{}'", word.iter().map(byte).collect::<String>())
+        }
     }
-    format!("'{}'", names::text(word).replace('\'', r"'\''"))
 }
 
 /// A path of a command line for a shell.
 pub(crate) fn path(path: &Path) -> String {
-    word(&path.to_string_lossy())
+    word(path.as_os_str().as_bytes())
 }
 
 #[cfg(test)]
@@ -49,9 +62,12 @@ mod tests {
             ("it's", r"'it'\''s'"),
             ("", "''"),
             ("$HOME", "'$HOME'"),
+            ("é x", "'é x'"),
+            ("a\nb'\\ \u{202e}", r"$'a\012b\'\\ \342\200\256'"),
         ] {
             assert_eq!(word(text), expected);
         }
+        assert_eq!(word(b"/a\xff;reboot"), r"$'/a\377;reboot'");
     }
 
     #[test]

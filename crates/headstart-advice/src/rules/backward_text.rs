@@ -22,7 +22,7 @@ pub(super) fn apply(facts: &Facts) -> Vec<Found> {
 fn of_part(facts: &Facts, part: &Part) -> Option<Found> {
     let steps = part.major_steps();
     let backward = sum(steps.iter().filter(|step| is_backward(step)).map(|step| &step.touch));
-    let all = steps.len() as u64 + 1;
+    let all = part.touches.iter().filter(|touch| touch.is_major).count() as u64;
     if backward.count < LEAST || backward.count * 2 < all {
         return None;
     }
@@ -57,6 +57,16 @@ fn of_part(facts: &Facts, part: &Part) -> Option<Found> {
 mod tests {
     use super::super::examples::{facts, part};
     use super::*;
+    use crate::observed::Touch;
+
+    #[test]
+    fn the_first_fault_of_each_process_counts_too() {
+        let touch = |process, page| Touch { process, page, latency: 1_000_000, is_major: true };
+        let touches = (0..3).flat_map(|process| (0..40).map(move |n| touch(process, 90 - n)));
+        let part = Part { touches: touches.collect(), ..part(Segment::Text, []) };
+        let found = apply(&facts(vec![part])).pop().unwrap();
+        assert!(found.evidence.starts_with("117 of 120 major faults"), "{}", found.evidence);
+    }
 
     #[test]
     fn a_fault_a_page_downwards_is_found_and_no_other_walk() {

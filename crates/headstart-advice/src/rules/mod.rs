@@ -44,22 +44,23 @@ pub fn advise(facts: &Facts) -> Vec<Advice> {
     let mut all: Vec<Advice> = ALL
         .iter()
         .flat_map(|apply| apply(facts))
-        // Casts saturate, and NaN becomes 0.
-        .filter(|found| found.gain_ns as u64 >= LEAST_NS)
-        .map(|found| {
-            let gain_ns = found.gain_ns as u64;
-            Advice {
+        .filter_map(|found| {
+            let start_ns = start_ns(facts, found.start);
+            // Casts saturate, and NaN becomes 0. Faults of several threads are longer together than
+            // the start, which can't save more than it takes.
+            let gain_ns = (found.gain_ns as u64).min(start_ns);
+            (gain_ns >= LEAST_NS).then(|| Advice {
                 rule: found.rule,
                 file: found.file,
                 evidence: found.evidence,
                 start: found.start,
                 gain_ns,
-                share: (gain_ns as f64 / start_ns(facts, found.start).max(1) as f64).min(1.0),
+                share: gain_ns as f64 / start_ns.max(1) as f64,
                 formula: found.formula,
                 command: found.command,
                 note: found.note,
                 lowers: found.lowers,
-            }
+            })
         })
         .collect();
     all.sort_by_key(|advice| std::cmp::Reverse(advice.gain_ns));
@@ -101,6 +102,14 @@ mod tests {
         assert!(found.len() >= 2 && found.is_sorted_by_key(|a| std::cmp::Reverse(a.gain_ns)));
         let share = found[0].gain_ns as f64 / 1e9;
         assert!((found[0].share - share).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn no_gain_is_larger_than_the_start() {
+        // Of many processes at the same time.
+        let backward = (0..2000).map(|n| (9_000 - n, 2_000_000));
+        let found = advise(&facts(vec![part(Segment::Text, backward)]));
+        assert_eq!((found[0].gain_ns, found[0].share), (1_000_000_000, 1.0));
     }
 
     proptest! {

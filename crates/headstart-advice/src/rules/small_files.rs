@@ -30,12 +30,16 @@ fn of_pack(facts: &Facts) -> Option<Found> {
     let windows = small.bytes.div_ceil(WINDOW);
     let saved = small.count.saturating_sub(windows);
     let dir = path(&small.directory);
-    let command = if small.of_python * 2 >= small.count {
-        format!(
-            "(cd {dir} && zip -0qr /path/to/modules.zip .), and PYTHONPATH=/path/to/modules.zip"
+    let (command, note) = if small.of_python * 2 >= small.count {
+        (
+            format!("(cd {dir} && zip -0qr /path/to/modules.zip .)"),
+            "then start it with PYTHONPATH=/path/to/modules.zip".to_owned(),
         )
     } else {
-        format!("mkfs.erofs files.erofs {dir}, mounted there")
+        (
+            format!("mkfs.erofs files.erofs {dir}"),
+            format!("then sudo mount -o loop files.erofs {dir}"),
+        )
     };
     Some(Found {
         rule: Rule::SmallFiles,
@@ -57,7 +61,7 @@ fn of_pack(facts: &Facts) -> Option<Found> {
             time((each_us * 1e3) as u64)
         ),
         command,
-        note: String::new(),
+        note,
         lowers: None,
     })
 }
@@ -142,6 +146,7 @@ mod tests {
                 let command =
                     if extension == "pyc" { "(cd /usr/lib/x && zip" } else { "mkfs.erofs" };
                 assert!(found.command.starts_with(command), "{}", found.command);
+                assert!(!found.command.contains(", "), "it is for a shell: {}", found.command);
             }
         }
     }

@@ -56,7 +56,7 @@ pub fn gather(
     // Without a pack: the device that the faults waited for.
     let slowest = || files.values().filter_map(|file| file.model).max_by_key(|m| m.latency_us);
     Facts {
-        command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command: command.to_vec(),
         wall_ns,
         total: tables.total,
         waits: sums.map(FileWaits::of),
