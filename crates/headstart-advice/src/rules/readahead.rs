@@ -90,11 +90,7 @@ fn set(bytes: u64, setting: &str) -> String {
 fn too_large(facts: &Facts) -> Option<Found> {
     let learned = facts.learned.as_ref()?;
     let (run, model) = (learned.last_run.as_ref()?, facts.model?);
-    let (window, setting) = facts
-        .files
-        .values()
-        .filter(|file| file.model.is_some())
-        .find_map(|file| file.readahead.as_ref())?;
+    let (window, setting) = main_setting(facts)?;
     let totals = &run.totals;
     let read = totals.missing.saturating_add(totals.late).saturating_add(totals.untouched);
     if *window <= WINDOW || totals.untouched.saturating_mul(100) < read.max(1) * UNTOUCHED_PERCENT {
@@ -118,6 +114,16 @@ fn too_large(facts: &Facts) -> Option<Found> {
         note: String::new(),
         lowers: None,
     })
+}
+
+/// The setting that most files with faults have.
+fn main_setting(facts: &Facts) -> Option<&(u64, String)> {
+    let mut files: BTreeMap<&(u64, String), u64> = BTreeMap::new();
+    let measured = facts.files.values().filter(|file| file.model.is_some());
+    for setting in measured.filter_map(|file| file.readahead.as_ref()) {
+        *files.entry(setting).or_default() += 1;
+    }
+    files.into_iter().max_by_key(|(_, files)| *files).map(|(setting, _)| setting)
 }
 
 #[cfg(test)]
@@ -151,6 +157,20 @@ mod tests {
                 assert!((found.gain_ns / (19.0 * 6e6) - 0.723).abs() < 0.01, "{}", found.formula);
             }
         }
+    }
+
+    #[test]
+    fn the_setting_is_that_of_most_files() {
+        let mut facts = Facts::default();
+        for number in 0..20 {
+            let disk = if number % 3 == 0 { "8:16" } else { "8:0" };
+            let readahead = Some((1 << 20, disk.to_owned()));
+            let file = FileFacts { readahead, model: Some(CLOUD), ..FileFacts::default() };
+            facts.files.insert(format!("/{number}").into(), file);
+        }
+        facts.files.insert("/not-measured".into(), FileFacts::default());
+        assert_eq!(main_setting(&facts).map(|(_, disk)| &**disk), Some("8:0"));
+        assert_eq!(main_setting(&Facts::default()), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use headstart::outcome::last_run::file;
 use headstart::pack::key::Key;
 use headstart::pack::store;
 use headstart::replay::benefit::Expected;
+use headstart::replay::device::readahead_setting;
 use headstart::replay::model::Model;
 use headstart::replay::models::Models;
 use headstart_advice::facts::{Facts, FileFacts, FileWaits, Host, Learned, Relocations};
@@ -125,10 +126,9 @@ fn files_of(
         }
         if let Some(mount) = mounts.at(path) {
             facts.file_system = mount.fstype.to_string_lossy().into_owned();
-            let setting = format!("/sys/class/bdi/{}/read_ahead_kb", mount.dev);
-            let kb = contents::text(&setting).ok().and_then(|kb| kb.trim().parse::<u64>().ok());
-            facts.readahead = kb.map(|kb| (kb.saturating_mul(1024), setting));
             let device = speed_device(mount).ok().flatten();
+            let setting = readahead_setting(mount.dev);
+            facts.readahead = setting.map(|(file, kb)| (kb.saturating_mul(1024), file));
             facts.model = device.and_then(|device| models.of_device(device.rdev));
         }
         found.insert(path.to_owned(), facts);

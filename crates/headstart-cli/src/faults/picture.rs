@@ -132,8 +132,8 @@ struct Places<'a> {
     /// By name.
     place_numbers: HashMap<Vec<u8>, u32>,
     part_numbers: HashMap<Option<u32>, u32>,
-    /// Of what is accessed by system calls, by name.
-    call_numbers: HashMap<Vec<u8>, u32>,
+    /// Of what is accessed by system calls, by name, and whether they are at an offset.
+    call_numbers: HashMap<(Vec<u8>, bool), u32>,
     /// Where the memory of each mapping is laid out.
     bases: HashMap<Option<u32>, Base>,
 }
@@ -168,7 +168,8 @@ impl<'a> Places<'a> {
         place
     }
 
-    /// Place of a wait for a file in a system call, and what stands for a mapping there.
+    /// Place of a wait for a file in a system call, and what stands for a mapping there: what reads apart
+    /// from what has no offset, so that open(2) is no step backwards.
     fn of_call(&mut self, wait: &Wait) -> Option<(u32, u32)> {
         let recording = self.of.recording;
         let file = recording.waits.as_ref()?.files.get(wait.file? as usize)?;
@@ -178,9 +179,11 @@ impl<'a> Places<'a> {
         }
         let place = self.place(name, None);
         let next = self.parts.len() as u32;
-        let part = *self.call_numbers.entry(name.to_vec()).or_insert(next);
+        let has_offset = wait.offset.is_some();
+        let part = *self.call_numbers.entry((name.to_vec(), has_offset)).or_insert(next);
         if part == next {
-            self.parts.push(format!("{} by system calls", names::name(name)));
+            let what = if has_offset { "by system calls" } else { "by calls without an offset" };
+            self.parts.push(format!("{} {what}", names::name(name)));
         }
         Some((place, part))
     }
@@ -415,6 +418,7 @@ mod tests {
             waits: Some(headstart_faults::waits::Waits {
                 waits: vec![
                     wait(Kind::Read, 110, Some(0)),
+                    Wait { offset: None, ..wait(Kind::Open, 115, Some(0)) },
                     wait(Kind::Stream, 120, Some(1)),
                     wait(Kind::Timer, 130, None),
                     wait(Kind::Fault, 205, Some(0)),
@@ -436,8 +440,9 @@ mod tests {
             page_size: 4096,
         });
         let rows: Vec<_> = made.events.iter().map(|e| (e.time_ns, e.how, e.offset)).collect();
-        assert_eq!(rows, [(0, How::Minor, 5), (10, How::Called, 0x3000), (100, How::Waited, 5)]);
-        assert_eq!(made.parts[1], "/data by system calls");
+        let (read, open) = ((10, How::Called, 0x3000), (15, How::Called, 0));
+        assert_eq!(rows, [(0, How::Minor, 5), read, open, (100, How::Waited, 5)]);
+        assert_eq!(made.parts[1..], ["/data by system calls", "/data by calls without an offset"]);
         let devices = devices(&recording, 100, &|device| device.to_string());
         assert_eq!((devices.len(), devices[0].name.as_str()), (1, "8:0"));
         let times: Vec<_> = devices[0].requests.iter().map(|r| (r.issued_ns, r.done_ns)).collect();

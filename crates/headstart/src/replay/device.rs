@@ -22,8 +22,23 @@ pub struct Portion {
 
 /// Looks a device up in sysfs.
 pub fn portion(dev: Dev) -> Portion {
-    let readahead = number(&format!("/sys/class/bdi/{dev}/read_ahead_kb"));
+    let readahead = readahead_setting(dev).map(|(_, kb)| kb);
     of_settings(readahead, of_queue(dev, "max_sectors_kb"))
+}
+
+/// The file that sets the kernel's readahead size of a device, and the size in KiB. A partition has
+/// that of its disk; some network file systems have one of their own.
+pub fn readahead_setting(dev: Dev) -> Option<(String, u64)> {
+    setting_below("/sys", &dev.to_string())
+}
+
+fn setting_below(sysfs: &str, dev: &str) -> Option<(String, u64)> {
+    let of = |dev: &str| {
+        let path = format!("{sysfs}/class/bdi/{dev}/read_ahead_kb");
+        number(&path).map(|kb| (path, kb))
+    };
+    let disk = || contents::text(format!("{sysfs}/dev/block/{dev}/../dev")).ok();
+    of(dev).or_else(|| of(disk()?.trim()))
 }
 
 /// Whether the kernel takes a device for rotational; `None` where it has no queue. Virtual disks
@@ -56,6 +71,24 @@ fn of_settings(readahead_kb: Option<u64>, request_kb: Option<u64>) -> Portion {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partition_has_the_readahead_size_of_its_disk() {
+        let sys = tempfile::tempdir().unwrap();
+        let make = |dir: &str| std::fs::create_dir_all(sys.path().join(dir)).unwrap();
+        let write = |name: &str, text| std::fs::write(sys.path().join(name), text).unwrap();
+        ["class/bdi/8:0", "dev/block", "devices/sda/sda1"].map(make);
+        write("class/bdi/8:0/read_ahead_kb", "512\n");
+        write("devices/sda/dev", "8:0\n");
+        let link = |to, name| std::os::unix::fs::symlink(to, sys.path().join(name)).unwrap();
+        link("../../devices/sda/sda1", "dev/block/8:1");
+        link("../../devices/sda", "dev/block/8:0");
+        let root = sys.path().to_str().unwrap();
+        let expected = Some((format!("{root}/class/bdi/8:0/read_ahead_kb"), 512));
+        assert_eq!(setting_below(root, "8:0"), expected);
+        assert_eq!(setting_below(root, "8:1"), expected);
+        assert_eq!(setting_below(root, "0:40"), None);
+    }
 
     #[test]
     fn a_request_is_as_large_as_the_kernel_will_not_cut() {
