@@ -77,7 +77,9 @@ mod tests {
         let sys = tempfile::tempdir().unwrap();
         let make = |dir: &str| std::fs::create_dir_all(sys.path().join(dir)).unwrap();
         let write = |name: &str, text| std::fs::write(sys.path().join(name), text).unwrap();
-        ["class/bdi/8:0", "dev/block", "devices/sda/sda1"].map(make);
+        for dir in ["class/bdi/8:0", "dev/block", "devices/sda/sda1"] {
+            make(dir);
+        }
         write("class/bdi/8:0/read_ahead_kb", "512\n");
         write("devices/sda/dev", "8:0\n");
         let link = |to, name| std::os::unix::fs::symlink(to, sys.path().join(name)).unwrap();
