@@ -122,7 +122,8 @@ impl Accesses {
         self.check()
     }
 
-    /// An access to bytes.
+    /// An access to bytes. Those that no file can have, as where a signed number is negative, are not
+    /// understood.
     ///
     /// # Errors
     /// As [`Accesses::add`].
@@ -133,7 +134,9 @@ impl Accesses {
         at: u64,
         how: How,
     ) -> Result<(), ImportError> {
-        if bytes.is_empty() {
+        let is_possible = bytes.end <= i64::MAX.cast_unsigned();
+        self.lacks.not_understood += u64::from(!is_possible);
+        if bytes.is_empty() || !is_possible {
             return Ok(());
         }
         self.add(name, bytes.pages(self.page_size), at, how)
@@ -227,6 +230,16 @@ mod tests {
         let spans: Vec<_> = files[0].1.iter().map(|span| (span.pages.first, span.at)).collect();
         assert_eq!(spans, [(0, 200), (1, 0)], "no time goes back");
         assert_eq!(all.duration(), 200);
+    }
+
+    #[test]
+    fn bytes_that_no_file_has_are_counted() {
+        let mut all = Accesses::new(4096, 1000);
+        for (offset, length) in [(0, -1i64), (-4096, 8192), (i64::MAX, 1)] {
+            let (offset, length) = (offset.cast_unsigned(), length.cast_unsigned());
+            all.add_bytes(path("a"), ByteRange::of(offset, length), 0, How::READ).unwrap();
+        }
+        assert_eq!((all.is_empty(), all.lacks.not_understood), (true, 3));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 pub mod accesses;
 pub mod android;
 pub mod build;
+mod clock;
 pub mod detect;
 pub mod error;
 mod fields;

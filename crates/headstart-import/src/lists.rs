@@ -2,6 +2,7 @@
 //! fanotify(7) reports.
 
 use crate::accesses::{Accesses, Name};
+use crate::clock::DayClock;
 use crate::error::ImportError;
 use headstart::host::usage::How;
 use headstart::replay::list::parse_list;
@@ -43,11 +44,9 @@ pub fn import(text: &[u8], page_size: u64) -> Result<Accesses, ImportError> {
 /// The text without blanks between the parts of a file (`0:4096, 8192:4096`).
 fn without_spaces(text: &[u8]) -> Cow<'_, [u8]> {
     let is_between = |at: usize| {
-        let before = text[..at].iter().rposition(|byte| !byte.is_ascii_digit());
         text[at] == b' '
             && text[..at].ends_with(b",")
             && text.get(at + 1).is_some_and(u8::is_ascii_digit)
-            && before.is_some()
             && part_before(&text[..at - 1])
     };
     if !text.windows(2).any(|pair| pair == b", ") {
@@ -71,9 +70,11 @@ fn part_before(text: &[u8]) -> bool {
 /// There is none in it.
 pub fn import_fatrace(log: &[u8], page_size: u64) -> Result<Accesses, ImportError> {
     let mut accesses = Accesses::new(page_size, log.len());
+    let mut clock = DayClock::default();
     for line in log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match fatrace_line(line) {
             Some(Line { time, is_read: true, path }) => {
+                let time = time.map(|time| clock.at(time));
                 let at = time.unwrap_or_else(|| accesses.next_step());
                 accesses.add_whole(Name::Path(path.to_vec()), at, How::READ)?;
             }
@@ -98,6 +99,9 @@ struct Line<'a> {
     path: &'a [u8],
 }
 
+/// Bytes of time, program, process, user and group at most.
+const LONGEST_HEAD: usize = 128;
+
 /// Whether a line is one of fatrace.
 pub(crate) fn is_fatrace_line(line: &[u8]) -> bool {
     fatrace_line(line).is_some()
@@ -105,8 +109,9 @@ pub(crate) fn is_fatrace_line(line: &[u8]) -> bool {
 
 /// `[time ]program(123)[ [uid:gid]]: RO   /path`
 fn fatrace_line(line: &[u8]) -> Option<Line<'_>> {
-    // The name of a program may have anything, also what ends it.
-    let ends = line.windows(3).enumerate().filter(|(_, w)| matches!(w, [b')' | b']', b':', b' ']));
+    // The name of a program may have anything, also what ends it, but has 15 bytes at most (comm).
+    let head = &line[..line.len().min(LONGEST_HEAD)];
+    let ends = head.windows(3).enumerate().filter(|(_, w)| matches!(w, [b')' | b']', b':', b' ']));
     ends.map(|(at, _)| (&line[..=at], &line[at + 3..])).find_map(|(head, rest)| {
         let head = head.strip_suffix(b"]").map_or(head, |head| {
             let open = head.iter().rposition(|byte| *byte == b'[').unwrap_or(head.len());
@@ -183,6 +188,20 @@ mod tests {
         for line in ["", "/etc/passwd", "cat(x): R /x", "cat(7): Q /x", "cat(7): R x"] {
             assert_eq!(fatrace_line(line.as_bytes()), None, "{line}");
         }
+    }
+
+    #[test]
+    fn long_lines_and_numbers_take_no_longer_for_each_byte_and_a_day_ends() {
+        let long = "x".repeat(200) + "): R /x";
+        assert_eq!(fatrace_line(format!("{}cat(7): R /x", "): ".repeat(50)).as_bytes()), None);
+        assert_eq!(fatrace_line(long.as_bytes()), None);
+        // Minutes, if each of them is looked at again for each byte.
+        let line = "): ".repeat(1 << 20) + "\ncat(7): R /x\n";
+        assert_eq!(import_fatrace(line.as_bytes(), 4096).unwrap().lacks.not_understood, 1);
+        let number = format!("/a 0:{}, 1\n", "1".repeat(1 << 19));
+        assert!(import(number.as_bytes(), 4096).is_err());
+        let log = "23:59:59.5 cat(7): R /x\n00:00:00.5 cat(7): R /y\n";
+        assert_eq!(import_fatrace(log.as_bytes(), 4096).unwrap().duration(), 1_000_000_000);
     }
 
     proptest! {

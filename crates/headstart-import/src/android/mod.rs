@@ -90,8 +90,9 @@ pub(crate) fn is_iorap(bytes: &[u8]) -> bool {
     name.is_some_and(|name| name.starts_with(b"/"))
 }
 
-/// The accesses of a compiled trace: `TraceFile { index { id, file_name }, list { index_id,
-/// file_offset, file_length } }`, each message with its members in this order from 1.
+/// The accesses of a compiled trace: `TraceFile { index { entries { id, file_name } }, list { entries {
+/// index_id, file_offset, file_length } } }`, each message with its members in this order from 1
+/// (`system/iorap/src/serialize/TraceFile.proto` of Android 11).
 ///
 /// # Errors
 /// There is none in it.

@@ -1,9 +1,9 @@
 //! A line of a log: thread, time, and the call or a part of one.
 
+use crate::clock::DayClock;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-const DAY_NS: u64 = 86_400_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A time as it stands in a line.
@@ -157,29 +157,16 @@ pub(super) struct Joiner<'a> {
     begun: HashMap<i32, &'a [u8]>,
     /// Threads that have begun to start another one, which has no line yet; the last one last.
     starting: Vec<i32>,
-    now: Option<u64>,
-    /// What midnights add.
-    days: u64,
+    clock: DayClock,
 }
 
 impl<'a> Joiner<'a> {
     /// The time of a line in ns; none where the log has none.
     pub(super) fn time(&mut self, line: &Line) -> Option<u64> {
-        let now = match line.time? {
-            Time::After(ns) => self.now.unwrap_or(0).saturating_add(ns),
-            Time::At(ns) => {
-                let now = ns.saturating_add(self.days);
-                // A clock of a day that goes back by hours is past midnight.
-                if self.now.is_some_and(|before| before > now.saturating_add(DAY_NS / 2)) {
-                    self.days = self.days.saturating_add(DAY_NS);
-                    now.saturating_add(DAY_NS)
-                } else {
-                    now
-                }
-            }
-        };
-        self.now = Some(now);
-        Some(now)
+        Some(match line.time? {
+            Time::After(ns) => self.clock.after(ns),
+            Time::At(ns) => self.clock.at(ns),
+        })
     }
 
     /// The call that a line completes.
