@@ -16,20 +16,24 @@ use crate::exit::ExitStatus;
 use crate::output;
 use crate::picture as pictures;
 use crate::results::{self, ResultKind};
+use crate::servers;
 use advise::Advised;
 use anyhow::bail;
 use files::{Source, is_stdout};
 use headstart::host::contents;
 use headstart::host::id::Dev;
+use headstart::host::mounts::MountTable;
 use headstart_advice::rules;
 use headstart_faults::capture::{Captured, Over, files as sections, names};
 use headstart_faults::cost;
 use headstart_faults::document::{About, Cost, Document};
+use headstart_faults::recording::Recording;
 use headstart_faults::tables::Tables;
 use headstart_faults::waits::sums::Sums;
 use headstart_view::build;
 use recorded::{Recorded, Wanted};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -171,7 +175,8 @@ pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
 fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout: bool) -> bool {
     let Recorded { captured, recorder, pid, over, began, usage, recorder_us, root } = recorded;
     let mut decoded = captured.decode(recorder);
-    if let Err(error) = names::find(&mut decoded.recording) {
+    let silent = silent_servers(&decoded.recording);
+    if let Err(error) = names::find(&mut decoded.recording, &silent) {
         output::message(format_args!("Some files have no name: {error}"));
     }
     let recording = &decoded.recording;
@@ -182,7 +187,7 @@ fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout:
         }
         return true;
     }
-    let (sections, files_unread) = sections::sections_of(recording, &root);
+    let (sections, files_unread) = sections::sections_of(recording, &root, &silent);
     let tables = Tables::of(recording, &sections);
     let sums = recording.waits.as_ref().map(|waits| Sums::of(recording, waits, pid));
     let start = recording.executed.unwrap_or(began);
@@ -211,8 +216,10 @@ fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout:
         files_unread,
     };
     let is_wanted = !args.quiet || args.json.is_some();
-    let facts =
-        || facts::gather(&args.command, about.wall_ns, recording, &tables, sums.as_ref(), &root);
+    let facts = || {
+        let looked = facts::Looked { root: &root, silent: &silent };
+        facts::gather(&args.command, about.wall_ns, recording, &tables, sums.as_ref(), looked)
+    };
     let advice = if is_wanted { rules::advise(&facts()) } else { Vec::new() };
     let document = Document::new(&about, recording, &tables, sums.as_ref());
     let (document, checked) = Advised::new(document, &advice, before.as_ref());
@@ -256,6 +263,22 @@ fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout:
     errors.retain(|error| !error.is::<output::ReaderGone>());
     errors.iter().for_each(|error| output::message(format_args!("{error:#}")));
     errors.is_empty()
+}
+
+/// File systems of recorded files whose server does not answer, which is said.
+fn silent_servers(recording: &Recording) -> HashSet<Dev> {
+    let Ok(mounts) = MountTable::read() else { return HashSet::new() };
+    let waited = recording.waits.iter().flat_map(|waits| &waits.files);
+    let waited = waited.filter_map(|file| Some(file.id?.dev));
+    let mapped = recording.mappings.iter().map(|mapping| mapping.file.dev);
+    let all: HashSet<Dev> = waited.chain(mapped).collect();
+    let silent = servers::silent(&mounts, all.iter().flat_map(|dev| mounts.servers_of(*dev)));
+    if silent.is_empty() {
+        return silent;
+    }
+    output::message("A file server does not answer: its files have no names or sections here");
+    let waits = |dev: &Dev| mounts.servers_of(*dev).iter().any(|server| silent.contains(server));
+    all.into_iter().filter(waits).collect()
 }
 
 /// What recording adds to a fault, in ns. Another measurement would say the same of what this user may.

@@ -38,6 +38,7 @@ mod report;
 mod results;
 mod run;
 mod scratch;
+mod servers;
 mod show;
 mod start_options;
 mod summary;

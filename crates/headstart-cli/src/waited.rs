@@ -1,11 +1,11 @@
 //! `--waits` of `run`, `record` and `bench`: what a start waited for, recorded while it is prefetched.
 
-use crate::output::{self, Table};
-use anyhow::{Context, anyhow};
+use crate::output::{self, Table, size};
+use anyhow::{Context, anyhow, ensure};
 use headstart::host::proc;
 use headstart::outcome::waited::{RequestsOf, Waited, WaitedFile};
 use headstart_faults::capture::points::Points;
-use headstart_faults::capture::{self, Access, Captured, Scope, names};
+use headstart_faults::capture::{self, Access, Captured, MOST_BYTES, Over, Scope, names};
 use headstart_faults::recorder::Recorder;
 use headstart_faults::waits::start;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -54,7 +54,9 @@ impl Recording {
             // The receiver has gone if nobody waits any more.
             let _ = sender.send(own_tid());
             let end = end.as_ref().unwrap_or(&stopped);
-            capture.run(end.as_fd(), Some(stopped.as_fd()), None)?;
+            let over = capture.run(end.as_fd(), Some(stopped.as_fd()), None)?;
+            // What is known of a part would be taken for all.
+            ensure!(over != Over::Full, "their records take more than {}", size(MOST_BYTES as u64));
             Ok(capture.finish()?)
         };
         let thread = thread::Builder::new().name("waits".into()).spawn(record)?;
@@ -82,7 +84,7 @@ impl Recording {
         let captured = joined(thread)?;
         let mut decoded = captured.decode(Recorder::of_program(pid).with_waits());
         // Without names the time is part of what else was waited for.
-        let _ = names::find(&mut decoded.recording);
+        let _ = names::find(&mut decoded.recording, &HashSet::new());
         let recording = &decoded.recording;
         let waits = recording.waits.as_ref().context("nothing was recorded")?;
         Ok(start::waited(recording, waits, pid, &own, requests))

@@ -4,6 +4,7 @@
 
 use headstart::host::contents;
 use headstart::host::fsid::speed_device;
+use headstart::host::id::Dev;
 use headstart::host::mounts::MountTable;
 use headstart::host::user::User;
 use headstart::launch::learn::locate;
@@ -24,13 +25,20 @@ use headstart_faults::tables::{Place, Tables};
 use headstart_faults::waits::sums::Sums;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Files whose faults took less than this part of the start are not looked at.
 const LEAST_PART: u64 = 1000;
+
+/// Where files are looked at, and on which file systems none is.
+#[derive(Clone, Copy)]
+pub struct Looked<'a> {
+    pub root: &'a OwnedFd,
+    pub silent: &'a HashSet<Dev>,
+}
 
 /// All that is known of a start.
 pub fn gather(
@@ -39,7 +47,7 @@ pub fn gather(
     recording: &Recording,
     tables: &Tables,
     sums: Option<&Sums>,
-    root: impl AsFd,
+    looked: Looked,
 ) -> Facts {
     let text = |path: &str| contents::text(path).unwrap_or_default();
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -53,7 +61,7 @@ pub fn gather(
     let models = Models::here();
     let learned = (!command.is_empty()).then(|| learned(command, &models)).flatten();
     let (learned, of_pack) = learned.unzip();
-    let files = files_of(wall_ns, recording, tables, &observed, &models, root);
+    let files = files_of(wall_ns, recording, tables, &observed, &models, looked);
     // Without a pack: the device that the faults waited for.
     let slowest = || files.values().filter_map(|file| file.model).max_by_key(|m| m.latency_us);
     Facts {
@@ -87,7 +95,7 @@ fn files_of(
     tables: &Tables,
     observed: &Observed,
     models: &Models,
-    root: impl AsFd,
+    Looked { root, silent }: Looked,
 ) -> HashMap<PathBuf, FileFacts> {
     let Ok(mounts) = MountTable::read() else { return HashMap::new() };
     let mut times: HashMap<&Path, u64> = HashMap::new();
@@ -110,10 +118,11 @@ fn files_of(
         let name = recording.name(mapping.name);
         let path = Path::new(OsStr::from_bytes(name));
         let time = times.get(path).copied().unwrap_or(0);
-        if found.contains_key(path) || time.saturating_mul(LEAST_PART) < wall_ns {
+        let is_short = time.saturating_mul(LEAST_PART) < wall_ns;
+        if found.contains_key(path) || is_short || silent.contains(&mapping.file.dev) {
             continue;
         }
-        let Ok(file) = files::open_mapped(&root, name, mapping.file) else { continue };
+        let Ok(file) = files::open_mapped(root, name, mapping.file) else { continue };
         let mut facts = FileFacts {
             size: file.metadata().map_or(0, |meta| meta.size()),
             ..FileFacts::default()

@@ -5,6 +5,7 @@ use super::{FaultsArgs, is_stdout};
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, JsonPath, Table, counted, grouped};
 use crate::results::{self, ResultKind};
+use crate::servers;
 use anyhow::{Context, bail};
 use headstart::host::contents;
 use headstart::host::id::InodeId;
@@ -80,6 +81,9 @@ type Names = HashMap<InodeId, PathBuf>;
 /// Paths of inodes, where this machine has them.
 fn names(ids: Vec<InodeId>) -> anyhow::Result<Names> {
     let mounts = MountTable::read()?;
+    let silent = servers::silent(&mounts, ids.iter().flat_map(|id| mounts.servers_of(id.dev)));
+    let waits = |id: &InodeId| mounts.servers_of(id.dev).iter().any(|dev| silent.contains(dev));
+    let ids: Vec<_> = ids.into_iter().filter(|id| !waits(id)).collect();
     let deadline = Some(Instant::now() + PATIENCE);
     let found =
         resolve(&ids, &ResolveOptions { deadline, walk: false, ..ResolveOptions::new(&mounts) });
@@ -249,7 +253,8 @@ fn perf_text(faults: &PerfFaults, rows: usize) -> io::Result<String> {
 fn perf_tables(faults: &PerfFaults) -> (Tables, u64) {
     match files::root(Path::new("/")) {
         Ok(root) => {
-            let (sections, unread) = files::sections_of(&faults.recording, &root);
+            let silent = super::silent_servers(&faults.recording);
+            let (sections, unread) = files::sections_of(&faults.recording, &root, &silent);
             (Tables::of(&faults.recording, &sections), unread)
         }
         Err(_) => (Tables::of(&faults.recording, &HashMap::new()), 0),

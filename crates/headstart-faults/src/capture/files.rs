@@ -26,8 +26,13 @@ pub fn root(path: &Path) -> rustix::io::Result<OwnedFd> {
 }
 
 /// The sections of all ELF files with faults, by paths from `root`, and how many files with code have
-/// none: they can't be read, or another file is there now.
-pub fn sections_of(recording: &Recording, root: impl AsFd) -> (SectionsOf, u64) {
+/// none: they can't be read, or another file is there now. None is opened on a file system that is
+/// `silent`: that would wait for its server.
+pub fn sections_of(
+    recording: &Recording,
+    root: impl AsFd,
+    silent: &HashSet<Dev>,
+) -> (SectionsOf, u64) {
     let is_file = |mapping: &&Mapping| mapping.object == Object::File;
     let files = recording.mappings.iter().filter(is_file);
     let code: HashSet<_> =
@@ -40,7 +45,11 @@ pub fn sections_of(recording: &Recording, root: impl AsFd) -> (SectionsOf, u64) 
         .collect();
     let (mut found, mut unread) = (SectionsOf::new(), 0);
     for key in with_faults {
-        match read(&root, recording.name(key.0), key.1) {
+        let read = || match silent.contains(&key.1.dev) {
+            true => Err(ErrorKind::TimedOut.into()),
+            false => read(&root, recording.name(key.0), key.1),
+        };
+        match read() {
             Ok(sections) => {
                 found.insert(key, sections);
             }
@@ -147,10 +156,13 @@ mod tests {
         std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
         let (mapped, all) = (id(&path), root(Path::new("/")).unwrap());
         let found = |path: &Path, root: &OwnedFd| {
-            let (sections, unread) = sections_of(&recording(path, mapped), root);
+            let (sections, unread) = sections_of(&recording(path, mapped), root, &HashSet::new());
             (sections.len(), unread)
         };
         assert_eq!(found(&path, &all), (1, 0));
+        let silent = HashSet::from([mapped.dev]);
+        let (sections, unread) = sections_of(&recording(&path, mapped), &all, &silent);
+        assert_eq!((sections.len(), unread), (0, 1), "its server does not answer");
         // The same path from another root directory, in which an absolute link stays.
         let below = root(dir.path()).unwrap();
         symlink("/program", dir.path().join("link")).unwrap();
@@ -171,8 +183,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("script");
         std::fs::write(&path, "#!/bin/sh\n").unwrap();
-        let (sections, unread) =
-            sections_of(&recording(&path, id(&path)), root(Path::new("/")).unwrap());
+        let (sections, unread) = sections_of(
+            &recording(&path, id(&path)),
+            root(Path::new("/")).unwrap(),
+            &HashSet::new(),
+        );
         assert!(unread == 0 && sections.values().all(|found| *found == Sections::default()));
     }
 }

@@ -1,6 +1,7 @@
 //! Finds paths of files that were waited for and of which only the inode is known.
 
 use crate::recording::Recording;
+use headstart::host::id::Dev;
 use headstart::host::mounts::{MountTable, MountsError};
 use headstart::profile::resolve::{ResolveOptions, resolve};
 use std::collections::{HashMap, HashSet};
@@ -10,11 +11,12 @@ use std::time::{Duration, Instant};
 /// No longer is looked for them.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Adds the names of such files to a recording; how many have none.
+/// Adds the names of such files to a recording; how many have none. None is looked for on a file system
+/// that is `silent`: that would wait for its server.
 ///
 /// # Errors
 /// The mounts can't be read.
-pub fn find(recording: &mut Recording) -> Result<u64, MountsError> {
+pub fn find(recording: &mut Recording, silent: &HashSet<Dev>) -> Result<u64, MountsError> {
     let Some(waits) = &mut recording.waits else { return Ok(0) };
     let used: HashSet<u32> = waits.waits.iter().filter_map(|wait| wait.file).collect();
     let is_used = |at: usize| u32::try_from(at).is_ok_and(|at| used.contains(&at));
@@ -31,7 +33,8 @@ pub fn find(recording: &mut Recording) -> Result<u64, MountsError> {
     let mounts = MountTable::read()?;
     let deadline = Some(Instant::now() + LIMIT);
     let options = ResolveOptions { deadline, ..ResolveOptions::new(&mounts) };
-    let ids: Vec<_> = unnamed.iter().map(|(id, _)| *id).collect();
+    let ids = unnamed.iter().map(|(id, _)| *id).filter(|id| !silent.contains(&id.dev));
+    let ids: Vec<_> = ids.collect();
     let found: HashMap<_, _> = resolve(&ids, &options).files.into_iter().collect();
     let mut missing = 0;
     for (id, at) in unnamed {

@@ -2,6 +2,7 @@
 //! inode numbers.
 
 use crate::output;
+use crate::servers;
 use anyhow::Context;
 use headstart::host::fsid;
 use headstart::host::id::{Dev, InodeId};
@@ -14,7 +15,7 @@ use headstart::profile::resolve::{ResolveOptions, Unnamed, resolve};
 use headstart_import::accesses::{Accesses, Name};
 use headstart_import::build::Found;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +25,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct Finder {
     root: OwnedFd,
+    below: PathBuf,
     mounts: MountTable,
+    /// File systems whose servers do not answer, which would be waited for.
+    silent: HashSet<Dev>,
     /// Paths of inodes, or why there is none.
     inodes: HashMap<InodeId, Result<PathBuf, Unnamed>>,
     /// Paths of inodes that the recording tells.
@@ -49,9 +53,22 @@ impl Finder {
         let shown = || format!("Can't open {}", output::shown(root));
         let opened = rustix::fs::openat(CWD, root, flags, Mode::empty()).with_context(shown)?;
         let mounts = MountTable::read()?;
+        let mut servers = HashSet::new();
+        for (name, _) in accesses.files() {
+            servers.extend(match name {
+                Name::Path(path) => mounts.servers_at(&below(root, path)),
+                Name::Inode(id) => mounts.servers_of(id.dev),
+            });
+        }
+        let silent = servers::silent(&mounts, servers);
+        if !silent.is_empty() {
+            output::message("A file server does not answer: its files are taken as missing");
+        }
         let mut out = Self {
             root: opened,
+            below: root.to_owned(),
             mounts,
+            silent,
             inodes: HashMap::new(),
             told: accesses.paths.clone(),
             assumed: None,
@@ -61,8 +78,10 @@ impl Finder {
             irregular: 0,
             in_memory: 0,
         };
-        let wanted: Vec<_> =
-            accesses.inodes().into_iter().filter(|id| !out.told.contains_key(id)).collect();
+        let is_wanted = |id: &InodeId| {
+            !out.told.contains_key(id) && !out.is_silent(out.mounts.servers_of(id.dev))
+        };
+        let wanted: Vec<_> = accesses.inodes().into_iter().filter(is_wanted).collect();
         if !wanted.is_empty() {
             out.resolve(root, &wanted)?;
         }
@@ -147,6 +166,11 @@ impl Finder {
         resolve: ResolveFlags,
         shown: &str,
     ) -> Option<Found> {
+        if self.is_silent(self.mounts.servers_at(&below(&self.below, path.as_os_str().as_bytes())))
+        {
+            self.missing.push(shown.to_owned());
+            return None;
+        }
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let opened = rustix::fs::openat2(at, path, flags, Mode::empty(), resolve);
         let found = opened.ok().and_then(|held| {
@@ -172,6 +196,10 @@ impl Finder {
         Some(Found { path, identity: identity_of(&stat), file_system })
     }
 
+    fn is_silent(&self, servers: Vec<Dev>) -> bool {
+        servers.iter().any(|dev| self.silent.contains(dev))
+    }
+
     fn file_system(&mut self, path: &Path) -> Option<FileSystem> {
         let mount = self.mounts.at(path)?;
         let describe = || FileSystem {
@@ -181,4 +209,14 @@ impl Finder {
         };
         Some(self.file_systems.entry(mount.dev).or_insert_with(describe).clone())
     }
+}
+
+/// Where a path of a recording is, from our root.
+fn below(root: &Path, path: &[u8]) -> PathBuf {
+    let path = Path::new(OsStr::from_bytes(path));
+    let path = match path.strip_prefix("/") {
+        Ok(path) => root.join(path),
+        Err(_) => path.to_owned(),
+    };
+    std::path::absolute(&path).unwrap_or(path)
 }
