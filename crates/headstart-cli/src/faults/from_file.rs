@@ -195,6 +195,13 @@ fn trace_notes(counts: &FaultCounts) -> Vec<String> {
              -e mm_filemap_add_to_page_cache CMD"
         ),
     );
+    let clock = counts.odd_clock.as_deref().unwrap_or_default();
+    note(
+        !clock.is_empty(),
+        format!(
+            "the clock of the trace is {clock}, which does not count ns: times are in its units"
+        ),
+    );
     note(!counts.has_mappings, "the file has no mm_filemap_add_to_page_cache events".into());
     for (count, text) in [
         (counts.unended, "calls did not return within the trace"),

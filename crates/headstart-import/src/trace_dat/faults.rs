@@ -92,6 +92,8 @@ pub struct FaultCounts {
     pub broken: u64,
     /// Traces of other instances, which are not read.
     pub others: u64,
+    /// The clock of the trace, if it does not count ns: then times are in its units.
+    pub odd_clock: Option<String>,
     /// Whether the file tells where `handle_mm_fault` is; without it no call is known to be one.
     pub has_symbols: bool,
     /// Whether it describes additions to the page cache.
@@ -118,6 +120,7 @@ pub fn count(bytes: &[u8]) -> Result<FaultCounts, ImportError> {
         has_symbols: trace.description.fault_function.is_some(),
         has_mappings: events.knows(EventKind::Insert),
         others: trace.others,
+        odd_clock: trace.odd_clock.clone(),
         ..FaultCounts::default()
     };
     let is_fault = |function: u64| {

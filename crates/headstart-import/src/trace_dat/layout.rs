@@ -20,6 +20,7 @@ mod option {
     pub const DONE: u16 = 0;
     pub const CPUSTAT: u16 = 2;
     pub const BUFFER: u16 = 3;
+    pub const CLOCK: u16 = 4;
     pub const HEADER_INFO: u16 = 16;
     pub const FTRACE_EVENTS: u16 = 17;
     pub const EVENT_FORMATS: u16 = 18;
@@ -48,6 +49,8 @@ pub(super) struct TraceDat<'a> {
     pub lost: u64,
     /// Traces of instances besides the one that is read.
     pub others: u64,
+    /// The clock of the trace, if that does not count ns.
+    pub odd_clock: Option<String>,
     /// Where the traces of instances are, in version 6.
     instances: Vec<u64>,
 }
@@ -89,6 +92,7 @@ impl<'a> TraceDat<'a> {
             cpus: Vec::new(),
             lost: 0,
             others: 0,
+            odd_clock: None,
             instances: Vec::new(),
         }
     }
@@ -142,6 +146,7 @@ impl<'a> TraceDat<'a> {
             match option {
                 option::CPUSTAT => self.lost = self.lost.saturating_add(lost(data)),
                 option::BUFFER => self.instances.extend(Fields(data).u64()),
+                option::CLOCK => self.odd_clock = odd_clock(data),
                 _ => {}
             }
         }
@@ -219,9 +224,9 @@ impl<'a> TraceDat<'a> {
         traces.retain(|buffer| buffer.cpus.iter().any(|cpu| cpu.bytes() > 0));
         // The instance without a name is the one that `trace-cmd record` fills.
         let top = traces.iter().position(|buffer| buffer.is_top).unwrap_or(0);
-        if let Some(Buffer { cpus, page_size, .. }) = traces.get(top).cloned() {
+        if let Some(Buffer { cpus, page_size, odd_clock, .. }) = traces.get(top).cloned() {
             out.others = traces.len() as u64 - 1;
-            (out.cpus, out.page_size) = (cpus, page_size);
+            (out.cpus, out.page_size, out.odd_clock) = (cpus, page_size, odd_clock);
         }
         Ok(out)
     }
@@ -231,6 +236,7 @@ impl<'a> TraceDat<'a> {
 #[derive(Clone, Debug)]
 struct Buffer<'a> {
     is_top: bool,
+    odd_clock: Option<String>,
     page_size: u64,
     cpus: Vec<Chunks<'a>>,
 }
@@ -240,7 +246,7 @@ impl<'a> Buffer<'a> {
         let mut fields = Fields(option);
         let mut section = from(file.bytes, fields.u64()?)?;
         let (_, flags) = (section.u16()?, section.u16()?);
-        let (name, _clock) = (fields.text()?, fields.text()?);
+        let (name, clock) = (fields.text()?, fields.text()?);
         let page_size = fields.u32()?.into();
         let count = fields.u32().filter(|cpus| *cpus <= MOST_CPUS)?;
         let mut cpus = Vec::new();
@@ -255,7 +261,7 @@ impl<'a> Buffer<'a> {
                 Chunks::compressed(rest.get(..most).unwrap_or(rest), file.compression)?
             });
         }
-        Some(Self { is_top: name.is_empty(), page_size, cpus })
+        Some(Self { is_top: name.is_empty(), odd_clock: odd_clock(clock), page_size, cpus })
     }
 }
 
@@ -302,6 +308,20 @@ fn trace(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
     if size == 0 { Some(&[]) } else { from(bytes, offset)?.take(size) }
 }
 
+/// Clocks that count ns (Documentation/trace/ftrace.rst).
+const CLOCKS: [&[u8]; 8] =
+    [b"local", b"global", b"uptime", b"perf", b"mono", b"mono_raw", b"boot", b"tai"];
+
+/// A clock that does not, by its name or by the text of `trace_clock`, which has all names and this one
+/// in brackets.
+fn odd_clock(text: &[u8]) -> Option<String> {
+    let text = text.split(|byte| *byte == 0).next()?;
+    let chosen = text.iter().position(|byte| *byte == b'[').map_or(text, |at| &text[at + 1..]);
+    let name = chosen.split(|byte| *byte == b']').next()?.trim_ascii();
+    let is_odd = !name.is_empty() && !CLOCKS.contains(&name);
+    is_odd.then(|| headstart::host::names::name(name))
+}
+
 /// Events that were dropped, by the statistics of a CPU.
 fn lost(statistics: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(statistics);
@@ -335,5 +355,23 @@ impl<'a> Sections<'a> {
         self.left = self.left.checked_sub(unpacked)?;
         let content = unpack(fields.take(packed.into())?, self.compression, unpacked)?;
         Some(content.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::odd_clock;
+
+    #[test]
+    fn a_clock_that_counts_no_ns_is_known_by_its_name_alone_and_among_all() {
+        for (text, expected) in [
+            (&b"local"[..], None),
+            (b"", None),
+            (b"[local] global counter x86-tsc\n\0", None),
+            (b"local global [counter] x86-tsc\n\0", Some("counter")),
+            (b"x86-tsc", Some("x86-tsc")),
+        ] {
+            assert_eq!(odd_clock(text).as_deref(), expected);
+        }
     }
 }

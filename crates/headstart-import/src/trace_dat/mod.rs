@@ -25,6 +25,10 @@ use headstart::trace::EventKind;
 use layout::TraceDat;
 pub(crate) use layout::begin_of_texts;
 
+/// What is said of other clocks.
+const NO_TIMES: &str =
+    "the clock of the trace does not count ns: only the order of its events is taken";
+
 /// Whether a file is one of trace-cmd.
 pub fn is_trace(bytes: &[u8]) -> bool {
     bytes.starts_with(layout::MAGIC)
@@ -42,9 +46,15 @@ pub fn import(bytes: &[u8]) -> Result<Accesses, ImportError> {
         Accesses::new(trace.page_size, bytes.len()).less(trace.description.kept_bytes());
     accesses.has_access_events = events.knows(EventKind::Read) && events.knows(EventKind::Map);
     for event in &mut events {
-        if let TraceEvent::Page(event) = event {
+        if let TraceEvent::Page(mut event) = event {
+            if trace.odd_clock.is_some() {
+                event.time = accesses.next_step();
+            }
             add(&mut accesses, &event)?;
         }
+    }
+    if trace.odd_clock.is_some() {
+        accesses.lacks.coarse = Some(NO_TIMES);
     }
     accesses.lacks.lost = trace.lost.max(events.lost());
     accesses.lacks.not_understood = events.broken();

@@ -37,6 +37,17 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
+fn a_clock_that_counts_no_ns_is_told_and_keeps_only_the_order() {
+    let mut file = version_7(&cpus(), Compression::None);
+    let at = file.windows(7).position(|text| text == b"\0local\0").unwrap();
+    file[at + 1..at + 6].copy_from_slice(b"other");
+    assert_eq!(count(&file).unwrap().odd_clock.as_deref(), Some("other"));
+    let accesses = import(&file).unwrap();
+    assert!(!accesses.has_times && accesses.duration() < 100_000, "{}", accesses.duration());
+    assert!(accesses.lacks.coarse.is_some_and(|text| text.contains("clock")));
+}
+
+#[test]
 fn the_counter_finds_the_same_in_each_version_and_compression() {
     for (name, file) in files() {
         let counts = count(&file).unwrap();
