@@ -203,3 +203,42 @@ fn what_a_silent_server_keeps_from_being_named_costs_a_start_little_time() {
     assert!(said.contains(SKIPPED), "{said}");
     one_is_left();
 }
+
+#[test]
+fn page_faults_and_waits_of_files_of_a_silent_server_are_told_without_it() {
+    let (dir, files) = (disk_dir(), disk_dir());
+    let Some(fuse) = Fuse::at(dir.path(), vec![7; 100_000]) else {
+        return skip("there is no /dev/fuse");
+    };
+    let json = files.path().join("faults.json");
+    let read = format!("cat {} >&2; echo read; read line; exit 7", fuse.file().display());
+    let words = ["faults", "--waits", "--json", json.to_str().unwrap(), "--", "sh", "-c", &read];
+    let mut start = headstart().args(words).spawn().unwrap();
+    let mut said = [0; 5];
+    let mut content = vec![0; 100_000];
+    std::io::Read::read_exact(start.stderr.as_mut().unwrap(), &mut content).unwrap();
+    std::io::Read::read_exact(start.stdout.as_mut().unwrap(), &mut said).unwrap();
+    fuse.go_silent();
+    start.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let output = end_of(start);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("A file server does not answer"), "{said}");
+    assert!(fs::read_to_string(&json).unwrap().contains("main_thread"));
+}
+
+#[test]
+fn files_of_a_silent_server_are_missing_in_an_import() {
+    let (dir, files) = (disk_dir(), disk_dir());
+    let Some(fuse) = silent(dir.path()) else { return };
+    let (list, pack, local) =
+        (files.path().join("list"), files.path().join("a.pack"), files.path().join("local"));
+    write_synced(&local, &[7; 8192]);
+    fs::write(&list, format!("{}\n{}\n", fuse.file().display(), local.display())).unwrap();
+    let words = ["pack", "import", list.to_str().unwrap(), "-o", pack.to_str().unwrap()];
+    let output = end_of(headstart().args(words).spawn().unwrap());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("A file server does not answer"), "{said}");
+    assert!(said.contains(&format!("missing here: {}", fuse.file().display())), "{said}");
+}
