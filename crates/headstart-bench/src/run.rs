@@ -40,7 +40,7 @@ pub struct Run {
     pub exit_code: Option<i32>,
     /// Why there is no time.
     pub failure: Option<String>,
-    /// What the first thread waited for, of starts that are recorded apart.
+    /// What it waited for, of starts that are recorded apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited: Option<Waited>,
 }

@@ -72,7 +72,7 @@ impl Recording {
         self.own.extend(own_threads());
     }
 
-    /// Ends it: what the first thread of this process waited for.
+    /// Ends it: what this process waited for.
     ///
     /// # Errors
     /// It could not be recorded.
@@ -123,7 +123,7 @@ pub const PARTS: [(&str, Part); 9] = [
 pub fn line(waited: &Waited) -> String {
     let parts = PARTS.iter().map(|(what, part)| (what, part(waited))).filter(|(_, us)| *us > 0);
     let parts: Vec<_> = parts.map(|(what, us)| format!("{} {what}", ms(us))).collect();
-    format!("{} of the first thread: {}", ms(waited.wall_us), parts.join(", "))
+    format!("{} to the end of the program: {}", ms(waited.wall_us), parts.join(", "))
 }
 
 /// The files that were waited for longest, as lines.
@@ -180,7 +180,7 @@ mod tests {
             files_skipped: 2,
             ..Waited::default()
         };
-        let told = "10.0 ms of the first thread: 2.0 ms on the CPU, 8.0 ms pages in flight";
+        let told = "10.0 ms to the end of the program: 2.0 ms on the CPU, 8.0 ms pages in flight";
         assert_eq!(line(&waited), told);
         let lines = files(&waited, 2);
         assert_eq!(lines.len(), 4, "{lines:?}");

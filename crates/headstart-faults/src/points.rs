@@ -54,7 +54,7 @@ impl Point {
             Self::Enter => &["id", "args"],
             Self::Return => &["id", "ret"],
             Self::Switch => &["prev_pid", "prev_state", "next_pid", "next_comm"],
-            Self::Waking => &["pid"],
+            Self::Waking => &["pid", "common_flags"],
             Self::Issue => &["dev", "sector", "bytes", "rwbs"],
             Self::Complete => &["dev", "sector"],
             Self::Pages => &["s_dev", "i_ino", "index"],
@@ -82,6 +82,9 @@ fn left(state: u64) -> Left {
         _ => Left::Waits,
     }
 }
+
+/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` (`include/linux/trace_events.h`).
+const IN_INTERRUPT: u64 = 0x08 | 0x10;
 
 impl Fields {
     /// Those of a point in its description; `Err` with the name of one that is missing or has a size
@@ -145,7 +148,9 @@ impl Fields {
                     cpu: 0,
                 }
             }
-            Point::Waking => What::Waking { tid: tid(0)? },
+            Point::Waking => {
+                What::Waking { tid: tid(0)?, by_interrupt: number(1)? & IN_INTERRUPT != 0 }
+            }
             Point::Issue => {
                 let flags = bytes(3)?;
                 let flags = flags.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -242,6 +247,18 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_woken_by_an_interrupt_or_by_what_runs() {
+        let fields = [("common_flags", 2, 1), ("pid", 24, 4)];
+        let fields = Fields::new(Point::Waking, &format(&fields)).unwrap();
+        for (flags, by_interrupt) in [(0u8, false), (1, false), (8, true), (0x11, true)] {
+            let mut record = [0; 28];
+            (record[2], record[24]) = (flags, 7);
+            let expected = What::Waking { tid: 7, by_interrupt };
+            assert_eq!(fields.decode(&record, false, 4096), Some(expected), "{flags:#x}");
+        }
+    }
+
+    #[test]
     fn a_request_does_what_its_flags_say() {
         for (flags, expected, is_readahead) in [
             (&b"R"[..], Operation::Read, false),
@@ -285,6 +302,8 @@ mod tests {
         assert_eq!(missing, Err("sector"));
         let odd = Fields::new(Point::Waking, &format(&[("pid", 8, 3)]));
         assert_eq!(odd, Err("pid"));
+        let missing = Fields::new(Point::Waking, &format(&[("pid", 8, 4)]));
+        assert_eq!(missing, Err("common_flags"));
     }
 
     proptest! {

@@ -82,6 +82,8 @@ pub enum What<'a> {
     Start {
         /// The process that started it; the same for a thread.
         parent: i32,
+        /// The thread of it.
+        parent_tid: i32,
     },
     /// It has ended.
     Exit,
@@ -120,6 +122,9 @@ pub enum What<'a> {
     Waking {
         /// The thread.
         tid: i32,
+        /// Whether an interrupt came in between, as that of a device or a timer: the thread that ran
+        /// has nothing to do with it.
+        by_interrupt: bool,
     },
     /// A request is given to a block device.
     Issue {
@@ -304,7 +309,8 @@ pub fn of_kernel(kind: u32, misc: u16, body: &[u8]) -> Option<(i32, i32, What<'_
         }
         kind::EXIT | kind::FORK => {
             let (pid, parent, tid) = (fields.i32()?, fields.i32()?, fields.i32()?);
-            (pid, tid, if kind == kind::FORK { What::Start { parent } } else { What::Exit })
+            let start = What::Start { parent, parent_tid: fields.i32()? };
+            (pid, tid, if kind == kind::FORK { start } else { What::Exit })
         }
         kind::MMAP | kind::MMAP2 => {
             let (pid, tid) = (fields.i32()?, fields.i32()?);
@@ -418,7 +424,7 @@ mod tests {
             mapped(b""),
             What::Name { name: b"program", by_exec: true },
             What::Name { name: b"a thread", by_exec: false },
-            What::Start { parent: 3 },
+            What::Start { parent: 3, parent_tid: 4 },
             What::Exit,
             What::Lost(77),
         ] {

@@ -50,8 +50,8 @@ pub fn bytes(record: &Record) -> Vec<u8> {
             body.extend(padded(name));
             kind::COMM
         }
-        What::Start { parent } => {
-            let who = [record.pid, parent, record.tid, parent];
+        What::Start { parent, parent_tid } => {
+            let who = [record.pid, parent, record.tid, parent_tid];
             body.extend(who.map(i32::to_ne_bytes).concat());
             put(&mut body, &[record.time]);
             kind::FORK

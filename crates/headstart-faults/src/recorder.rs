@@ -128,7 +128,9 @@ impl Recorder {
                 let process = self.living(pid).runs;
                 self.rename(pid, tid, process, name);
             }
-            What::Start { parent } => self.started(time, pid, tid, parent),
+            What::Start { parent, parent_tid } => {
+                self.started(time, pid, tid, (parent, parent_tid));
+            }
             What::Exit => self.exited(time, pid, tid),
             What::Loses | What::Lost(_) => {
                 if let What::Lost(count) = what {
@@ -310,7 +312,7 @@ impl Recorder {
     }
 
     /// A thread or process was started.
-    fn started(&mut self, time: u64, pid: i32, tid: i32, parent_pid: i32) {
+    fn started(&mut self, time: u64, pid: i32, tid: i32, (parent_pid, parent_tid): (i32, i32)) {
         if time < self.since {
             self.out.early_threads.insert(tid);
         } else {
@@ -332,7 +334,7 @@ impl Recorder {
         }
         self.thread(pid, tid);
         if let Some(accounts) = &mut self.accounts {
-            accounts.started(tid);
+            accounts.started(tid, parent_tid);
             if pid != parent_pid {
                 accounts.forked(parent_pid, pid);
             }
@@ -351,7 +353,9 @@ impl Recorder {
             }
             What::Return { value } => accounts.returns(time, tid, value),
             What::Pages { file, offset } => accounts.reads(tid, file, offset),
-            What::Waking { tid } => accounts.wakes(time, tid),
+            What::Waking { tid: woken, by_interrupt } => {
+                accounts.wakes(time, woken, (!by_interrupt).then_some(tid));
+            }
             What::Complete { device, sector } => accounts.completes(time, device, sector),
             What::Issue { device, sector, bytes, operation, is_readahead } => {
                 let request = Request::new(time, device, sector, bytes, operation, is_readahead);

@@ -40,7 +40,7 @@ fn a_fault_has_its_time_its_thread_and_its_place_in_the_file() {
         at(6, PID, MINOR),
         at(7, PID, exec(b"program")),
         at(8, PID, map(0x7000, 0x3000, READ | EXECUTE, 2, b"/lib/a.so")),
-        at(9, 101, What::Start { parent: PID }),
+        at(9, 101, What::Start { parent: PID, parent_tid: PID }),
         at(10, PID, begin(0x8123, 0)),
         at(11, 101, begin(0x7001, 0)),
         at(19, 101, MINOR),
@@ -73,7 +73,7 @@ fn the_cause_follows_from_what_was_mapped() {
     ] {
         let mut records =
             vec![at(1, PID, exec(b"x")), at(2, PID, map(0x7000, 0x1000, protection, flags, name))];
-        let child = What::Start { parent: PID };
+        let child = What::Start { parent: PID, parent_tid: PID };
         records.extend(forks.then_some(Record { time: 3, pid: 200, tid: 200, what: child }));
         records.extend([at(4, PID, begin(0x7800, page)), at(5, PID, MINOR)]);
         let found = of(&records);
@@ -87,7 +87,7 @@ fn a_child_has_the_mappings_of_its_parent_until_it_executes_a_program() {
     let found = of(&[
         at(1, PID, exec(b"parent")),
         at(2, PID, map(0x7000, 0x1000, READ, 2, b"/a")),
-        child(3, What::Start { parent: PID }),
+        child(3, What::Start { parent: PID, parent_tid: PID }),
         child(4, begin(0x7000, 0)),
         child(5, MINOR),
         child(6, exec(b"child")),
@@ -153,7 +153,7 @@ fn a_program_that_gains_privileges_is_counted_and_its_process_has_not_ended() {
     let found = of(&[
         at(1, PID, exec(b"shell")),
         at(2, PID, mapping),
-        child(3, What::Start { parent: PID }),
+        child(3, What::Start { parent: PID, parent_tid: PID }),
         child(4, exec(b"su")),
         child(5, What::Exit),
         at(6, PID, exec(b"sudo")),
@@ -169,7 +169,7 @@ fn a_process_ends_with_its_last_thread_and_not_when_another_executes_a_program()
     let found = of(&[
         at(1, PID, exec(b"x")),
         at(2, PID, map(0x7000, 0x1000, READ, 2, b"/a")),
-        at(3, 101, What::Start { parent: PID }),
+        at(3, 101, What::Start { parent: PID, parent_tid: PID }),
         at(4, PID, What::Exit),
         at(5, 101, begin(0x7000, 0)),
         at(6, 101, MINOR),
@@ -178,7 +178,7 @@ fn a_process_ends_with_its_last_thread_and_not_when_another_executes_a_program()
     assert_eq!((found.ended, found.faults[0].mapping), (Some(7), Some(0)));
     let found = of(&[
         at(1, PID, exec(b"x")),
-        at(3, 101, What::Start { parent: PID }),
+        at(3, 101, What::Start { parent: PID, parent_tid: PID }),
         at(4, PID, What::Exit),
         // Thread 101 has the number of its process now.
         at(5, PID, exec(b"y")),
@@ -195,10 +195,10 @@ fn what_is_known_of_a_process_is_forgotten_with_its_last_thread() {
     let mut recorder = Recorder::of_program(PID);
     for pid in 1000..1100 {
         for (tid, what) in [
-            (pid, What::Start { parent: PID }),
+            (pid, What::Start { parent: PID, parent_tid: PID }),
             (pid, exec(b"x")),
             (pid, map(0x7000, 0x1000, READ, 2, b"/a")),
-            (pid + 5000, What::Start { parent: pid }),
+            (pid + 5000, What::Start { parent: pid, parent_tid: pid }),
             (pid, What::Exit),
             (pid + 5000, begin(0x10, 0)),
             (pid + 5000, What::Exit),
@@ -216,15 +216,16 @@ fn threads_that_were_started_before_all_events_were_open_are_counted() {
     let mut recorder = Recorder::of_running(PID, 10);
     recorder.knows(PID, PID, b"x");
     for (time, tid) in [(9, 101), (11, 102)] {
-        recorder.add(at(time, tid, What::Start { parent: PID }));
+        recorder.add(at(time, tid, What::Start { parent: PID, parent_tid: PID }));
     }
     // These are there after all events were open.
     [103, 104].into_iter().for_each(|tid| recorder.found(tid));
-    let child = Record { time: 8, pid: 200, tid: 200, what: What::Start { parent: PID } };
+    let child =
+        Record { time: 8, pid: 200, tid: 200, what: What::Start { parent: PID, parent_tid: PID } };
     recorder.add(child);
     // Faults of a thread that has some of the events don't make it a whole one.
     recorder.add(at(11, 103, begin(0x10, 0)));
-    recorder.add(at(12, 104, What::Start { parent: PID }));
+    recorder.add(at(12, 104, What::Start { parent: PID, parent_tid: PID }));
     let found = recorder.finish().early_threads;
     assert_eq!(found, HashSet::from([101, 103, 200]));
 }
@@ -272,7 +273,7 @@ fn any_what() -> impl Strategy<Value = What<'static>> {
         (any::<u64>(), any::<u64>(), 0u32..8, 1u32..3, names.clone())
             .prop_map(|(a, b, protection, flags, name)| map(a, b, protection, flags, name)),
         (names, any::<bool>()).prop_map(|(name, by_exec)| What::Name { name, by_exec }),
-        (98i32..103).prop_map(|parent| What::Start { parent }),
+        (98i32..103).prop_map(|parent| What::Start { parent, parent_tid: parent }),
         Just(What::Exit),
         any::<u64>().prop_map(What::Lost),
     ]

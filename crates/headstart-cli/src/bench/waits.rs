@@ -51,7 +51,7 @@ pub fn measure(bench: &Bench, states: &[CacheState]) -> anyhow::Result<Vec<State
 
 /// The parts by state, and the difference between prefetched and hot.
 pub fn table(all: &[StateWaits]) -> Table {
-    let mut table = Table::new().words("first thread, ms");
+    let mut table = Table::new().words("ms to the end");
     for state in all {
         table = table.numbers(state.state);
     }

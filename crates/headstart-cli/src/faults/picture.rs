@@ -385,6 +385,7 @@ mod tests {
             offset: Some(0x3000),
             call: None,
             runner: None,
+            waker: None,
         };
         let file = |name| headstart_faults::waits::File { id: None, name };
         let mut request = headstart_faults::waits::Request::new(

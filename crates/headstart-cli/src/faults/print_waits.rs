@@ -4,14 +4,15 @@ use super::print::{of_wall, some, time};
 use crate::output::{counted, grouped, name, percent, size};
 use headstart_faults::recording::Recording;
 use headstart_faults::waits::document::name_of;
-use headstart_faults::waits::sums::{Account, Cause, Device, Sum, Sums};
+use headstart_faults::waits::sums::{Account, Cause, Device, PathSums, Sum, Sums};
 use headstart_faults::waits::{Kind, Waits};
 use headstart_view::table::Table;
 use std::collections::BTreeMap;
 
 /// Where the time went, by kind, by cause and by device.
 pub fn text(recording: &Recording, waits: &Waits, sums: &Sums, rows: usize) -> String {
-    let mut tables = vec![parts(sums), causes(recording, waits, sums, rows)];
+    let mut tables = vec![path(recording, waits, &sums.path), parts(sums)];
+    tables.push(causes(recording, waits, sums, rows));
     tables.extend((!sums.devices.is_empty()).then(|| devices(sums)));
     if sums.threads.len() > 1 {
         tables.push(threads(recording, sums, rows));
@@ -44,6 +45,74 @@ fn label(kind: Kind) -> &'static str {
         Kind::RunQueue => "run queue",
         Kind::Unexplained => "unexplained",
     }
+}
+
+/// A part of the time to the end: its label, its time, and what it was for.
+struct Part {
+    label: &'static str,
+    ns: u64,
+    of: Vec<(String, u64)>,
+}
+
+impl Part {
+    /// The waits of a kind. Threads of one name that ran instead are one.
+    fn of_kind(recording: &Recording, waits: &Waits, path: &PathSums, kind: Kind) -> Self {
+        let mut of: BTreeMap<String, u64> = BTreeMap::new();
+        for (cause, sum) in path.causes.iter().filter(|(cause, _)| cause.kind == kind) {
+            let runner = cause.runner.and_then(|at| waits.runners.get(at as usize));
+            let name = match runner {
+                Some(who) => name(recording.name(who.name)),
+                None => what(recording, waits, cause),
+            };
+            *of.entry(name).or_default() += sum.time_ns;
+        }
+        let ns = of.values().sum();
+        let mut of: Vec<_> = of.into_iter().collect();
+        of.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        Self { label: label(kind), ns, of }
+    }
+}
+
+/// Where the time to the end of the process went, each kind with what took most of it.
+fn path(recording: &Recording, waits: &Waits, path: &PathSums) -> String {
+    let program = |(program, ns): &(u32, u64)| (name(recording.name(*program)), *ns);
+    let of = path.cpu.iter().map(program).collect();
+    let mut parts = vec![Part { label: "CPU", ns: path.cpu_ns(), of }];
+    parts.extend(Kind::ALL.map(|kind| Part::of_kind(recording, waits, path, kind)));
+    parts.retain(|part| part.ns > 0);
+    parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
+    let mut table =
+        Table::new().numbers("TIME").numbers("OF IT").words("TO THE END OF THE PROGRAM");
+    table = table.words("MOST OF IT");
+    for Part { label, ns, of } in parts {
+        table.row([time(ns), of_wall(ns, path.total_ns), label.to_owned(), most_of(&of)]);
+    }
+    let all = match path.elsewhere_ns {
+        0 => String::new(),
+        ns => format!("{} of it in other threads, which it waited for", time(ns)),
+    };
+    table.row([time(path.total_ns), of_wall(path.total_ns, path.total_ns), "all".into(), all]);
+    table.text()
+}
+
+/// The first few of what a time was for, and how much more there is.
+fn most_of(of: &[(String, u64)]) -> String {
+    const MOST: usize = 3;
+    let told = |(what, ns): &(String, u64)| match &what[..] {
+        "" => format!("not known {}", time(*ns)),
+        what => format!("{what} {}", time(*ns)),
+    };
+    // Without a name nothing is known that the label does not say.
+    if of.iter().all(|(what, _)| what.is_empty()) {
+        return String::new();
+    }
+    let mut parts: Vec<_> = of.iter().take(MOST).map(told).collect();
+    let more = of.get(MOST..).unwrap_or_default();
+    if !more.is_empty() {
+        let ns = more.iter().map(|(_, ns)| ns).sum();
+        parts.push(format!("{} more {}", more.len(), time(ns)));
+    }
+    parts.join(", ")
 }
 
 fn parts(sums: &Sums) -> String {
@@ -174,32 +243,9 @@ fn threads(recording: &Recording, sums: &Sums, rows: usize) -> String {
     text
 }
 
-/// Who ran while threads waited for a CPU, the first few.
-fn runners(recording: &Recording, waits: &Waits, sums: &Sums) -> Option<String> {
-    const MOST: usize = 6;
-    let mut by_name: BTreeMap<&[u8], u64> = BTreeMap::new();
-    for (cause, main, _) in sums.causes.iter().filter(|(cause, ..)| cause.kind == Kind::RunQueue) {
-        let runner = cause.runner.and_then(|at| waits.runners.get(at as usize));
-        let name = runner.map_or(&b""[..], |runner| recording.name(runner.name));
-        *by_name.entry(name).or_default() += main.time_ns;
-    }
-    by_name.retain(|_, ns| *ns > 0);
-    let mut sorted: Vec<_> = by_name.into_iter().collect();
-    sorted.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    let others: u64 = sorted.iter().skip(MOST).map(|(_, ns)| ns).sum();
-    let told = sorted.iter().take(MOST).map(|(who, ns)| match *who {
-        b"" => format!("nobody or not known {}", time(*ns)),
-        who => format!("{} {}", name(who), time(*ns)),
-    });
-    let mut told: Vec<_> = told.collect();
-    told.extend((others > 0).then(|| format!("others {}", time(others))));
-    let told = told.join(", ");
-    (!told.is_empty()).then(|| format!("run queue of the main thread, by who ran instead: {told}"))
-}
-
 /// What the tables lack.
 fn notes(recording: &Recording, waits: &Waits, sums: &Sums) -> Vec<String> {
-    let mut notes: Vec<_> = runners(recording, waits, sums).into_iter().collect();
+    let mut notes = Vec::new();
     let unrecorded = waits.unrecorded;
     let mut note = |count: u64, noun: &str, rest: &str| {
         if count > 0 {

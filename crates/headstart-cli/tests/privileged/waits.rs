@@ -21,7 +21,7 @@ fn start(packs: &Path, verb: &[&str], command: &[&str]) -> Value {
     let document: Value = serde_json::from_slice(&fs::read(&figures).unwrap()).unwrap();
     assert_whole(&document["waited"]);
     let message = String::from_utf8_lossy(&output.stderr);
-    assert!(message.contains(" of the first thread: "), "{message}");
+    assert!(message.contains(" to the end of the program: "), "{message}");
     document
 }
 

@@ -75,6 +75,7 @@ pub fn with_waits() -> Recording {
         offset: Some(4096),
         call: Some(17),
         runner: None,
+        waker: None,
     };
     let disk = Dev::new(8, 0);
     let waits = Waits {

@@ -5,7 +5,7 @@ use super::calls::{Class, Classes, Effect};
 use super::descriptors::{Descriptor, Descriptors};
 use super::history::Histories;
 use super::requests::Requests;
-use super::state::{Call, Does, Place, State};
+use super::state::{Call, Does, Place, State, Woken};
 use super::{File, Kind, Life, Request, Runner, Wait, Waits};
 use crate::record::Left;
 use headstart::host::id::{Dev, InodeId};
@@ -28,6 +28,9 @@ const CLOSE_RANGE_CLOEXEC: u64 = 4;
 pub struct Accounts {
     out: Waits,
     states: HashMap<i32, State>,
+    /// The entry of each thread in the recording, also of those that have ended: one that ends wakes others
+    /// after that.
+    threads: HashMap<i32, u32>,
     classes: Classes,
     descriptors: Descriptors,
     files: HashMap<File, u32>,
@@ -43,7 +46,10 @@ impl Accounts {
     pub fn begin(&mut self, time: u64, pid: i32, tid: i32, thread: u32) {
         self.advance(time, tid);
         let life = self.out.lives.len();
-        self.out.lives.push(Life { thread, start: time, end: time, ..Life::default() });
+        let before = self.states.get(&tid).and_then(|state| self.out.lives.get(state.life));
+        let origin = before.map(|life| life.thread);
+        self.out.lives.push(Life { thread, start: time, end: time, origin, ..Life::default() });
+        self.threads.insert(tid, thread);
         let losses = self.losses;
         let state = self.states.entry(tid).or_insert(State {
             pid,
@@ -60,8 +66,13 @@ impl Accounts {
         (state.pid, state.life) = (pid, life);
     }
 
-    /// A new thread could run, in the call that made it.
-    pub fn started(&mut self, tid: i32) {
+    /// A new thread could run, in the call with which `parent` made it.
+    pub fn started(&mut self, tid: i32, parent: i32) {
+        let parent = self.threads.get(&parent).copied();
+        let life = self.states.get(&tid).and_then(|state| self.out.lives.get_mut(state.life));
+        if let Some(life) = life {
+            life.origin = parent;
+        }
         self.is_in(tid, Does::Queue, Call::new(None, Class::UNKNOWN));
     }
 
@@ -270,12 +281,13 @@ impl Accounts {
         }
     }
 
-    /// What a thread has waited for is there.
-    pub fn wakes(&mut self, time: u64, tid: i32) {
+    /// What a thread has waited for is there, by what another did.
+    pub fn wakes(&mut self, time: u64, tid: i32, by: Option<i32>) {
+        let by = by.filter(|by| *by != tid).and_then(|by| self.threads.get(&by)).copied();
         let Some(state) = self.states.get_mut(&tid) else { return };
         state.check_assumed(time);
         match &mut state.does {
-            Does::Wait(woken @ None) | Does::Stop(woken @ None) => *woken = Some(time),
+            Does::Wait(woken @ None) | Does::Stop(woken @ None) => *woken = Some(Woken { time, by }),
             Does::Run => state.was_woken = true,
             _ => {}
         }
@@ -370,6 +382,7 @@ impl Accounts {
             offset: None,
             call: state.call.as_ref().and_then(|call| call.number),
             runner: None,
+            waker: None,
         };
         if state.losses != self.losses {
             state.losses = self.losses;
@@ -393,7 +406,8 @@ impl Accounts {
             Does::Wait(woken) | Does::Stop(woken) => {
                 // A thread that runs again was woken: if not since it left, then before.
                 let early = (cpu.is_some() && state.was_woken).then_some(start);
-                let woken = woken.or(early).unwrap_or(time).clamp(start, time);
+                let waker = woken.and_then(|woken| woken.by);
+                let woken = woken.map(|woken| woken.time).or(early).unwrap_or(time).clamp(start, time);
                 let is_stopped = matches!(state.does, Does::Stop(_));
                 let (kind, file, offset) = match (state.fault, &state.call) {
                     _ if is_stopped => (Kind::Signal, None, None),
@@ -403,7 +417,7 @@ impl Accounts {
                 };
                 let becomes_known =
                     state.fault.is_none() && matches!(kind, Kind::Read | Kind::Stream | Kind::Open);
-                let kept = self.keep(life, Wait { end: woken, kind, file, offset, ..wait });
+                let kept = self.keep(life, Wait { end: woken, kind, file, offset, waker, ..wait });
                 let call = self.states.get_mut(&tid).and_then(|state| state.call.as_mut());
                 if let (Some(kept), Some(call)) = (kept.filter(|_| becomes_known), call)
                     && call.open.len() < MOST_OPEN

@@ -23,7 +23,7 @@ fn running() -> Accounts {
 fn wait(accounts: &mut Accounts, start: u64, woken: u64, end: u64) {
     accounts.leaves(start, 7, Left::Waits, Place::default());
     accounts.runs(start, 0, 9, b"other", |_| 55);
-    accounts.wakes(woken, 7);
+    accounts.wakes(woken, 7, None);
     accounts.runs(end, 0, 7, b"own", |_| 55);
 }
 
@@ -168,7 +168,7 @@ fn a_copy_that_fcntl_makes_is_the_same_file() {
 fn a_thread_that_is_woken_as_it_leaves_its_cpu_could_run_at_once() {
     let mut accounts = running();
     call(&mut accounts, 110, "futex", &[]);
-    accounts.wakes(119, 7);
+    accounts.wakes(119, 7, None);
     accounts.leaves(120, 7, Left::Waits, Place::default());
     accounts.runs(150, 0, 7, b"own", |_| 0);
     // That was not for this wait.
@@ -185,12 +185,35 @@ fn a_call_that_a_thread_is_found_in_counts_only_if_it_was_in_it_all_the_time() {
         let mut accounts = Accounts::default();
         accounts.begin(100, 7, 7, 0);
         accounts.waits_in(100, 7, (number("clock_nanosleep"), [0; 6]), 130);
-        accounts.wakes(first, 7);
+        accounts.wakes(first, 7, None);
         accounts.runs(first, 0, 7, b"own", |_| 0);
         let waits = accounts.finish(200);
         assert_eq!(kinds(&waits), [(expected, first - 100, None)]);
         assert_exact(&waits);
     }
+}
+
+#[test]
+fn who_ended_a_wait_and_who_started_a_thread_is_known_also_after_its_end() {
+    let mut accounts = running();
+    accounts.begin(110, 8, 8, 1);
+    accounts.started(8, 7);
+    accounts.begin(120, 8, 8, 2);
+    call(&mut accounts, 130, "wait4", &[]);
+    accounts.leaves(140, 7, Left::Waits, Place::default());
+    accounts.end(150, 8);
+    accounts.wakes(160, 7, Some(8));
+    accounts.runs(170, 0, 7, b"own", |_| 0);
+    for (woken, by) in [(190, Some(99)), (210, Some(7)), (230, None)] {
+        accounts.leaves(woken - 5, 7, Left::Waits, Place::default());
+        accounts.wakes(woken, 7, by);
+        accounts.runs(woken, 0, 7, b"own", |_| 0);
+    }
+    let waits = accounts.finish(300);
+    let wakers = waits.waits.iter().filter(|wait| wait.kind == Kind::Child);
+    assert_eq!(wakers.map(|wait| wait.waker).collect::<Vec<_>>(), [Some(2), None, None, None]);
+    let origins: Vec<_> = waits.lives.iter().map(|life| (life.thread, life.origin)).collect();
+    assert_eq!(origins, [(0, None), (1, Some(0)), (2, Some(1))]);
 }
 
 #[test]
@@ -242,10 +265,10 @@ proptest! {
                 5 => accounts.returns(time, tid, more as i64 - 5),
                 6 => accounts.leaves(time, tid, left, Place::default()),
                 7 => accounts.runs(time, more as usize % 2, tid, b"x", |_| 0),
-                8 => accounts.wakes(time, tid),
+                8 => accounts.wakes(time, tid, Some(more as i32 % 3)),
                 9 => accounts.reads(tid, FILE, more),
                 10 => accounts.lose(),
-                11 => accounts.started(tid),
+                11 => accounts.started(tid, more as i32 % 3),
                 12 => accounts.waits_in(time, tid, (number, [more; 6]), time + more),
                 _ => accounts.maps(tid, FILE, 1),
             }

@@ -21,6 +21,8 @@ pub struct WaitsDocument {
     threads: Vec<ThreadRow>,
     causes: Vec<CauseRow>,
     devices: Vec<DeviceRow>,
+    /// What the end of the process depended on.
+    path: PathRow,
     unrecorded: UnrecordedRow,
 }
 
@@ -47,14 +49,43 @@ struct ThreadRow {
 
 #[derive(Serialize, Debug)]
 struct CauseRow {
+    #[serde(flatten)]
+    name: CauseName,
+    main_thread: Sum,
+    all_threads: Sum,
+}
+
+#[derive(Serialize, Debug)]
+struct CauseName {
     kind: &'static str,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     file: Option<JsonPath>,
     /// For what is no file, and system calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    main_thread: Sum,
-    all_threads: Sum,
+}
+
+/// CPU time and causes are `total_ns`.
+#[derive(Serialize, Debug)]
+struct PathRow {
+    total_ns: u64,
+    in_other_threads_ns: u64,
+    cpu: Vec<ProgramRow>,
+    causes: Vec<PathCauseRow>,
+}
+
+#[derive(Serialize, Debug)]
+struct ProgramRow {
+    program: String,
+    time_ns: u64,
+}
+
+#[derive(Serialize, Debug)]
+struct PathCauseRow {
+    #[serde(flatten)]
+    name: CauseName,
+    #[serde(flatten)]
+    sum: Sum,
 }
 
 #[derive(Serialize, Debug)]
@@ -127,16 +158,25 @@ impl WaitsDocument {
                 account: AccountRow::new(account),
             })
         };
-        let cause = |(cause, main, all): &(Cause, Sum, Sum)| {
+        let named = |cause: &Cause| {
             let (file, name) = name_of(recording, waits, cause);
-            CauseRow {
+            CauseName {
                 kind: cause.kind.name(),
                 file: file.map(|path| Path::new(OsStr::from_bytes(&path)).into()),
                 name: (!name.is_empty()).then_some(name),
-                main_thread: *main,
-                all_threads: *all,
             }
         };
+        let cause = |(cause, main, all): &(Cause, Sum, Sum)| CauseRow {
+            name: named(cause),
+            main_thread: *main,
+            all_threads: *all,
+        };
+        let path = &sums.path;
+        let program = |(name, time_ns): &(u32, u64)| ProgramRow {
+            program: names::name(recording.name(*name)),
+            time_ns: *time_ns,
+        };
+        let of_path = |(cause, sum): &(Cause, Sum)| PathCauseRow { name: named(cause), sum: *sum };
         let Unrecorded { calls_32_bit, call_ends, completions, waits: kept } = waits.unrecorded;
         Self {
             main_thread: AccountRow::new(&sums.main),
@@ -152,6 +192,12 @@ impl WaitsDocument {
                     row: *row,
                 })
                 .collect(),
+            path: PathRow {
+                total_ns: path.total_ns,
+                in_other_threads_ns: path.elsewhere_ns,
+                cpu: path.cpu.iter().map(program).collect(),
+                causes: path.causes.iter().map(of_path).collect(),
+            },
             unrecorded: UnrecordedRow {
                 calls_32_bit,
                 ends_of_calls: call_ends,

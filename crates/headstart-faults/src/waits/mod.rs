@@ -9,6 +9,7 @@ pub mod calls;
 pub mod descriptors;
 pub mod document;
 pub mod history;
+pub mod path;
 pub mod requests;
 pub mod start;
 pub mod state;
@@ -131,6 +132,9 @@ pub struct Wait {
     /// With [`Kind::RunQueue`] who ran instead, in [`Waits::runners`]; `None` where nobody did, as while
     /// a CPU wakes up, or that is not known.
     pub runner: Option<u32>,
+    /// Which thread ended it, in [`crate::recording::Recording::threads`]; `None` for a device, a timer,
+    /// threads that are not recorded, and where that is not known.
+    pub waker: Option<u32>,
 }
 
 impl Wait {
@@ -176,6 +180,9 @@ pub struct Life {
     pub faults_ns: u64,
     /// Of waits that were not kept because there were too many, in ns.
     pub unkept_ns: u64,
+    /// Who was there before it: the thread that started this one, or the same thread in the program that
+    /// it ran before execve(2); in [`crate::recording::Recording::threads`].
+    pub origin: Option<u32>,
 }
 
 impl Life {

@@ -1,7 +1,7 @@
-//! The waits of the first thread of a start, as [`headstart::outcome::waited`] takes them.
+//! What the end of a start depended on ([`Path`]), as [`headstart::outcome::waited`] takes it.
 
-use super::sums::is_main;
-use super::{Kind, Life, Wait, Waits};
+use super::path::Path;
+use super::{Kind, Wait, Waits};
 use crate::recording::Recording;
 use headstart::outcome::waited::{RequestsOf, WaitFor, WaitSpan, Waited};
 use std::collections::HashSet;
@@ -9,8 +9,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What the first thread of process `pid` waited for. `replay`: the threads that prefetched, and what
-/// they requested.
+/// What process `pid` waited for, along its path. `replay`: the threads that prefetched, and what they
+/// requested.
 pub fn waited(
     recording: &Recording,
     waits: &Waits,
@@ -18,22 +18,16 @@ pub fn waited(
     replay: &HashSet<i32>,
     requests: &RequestsOf,
 ) -> Waited {
-    let lives = || waits.lives.iter().filter(|life| is_main(recording, life.thread, pid));
-    let wall = lives().map(|life| life.end.saturating_sub(life.start)).sum();
-    let cpu = lives().map(Life::cpu_ns).sum();
-    // Of waits that were not kept only the time is known.
-    let unkept = lives().map(|life| WaitSpan { start: 0, end: life.unkept_ns, what: UNKNOWN });
-    let of_main = waits.waits.iter().filter(|wait| is_main(recording, wait.thread, pid));
-    let spans = of_main.map(|wait| WaitSpan {
+    let path = Path::of(recording, waits, pid);
+    let cpu = path.cpu_ns.values().sum();
+    let spans = path.waits.iter().map(|wait| WaitSpan {
         start: wait.start,
         end: wait.end,
         what: what(recording, waits, wait, replay),
     });
-    let spans: Vec<_> = spans.chain(unkept).collect();
-    Waited::of(wall, cpu, &spans, requests)
+    let spans: Vec<_> = spans.collect();
+    Waited::of(path.total_ns(), cpu, &spans, requests)
 }
-
-const UNKNOWN: WaitFor = WaitFor::Unexplained;
 
 fn what(recording: &Recording, waits: &Waits, wait: &Wait, replay: &HashSet<i32>) -> WaitFor {
     match wait.kind {
@@ -51,7 +45,7 @@ fn what(recording: &Recording, waits: &Waits, wait: &Wait, replay: &HashSet<i32>
             let runner = wait.runner.and_then(|at| waits.runners.get(at as usize));
             WaitFor::Cpu { by_replay: runner.is_some_and(|who| replay.contains(&who.tid)) }
         }
-        Kind::Unexplained => UNKNOWN,
+        Kind::Unexplained => WaitFor::Unexplained,
         _ => WaitFor::Other,
     }
 }
@@ -60,10 +54,10 @@ fn what(recording: &Recording, waits: &Waits, wait: &Wait, replay: &HashSet<i32>
 mod tests {
     use super::*;
     use crate::recording::{Process, Thread};
-    use crate::waits::{File, Runner};
+    use crate::waits::{File, Life, Runner};
 
     #[test]
-    fn only_the_first_thread_counts_and_each_kind_has_its_cause() {
+    fn each_kind_has_its_cause_and_what_another_thread_waited_for_counts_while_it_is_waited_for() {
         let recording = Recording {
             names: vec![b"/a".to_vec(), b"[heap]".to_vec()],
             processes: vec![Process { pid: 7, name: 0 }],
@@ -73,41 +67,50 @@ mod tests {
             ],
             ..Recording::default()
         };
-        let wait = |thread, kind, us: u64, file, runner| Wait {
-            thread,
-            start: 0,
-            end: us * 1000,
-            kind,
-            file,
-            offset: Some(0),
-            call: None,
-            runner,
+        let mut now = 0;
+        let mut wait = |thread, kind, us: u64, file, runner| {
+            let start = now;
+            now += us * 1000;
+            Wait {
+                thread,
+                start,
+                end: now,
+                kind,
+                file,
+                offset: file.map(u64::from),
+                call: None,
+                runner,
+                waker: (kind == Kind::Thread).then_some(1),
+            }
         };
+        let mut all = vec![
+            wait(0, Kind::Fault, 1, Some(0), None),
+            wait(0, Kind::Read, 2, Some(0), None),
+            wait(0, Kind::Fault, 4, Some(1), None),
+            wait(0, Kind::Lookup, 8, None, None),
+            wait(0, Kind::RunQueue, 16, None, Some(0)),
+            wait(0, Kind::RunQueue, 32, None, Some(1)),
+            wait(0, Kind::Timer, 64, None, None),
+            wait(0, Kind::Unexplained, 128, None, None),
+            wait(0, Kind::Thread, 256, None, None),
+        ];
+        let (start, end) = (all[8].start - 50_000, all[8].end - 6000);
+        all.push(Wait { thread: 1, start, end, kind: Kind::Read, waker: None, ..all[1] });
         let waits = Waits {
             files: vec![File { id: None, name: Some(0) }, File { id: None, name: Some(1) }],
             runners: vec![Runner { tid: 50, name: 0 }, Runner { tid: 51, name: 0 }],
             lives: vec![
-                Life { thread: 0, start: 0, end: 400_000, user_ns: 99_000, ..Life::default() },
+                Life { thread: 0, start: 0, end: 600_000, ..Life::default() },
                 Life { thread: 1, start: 0, end: 900_000, ..Life::default() },
             ],
-            waits: vec![
-                wait(0, Kind::Fault, 1, Some(0), None),
-                wait(0, Kind::Read, 2, Some(0), None),
-                wait(0, Kind::Fault, 4, Some(1), None),
-                wait(0, Kind::Lookup, 8, None, None),
-                wait(0, Kind::RunQueue, 16, None, Some(0)),
-                wait(0, Kind::RunQueue, 32, None, Some(1)),
-                wait(0, Kind::Timer, 64, None, None),
-                wait(0, Kind::Unexplained, 128, None, None),
-                wait(1, Kind::Read, 256, Some(0), None),
-            ],
+            waits: all,
             ..Waits::default()
         };
         let found = waited(&recording, &waits, 7, &HashSet::from([50]), &RequestsOf::new());
         let expected = Waited {
-            wall_us: 400,
-            cpu_us: 99,
-            not_requested_us: 3,
+            wall_us: 600,
+            cpu_us: 600 - 511 + 6,
+            not_requested_us: 3 + 250,
             names_us: 8,
             replay_cpu_us: 16,
             other_cpu_us: 32,

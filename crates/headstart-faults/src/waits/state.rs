@@ -13,12 +13,21 @@ pub(super) enum Does {
     Run,
     /// It could.
     Queue,
-    /// It waits; when what it waits for was there.
-    Wait(Option<u64>),
+    /// It waits; when what it waits for was there, and by which thread.
+    Wait(Option<Woken>),
     /// It is stopped.
-    Stop(Option<u64>),
+    Stop(Option<Woken>),
     /// That is not known.
     Unknown,
+}
+
+/// A wait is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Woken {
+    /// When.
+    pub(super) time: u64,
+    /// By which thread, in [`crate::recording::Recording::threads`].
+    pub(super) by: Option<u32>,
 }
 
 /// The call that a thread is in.

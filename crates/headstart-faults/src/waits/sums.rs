@@ -1,6 +1,7 @@
 //! Sums of waits: where the time of threads went, by kind and file, by who ran instead, and what
 //! devices did. Formats nothing.
 
+use super::path::Path;
 use super::{Kind, Life, Operation, Request, Wait, Waits};
 use crate::recording::Recording;
 use headstart::host::id::Dev;
@@ -155,6 +156,54 @@ impl Device {
     }
 }
 
+/// Sums of a path.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PathSums {
+    /// All of it, in ns.
+    pub total_ns: u64,
+    /// What of it was in other threads than the first, in ns.
+    pub elsewhere_ns: u64,
+    /// Time on a CPU in ns, by the name of the program in [`Recording::names`]; the longest first.
+    pub cpu: Vec<(u32, u64)>,
+    /// Waits and times in the run queue, by cause; the longest first.
+    pub causes: Vec<(Cause, Sum)>,
+}
+
+impl PathSums {
+    /// Those of the path of a process.
+    fn of(recording: &Recording, path: &Path, pid: i32) -> Self {
+        let mut out = Self { total_ns: path.total_ns(), ..Self::default() };
+        let mut elsewhere = |thread, ns| {
+            if !is_main(recording, thread, pid) {
+                out.elsewhere_ns = out.elsewhere_ns.saturating_add(ns);
+            }
+        };
+        let mut cpu: HashMap<u32, u64> = HashMap::new();
+        for (thread, ns) in &path.cpu_ns {
+            elsewhere(*thread, *ns);
+            let thread = recording.threads.get(*thread as usize);
+            let program =
+                thread.and_then(|thread| recording.processes.get(thread.process as usize));
+            *cpu.entry(program.map_or(0, |program| program.name)).or_default() += ns;
+        }
+        let mut causes: HashMap<Cause, Sum> = HashMap::new();
+        for wait in &path.waits {
+            elsewhere(wait.thread, wait.ns());
+            causes.entry(cause(wait)).or_default().add(wait.ns());
+        }
+        out.cpu = cpu.into_iter().filter(|(_, ns)| *ns > 0).collect();
+        out.cpu.sort_by_key(|(name, ns)| (std::cmp::Reverse(*ns), *name));
+        out.causes = causes.into_iter().collect();
+        out.causes.sort_by_key(|(cause, sum)| (std::cmp::Reverse(sum.time_ns), *cause));
+        out
+    }
+
+    /// Time on a CPU, in ns.
+    pub fn cpu_ns(&self) -> u64 {
+        self.cpu.iter().map(|(_, ns)| ns).sum()
+    }
+}
+
 /// All sums.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sums {
@@ -169,6 +218,8 @@ pub struct Sums {
     pub causes: Vec<(Cause, Sum, Sum)>,
     /// By device.
     pub devices: Vec<(Dev, Device)>,
+    /// Of what the end depended on.
+    pub path: PathSums,
 }
 
 impl Sums {
@@ -207,6 +258,7 @@ impl Sums {
             .into_iter()
             .map(|(device, requests)| (device, Device::of(requests.into_iter())))
             .collect();
+        out.path = PathSums::of(recording, &Path::of(recording, waits, pid), pid);
         out
     }
 }
@@ -273,6 +325,7 @@ mod tests {
             offset: None,
             call: Some(3),
             runner: None,
+            waker: None,
         };
         let waits = Waits {
             lives: vec![life(0, 0, 10, 4), life(1, 10, 30, 15), life(2, 15, 30, 5)],
@@ -290,5 +343,11 @@ mod tests {
             sums.causes.iter().map(|(cause, main, all)| (cause.file, main.time_ns, all.time_ns));
         assert_eq!(causes.collect::<Vec<_>>(), [(Some(0), 6, 6), (Some(1), 5, 15)]);
         assert_eq!(sums.threads[0].0, 1);
+        assert_eq!(
+            (sums.path.total_ns, sums.path.elsewhere_ns, &sums.path.cpu[..]),
+            (30, 0, &[(0, 19)][..])
+        );
+        let of_path = sums.path.causes.iter().map(|(cause, sum)| (cause.file, sum.time_ns));
+        assert_eq!(of_path.collect::<Vec<_>>(), [(Some(0), 6), (Some(1), 5)]);
     }
 }

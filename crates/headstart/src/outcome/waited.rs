@@ -1,5 +1,5 @@
-//! What the first thread of a start waited for, by cause and by file, from its waits and what was
-//! requested when. Pure; records nothing.
+//! What a start waited for, by cause and by file, from its waits and what was requested when. Pure;
+//! records nothing.
 //!
 //! A page that is late, missing or ready does not say how long the program waited: a fault on a page that
 //! is in flight is minor, and waits. This does.
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Files that are named, those that were waited for longest first.
 pub const MAX_FILES: usize = 100;
 
-/// What a thread waited for.
+/// What was waited for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WaitFor {
     /// Pages of a file, here in bytes if that is known.
@@ -65,7 +65,7 @@ pub struct Waited {
     pub replay_cpu_us: u64,
     /// For a CPU on which others ran.
     pub other_cpu_us: u64,
-    /// For something else: time, other threads and processes, pipes, memory.
+    /// For something else: time, threads that were not recorded, pipes, memory.
     pub other_us: u64,
     /// That is not known.
     pub unexplained_us: u64,
@@ -123,7 +123,7 @@ impl Pages {
 }
 
 impl Waited {
-    /// That of a thread that was there for `wall` ns and on a CPU for `cpu` ns.
+    /// That of a start of `wall` ns, of which `cpu` ns were on a CPU.
     pub fn of(wall: u64, cpu: u64, waits: &[WaitSpan], requests: &RequestsOf) -> Self {
         let mut files: HashMap<&PathBuf, Pages> = HashMap::new();
         let (mut pages, [mut names, mut replay, mut others, mut other, mut unknown]) =
