@@ -148,7 +148,7 @@ def binaries(given):
     if given is None:
         given = HERE.parent / "target/release"
         if shutil.which("cargo"):
-            run("cargo", "--quiet", "static", cwd=HERE.parent)
+            run(HERE.parent / "build.sh", "--quiet")
             run("cargo", "build", "--quiet", "--release", "--locked", "-p", "slowdisk",
                 cwd=HERE.parent)
     for name in ("headstart", "slowdisk"):
