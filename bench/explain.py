@@ -41,8 +41,8 @@ ARMS = ("cold", "headstart", "hot")
 # How far the sum of the parts may be from the measured difference.
 ALLOWED = 0.1
 RESAMPLINGS = 2000
-# Of a difference so many causes are kept, and so many files of a kind are printed.
-CAUSES, FILES = 15, 3
+# Of each kind of waits so many causes are kept, and so many are printed.
+KEPT, PRINTED = 6, 3
 PROMPT = "headstart: "
 
 
@@ -192,17 +192,24 @@ def difference(timed, recorded, arm, rng):
         for start in group:
             for cause, part in start["parts"].items():
                 causes[cause] += sign * part / count
-    kinds = collections.Counter()
-    for (kind, _), part in causes.items():
-        kinds[kind] += part
-    longest = sorted(causes.items(), key=lambda row: -abs(row[1]))
+    kinds = collections.defaultdict(list)
+    for (kind, name), part in causes.items():
+        kinds[kind].append((part, name))
+    kinds = [kind_of(kind, rows) for kind, rows in kinds.items()]
+    kinds.sort(key=lambda kind: -kind["s"])
     return {
         "measured_s": round(statistics.mean(seconds), 4), "parts_s": round(statistics.mean(by_parts), 4),
         "ratio": round(ratio, 4), "low": round(low, 4), "high": round(high, 4),
         "holds": abs(ratio - 1) <= ALLOWED,
-        "kinds": {kind: round(part, 4) for kind, part in kinds.most_common()},
-        "causes": [[kind, name, round(part, 4)] for (kind, name), part in longest[:CAUSES]],
+        "kinds": kinds,
     }
+
+
+def kind_of(kind, rows):
+    """The difference in a kind of waits, with what made most of it."""
+    rows.sort(key=lambda row: -abs(row[0]))
+    return {"kind": kind, "s": round(sum(part for part, _ in rows), 4), "causes": len(rows),
+            "most": [[name, round(part, 4)] for part, name in rows[:KEPT]]}
 
 
 def lines(cell):
@@ -214,11 +221,13 @@ def lines(cell):
         yield (f"  {arm} − hot: {found['measured_s']:.3f} s measured, {found['parts_s']:.3f} s by parts: "
                f"{found['ratio']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
                + ("" if found["holds"] else f", not within {ALLOWED:.0%}"))
-        for kind, part in found["kinds"].items():
-            if abs(part) < 0.01 * abs(found["parts_s"]):
+        for kind in found["kinds"]:
+            if abs(kind["s"]) < 0.01 * abs(found["parts_s"]):
                 continue
-            files = [f"{name or 'not known'} {s:.3f}" for of, name, s in found["causes"] if of == kind]
-            yield f"    {part:7.3f} s {kind:<11} {', '.join(files[:FILES])}"
+            most = [f"{name or 'not known'} {s:.3f}" for name, s in kind["most"][:PRINTED]]
+            if (more := kind["causes"] - len(most)) > 0:
+                most.append(f"{more} more")
+            yield f"    {kind['s']:7.3f} s {kind['kind']:<11} {', '.join(most)}"
 
 
 if __name__ == "__main__":

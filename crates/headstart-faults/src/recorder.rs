@@ -290,7 +290,7 @@ impl Recorder {
         }
         self.threads.remove(&tid);
         if let Some(accounts) = &mut self.accounts {
-            accounts.end(time, tid);
+            accounts.exits(time, tid);
         }
         let (mut is_last, mut is_cut) = (true, false);
         if let Some(living) = self.living.get_mut(&pid) {

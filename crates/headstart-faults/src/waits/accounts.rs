@@ -62,8 +62,9 @@ impl Accounts {
             call: None,
             fault: None,
             place: Place::default(),
+            is_exiting: false,
         });
-        (state.pid, state.life) = (pid, life);
+        (state.pid, state.life, state.is_exiting) = (pid, life, false);
     }
 
     /// A new thread could run, in the call with which `parent` made it.
@@ -99,6 +100,13 @@ impl Accounts {
         }
     }
 
+    /// A thread exits: it goes on until it leaves its CPU for the last time.
+    pub fn exits(&mut self, time: u64, tid: i32) {
+        if let Some(state) = self.runs_now(time, tid) {
+            (state.is_exiting, state.fault) = (true, None);
+        }
+    }
+
     /// A thread has ended.
     pub fn end(&mut self, time: u64, tid: i32) {
         self.advance(time, tid);
@@ -118,6 +126,8 @@ impl Accounts {
     /// Records were lost: what was going on may have ended.
     pub fn lose(&mut self) {
         self.losses += 1;
+        // Its end may be among them.
+        self.states.retain(|_, state| !state.is_exiting);
         self.requests.lose();
         self.histories.lose();
     }
@@ -226,10 +236,10 @@ impl Accounts {
     /// A thread reads pages of a file.
     pub fn reads(&mut self, tid: i32, file: InodeId, offset: u64) {
         let Some(state) = self.states.get(&tid) else { return };
-        // Calls that read pages by a descriptor; others read such of programs and directories.
+        // Calls that read pages by a descriptor, and of programs; others read such of directories.
         let reads = |call: &Call| match call.class.kind {
             Kind::Read | Kind::Stream => call.class.descriptor.is_some(),
-            kind => kind == Kind::Readahead,
+            kind => matches!(kind, Kind::Readahead | Kind::Execute),
         };
         if !state.call.as_ref().is_some_and(reads) || state.fault.is_some() {
             return;
@@ -242,8 +252,9 @@ impl Accounts {
         if call.class.kind == Kind::Stream {
             call.class.kind = Kind::Read;
         }
-        call.file = Some(file);
         let kind = call.class.kind;
+        // A program is found before it is read, and its interpreter comes after it.
+        call.file = Some(file).filter(|_| kind != Kind::Execute);
         let place = Place { file: Some(file), offset: Some(offset) };
         let (waits, descriptor) = (std::mem::take(&mut call.open), call.descriptor());
         for wait in waits {
@@ -301,7 +312,10 @@ impl Accounts {
             Left::Runnable => Does::Queue,
             Left::Waits => Does::Wait(None),
             Left::Stopped => Does::Stop(None),
-            Left::Ended => Does::Unknown,
+            Left::Ended => {
+                self.states.remove(&tid);
+                return;
+            }
         };
     }
 
@@ -415,8 +429,8 @@ impl Accounts {
                     (None, Some(call)) => (call.class.kind, call.file, None),
                     (None, None) => (Kind::Unexplained, None, None),
                 };
-                let becomes_known =
-                    state.fault.is_none() && matches!(kind, Kind::Read | Kind::Stream | Kind::Open);
+                let becomes_known = state.fault.is_none()
+                    && matches!(kind, Kind::Read | Kind::Stream | Kind::Open | Kind::Execute);
                 let kept = self.keep(life, Wait { end: woken, kind, file, offset, waker, ..wait });
                 let call = self.states.get_mut(&tid).and_then(|state| state.call.as_mut());
                 if let (Some(kept), Some(call)) = (kept.filter(|_| becomes_known), call)

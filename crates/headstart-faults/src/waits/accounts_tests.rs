@@ -85,6 +85,20 @@ fn a_read_is_of_the_file_whose_pages_it_reads_and_so_is_the_open_before_it() {
 }
 
 #[test]
+fn an_execution_waits_for_the_program_that_it_then_reads() {
+    let mut accounts = running();
+    call(&mut accounts, 110, "execve", &[]);
+    wait(&mut accounts, 120, 130, 130);
+    accounts.reads(7, FILE, 0);
+    wait(&mut accounts, 140, 145, 145);
+    let interpreter = InodeId { ino: 8, ..FILE };
+    accounts.reads(7, interpreter, 0);
+    let waits = accounts.finish(200);
+    let expected = [(Kind::Execute, 10, Some(0)), (Kind::Execute, 5, Some(1))];
+    assert_eq!(kinds(&waits), expected);
+}
+
+#[test]
 fn a_file_that_is_mapped_is_the_one_that_was_opened() {
     let mut accounts = running();
     call(&mut accounts, 110, "openat", &[]);
@@ -201,8 +215,9 @@ fn who_ended_a_wait_and_who_started_a_thread_is_known_also_after_its_end() {
     accounts.begin(120, 8, 8, 2);
     call(&mut accounts, 130, "wait4", &[]);
     accounts.leaves(140, 7, Left::Waits, Place::default());
-    accounts.end(150, 8);
+    accounts.exits(150, 8);
     accounts.wakes(160, 7, Some(8));
+    accounts.leaves(165, 8, Left::Ended, Place::default());
     accounts.runs(170, 0, 7, b"own", |_| 0);
     for (woken, by) in [(190, Some(99)), (210, Some(7)), (230, None)] {
         accounts.leaves(woken - 5, 7, Left::Waits, Place::default());
@@ -214,6 +229,7 @@ fn who_ended_a_wait_and_who_started_a_thread_is_known_also_after_its_end() {
     assert_eq!(wakers.map(|wait| wait.waker).collect::<Vec<_>>(), [Some(2), None, None, None]);
     let origins: Vec<_> = waits.lives.iter().map(|life| (life.thread, life.origin)).collect();
     assert_eq!(origins, [(0, None), (1, Some(0)), (2, Some(1))]);
+    assert_eq!(waits.lives[2].end, 165);
 }
 
 #[test]
@@ -249,7 +265,7 @@ fn a_fault_that_waits_has_its_place_also_within_a_call() {
 proptest! {
     #[test]
     fn whatever_comes_in_whatever_order_the_sums_are_exact_and_waits_do_not_overlap(
-        steps in proptest::collection::vec((0u8..14, 0i32..3, 0u64..20, 0u32..450), 0..200),
+        steps in proptest::collection::vec((0u8..15, 0i32..3, 0u64..20, 0u32..450), 0..200),
     ) {
         let (mut accounts, mut time, mut thread) = (Accounts::default(), 50, 0);
         for (what, tid, more, number) in steps {
@@ -270,6 +286,7 @@ proptest! {
                 10 => accounts.lose(),
                 11 => accounts.started(tid, more as i32 % 3),
                 12 => accounts.waits_in(time, tid, (number, [more; 6]), time + more),
+                13 => accounts.exits(time, tid),
                 _ => accounts.maps(tid, FILE, 1),
             }
         }

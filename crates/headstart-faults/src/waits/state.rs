@@ -83,6 +83,8 @@ pub(super) struct State {
     pub(super) fault: Option<u64>,
     /// Where that is, if it waits.
     pub(super) place: Place,
+    /// Whether it only goes on to its end.
+    pub(super) is_exiting: bool,
 }
 
 impl State {
