@@ -2,6 +2,7 @@
 
 use crate::output::{self, Table, size};
 use anyhow::{Context, anyhow, ensure};
+use headstart::host::id::{Dev, InodeId};
 use headstart::host::proc;
 use headstart::outcome::waited::{RequestsOf, Waited, WaitedFile};
 use headstart_faults::capture::points::Points;
@@ -9,8 +10,10 @@ use headstart_faults::capture::{self, Access, Captured, MOST_BYTES, Over, Scope,
 use headstart_faults::recorder::Recorder;
 use headstart_faults::waits::start;
 use rustix::pipe::{PipeFlags, pipe_with};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -87,8 +90,17 @@ impl Recording {
         let _ = names::find(&mut decoded.recording, &HashSet::new());
         let recording = &decoded.recording;
         let waits = recording.waits.as_ref().context("nothing was recorded")?;
-        Ok(start::waited(recording, waits, pid, &own, requests))
+        Ok(start::waited(recording, waits, pid, &own, requests, &paths_of(requests)))
     }
+}
+
+/// The files that were requested, by their inodes.
+fn paths_of(requests: &RequestsOf) -> HashMap<InodeId, PathBuf> {
+    let of = |path: &PathBuf| {
+        let meta = path.metadata().ok()?;
+        Some((InodeId { dev: Dev::from_stat(meta.dev()), ino: meta.ino() }, path.clone()))
+    };
+    requests.keys().filter_map(of).collect()
 }
 
 fn own_tid() -> i32 {

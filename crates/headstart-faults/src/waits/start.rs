@@ -3,39 +3,49 @@
 use super::path::Path;
 use super::{Kind, Wait, Waits};
 use crate::recording::Recording;
+use headstart::host::id::InodeId;
 use headstart::outcome::waited::{RequestsOf, WaitFor, WaitSpan, Waited};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What process `pid` waited for, along its path. `replay`: the threads that prefetched, and what they
-/// requested.
+/// What process `pid` waited for, along its path. `replay`: the threads that prefetched, what they
+/// requested, and the paths of those files: a process in another root directory has other ones.
 pub fn waited(
     recording: &Recording,
     waits: &Waits,
     pid: i32,
     replay: &HashSet<i32>,
     requests: &RequestsOf,
+    paths: &HashMap<InodeId, PathBuf>,
 ) -> Waited {
     let path = Path::of(recording, waits, pid);
     let cpu = path.cpu_ns.values().sum();
     let spans = path.waits.iter().map(|wait| WaitSpan {
         start: wait.start,
         end: wait.end,
-        what: what(recording, waits, wait, replay),
+        what: what(recording, waits, wait, replay, paths),
     });
     let spans: Vec<_> = spans.collect();
     Waited::of(path.total_ns(), cpu, &spans, requests)
 }
 
-fn what(recording: &Recording, waits: &Waits, wait: &Wait, replay: &HashSet<i32>) -> WaitFor {
+fn what(
+    recording: &Recording,
+    waits: &Waits,
+    wait: &Wait,
+    replay: &HashSet<i32>,
+    paths: &HashMap<InodeId, PathBuf>,
+) -> WaitFor {
     match wait.kind {
         Kind::Fault | Kind::Read | Kind::Readahead => {
             let file = wait.file.and_then(|at| waits.files.get(at as usize));
-            let path = file.and_then(|file| file.name).map(|name| recording.name(name));
-            match path.filter(|path| path.starts_with(b"/")) {
-                Some(path) => WaitFor::Pages(PathBuf::from(OsStr::from_bytes(path)), wait.offset),
+            let requested = file.and_then(|file| paths.get(&file.id?)).cloned();
+            let name = file.and_then(|file| file.name).map(|name| recording.name(name));
+            let named = name.filter(|name| name.starts_with(b"/"));
+            match requested.or_else(|| named.map(|name| OsStr::from_bytes(name).into())) {
+                Some(path) => WaitFor::Pages(path, wait.offset),
                 // Of memory, or of a file whose name is not found.
                 None => WaitFor::Other,
             }
@@ -55,6 +65,9 @@ mod tests {
     use super::*;
     use crate::recording::{Process, Thread};
     use crate::waits::{File, Life, Runner};
+    use headstart::host::id::Dev;
+
+    const FILE: InodeId = InodeId { dev: Dev::new(8, 1), ino: 7 };
 
     #[test]
     fn each_kind_has_its_cause_and_what_another_thread_waited_for_counts_while_it_is_waited_for() {
@@ -97,7 +110,7 @@ mod tests {
         let (start, end) = (all[8].start - 50_000, all[8].end - 6000);
         all.push(Wait { thread: 1, start, end, kind: Kind::Read, waker: None, ..all[1] });
         let waits = Waits {
-            files: vec![File { id: None, name: Some(0) }, File { id: None, name: Some(1) }],
+            files: vec![File { id: Some(FILE), name: Some(0) }, File { id: None, name: Some(1) }],
             runners: vec![Runner { tid: 50, name: 0 }, Runner { tid: 51, name: 0 }],
             lives: vec![
                 Life { thread: 0, start: 0, end: 600_000, ..Life::default() },
@@ -106,7 +119,8 @@ mod tests {
             waits: all,
             ..Waits::default()
         };
-        let found = waited(&recording, &waits, 7, &HashSet::from([50]), &RequestsOf::new());
+        let known = HashMap::from([(FILE, "/root/a".into())]);
+        let found = waited(&recording, &waits, 7, &HashSet::from([50]), &RequestsOf::new(), &known);
         let expected = Waited {
             wall_us: 600,
             cpu_us: 600 - 511 + 6,
@@ -120,6 +134,7 @@ mod tests {
             ..Waited::default()
         };
         assert_eq!(found, expected);
-        assert_eq!(found.files.len(), 1);
+        let files: Vec<_> = found.files.iter().map(|file| file.path.shown()).collect();
+        assert_eq!(files, ["/root/a"]);
     }
 }
