@@ -20,6 +20,7 @@ import collections
 import json
 import os
 import random
+import select
 import shutil
 import statistics
 import subprocess
@@ -65,8 +66,9 @@ class Recorded(Starts):
             child = subprocess.Popen(
                 [str(word) for word in command], env=self.environment(),
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages)
-            status = child.wait(timeout=TIMEOUT_S)
+            has_ended(child)
             took = time.monotonic() - began
+            status = child.wait()
             messages.seek(0)
             said = messages.read().decode(errors="replace").splitlines()
         if status:
@@ -78,6 +80,17 @@ class Recorded(Starts):
             raise Trouble(f"{workload.name}: {lost} records were lost")
         path = recorded["waits"]["path"]
         return {"s": path["total_ns"] / 1e9, "parts": parts(path), "screen": first_table(said)}
+
+
+def has_ended(child):
+    """Waits for the end of a process: wait(timeout=…) looks every 50 ms only."""
+    pidfd = os.pidfd_open(child.pid)
+    try:
+        if not select.select([pidfd], [], [], TIMEOUT_S)[0]:
+            child.kill()
+            raise Trouble(f"a start takes longer than {TIMEOUT_S} s")
+    finally:
+        os.close(pidfd)
 
 
 def parts(path):
