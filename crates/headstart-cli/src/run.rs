@@ -92,7 +92,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitStatus> {
     let RunArgs { budget, threads, always, max_delay, .. } = args;
     let learn = !args.no_learn;
     let bounds = Bounds { budget, threads };
-    let prefetch = (!args.no_replay).then_some(PrefetchOptions { bounds, always });
+    let prefetch =
+        (!args.no_replay).then_some(PrefetchOptions { bounds, always, log: args.start.waits });
     let summary = args.verbose.checked_sub(1).map(Summary::of);
     let options = StartOptions::new(args.command, args.start, began, summary);
     parent::start(StartOptions {

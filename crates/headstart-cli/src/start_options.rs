@@ -37,7 +37,7 @@ pub struct StartArgs {
     /// Also record what the program waits for, by cause and file, for the run summary and for `show
     /// --last-run`; needs root
     #[arg(long)]
-    waits: bool,
+    pub waits: bool,
 
     /// Write all figures to this file as one JSON document
     #[arg(long, value_name = "FILE")]

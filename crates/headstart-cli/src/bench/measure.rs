@@ -105,7 +105,9 @@ impl Bench {
         let beside = match arm {
             Arm::Program { state: CacheState::Prefetched } => {
                 let path = self.pack.as_deref().context("There is no pack to prefetch")?;
-                Parallel::Launch(released(Launch::prepare(spec(path, true, false, began)))?)
+                let mut spec = spec(path, true, false, began);
+                spec.prefetch.iter_mut().for_each(|how| how.log = waits.is_some());
+                Parallel::Launch(released(Launch::prepare(spec))?)
             }
             Arm::Helped { peer } => {
                 let peer = &self.peers[peer];

@@ -126,7 +126,7 @@ impl Start<'_> {
             user: User::own(),
             explicit: None,
             file_names: vec![pack_name(self.service)],
-            prefetch: replay.then_some(PrefetchOptions { bounds, always: false }),
+            prefetch: replay.then_some(PrefetchOptions { bounds, ..PrefetchOptions::default() }),
             learn: true,
             began: self.began,
             max_delay: MAX_DELAY,

@@ -72,6 +72,8 @@ pub struct PrefetchOptions {
     pub bounds: Bounds,
     /// Whether that is done even without an expected benefit.
     pub always: bool,
+    /// Whether it is kept what was requested, and when, also of a start that is not learned.
+    pub log: bool,
 }
 
 /// A prepared launch.
@@ -207,7 +209,7 @@ impl Prepared {
         {
             let options = spec.prefetch.unwrap_or_default();
             let bounds = options.bounds;
-            let purpose = Purpose::Start { bounds, log: false, sampled: true };
+            let purpose = Purpose::Start { bounds, log: options.log, sampled: true };
             self.begin(&pack, &FREQUENT.choice(&pack), &spec, options, &purpose);
             self.pack = Some(pack);
         }
@@ -222,7 +224,8 @@ impl Prepared {
         options: PrefetchOptions,
         from: Instant,
     ) {
-        let purpose = Purpose::Start { bounds: options.bounds, log: spec.learn, sampled: false };
+        let PrefetchOptions { bounds, log, .. } = options;
+        let purpose = Purpose::Start { bounds, log: log || spec.learn, sampled: false };
         self.begin(pack, choice, spec, options, &purpose);
         let Some(replay) = self.replay.as_ref().filter(|_| spec.learn && !options.always) else {
             return;
