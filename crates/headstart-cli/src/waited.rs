@@ -3,6 +3,7 @@
 use crate::output::{self, Table, size};
 use anyhow::{Context, anyhow, ensure};
 use headstart::host::id::{Dev, InodeId};
+use headstart::host::mounts::MountTable;
 use headstart::host::proc;
 use headstart::outcome::waited::{RequestsOf, Waited, WaitedFile};
 use headstart_faults::capture::points::Points;
@@ -94,9 +95,13 @@ impl Recording {
     }
 }
 
-/// The files that were requested, by their inodes.
+/// The files that were requested, by their inodes; without those whose file server may not answer.
 fn paths_of(requests: &RequestsOf) -> HashMap<InodeId, PathBuf> {
+    let Ok(mounts) = MountTable::read() else { return HashMap::new() };
     let of = |path: &PathBuf| {
+        if !mounts.path_answers(path) {
+            return None;
+        }
         let meta = path.metadata().ok()?;
         Some((InodeId { dev: Dev::from_stat(meta.dev()), ino: meta.ino() }, path.clone()))
     };

@@ -316,6 +316,7 @@ mod tests {
             offset: None,
             call: None,
             runner: None,
+            waker: None,
         };
         let request = Request::new(5, Dev::new(4000, 1), 8, 4096, Operation::Read, false);
         let waits = Waits {

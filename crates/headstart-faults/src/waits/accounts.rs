@@ -298,7 +298,9 @@ impl Accounts {
         let Some(state) = self.states.get_mut(&tid) else { return };
         state.check_assumed(time);
         match &mut state.does {
-            Does::Wait(woken @ None) | Does::Stop(woken @ None) => *woken = Some(Woken { time, by }),
+            Does::Wait(woken @ None) | Does::Stop(woken @ None) => {
+                *woken = Some(Woken { time, by })
+            }
             Does::Run => state.was_woken = true,
             _ => {}
         }
@@ -421,7 +423,8 @@ impl Accounts {
                 // A thread that runs again was woken: if not since it left, then before.
                 let early = (cpu.is_some() && state.was_woken).then_some(start);
                 let waker = woken.and_then(|woken| woken.by);
-                let woken = woken.map(|woken| woken.time).or(early).unwrap_or(time).clamp(start, time);
+                let woken =
+                    woken.map(|woken| woken.time).or(early).unwrap_or(time).clamp(start, time);
                 let is_stopped = matches!(state.does, Does::Stop(_));
                 let (kind, file, offset) = match (state.fault, &state.call) {
                     _ if is_stopped => (Kind::Signal, None, None),
