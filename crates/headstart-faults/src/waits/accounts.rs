@@ -299,7 +299,7 @@ impl Accounts {
         state.check_assumed(time);
         match &mut state.does {
             Does::Wait(woken @ None) | Does::Stop(woken @ None) => {
-                *woken = Some(Woken { time, by })
+                *woken = Some(Woken { time, by });
             }
             Does::Run => state.was_woken = true,
             _ => {}
