@@ -1,6 +1,6 @@
 //! JSON documents that headstart reads back: results of benchmarks, its own and hyperfine's, the
-//! timeline of a boot, and what a boot has prefetched. Each gets a picture or a comparison, in
-//! which nothing is invisible.
+//! timeline of a boot, what a boot has prefetched, and pictures. Each gets a picture or a comparison,
+//! in which nothing is invisible.
 #![no_main]
 
 use headstart::boot::analysis::Analysis;
@@ -12,8 +12,9 @@ use headstart_bench::compare::compare;
 use headstart_bench::side::{Side, align};
 use headstart_bench::{document, hyperfine};
 use headstart_fuzz::split;
+use headstart_view::build::{before_after, read_back};
 use headstart_view::render::{html, svg};
-use headstart_view::{build, text_boot};
+use headstart_view::{build, read, text_boot};
 use libfuzzer_sys::fuzz_target;
 
 fn check(text: &str) {
@@ -38,6 +39,13 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(replayed) = serde_json::from_slice::<ReplayRecord>(data) {
         let again = serde_json::to_vec(&replayed).expect("it was JSON");
         assert!(serde_json::from_slice::<ReplayRecord>(&again).is_ok());
+    }
+    if let Ok(picture) = read::picture(data) {
+        check(&svg::svg(&picture));
+        check(&html::html(&picture).expect("all of it has a form in JSON"));
+        if let Some(accesses) = read_back::accesses(&picture) {
+            check(&svg::svg(&before_after::picture(&accesses, &accesses)));
+        }
     }
     let Some(record) = history::parse(b) else { return };
     let boot = Analysis::of(1, record, Timeline::parse(a).ok());

@@ -5,10 +5,12 @@
 //! the lowest bits, as LEB128).
 
 use crate::picture::{Column, Text, Unit};
+use serde::Deserialize;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// A form.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Form {
     Bits,
     Varint,
@@ -28,12 +30,7 @@ impl Serialize for Column {
         out.serialize_field::<Unit>("unit", &self.unit)?;
         out.serialize_field("scale", &self.scale)?;
         out.serialize_field("labels", &self.labels)?;
-        let name = match form {
-            Form::Bits => "bits",
-            Form::Varint => "varint",
-            Form::Delta => "delta",
-        };
-        out.serialize_field("form", name)?;
+        out.serialize_field("form", &form)?;
         out.serialize_field("bits", &bits)?;
         out.serialize_field("data", &base64(&bytes(&self.values, form, bits)))?;
         out.end()
@@ -102,9 +99,82 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// A column in a document.
+#[derive(Deserialize)]
+pub(crate) struct Written {
+    title: Text,
+    unit: Unit,
+    scale: u64,
+    labels: Vec<Text>,
+    form: Form,
+    bits: u32,
+    data: String,
+}
+
+impl Written {
+    /// The column with so many values.
+    pub(crate) fn values(self, rows: usize) -> Result<Column, &'static str> {
+        let Self { title, unit, scale, labels, form, bits, data } = self;
+        let bytes = from_base64(&data).ok_or("a column is not base64")?;
+        let values = read(&bytes, form, bits, rows).ok_or("a column is too short")?;
+        Ok(Column { title, unit, scale, labels, values })
+    }
+}
+
+/// The values of a column; none if the bytes are not as many as they need.
+fn read(mut bytes: &[u8], form: Form, bits: u32, rows: usize) -> Option<Vec<u64>> {
+    // Each value has a bit at least, so that no number of rows takes more memory than its bytes allow.
+    if rows.div_ceil(8) > bytes.len() {
+        return None;
+    }
+    if form == Form::Bits {
+        let needed = (1..=MOST_BITS).contains(&bits).then(|| rows.checked_mul(bits as usize))??;
+        return (needed.div_ceil(8) <= bytes.len()).then(|| unpacked(bytes, bits, rows));
+    }
+    let mut last = 0i64;
+    let mut value = || {
+        let coded = read_varint(&mut bytes)?;
+        if form == Form::Varint {
+            return Some(coded);
+        }
+        last = last.wrapping_add((coded >> 1) as i64 ^ -((coded & 1) as i64));
+        Some(last as u64)
+    };
+    (0..rows).map(|_| value()).collect()
+}
+
+fn unpacked(bytes: &[u8], bits: u32, rows: usize) -> Vec<u64> {
+    let (mut waiting, mut count, mut next) = (0u64, 0u32, bytes.iter());
+    let value = |_| {
+        while count < bits {
+            waiting |= u64::from(next.next().copied().unwrap_or(0)) << count;
+            count += 8;
+        }
+        let value = waiting & ((1 << bits) - 1);
+        waiting >>= bits;
+        count -= bits;
+        value
+    };
+    (0..rows).map(value).collect()
+}
+
+fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// RFC 4648, with padding.
 fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {
         let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
@@ -117,42 +187,27 @@ fn base64(bytes: &[u8]) -> String {
     out
 }
 
+/// The bytes of [`base64`].
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let mut values = [None; 256];
+    (0u8..).zip(DIGITS).for_each(|(value, digit)| values[usize::from(*digit)] = Some(value));
+    let digits = text.trim_end_matches('=').as_bytes();
+    let mut out = Vec::with_capacity(digits.len() * 3 / 4);
+    for four in digits.chunks(4) {
+        let mut all = 0u32;
+        for (at, digit) in four.iter().enumerate() {
+            all |= u32::from(values[usize::from(*digit)]?) << (18 - 6 * at);
+        }
+        out.extend_from_slice(&all.to_be_bytes()[1..four.len()]);
+    }
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::picture::MOST;
     use proptest::prelude::*;
-
-    fn read(bytes: &[u8], form: Form, bits: u32, rows: usize) -> Vec<u64> {
-        let mut at = 0;
-        let mut varint = || {
-            let (mut value, mut shift) = (0u64, 0);
-            loop {
-                let byte = bytes[at];
-                at += 1;
-                value |= u64::from(byte & 0x7f) << shift;
-                shift += 7;
-                if byte < 0x80 {
-                    return value;
-                }
-            }
-        };
-        let mut last = 0i64;
-        let one = |row: usize| match form {
-            Form::Varint => varint(),
-            Form::Delta => {
-                let coded = varint();
-                last = last.wrapping_add((coded >> 1) as i64 ^ -((coded & 1) as i64));
-                last as u64
-            }
-            Form::Bits => (0..bits as usize)
-                .map(|bit| row * bits as usize + bit)
-                .enumerate()
-                .map(|(to, bit)| u64::from(bytes[bit / 8] >> (bit % 8) & 1) << to)
-                .sum(),
-        };
-        (0..rows).map(one).collect()
-    }
 
     #[test]
     fn base64_is_that_of_the_rfc() {
@@ -160,6 +215,7 @@ mod tests {
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
         {
             assert_eq!(base64(bytes.as_bytes()), text);
+            assert_eq!(from_base64(text).as_deref(), Some(bytes.as_bytes()));
         }
     }
 
@@ -186,7 +242,13 @@ mod tests {
                 (Form::Bits, values.iter().map(|value| value & 0xff_ffff).collect()),
             ] {
                 let bits = form_of(&values).1;
-                prop_assert_eq!(read(&bytes(&values, form, bits), form, bits, values.len()), values);
+                let bytes = bytes(&values, form, bits);
+                let found = read(&bytes, form, bits, values.len());
+                // A reader needs no more, and has enough with no less.
+                let short = &bytes[..bytes.len().saturating_sub(1)];
+                prop_assert!(values.is_empty() || read(short, form, bits, values.len()).is_none());
+                prop_assert_eq!(found, Some(values));
+                prop_assert_eq!(from_base64(&base64(&bytes)), Some(bytes));
             }
         }
     }

@@ -5,6 +5,7 @@
 //!                                                      a file    data        svg, html, json
 //!                                                      for each
 //!                                                      view
+//! a picture of earlier, as JSON ──▶ read ──▶ picture
 //! rows of cells ──▶ table        boots in a line ──▶ text_boot
 //! ```
 //!
@@ -15,6 +16,7 @@
 pub mod build;
 mod column;
 pub mod picture;
+pub mod read;
 pub mod render;
 mod scale;
 pub mod table;

@@ -6,7 +6,7 @@
 //! other, which have a vertical axis each: values, or lanes with names.
 
 use headstart::host::names;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
 
 /// The schema name of the document.
@@ -17,8 +17,8 @@ pub const MOST: u64 = (1 << 53) - 1;
 
 /// Words that people read. What is not visible is escaped, so that no name can change the direction
 /// of text, move a cursor or end a line.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "String")]
 pub struct Text(String);
 
 impl Text {
@@ -41,7 +41,7 @@ impl Display for Text {
 }
 
 /// All of it.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Picture {
     /// What it is of.
     pub title: Text,
@@ -58,7 +58,7 @@ pub struct Picture {
 }
 
 /// What a mark or a value is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Kind {
     /// Its name.
     pub name: Text,
@@ -76,7 +76,7 @@ impl Kind {
 }
 
 /// Okabe and Ito's colours, but for the red.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "they are their names")]
 pub enum Colour {
@@ -90,7 +90,7 @@ pub enum Colour {
 }
 
 /// How a kind is told from others without colours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
     /// A thin bar.
@@ -108,7 +108,7 @@ pub enum Mark {
 }
 
 /// What a number is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Nanoseconds.
@@ -126,7 +126,8 @@ pub enum Unit {
 }
 
 /// Rows in columns, those of earlier times first.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "crate::read::Rows")]
 pub struct Frame {
     /// How many rows.
     pub rows: usize,
@@ -176,7 +177,7 @@ impl Column {
 }
 
 /// A way to look at rows.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct View {
     /// What it is called, in a word or two.
     pub title: Text,
@@ -189,7 +190,7 @@ pub struct View {
 }
 
 /// What a view is shown of.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Subject {
     /// Its name; empty if there is only one.
     pub name: Text,
@@ -203,7 +204,7 @@ pub struct Subject {
 }
 
 /// An axis.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Axis {
     /// What is on it.
     pub title: Text,
@@ -229,7 +230,7 @@ impl Axis {
 }
 
 /// An axis with what is drawn on it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Panel {
     /// What it is called.
     pub title: Text,
@@ -255,7 +256,7 @@ impl Panel {
 }
 
 /// A vertical axis.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Y {
     /// Of values, which grow upwards.
@@ -265,7 +266,7 @@ pub enum Y {
 }
 
 /// Lanes with names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lanes {
     /// The frame,
     pub frame: usize,
@@ -276,7 +277,7 @@ pub struct Lanes {
 }
 
 /// A part of the vertical axis.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Band {
     /// Where it begins.
     pub from: f64,
@@ -290,7 +291,7 @@ pub struct Band {
 }
 
 /// A part of the horizontal axis.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Span {
     /// Where it begins.
     pub from: f64,
@@ -301,7 +302,7 @@ pub struct Span {
 }
 
 /// Which rows of a frame are drawn, and how. All numbers are those of columns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Marks {
     /// The frame.
     pub frame: usize,
@@ -318,7 +319,7 @@ pub struct Marks {
 }
 
 /// Values in intervals of equal length.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Flow {
     /// Where the first interval begins.
     pub from: f64,
@@ -331,7 +332,7 @@ pub struct Flow {
 }
 
 /// Values of one kind.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Series {
     /// What they are, in [`Picture::kinds`].
     pub kind: usize,
@@ -342,7 +343,7 @@ pub struct Series {
 }
 
 /// Figures with a title.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Table {
     /// What they are.
     pub title: Text,

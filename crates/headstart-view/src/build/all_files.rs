@@ -1,11 +1,11 @@
 //! All files as lanes over time, and all threads.
 
-use super::accesses::Accesses;
 use super::layout::{Layout, column};
 use crate::picture::{Lanes, Panel, Subject, View, Y};
+use crate::units::grouped;
 
 /// Files in the order of their first accesses, then threads.
-pub(super) fn view(accesses: &Accesses, layout: &Layout) -> View {
+pub(super) fn view(layout: &Layout) -> View {
     let panels = [("files", column::PLACE), ("threads", column::OWNER)].map(|(title, of)| {
         let mut panel = Panel::new(title, Y::Lanes(Lanes { frame: 0, column: of, all: true }));
         panel.marks = Some(layout.marks(0, of, None));
@@ -19,7 +19,7 @@ pub(super) fn view(accesses: &Accesses, layout: &Layout) -> View {
         x: layout.time(),
         subjects: vec![Subject {
             name: "".into(),
-            summary: format!("{} files and kinds of memory", accesses.places.len()).into(),
+            summary: format!("{} files and kinds of memory", grouped(Layout::count(&layout.places) as f64, 0)).into(),
             x_high: None,
             panels: panels.into(),
         }],

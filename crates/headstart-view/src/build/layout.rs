@@ -165,9 +165,14 @@ impl Layout {
         order
     }
 
+    /// How many there are.
+    pub fn count(seen: &[Seen]) -> u64 {
+        seen.iter().map(|one| one.joined).sum()
+    }
+
     /// How many of those with this name [`Self::longest`] has, if not all.
     pub fn cut_in_words(seen: &[Seen], name: &str) -> String {
-        let all: u64 = seen.iter().map(|one| one.joined).sum();
+        let all = Self::count(seen);
         match all > SUBJECTS as u64 {
             true => format!(
                 " Of {} {name}, the {SUBJECTS} that took longest can be shown.",

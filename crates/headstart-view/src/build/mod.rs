@@ -4,6 +4,7 @@
 //! accesses (faults, reads) ──▶ layout ─┬─▶ by_file, all_files, by_mapping ─┬─▶ recording ─┐
 //! requests of devices ─────────────────┼─▶ device ─────────────────────────┘              ├─▶ Picture
 //! two recordings ──────────────────────┴─▶ before_after ──────────────────────────────────┤
+//!   ▲ read_back ◀── pictures of each                                                      │
 //! a boot, the last start, runs of a benchmark ──▶ boot, last_run, runs ───────────────────┘
 //! ```
 
@@ -17,6 +18,7 @@ pub mod device;
 mod flow;
 pub mod last_run;
 mod layout;
+pub mod read_back;
 pub mod recording;
 pub mod runs;
 

@@ -15,7 +15,7 @@ pub fn picture(accesses: &Accesses, devices: &[Device]) -> Picture {
         kinds: kinds(),
         frames: vec![layout.frame(accesses)],
         views: vec![
-            all_files::view(accesses, &layout),
+            all_files::view(&layout),
             by_file::view(accesses, &layout),
             by_mapping::view(accesses, &layout),
         ],

@@ -4,7 +4,7 @@ use super::accesses::{Access, Accesses, How, Place};
 use super::device::{Device, Direction, Request};
 use super::runs::{Interval, State};
 use super::sound::check;
-use super::{before_after, boot, last_run, recording, runs};
+use super::{before_after, boot, last_run, read_back, recording, runs};
 use crate::picture::{Picture, Subject, Y};
 use crate::render::svg::svg;
 use headstart::boot::analysis::Analysis;
@@ -182,6 +182,23 @@ fn before_and_after_have_the_same_lanes_for_files_of_the_same_name() {
     let Some(flow) = &picture.views[0].subjects[0].panels[0].flow else { panic!("no lines") };
     let ends: Vec<_> = flow.series.iter().map(|series| series.values.last().copied()).collect();
     assert_eq!(ends, [Some(7_000.0), Some(100.0)]);
+}
+
+#[test]
+fn the_accesses_of_a_picture_make_the_same_picture_again() {
+    let request =
+        Request { issued_ns: 0, done_ns: 9, offset: 0, bytes: 1, direction: Direction::Write };
+    let device = Device { name: "sda".into(), requests: vec![request] };
+    let picture = recording::picture(&started(), &[device]);
+    let again = recording::picture(&read_back::accesses(&picture).unwrap(), &[]);
+    check(&again);
+    assert_eq!(again.frames[0], picture.frames[0]);
+    assert_eq!(again.views, picture.views[..3]);
+    assert_eq!(again.summary, picture.summary);
+    let both = before_after::picture(&started(), &started());
+    for other in [&both, &last_run::picture(&LastRun::default()), &Picture::default()] {
+        assert_eq!(read_back::accesses(other), None);
+    }
 }
 
 fn unit(name: &str, from: u64, to: u64) -> UnitTimes {
