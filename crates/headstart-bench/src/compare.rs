@@ -10,7 +10,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::stats::summary::{Summary, summarise};
-use crate::stats::unpaired::{Shift, Tested, Welch, ratio, test, welch};
+use crate::stats::unpaired::{Ranks, Shift, Tested, Welch, test, welch};
 use crate::stats::{CONFIDENCE, fdr};
 
 /// The values of each counter, one a run, by the counter's name (with its unit
@@ -140,6 +140,7 @@ pub fn compare(first: &ResultSet, second: &ResultSet, most: usize) -> Comparison
         counters: rest.len(),
         differ: rest.iter().filter(|(_, p_adjusted)| differs(*p_adjusted)).count(),
     };
+    let mut ranks = Ranks::default();
     let row = |((counter, _, a, b), p_adjusted): ((&String, _, &Vec<f64>, &Vec<f64>), f64)| {
         Some(Row {
             counter: counter.clone(),
@@ -147,7 +148,7 @@ pub fn compare(first: &ResultSet, second: &ResultSet, most: usize) -> Comparison
             second: summarise(b)?,
             welch: welch(a, b)?,
             p_adjusted,
-            ratio: ratio(a, b),
+            ratio: ranks.ratio(a, b),
         })
     };
     skipped.sort_by(|a, b| a.counter.cmp(&b.counter));

@@ -46,6 +46,23 @@ pub(super) fn difference(a: &[f64], b: &[f64], rank: u64) -> f64 {
     })
 }
 
+/// Up to so many differences, sorting them all is faster than counting.
+const FEW: usize = 512;
+
+/// [`difference`], for several ranks of the same values.
+pub(super) fn differences<'a>(a: &'a [f64], b: &'a [f64]) -> impl Fn(u64) -> f64 + 'a {
+    let is_few = a.len().saturating_mul(b.len()) <= FEW;
+    let few = if is_few { a } else { &[] };
+    // Both zeros are one, as by counting.
+    let mut all: Vec<f64> =
+        few.iter().flat_map(|from| b.iter().map(move |to| to - from + 0.0)).collect();
+    all.sort_unstable_by(f64::total_cmp);
+    move |rank| match usize::try_from(rank).ok().and_then(|rank| all.get(rank.checked_sub(1)?)) {
+        Some(found) => *found,
+        None => difference(a, b, rank),
+    }
+}
+
 /// The median of `members` values, given the k-th smallest of them.
 pub(super) fn median(members: u64, kth: impl Fn(u64) -> f64) -> f64 {
     middle(kth(members.div_ceil(2)), kth(members / 2 + 1))
@@ -103,9 +120,11 @@ mod tests {
             for (i, expected) in ascending(averages).into_iter().enumerate() {
                 prop_assert_eq!(walsh(&b, i as u64 + 1), expected);
             }
-            let differences = b.iter().flat_map(|y| a.iter().map(move |x| y - x)).collect();
-            for (i, expected) in ascending(differences).into_iter().enumerate() {
-                prop_assert_eq!(difference(&a, &b, i as u64 + 1), expected);
+            let all = b.iter().flat_map(|y| a.iter().map(move |x| y - x)).collect();
+            for (i, expected) in ascending(all).into_iter().enumerate() {
+                let rank = i as u64 + 1;
+                prop_assert_eq!(difference(&a, &b, rank), expected);
+                prop_assert_eq!(differences(&a, &b)(rank), expected);
             }
         }
     }

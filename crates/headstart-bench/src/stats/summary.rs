@@ -1,6 +1,7 @@
 //! A summary of one set of runs.
 
 use serde::Serialize;
+use std::sync::OnceLock;
 
 use super::{CONFIDENCE, Interval, dist, mean, median_of_sorted, sorted};
 
@@ -71,8 +72,15 @@ pub(super) fn mad(values: &[f64], median: f64) -> Option<f64> {
     median_of_sorted(&sorted(values.iter().map(|x| (x - median).abs())))
 }
 
+/// [`dist::t_reach`] of so many values: hundred thousands of counters have the same number.
+fn reach_of(n: usize) -> Option<f64> {
+    static FOUND: [OnceLock<Option<f64>>; 128] = [const { OnceLock::new() }; 128];
+    let find = || dist::t_reach(CONFIDENCE, n as f64 - 1.0);
+    FOUND.get(n).map_or_else(find, |found| *found.get_or_init(find))
+}
+
 fn mean_interval(n: usize, mean: f64, stddev: f64) -> Option<Interval> {
-    let reach = dist::t_reach(CONFIDENCE, n as f64 - 1.0)? * stddev / (n as f64).sqrt();
+    let reach = reach_of(n)? * stddev / (n as f64).sqrt();
     Some(Interval { low: mean - reach, high: mean + reach, confidence: CONFIDENCE })
 }
 

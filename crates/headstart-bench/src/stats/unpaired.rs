@@ -2,12 +2,13 @@
 //! Mann-Whitney interval, and Welch's t-test.
 
 use serde::Serialize;
+use std::collections::HashMap;
 
 use super::ranks::Null;
 use super::summary::stddev;
 use super::{CONFIDENCE, Interval, dist, mean, select, sorted};
 
-/// How far b lies above a; see [`shift`] and [`ratio`].
+/// How far b lies above a; see [`shift`] and [`Ranks::ratio`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shift {
     /// How many values of a it rests on.
@@ -45,36 +46,60 @@ pub struct Welch {
 /// The median of all differences b − a of finite values; `None` when a side
 /// has none.
 pub fn shift(a: &[f64], b: &[f64]) -> Option<Shift> {
-    let (a, b) = (sorted(a.iter().copied()), sorted(b.iter().copied()));
-    if a.is_empty() || b.is_empty() {
-        return None;
-    }
-    let members = a.len() as u64 * b.len() as u64;
-    let null = Null::rank_sum(a.len(), b.len());
-    let (rank, confidence) = null.interval_rank();
-    Some(Shift {
-        n_a: a.len(),
-        n_b: b.len(),
-        estimate: select::median(members, |k| select::difference(&a, &b, k)),
-        interval: Interval {
-            low: select::difference(&a, &b, rank),
-            high: select::difference(&a, &b, members + 1 - rank),
-            confidence,
-        },
-        exact: null.is_exact(),
-    })
+    Ranks::default().shift(a, b)
 }
 
-/// The typical b/a: the shift of the logarithms. `None` when a side is empty
-/// or a finite value is not above 0, because it has no ratio and leaving it out
-/// would favour its side.
-pub fn ratio(a: &[f64], b: &[f64]) -> Option<Shift> {
-    if a.iter().chain(b).any(|&x| x.is_finite() && x <= 0.0) {
-        return None;
+/// The ranks that bound intervals, by the numbers of values: very many counters have the same.
+#[derive(Debug, Default)]
+pub struct Ranks(HashMap<(usize, usize), (u64, f64, bool)>);
+
+impl Ranks {
+    /// The rank of the member that bounds the interval, its confidence, and whether that is exact.
+    fn of(&mut self, n: usize, m: usize) -> (u64, f64, bool) {
+        *self.0.entry((n, m)).or_insert_with(|| {
+            let null = Null::rank_sum(n, m);
+            let (rank, confidence) = null.interval_rank();
+            (rank, confidence, null.is_exact())
+        })
     }
-    let logs = |values: &[f64]| values.iter().map(|x| x.ln()).collect::<Vec<_>>();
-    let shift = shift(&logs(a), &logs(b))?;
-    Some(Shift { estimate: shift.estimate.exp(), interval: shift.interval.map(f64::exp), ..shift })
+
+    /// [`shift`]
+    pub fn shift(&mut self, a: &[f64], b: &[f64]) -> Option<Shift> {
+        let (a, b) = (sorted(a.iter().copied()), sorted(b.iter().copied()));
+        if a.is_empty() || b.is_empty() {
+            return None;
+        }
+        let members = a.len() as u64 * b.len() as u64;
+        let (rank, confidence, exact) = self.of(a.len(), b.len());
+        let difference = select::differences(&a, &b);
+        Some(Shift {
+            n_a: a.len(),
+            n_b: b.len(),
+            estimate: select::median(members, &difference),
+            interval: Interval {
+                low: difference(rank),
+                high: difference(members + 1 - rank),
+                confidence,
+            },
+            exact,
+        })
+    }
+
+    /// The typical b/a: the shift of the logarithms. `None` when a side is empty
+    /// or a finite value is not above 0, because it has no ratio and leaving it out
+    /// would favour its side.
+    pub fn ratio(&mut self, a: &[f64], b: &[f64]) -> Option<Shift> {
+        if a.iter().chain(b).any(|&x| x.is_finite() && x <= 0.0) {
+            return None;
+        }
+        let logs = |values: &[f64]| values.iter().map(|x| x.ln()).collect::<Vec<_>>();
+        let shift = self.shift(&logs(a), &logs(b))?;
+        Some(Shift {
+            estimate: shift.estimate.exp(),
+            interval: shift.interval.map(f64::exp),
+            ..shift
+        })
+    }
 }
 
 /// What Welch's t-test finds, without the interval, which takes ten times as long to compute.
@@ -169,8 +194,9 @@ mod tests {
 
     #[test]
     fn a_ratio_needs_every_value_above_zero() {
-        assert_eq!(ratio(&[1.0, 0.0], &[1.0, 2.0]), None);
-        let found = ratio(&[1.0, 2.0, 4.0, 8.0], &[3.0, 6.0, 12.0, 24.0]).unwrap();
+        let mut ranks = Ranks::default();
+        assert_eq!(ranks.ratio(&[1.0, 0.0], &[1.0, 2.0]), None);
+        let found = ranks.ratio(&[1.0, 2.0, 4.0, 8.0], &[3.0, 6.0, 12.0, 24.0]).unwrap();
         assert!((found.estimate - 3.0).abs() < 1e-12);
         assert!(found.interval.contains(3.0) && found.interval.is_confident());
     }

@@ -40,7 +40,7 @@ proptest! {
         trend::trend(&a);
         fdr::adjust(&a);
         unpaired::shift(&a, &b);
-        unpaired::ratio(&a, &b);
+        unpaired::Ranks::default().ratio(&a, &b);
         unpaired::welch(&a, &b);
         paired::location(&a);
         let verdict = Verdict::of(paired::ratio(&a, &b).as_ref(), c);
@@ -77,8 +77,8 @@ proptest! {
         prop_assert!(close(there.interval.high, 1.0 / back.interval.low));
         prop_assert_eq!(there.p, back.p);
 
-        let there = unpaired::ratio(&a, &b).unwrap();
-        let back = unpaired::ratio(&b, &a).unwrap();
+        let there = unpaired::Ranks::default().ratio(&a, &b).unwrap();
+        let back = unpaired::Ranks::default().ratio(&b, &a).unwrap();
         prop_assert!(close(there.estimate, 1.0 / back.estimate));
         prop_assert!(close(there.interval.low, 1.0 / back.interval.high));
         if let (Some(there), Some(back)) = (unpaired::welch(&a, &b), unpaired::welch(&b, &a)) {
