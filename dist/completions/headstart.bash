@@ -426,7 +426,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__compare)
-            opts="-h --with --top --json --help"
+            opts="-h --with --top --picture --force --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -437,6 +437,10 @@ _headstart() {
                     return 0
                     ;;
                 --top)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --picture)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1070,7 +1074,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__report)
-            opts="-o -h --output --bench --faults --force --help"
+            opts="-o -h --output --bench --faults --picture --waits --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1089,6 +1093,10 @@ _headstart() {
                     return 0
                     ;;
                 --faults)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --picture)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -217,6 +217,8 @@ complete -c headstart -n "__fish_headstart_using_subcommand bench" -l force -d '
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c headstart -n "__fish_headstart_using_subcommand compare" -l with -d 'Those of the second side' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand compare" -l top -d 'List this many counters, and all with 0; 50 if not given, and 1,000 with --json' -r
+complete -c headstart -n "__fish_headstart_using_subcommand compare" -l picture -d 'Draw a recording of each side on the same axes to this file: a page to look around in (.html), an image (.svg) or data (.json)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand compare" -l force -d 'Replace the file even if it is no earlier picture'
 complete -c headstart -n "__fish_headstart_using_subcommand compare" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand compare" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand evict" -l metadata -d 'Also drop the file system\'s metadata: writes the file systems of the files to their devices, drops ALL unused names and inodes of this machine (drop_caches=2), and the block devices\' pages. Needs root'
@@ -249,6 +251,8 @@ complete -c headstart -n "__fish_headstart_using_subcommand faults" -s h -l help
 complete -c headstart -n "__fish_headstart_using_subcommand report" -s o -l output -d 'The page to write' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand report" -l bench -d 'Results of a benchmark' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand report" -l faults -d 'Recorded page faults' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand report" -l picture -d 'A picture, as data (.json): of page faults, a benchmark, a boot, a last start, or two recordings' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand report" -l waits -d 'With CMD: also record what threads waited for, and the requests of disks; needs root'
 complete -c headstart -n "__fish_headstart_using_subcommand report" -l force -d 'Replace the file even if it is no earlier report'
 complete -c headstart -n "__fish_headstart_using_subcommand report" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and not __fish_seen_subcommand_from report repack undo order" -s h -l help -d 'Print help'

@@ -1,5 +1,7 @@
 //! `headstart compare`: which counters of two sets of results differ.
 
+mod pictures;
+
 use headstart::host::contents;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +16,7 @@ use serde::Serialize;
 
 use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted};
+use crate::picture;
 
 /// The arguments of `headstart compare`.
 #[derive(clap::Args, Debug)]
@@ -25,6 +28,10 @@ other; more than one on a side are joined: headstart compare a1.json a2.json --w
 
 Of recordings all figures are compared: totals, each file by segment and section, processes, threads. \
 Each side needs two recordings, and better ten.
+
+With --picture the recordings of median length are drawn, before and after on the same axes. Pictures \
+of each side are needed for that (headstart faults --picture FILE.json), as further files or in the \
+directory; without results, one of each side is enough.
 
 Welch's t-test compares each counter that both have; the p values are adjusted for the number of \
 counters (Benjamini and Hochberg), and those with the largest |t| come first. Two files were \
@@ -43,6 +50,15 @@ pub struct CompareArgs {
     /// List this many counters, and all with 0; 50 if not given, and 1,000 with --json
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+
+    /// Draw a recording of each side on the same axes to this file: a page to look around in (.html),
+    /// an image (.svg) or data (.json)
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+
+    /// Replace the file even if it is no earlier picture
+    #[arg(long, requires = "picture")]
+    force: bool,
 
     /// Print one JSON document
     #[arg(long)]
@@ -89,6 +105,22 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitStatus> {
         (_, []) => bail!("Give two results, or two sets of them: headstart compare A… --with B…"),
         (first, second) => (files(first)?, files(second)?),
     };
+    if let Some(file) = &args.picture {
+        picture::check(file, args.force)?;
+    }
+    let ((drawn_first, first), (drawn_second, second)) =
+        (pictures::split(first), pictures::split(second));
+    let drawn = match &args.picture {
+        Some(file) => pictures::draw(&drawn_first, &drawn_second, file, args.force)?,
+        None => {
+            pictures::mention(drawn_first.len() + drawn_second.len());
+            String::new()
+        }
+    };
+    if args.picture.is_some() && !args.json && first.is_empty() && second.is_empty() {
+        output::print(|out| out.write_all(drawn.as_bytes()))?;
+        return Ok(ExitStatus::Done);
+    }
     let (mut a, mut b) = (side(&first)?, side(&second)?);
     if a.recordings + b.recordings > 0 {
         check(&a, &b)?;
@@ -127,7 +159,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitStatus> {
             io_part_change_s: io_part.as_ref(),
         })?;
     } else {
-        let text = text(&found, io_part.as_ref()) + &of_recordings(&a, &b);
+        let text = text(&found, io_part.as_ref()) + &of_recordings(&a, &b) + &drawn;
         output::print(|out| out.write_all(text.as_bytes()))?;
     }
     Ok(ExitStatus::Done)

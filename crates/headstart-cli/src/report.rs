@@ -5,6 +5,7 @@ mod boot;
 mod faults;
 mod machine;
 mod pack;
+mod waits;
 
 use crate::exit::ExitStatus;
 use crate::output;
@@ -15,7 +16,8 @@ use crate::scratch::Scratch;
 use anyhow::{Context, bail};
 use headstart::host::contents;
 use headstart::host::names;
-use headstart_view::picture::Text;
+use headstart_view::picture::{Picture, Text};
+use headstart_view::read;
 use headstart_view::render::report::{self, Drawn, Section};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -24,16 +26,19 @@ use std::path::{Path, PathBuf};
 /// The arguments of `headstart report`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The page has what to do (advice), page faults, the results of a benchmark, the pack, the late and wasted \
-pages of the last learned start, the recorded boot, and the machine, as far as each is given or known. It \
-is one file that loads nothing from elsewhere, with its pictures, and can be mailed.
+The page has what to do (advice), page faults, waits and what disks did, the results of a benchmark, the \
+pack, the late and wasted pages of the last learned start, the recorded boot, and the machine, as far as each \
+is given or known. It is one file below 15 MB that loads nothing from elsewhere, with its pictures, and can \
+be mailed.
 
     headstart report -o report.html git -- git status
     headstart report -o report.html boot
-    headstart report -o report.html nginx.service --bench bench.json --faults faults.json
+    sudo headstart report -o report.html --waits -- git status
+    headstart report -o report.html nginx.service --bench bench.json --faults faults.json --picture faults-picture.json
 
-With CMD, its page faults are recorded now; what the program prints is its own. A benchmark is of headstart \
-bench --export-json, page faults are of headstart faults --json.")]
+With CMD, its page faults are recorded now, and with --waits what it waited for; what the program prints is its \
+own. A benchmark is of headstart bench --export-json, page faults are of headstart faults --json, and pictures of \
+any --picture FILE.json.")]
 pub struct ReportArgs {
     /// Programs and services that were learned, packs, and boot for the last recorded boot
     #[arg(value_name = "PROGRAM|UNIT|PACK|boot")]
@@ -51,6 +56,14 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     faults: Vec<PathBuf>,
 
+    /// A picture, as data (.json): of page faults, a benchmark, a boot, a last start, or two recordings
+    #[arg(long, value_name = "FILE")]
+    picture: Vec<PathBuf>,
+
+    /// With CMD: also record what threads waited for, and the requests of disks; needs root
+    #[arg(long, requires = "command")]
+    waits: bool,
+
     /// Replace the file even if it is no earlier report
     #[arg(long)]
     force: bool,
@@ -62,9 +75,12 @@ pub struct ReportArgs {
 
 /// Runs the verb.
 pub fn run(args: &ReportArgs) -> anyhow::Result<ExitStatus> {
-    let has_given = !args.bench.is_empty() || !args.faults.is_empty() || !args.command.is_empty();
+    let files = [&args.bench, &args.faults, &args.picture];
+    let has_given = files.iter().any(|files| !files.is_empty()) || !args.command.is_empty();
     if args.subjects.is_empty() && !has_given {
-        bail!("Say what the report is of: a program, a unit, boot, --bench, --faults, or -- CMD");
+        bail!(
+            "Say what the report is of: a program, a unit, boot, --bench, --faults, --picture, or -- CMD"
+        );
     }
     results::check(&args.output, ResultKind::Report, args.force)?;
     let mut sections = Vec::new();
@@ -72,7 +88,10 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<ExitStatus> {
         sections.extend(faults::sections(&document(path)?, None));
     }
     if !args.command.is_empty() {
-        sections.extend(recorded_now(&args.command)?);
+        sections.extend(recorded_now(&args.command, args.waits)?);
+    }
+    for path in &args.picture {
+        sections.push(of_picture(picture(path)?)?);
     }
     for path in &args.bench {
         let section = bench::section(&contents::bytes(path).with_context(|| unusable(path))?);
@@ -119,20 +138,33 @@ fn document(path: &Path) -> anyhow::Result<Value> {
     Ok(document)
 }
 
+fn picture(path: &Path) -> anyhow::Result<Picture> {
+    let bytes = contents::bytes(path).with_context(|| unusable(path))?;
+    read::picture(&bytes).with_context(|| unusable(path))
+}
+
+fn of_picture(picture: Picture) -> anyhow::Result<Section> {
+    Ok(Section {
+        pictures: vec![Drawn::of(&picture)?],
+        title: picture.title,
+        words: picture.summary,
+        tables: picture.tables,
+        ..Section::default()
+    })
+}
+
 /// Records the page faults of a command as `headstart faults` does, which has to be a process of one
 /// thread.
-fn recorded_now(command: &[OsString]) -> anyhow::Result<Vec<Section>> {
+fn recorded_now(command: &[OsString], waits: bool) -> anyhow::Result<Vec<Section>> {
     let scratch = Scratch::new("report")?;
-    let [json, image, page] =
-        ["faults.json", "faults.svg", "faults.html"].map(|name| scratch.path().join(name));
+    let [json, drawn] = ["faults.json", "picture.json"].map(|name| scratch.path().join(name));
     let own = std::env::current_exe().context("Can't find the program headstart")?;
     let mut faults = std::process::Command::new(own);
-    faults.arg("faults").arg("-q").arg("--json").arg(&json);
-    faults.arg("--picture").arg(&image).arg("--picture").arg(&page).arg("--").args(command);
+    faults.arg("faults").arg("-q").args(waits.then_some("--waits")).arg("--json").arg(&json);
+    faults.arg("--picture").arg(&drawn).arg("--").args(command);
     let status = faults.status().context("Can't run headstart faults")?;
     if !json.exists() {
         bail!("The page faults were not recorded (headstart faults ended with {status})");
     }
-    let drawn = Drawn { image: contents::text(&image)?, page: contents::text(&page)? };
-    Ok(faults::sections(&document(&json)?, Some(drawn)))
+    Ok(faults::sections(&document(&json)?, Some(Drawn::of(&picture(&drawn)?)?)))
 }

@@ -1,5 +1,6 @@
 //! Page faults and advice of a document of `headstart faults`. Pure.
 
+use super::waits;
 use crate::output::{JsonPath, grouped, percent};
 use headstart_advice::rules::SHOWN_SHARE;
 use headstart_view::picture::{Table, Text};
@@ -37,7 +38,9 @@ pub fn sections(document: &Value, picture: Option<Drawn>) -> Vec<Section> {
         pictures: picture.into_iter().collect(),
         ..Section::default()
     };
-    [to_do, faults].into_iter().filter(|section| !section.words.is_empty()).collect()
+    let waits = waits::section(document, &shortened(&command));
+    let all = [to_do, faults].into_iter().chain(waits);
+    all.filter(|section| !section.words.is_empty()).collect()
 }
 
 /// The first words of a command, for a title.
@@ -48,19 +51,19 @@ fn shortened(command: &str) -> String {
     }
 }
 
-fn list<'a>(document: &'a Value, part: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn list<'a>(document: &'a Value, part: &str) -> impl Iterator<Item = &'a Value> {
     document[part].as_array().into_iter().flatten()
 }
 
-fn number(value: &Value) -> u64 {
+pub(super) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-fn time(value: &Value) -> String {
+pub(super) fn time(value: &Value) -> String {
     nanos(number(value))
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 

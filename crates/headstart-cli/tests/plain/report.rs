@@ -61,6 +61,57 @@ fn the_faults_of_a_program_are_recorded_now_and_drawn() {
     let text = fs::read_to_string(&page).unwrap();
     assert!(text.contains("Page faults of sh -c echo mine; exit 3"));
     assert!(text.contains("<figure><svg ") && text.contains("<iframe "));
+    assert!(!text.contains("<h2 id=\"s2\">Waits"), "they were not recorded");
+}
+
+#[test]
+fn an_earlier_recording_has_its_waits_and_pictures_before_and_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let row = json!({"count": 7, "time_ns": 5_000_000});
+    let waits = json!({"main_thread": {"total_ns": 9_000_000, "waits": {"read": row}},
+                       "devices": [{"device": "8:0", "reads": 1234, "mean_depth": 2.0}]});
+    let faults = json!({"schema": "headstart/faults/2", "command": ["app"], "wall_ns": 9_000_000,
+                        "total": {"minor": row, "major": row}, "places": [], "waits": waits});
+    fs::write(at("faults"), faults.to_string()).unwrap();
+    let [first, second, both, page, doc] =
+        ["1.json", "2.json", "both.json", "r.html", "faults"].map(at);
+    for file in [&first, &second] {
+        let output = headstart(&["faults", "-q", "--picture", file, "--", "true"]);
+        if is_forbidden(&output) {
+            return;
+        }
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+    let compared = headstart(&["compare", &first, &second, "--picture", &both]);
+    let said = String::from_utf8_lossy(&compared.stdout);
+    assert!(compared.status.code() == Some(0) && said.contains(" before, "), "{compared:?}");
+    let words = ["report", "-o", &page, "--faults", &doc, "--picture", &both, "--picture", &first];
+    let output = headstart(&words);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = fs::read_to_string(&page).unwrap();
+    for part in [
+        "Waits of app</h2>",
+        "<td>read</td><td>7</td><td>5.0 ms</td><td>55.6 %</td>",
+        "<td>8:0</td><td>1,234</td>",
+        ">Page faults of true: before and after</h2>",
+        ">Page faults of true</h2>",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(text.matches("<iframe ").count(), 2);
+    for (words, message) in [
+        (&["report", "-o", &*page, "--picture", &*doc][..], "This is no picture"),
+        (&["report", "-o", &page, "--waits", "true"], "--waits"),
+        (&["compare", &doc, &first, "--picture", &both], "The first side has no picture"),
+        (&["compare", &both, &first, "--picture", &page], "It is no earlier result"),
+        (&["compare", &both, &first, "--picture", &at("n.svg")], "no picture of headstart faults"),
+    ] {
+        let output = headstart(words);
+        let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
+        let is_said = said.contains(&message.to_lowercase());
+        assert!(!output.status.success() && is_said, "{message}: {said}");
+    }
 }
 
 #[test]
