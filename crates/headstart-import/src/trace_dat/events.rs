@@ -163,7 +163,7 @@ impl<'a> Events<'a> {
             });
             match end {
                 Ok(Lost::None) => {}
-                Ok(Lost::Unknown) => self.lost += 1,
+                Ok(Lost::Unknown) => self.lost = self.lost.saturating_add(1),
                 Ok(Lost::Count(lost)) => self.lost = self.lost.saturating_add(lost),
                 Err(_) => self.broken += 1,
             }
