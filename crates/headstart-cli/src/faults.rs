@@ -1,6 +1,8 @@
 //! `headstart faults`: the page faults of a program and of all that it starts.
 
 mod advise;
+mod cells;
+mod devices;
 mod facts;
 mod files;
 mod from_file;
@@ -10,30 +12,25 @@ mod print_waits;
 mod program;
 mod recorded;
 mod running;
+mod silent;
 
 use crate::args;
 use crate::exit::ExitStatus;
 use crate::output;
 use crate::picture as pictures;
 use crate::results::{self, ResultKind};
-use crate::servers;
 use advise::Advised;
 use anyhow::bail;
 use files::{Source, is_stdout};
-use headstart::host::contents;
-use headstart::host::id::Dev;
-use headstart::host::mounts::MountTable;
 use headstart_advice::rules;
 use headstart_faults::capture::{Captured, Over, files as sections, names};
 use headstart_faults::cost;
 use headstart_faults::document::{About, Cost, Document};
-use headstart_faults::recording::Recording;
 use headstart_faults::tables::Tables;
 use headstart_faults::waits::sums::Sums;
 use headstart_view::build;
 use recorded::{Recorded, Wanted};
 use serde_json::Value;
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -175,7 +172,7 @@ pub fn run(args: FaultsArgs) -> anyhow::Result<ExitStatus> {
 fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout: bool) -> bool {
     let Recorded { captured, recorder, pid, over, began, usage, recorder_us, root } = recorded;
     let mut decoded = captured.decode(recorder);
-    let silent = silent_servers(&decoded.recording);
+    let silent = silent::of(&decoded.recording);
     if let Err(error) = names::find(&mut decoded.recording, &silent) {
         output::message(format_args!("Some files have no name: {error}"));
     }
@@ -240,7 +237,7 @@ fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout:
             page_size: rustix::param::page_size() as u64,
         };
         let accesses = picture::accesses(recorded);
-        let devices = picture::devices(recording, start, &device_name);
+        let devices = picture::devices(recording, start, &devices::name);
         let drawn = build::recording::picture(&accesses, &devices);
         args.picture.iter().try_for_each(|file| pictures::write(file, &drawn, args.force))
     });
@@ -265,22 +262,6 @@ fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout:
     errors.is_empty()
 }
 
-/// File systems of recorded files whose server does not answer, which is said.
-fn silent_servers(recording: &Recording) -> HashSet<Dev> {
-    let Ok(mounts) = MountTable::read() else { return HashSet::new() };
-    let waited = recording.waits.iter().flat_map(|waits| &waits.files);
-    let waited = waited.filter_map(|file| Some(file.id?.dev));
-    let mapped = recording.mappings.iter().map(|mapping| mapping.file.dev);
-    let all: HashSet<Dev> = waited.chain(mapped).collect();
-    let silent = servers::silent(&mounts, all.iter().flat_map(|dev| mounts.servers_of(*dev)));
-    if silent.is_empty() {
-        return silent;
-    }
-    output::message("A file server does not answer: its files have no names or sections here");
-    let waits = |dev: &Dev| mounts.servers_of(*dev).iter().any(|server| silent.contains(server));
-    all.into_iter().filter(waits).collect()
-}
-
 /// What recording adds to a fault, in ns. Another measurement would say the same of what this user may.
 fn cost(captured: &Captured) -> Option<u64> {
     match cost::ns_per_fault(captured.access) {
@@ -290,12 +271,4 @@ fn cost(captured: &Captured) -> Option<u64> {
             None
         }
     }
-}
-
-/// As the kernel calls it; its numbers where that can't be read.
-fn device_name(device: Dev) -> String {
-    let numbers = format!("{}:{}", device.major(), device.minor());
-    let uevent = contents::text(format!("/sys/dev/block/{numbers}/uevent")).unwrap_or_default();
-    let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
-    name.map_or(numbers, str::to_owned)
 }

@@ -195,7 +195,7 @@ mod tests {
         let long = "x".repeat(200) + "): R /x";
         assert_eq!(fatrace_line(format!("{}cat(7): R /x", "): ".repeat(50)).as_bytes()), None);
         assert_eq!(fatrace_line(long.as_bytes()), None);
-        // Minutes, if each of them is looked at again for each byte.
+        // Minutes, if each byte reads them all once more.
         let line = "): ".repeat(1 << 20) + "\ncat(7): R /x\n";
         assert_eq!(import_fatrace(line.as_bytes(), 4096).unwrap().lacks.not_understood, 1);
         let number = format!("/a 0:{}, 1\n", "1".repeat(1 << 19));

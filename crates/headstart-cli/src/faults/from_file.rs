@@ -1,6 +1,8 @@
 //! `headstart faults FILE`: page faults that trace-cmd or perf recorded.
 
-use super::print::{self, ROWS, time};
+use super::cells::time;
+use super::print::{self, ROWS};
+use super::silent;
 use super::{FaultsArgs, is_stdout};
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, JsonPath, Table, counted, grouped};
@@ -260,7 +262,7 @@ fn perf_text(faults: &PerfFaults, rows: usize) -> io::Result<String> {
 fn perf_tables(faults: &PerfFaults) -> (Tables, u64) {
     match files::root(Path::new("/")) {
         Ok(root) => {
-            let silent = super::silent_servers(&faults.recording);
+            let silent = silent::of(&faults.recording);
             let (sections, unread) = files::sections_of(&faults.recording, &root, &silent);
             (Tables::of(&faults.recording, &sections), unread)
         }

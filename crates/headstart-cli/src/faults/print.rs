@@ -1,13 +1,13 @@
 //! The tables of `headstart faults` as text.
 
+use super::cells::{of_wall, some, time};
 use super::print_waits;
-use crate::output::{Align, Table, counted, grouped, name, percent, size};
+use crate::output::{Align, Table, counted, grouped, name, size};
 use headstart_faults::document::{About, Usage, memory_name};
 use headstart_faults::recording::{Recording, Thread};
 use headstart_faults::tables::{Place, Row, Spread, Sum, Tables};
 use headstart_faults::waits::sums::Sums;
 use headstart_view::table::Table as Columns;
-pub(super) use headstart_view::units::nanos as time;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -181,11 +181,6 @@ fn counts(row: &Row) -> [String; 4] {
     [minor, minor_time, major, major_time]
 }
 
-/// A number; nothing for 0.
-pub(super) fn some(count: u64) -> String {
-    if count == 0 { String::new() } else { grouped(count) }
-}
-
 /// What the tables don't say, and what they lack.
 fn notes(about: &About, recording: &Recording, tables: &Tables) -> Vec<String> {
     let Row { copied, zero_page, huge, unended, end_lost, .. } = tables.total;
@@ -302,11 +297,6 @@ fn cost(about: &About) -> String {
         text += &format!(", {} a fault (measured now), {all} for all", time(ns));
     }
     text
-}
-
-/// A part of the wall time; nothing if there was none.
-pub(super) fn of_wall(part: u64, wall: u64) -> String {
-    if wall == 0 { String::new() } else { percent(part, wall) + " %" }
 }
 
 #[cfg(test)]

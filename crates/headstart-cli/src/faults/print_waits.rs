@@ -1,6 +1,7 @@
 //! The tables of `headstart faults --waits` as text.
 
-use super::print::{of_wall, some, time};
+use super::cells::{of_wall, some, time};
+use super::devices;
 use crate::output::{counted, grouped, name, percent, size};
 use headstart_faults::recording::Recording;
 use headstart_faults::waits::document::name_of;
@@ -194,7 +195,7 @@ fn devices(sums: &Sums) -> String {
         let Device { reads, read_bytes, writes, written_bytes, .. } = *row;
         let ended = (reads + writes + row.others).saturating_sub(row.unended);
         table.row([
-            super::device_name(*device),
+            devices::name(*device),
             some(reads),
             some_size(read_bytes),
             some(writes),
