@@ -30,6 +30,8 @@ pub enum Command {
         /// Whether counting begins at zero.
         reset: bool,
     },
+    /// Fail all requests from now on.
+    Cut,
     /// End.
     Quit,
 }

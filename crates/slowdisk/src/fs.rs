@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -13,6 +14,8 @@ use fuser::{
 use rustix::fs::FallocateFlags;
 
 use crate::engine::Engine;
+use crate::log::{Log, Number};
+use crate::model::Device;
 use crate::sched::{Done, Op, Request};
 use crate::store::Store;
 
@@ -29,9 +32,9 @@ pub enum Ticket {
     /// Bytes are read at the time of the answer.
     Read(ReplyData),
     /// The bytes have been written.
-    Write(ReplyWrite),
+    Write(ReplyWrite, Option<Number>),
     /// It has been done.
-    Done(ReplyEmpty),
+    Done(ReplyEmpty, Option<Number>),
 }
 
 /// A disk's bytes and its engine, which the two threads share.
@@ -41,9 +44,53 @@ pub struct Disk {
     pub engine: Engine<Ticket>,
     /// Where bytes are.
     pub store: Store,
+    /// Where what is written is logged, if it is.
+    log: Option<Log>,
+    /// Whether all requests fail.
+    is_cut: AtomicBool,
 }
 
 impl Disk {
+    /// A disk that works.
+    pub fn new(device: Device, store: Store, log: Option<Log>) -> Self {
+        let engine = Engine::new(device, store.size());
+        Self { engine, store, log, is_cut: AtomicBool::new(false) }
+    }
+
+    /// Lets all requests fail from now on.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+    }
+
+    /// Carries out what changes the disk, and logs it, unless the disk is dead.
+    fn change(
+        &self,
+        log: impl FnOnce(&Log) -> io::Result<Number>,
+        act: impl FnOnce(&Store) -> io::Result<()>,
+    ) -> Result<Option<Number>, Errno> {
+        let change = || {
+            self.is_alive()?;
+            let number = self.log.as_ref().map(log).transpose()?;
+            act(&self.store)?;
+            Ok(number)
+        };
+        change().map_err(|error| self.failed(&error))
+    }
+
+    /// Whether it was not cut; logs that a change is answered.
+    fn answered(&self, number: Option<Number>) -> Result<(), Errno> {
+        let answer = || {
+            self.is_alive()?;
+            self.log.as_ref().zip(number).map_or(Ok(()), |(log, number)| log.answer(number))
+        };
+        answer().map_err(|error: io::Error| self.failed(&error))
+    }
+
+    fn is_alive(&self) -> io::Result<()> {
+        let is_cut = self.is_cut.load(Ordering::SeqCst);
+        if is_cut { Err(io::Error::from_raw_os_error(Errno::EIO.code())) } else { Ok(()) }
+    }
+
     /// Answers requests when they are due, until the engine is closed.
     pub fn answer(&self) {
         let mut buffer = vec![0; LARGEST as usize];
@@ -58,13 +105,21 @@ impl Disk {
                 if buffer.len() < len {
                     buffer.resize(len, 0);
                 }
-                match self.store.read(offset, &mut buffer[..len]) {
+                let mut read =
+                    || self.is_alive().and_then(|()| self.store.read(offset, &mut buffer[..len]));
+                match read() {
                     Ok(()) => reply.data(&buffer[..len]),
                     Err(error) => reply.error(self.failed(&error)),
                 }
             }
-            Ticket::Write(reply) => reply.written(len as u32),
-            Ticket::Done(reply) => reply.ok(),
+            Ticket::Write(reply, number) => match self.answered(number) {
+                Ok(()) => reply.written(len as u32),
+                Err(error) => reply.error(error),
+            },
+            Ticket::Done(reply, number) => match self.answered(number) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(error),
+            },
         }
     }
 
@@ -142,16 +197,23 @@ impl Filesystem for DiskFile {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        if let Err(error) = self.0.store.write(offset, data) {
-            return reply.error(self.0.failed(&error));
+        match self.0.change(|log| log.write(offset, data), |store| store.write(offset, data)) {
+            Ok(number) => {
+                let request = Request { op: Op::Write, offset, len: data.len() as u64 };
+                self.0.engine.submit(request, Ticket::Write(reply, number));
+            }
+            Err(error) => reply.error(error),
         }
-        let request = Request { op: Op::Write, offset, len: data.len() as u64 };
-        self.0.engine.submit(request, Ticket::Write(reply));
     }
 
     fn fsync(&self, _: &Caller, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let request = Request { op: Op::Flush, offset: 0, len: 0 };
-        self.0.engine.submit(request, Ticket::Done(reply));
+        match self.0.change(Log::flush, |_| Ok(())) {
+            Ok(number) => {
+                let request = Request { op: Op::Flush, offset: 0, len: 0 };
+                self.0.engine.submit(request, Ticket::Done(reply, number));
+            }
+            Err(error) => reply.error(error),
+        }
     }
 
     fn flush(&self, _: &Caller, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -174,10 +236,14 @@ impl Filesystem for DiskFile {
         if mode != FallocateFlags::PUNCH_HOLE && mode != FallocateFlags::ZERO_RANGE {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        if let Err(error) = self.0.store.discard(offset, length) {
-            return reply.error(self.0.failed(&error));
+        let changed =
+            self.0.change(|log| log.discard(offset, length), |store| store.discard(offset, length));
+        match changed {
+            Ok(number) => {
+                let request = Request { op: Op::Discard, offset, len: length };
+                self.0.engine.submit(request, Ticket::Done(reply, number));
+            }
+            Err(error) => reply.error(error),
         }
-        let request = Request { op: Op::Discard, offset, len: length };
-        self.0.engine.submit(request, Ticket::Done(reply));
     }
 }

@@ -16,6 +16,7 @@ pub mod fs;
 pub mod host;
 pub mod lifecycle;
 pub mod load;
+pub mod log;
 pub mod measure;
 pub mod model;
 pub mod sched;

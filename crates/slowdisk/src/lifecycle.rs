@@ -39,9 +39,9 @@ pub struct Up {
 /// # Errors
 /// When anything of it fails; all that was done by then is undone.
 pub fn up(state: &State, disk: Disk, readahead_kib: u32, server: Process) -> Result<Up> {
-    if disk.keep_writes && disk.model.device.is_none() {
-        let reason = "without times to keep and with writes kept it is any loop device: use \
-                      losetup --find --show --direct-io=on";
+    if (disk.keep_writes || disk.log.is_some()) && disk.model.device.is_none() {
+        let reason = "without times to keep it is any loop device, which keeps writes (losetup --find \
+                      --show --direct-io=on) and has no log";
         return Err(Error::Model { name: disk.model_name, reason: reason.to_owned() });
     }
     if let Some(dir) = &disk.mount {

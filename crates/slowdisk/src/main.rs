@@ -30,6 +30,7 @@ enum Verb {
     Stats(verb::stats::Args),
     Status,
     Check(verb::check::Args),
+    Cut(verb::cut::Args),
     Models(verb::models::Args),
     #[command(hide = true)]
     Serve(verb::serve::Args),
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Verb::Stats(args) => verb::stats::run(&cli.state, args),
         Verb::Status => verb::status::run(&cli.state),
         Verb::Check(args) => verb::check::run(&cli.state, args),
+        Verb::Cut(args) => verb::cut::run(&cli.state, args),
         Verb::Models(args) => verb::models::run(args),
         Verb::Serve(args) => verb::serve::run(args),
     };

@@ -12,10 +12,9 @@ use fuser::{Config, MountOption, Session};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Answer, Command, Listener};
-use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fs::{Disk, DiskFile};
-use crate::model::Device;
+use crate::log::Log;
 use crate::state::Entry;
 use crate::store::Store;
 
@@ -52,7 +51,10 @@ pub fn serve(entry: &Entry, ready: impl FnOnce(&Ready)) -> Result<()> {
         Store::copy(&disk.image, &entry.copy_name())?
     };
     match disk.model.device {
-        Some(device) => serve_model(entry, device, store, listener, ready),
+        Some(device) => {
+            let log = disk.log.as_deref().map(Log::create).transpose()?;
+            serve_model(entry, Disk::new(device, store, log), listener, ready)
+        }
         None => {
             serve_plain(&store, &listener, ready);
             Ok(())
@@ -65,21 +67,19 @@ fn serve_plain(store: &Store, listener: &Listener, ready: impl FnOnce(&Ready)) {
     let file = format!("/proc/{}/fd/{}", process::id(), store.file().as_raw_fd());
     ready(&Ready { file: file.into(), realtime: true, awake: true });
     listener.serve(|command| match command {
-        Command::Stats { .. } => Answer::NotCounted,
+        Command::Stats { .. } | Command::Cut => Answer::NotCounted,
         Command::Ping | Command::Become(..) | Command::Quit => Answer::Done,
     });
 }
 
 fn serve_model(
     entry: &Entry,
-    device: Device,
-    store: Store,
+    disk: Disk,
     listener: Listener,
     ready: impl FnOnce(&Ready),
 ) -> Result<()> {
     let file = entry.disk_file();
-    let engine = Engine::new(device, store.size());
-    let disk = Arc::new(Disk { engine, store });
+    let disk = Arc::new(disk);
     File::create(&file).map_err(Error::io("make", &file))?;
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName("slowdisk".to_owned())];
@@ -119,6 +119,10 @@ fn control(listener: &Listener, disk: &Disk) {
             Answer::Done
         }
         Command::Stats { reset } => Answer::Stats(Box::new(disk.engine.stats(*reset))),
+        Command::Cut => {
+            disk.cut();
+            Answer::Done
+        }
         Command::Ping | Command::Quit => Answer::Done,
     });
     // Told to end. The kernel aborts the FUSE connection by itself.

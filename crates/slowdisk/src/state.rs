@@ -26,6 +26,8 @@ pub struct Disk {
     pub options: Option<String>,
     /// Whether writes go to the image.
     pub keep_writes: bool,
+    /// Where what is written is logged, if it is.
+    pub log: Option<PathBuf>,
     /// The server's process.
     pub server: Option<u32>,
     /// The loop device; known once all is ready.
@@ -179,6 +181,7 @@ mod tests {
             mount: Some("/mnt".into()),
             options: None,
             keep_writes: false,
+            log: None,
             server: Some(7),
             device: None,
             overhead: Overhead { fixed_ns: 1.5, per_kib_ns: 0.1 },

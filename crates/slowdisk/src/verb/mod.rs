@@ -8,6 +8,7 @@ macro_rules! say {
 }
 
 pub mod check;
+pub mod cut;
 pub mod down;
 pub mod models;
 pub mod remount;

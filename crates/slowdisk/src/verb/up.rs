@@ -35,6 +35,9 @@ pub struct Args {
     /// Work on the image itself, which should then be on tmpfs
     #[arg(long)]
     keep_writes: bool,
+    /// Write all writes, discards and flushes to this file, too (src/log.rs has its form)
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
 }
 
 pub fn run(state: &Path, args: &Args) -> anyhow::Result<ExitCode> {
@@ -51,6 +54,7 @@ pub fn run(state: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         mount: args.mount.as_deref().map(lifecycle::absolute),
         options: args.options.clone(),
         keep_writes: args.keep_writes,
+        log: args.log.as_deref().map(lifecycle::absolute),
         server: None,
         device: None,
         overhead: Overhead::default(),

@@ -341,3 +341,30 @@ fn a_rotational_disk_is_detected() {
         }
     }
 }
+
+#[test]
+fn a_disk_that_is_cut_fails_and_its_log_has_what_came_before() {
+    if !possible("cut", &[]) {
+        return;
+    }
+    let place = Place::new();
+    place.blank(4);
+    let log = place.path("log");
+    let paths = [&place.image(), Path::new("--log"), &log];
+    let words = ["up", "--model", "sata-ssd", "--no-mount", "--image"];
+    let device = PathBuf::from(place.must(&words, &paths).trim());
+    let file = fs::File::options().read(true).write(true).open(&device).expect("the device");
+    let page: Vec<u8> = (0..4096u32).map(|n| (n % 251) as u8).collect();
+    file.write_all_at(&page, 8192).expect("a write");
+    file.sync_all().expect("a flush");
+    let logged = fs::read(&log).expect("the log");
+    place.must(&["cut"], &[&device]);
+    assert!(file.write_all_at(&page, 0).and_then(|()| file.sync_all()).is_err());
+    assert_eq!(fs::read(&log).expect("the log"), logged, "nothing reached a dead disk");
+    let at = logged.windows(page.len()).position(|part| part == page).expect("the page");
+    assert_eq!(logged[at - 17], b'W');
+    assert_eq!(logged[at - 16..at - 8], 8192u64.to_le_bytes());
+    assert!(logged[at + page.len()..].contains(&b'F'));
+    drop(file);
+    place.must(&["down"], &[&device]);
+}
