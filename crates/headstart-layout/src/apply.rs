@@ -6,7 +6,7 @@
 use super::content::{crc, crc_on_disk};
 use super::error::LayoutError;
 use super::examine::{Looked, Swaps, why};
-use super::extents::{Compared, compare};
+use super::extents::{Compared, compare, shifted};
 use super::journal::{Journal, LaidFile, Swap};
 use super::skip::{Skip, Skipped};
 use super::volume::Store;
@@ -18,6 +18,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -114,7 +115,7 @@ impl Worker<'_> {
         let Some(file) = self.journal.files.get(swap.piece.file) else {
             return Ok(Err(Skip::Missing));
         };
-        let looked = match Looked::again(self.store, file, &self.swaps) {
+        let looked = match Looked::again(self.store, file, swap.piece.bytes, &self.swaps) {
             Ok(looked) => looked,
             Err(skip) => return Ok(Err(skip)),
         };
@@ -143,12 +144,19 @@ impl Worker<'_> {
             Err(Errno::PERM) => return Ok(Err(Skip::Refused)),
             Err(error) => return Ok(Err(why(error))),
         };
+        if !self
+            .is_donor_in_place(swap, &todo)
+            .map_err(LayoutError::io("Can't look at", Path::new("donor")))?
+        {
+            return Ok(Err(Skip::Displaced));
+        }
         let mut bytes = 0;
         for range in todo {
             match self.move_range(&writable, swap, range) {
                 Ok(()) => bytes += range.length(),
                 // The rest of them would fail too.
                 Err(Errno::NOSPC) => return Err(LayoutError::Full { path: file.path.clone() }),
+                Err(Errno::DQUOT) => return Ok(Err(Skip::Quota)),
                 Err(_) => return Ok(Err(Skip::Refused)),
             }
         }
@@ -164,6 +172,18 @@ impl Worker<'_> {
         }
     }
 
+    /// Whether the donor has the blocks that these parts of a range are to get.
+    fn is_donor_in_place(&self, swap: &Swap, todo: &[ByteRange]) -> io::Result<bool> {
+        let (bytes, begin) = (swap.piece.bytes, swap.piece.donor);
+        let now = extents_of(&self.donor, ByteRange::of(begin, bytes.length()))?;
+        let now = shifted(&now, begin, bytes.offset);
+        let wanted = match self.direction {
+            Direction::Apply => &swap.new,
+            Direction::Undo => &swap.piece.old,
+        };
+        Ok(todo.iter().all(|range| compare(&now, wanted, &[], *range).elsewhere == 0))
+    }
+
     /// Swaps a part of a range. If the file system is full, the tail of the donor is given up.
     fn move_range(&self, file: &File, swap: &Swap, range: ByteRange) -> Result<(), Errno> {
         let block = self.journal.block;
@@ -176,7 +196,7 @@ impl Worker<'_> {
                 count: rest.length() / block,
             };
             let swapped = swap_blocks(file, &self.donor, blocks);
-            match swapped.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+            match swapped.map_err(errno) {
                 Ok(0) => return Err(Errno::OPNOTSUPP),
                 Ok(count) => at += count.min(blocks.count) * block,
                 Err(Errno::INTR) => at += self.made(file, swap, rest)?,
@@ -196,8 +216,7 @@ impl Worker<'_> {
     /// How much of the start of a range was swapped, in bytes: a call that failed may have swapped
     /// some, and to swap that once more would take it back.
     fn made(&self, file: &File, swap: &Swap, range: ByteRange) -> Result<u64, Errno> {
-        let now =
-            fiemap::extents(file).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        let now = extents_of(file, range).map_err(errno)?;
         let todo = self.todo(compare(&now, &swap.piece.old, &swap.new, range));
         Ok(todo.first().map_or(range.end, |first| first.offset) - range.offset)
     }
@@ -213,7 +232,7 @@ impl Worker<'_> {
     ) -> Result<Result<u64, Skip>, LayoutError> {
         let failed = || LayoutError::io("Can't read", &file.path);
         let after = crc(&looked.file, swap.piece.bytes).map_err(failed())?;
-        let now = fiemap::extents(&looked.file).map_err(failed())?;
+        let now = extents_of(&looked.file, swap.piece.bytes).map_err(failed())?;
         let stat = rustix::fs::fstat(&looked.file)
             .map_err(LayoutError::io("Can't look at", &file.path))?;
         // Somebody may have begun to write to it meanwhile.
@@ -231,6 +250,14 @@ impl Worker<'_> {
 
 fn compared(now: &[Extent], swap: &Swap) -> Compared {
     compare(now, &swap.piece.old, &swap.new, swap.piece.bytes)
+}
+
+fn extents_of(file: &File, range: ByteRange) -> io::Result<Vec<Extent>> {
+    fiemap::extents_in(file, range.offset, range.length())
+}
+
+fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 /// The same file, open for writing.
@@ -280,7 +307,7 @@ pub fn standing(
             break;
         }
         passed += length;
-        let looked = match Looked::again(store, file, &swaps) {
+        let looked = match Looked::again(store, file, swap.piece.bytes, &swaps) {
             Ok(looked) => looked,
             Err(skip) => {
                 out.elsewhere += length;
@@ -288,8 +315,8 @@ pub fn standing(
                 continue;
             }
         };
-        let now =
-            fiemap::extents(&looked.file).map_err(LayoutError::io("Can't look at", &file.path))?;
+        let now = extents_of(&looked.file, swap.piece.bytes)
+            .map_err(LayoutError::io("Can't look at", &file.path))?;
         let Compared { old, new, elsewhere } = compared(&now, swap);
         let sum = |ranges: Vec<ByteRange>| ranges.iter().map(|range| range.length()).sum::<u64>();
         out.old += sum(old);

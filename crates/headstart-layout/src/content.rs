@@ -2,14 +2,19 @@
 
 use super::journal::CRC;
 use headstart::host::range::ByteRange;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, Mode, OFlags};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 /// Read at once, in bytes.
 const CHUNK: usize = 1 << 20;
+/// Direct I/O is aligned to this; enough for every device.
+const ALIGN: usize = 4096;
+/// The least that direct I/O reads, in bytes.
+const SECTOR: usize = 512;
 
 /// The CRC-64 of a range of a file, as far as the file goes.
 ///
@@ -33,16 +38,47 @@ pub fn crc(file: &File, range: ByteRange) -> io::Result<u64> {
     Ok(digest.finalize())
 }
 
-/// The same, read from the disk again as far as the kernel lets its pages go: mapped ones stay. What
-/// is dirty must have been written before.
+/// The same, read from the disk itself: past the page cache, so that pages which programs have mapped
+/// don't stand for what is on the disk, and stay. Where the file system can't, from the page cache after
+/// the kernel has let go of what is not mapped. What is dirty must have been written before.
 ///
 /// # Errors
 /// As above.
 pub fn crc_on_disk(file: &File, range: ByteRange) -> io::Result<u64> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NOATIME | OFlags::CLOEXEC;
+    let direct = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
+    match direct.and_then(|direct| crc_past_cache(&direct.into(), range)) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+        result => return result,
+    }
     if let Some(length) = NonZeroU64::new(range.length()) {
         rustix::fs::fadvise(file, range.offset, Some(length), Advice::DontNeed)?;
     }
     crc(file, range)
+}
+
+/// The same of a file that is open for direct I/O.
+fn crc_past_cache(file: &File, range: ByteRange) -> io::Result<u64> {
+    let mut digest = CRC.digest();
+    let mut memory = vec![0; CHUNK + ALIGN];
+    let skip = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
+    let mut at = range.offset;
+    while at < range.end {
+        let room = usize::try_from(range.end - at).map_or(CHUNK, |n| n.min(CHUNK));
+        let buffer = &mut memory[skip..skip + room];
+        let read = match file.read_at(buffer, at) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => result?,
+        };
+        digest.update(&buffer[..read]);
+        at += read as u64;
+        // Only the end of the file cuts a block.
+        if read == 0 || !read.is_multiple_of(SECTOR) {
+            break;
+        }
+    }
+    Ok(digest.finalize())
 }
 
 #[cfg(test)]
@@ -56,9 +92,13 @@ mod tests {
         let bytes: Vec<u8> = (0..3_000_001u32).map(|n| (n % 251) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();
         let file = File::open(&path).unwrap();
-        for (offset, end) in
-            [(0, 3_000_001), (5, 9), (2_999_999, 3_004_096), (4_000_000, 5_000_000)]
-        {
+        for (offset, end) in [
+            (0, 3_000_001),
+            (5, 9),
+            (4096, 3_002_368),
+            (2_999_999, 3_004_096),
+            (4_000_000, 5_000_000),
+        ] {
             let range = ByteRange { offset, end };
             let part = bytes.get(offset as usize..bytes.len().min(end as usize)).unwrap_or(&[]);
             assert_eq!(crc(&file, range).unwrap(), CRC.checksum(part), "{range:?}");

@@ -70,7 +70,8 @@ pub fn examine(
         let Some((dev, inner)) = mounts.inside(&file.path) else { continue };
         let Some(ranges) = ranges.get(&number).filter(|_| dev == volume.dev) else { continue };
         let looked_at = open_again(&file.path).map_err(why).and_then(|opened| {
-            let file_now = Looked::at(opened, volume.dev, &swaps)?;
+            let whole = ByteRange { offset: 0, end: u64::MAX };
+            let file_now = Looked::at(opened, whole, volume.dev, &swaps)?;
             if !file.identity.is_still(&file_now.identity) {
                 return Err(Skip::Changed);
             }
@@ -128,17 +129,22 @@ pub(crate) struct Looked {
 
 impl Looked {
     /// Opens a file of a layout: below the root of its file system, by no link, and if it is the
-    /// same inode.
-    pub(crate) fn again(store: &Store, file: &LaidFile, swaps: &Swaps) -> Result<Self, Skip> {
+    /// same inode. Looks at a range of it.
+    pub(crate) fn again(
+        store: &Store,
+        file: &LaidFile,
+        range: ByteRange,
+        swaps: &Swaps,
+    ) -> Result<Self, Skip> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         let opened = rustix::fs::openat2(&store.root, &file.path, flags, Mode::empty(), resolve);
-        let looked = Self::at(opened.map_err(why)?, store.dev, swaps)?;
+        let looked = Self::at(opened.map_err(why)?, range, store.dev, swaps)?;
         if looked.identity.ino == file.identity.ino { Ok(looked) } else { Err(Skip::Changed) }
     }
 
-    /// Looks at a file that is open for reading.
-    pub(crate) fn at(opened: OwnedFd, dev: Dev, swaps: &Swaps) -> Result<Self, Skip> {
+    /// Looks at a range of a file that is open for reading.
+    fn at(opened: OwnedFd, range: ByteRange, dev: Dev, swaps: &Swaps) -> Result<Self, Skip> {
         let refused = |_| Skip::Unreadable;
         let stat = rustix::fs::fstat(&opened).map_err(refused)?;
         if Dev::from_stat(stat.st_dev) != dev {
@@ -155,7 +161,8 @@ impl Looked {
         let facts = Facts {
             attributes: statx.map_err(refused)?.stx_attributes,
             flags: rustix::fs::ioctl_getflags(&opened).map_err(refused)?,
-            pieces: fiemap::pieces(&opened).map_err(|_| Skip::Unreadable)?,
+            pieces: fiemap::pieces_in(&opened, range.offset, range.length())
+                .map_err(|_| Skip::Unreadable)?,
             // Who may not have a lease only looks: root, who moves, may.
             written_to: lease::is_written_to(&opened)
                 .unwrap_or_else(|_| rustix::process::geteuid().is_root()),

@@ -48,7 +48,7 @@ pub fn prepare(
             continue;
         };
         let checksum = || {
-            let looked = Looked::again(store, file, &swaps)?;
+            let looked = Looked::again(store, file, piece.bytes, &swaps)?;
             let now = looked.facts.movable(piece.bytes)?;
             let is_same = looked.identity == file.identity
                 && compare(&now, &piece.old, &[], piece.bytes).elsewhere == 0;

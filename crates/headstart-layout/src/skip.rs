@@ -53,6 +53,10 @@ pub enum Skip {
     HardLink,
     /// It did not fit into the budget.
     OverBudget,
+    /// Its owner's or its project's quota is used up.
+    Quota,
+    /// Another program moved the donor's blocks for it, as e4defrag(8) does.
+    Displaced,
     /// The kernel refused to swap its blocks.
     Refused,
 }
@@ -82,6 +86,8 @@ impl Skip {
             Self::Inline => "inline in its inode",
             Self::HardLink => "another name of a file that is laid out",
             Self::OverBudget => "over the budget",
+            Self::Quota => "over a quota",
+            Self::Displaced => "whose other place was moved by another program",
             Self::Refused => "refused by the kernel",
         }
     }
@@ -102,7 +108,7 @@ pub struct Facts {
     pub attributes: StatxAttributes,
     /// Flags as ioctl_iflags(2) has them.
     pub flags: IFlags,
-    /// Its pieces.
+    /// Its pieces, at least those in the range that is looked at.
     pub pieces: Vec<(Extent, Stored)>,
     /// Whether somebody may write to it.
     pub written_to: bool,

@@ -95,7 +95,15 @@ pub struct Extent {
 /// # Errors
 /// `EOPNOTSUPP` and `ENOTTY`: this file system doesn't tell.
 pub fn extents(fd: impl AsFd) -> io::Result<Vec<Extent>> {
-    Ok(records(fd)?.iter().filter_map(Record::extent).collect())
+    extents_in(fd, 0, u64::MAX)
+}
+
+/// The extents that hold a part of a range of a file, of which only that part may be told.
+///
+/// # Errors
+/// As above.
+pub fn extents_in(fd: impl AsFd, start: u64, length: u64) -> io::Result<Vec<Extent>> {
+    Ok(records(fd, start, length)?.iter().filter_map(Record::extent).collect())
 }
 
 /// How a piece of a file is stored.
@@ -117,6 +125,14 @@ pub enum Stored {
 /// # Errors
 /// As above.
 pub fn pieces(fd: impl AsFd) -> io::Result<Vec<(Extent, Stored)>> {
+    pieces_in(fd, 0, u64::MAX)
+}
+
+/// The same of a range, as above.
+///
+/// # Errors
+/// As above.
+pub fn pieces_in(fd: impl AsFd, start: u64, length: u64) -> io::Result<Vec<(Extent, Stored)>> {
     let piece = |record: &Record| {
         let Record { logical, physical, length, flags, .. } = *record;
         let stored = match flags {
@@ -127,19 +143,20 @@ pub fn pieces(fd: impl AsFd) -> io::Result<Vec<(Extent, Stored)>> {
         };
         (Extent { logical, physical, length }, stored)
     };
-    Ok(records(fd)?.iter().map(piece).collect())
+    Ok(records(fd, start, length)?.iter().map(piece).collect())
 }
 
-fn records(fd: impl AsFd) -> io::Result<Vec<Record>> {
+fn records(fd: impl AsFd, mut start: u64, length: u64) -> io::Result<Vec<Record>> {
     let mut found = Vec::new();
-    let mut start = 0;
+    let end = start.saturating_add(length);
     loop {
-        let request = Request::<ROOM>::ask(&fd, start, u64::MAX - start)?;
+        let request = Request::<ROOM>::ask(&fd, start, end - start)?;
         found.extend(request.records());
+        let behind = |last: &Record| last.logical.saturating_add(last.length);
         match request.records().last() {
             // A kernel that goes backwards would keep us here for ever.
-            Some(last) if last.flags & LAST == 0 && last.logical + last.length > start => {
-                start = last.logical + last.length;
+            Some(last) if last.flags & LAST == 0 && start < behind(last) && behind(last) < end => {
+                start = behind(last);
             }
             _ => return Ok(found),
         }
@@ -187,7 +204,11 @@ mod tests {
         assert_eq!(first_extent(&file, 2 << 20, 4096).unwrap(), None);
         let pieces = pieces(&file).unwrap();
         assert!(pieces.iter().all(|(_, stored)| *stored == Stored::Written), "{pieces:?}");
-        assert!(pieces.iter().map(|(extent, _)| *extent).eq(extents));
+        assert!(pieces.iter().map(|(extent, _)| *extent).eq(extents.iter().copied()));
+        let part = pieces_in(&file, 700_000, 8192).unwrap();
+        assert!(part.iter().all(|(e, _)| e.logical < 708_192 && e.logical + e.length > 700_000));
+        assert_eq!(part[0].0.physical - part[0].0.logical, whole.physical - whole.logical);
+        assert_eq!(extents_in(&file, 1 << 20, 4096).unwrap(), []);
     }
 
     #[test]
