@@ -1,6 +1,7 @@
 //! Why a layout can't go on.
 
 use super::journal::JournalError;
+use super::unfit::Unfit;
 use headstart::host::names;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,28 @@ pub enum LayoutError {
     PartOnly {
         /// The mount point.
         path: PathBuf,
+    },
+    /// The file system must not be laid out.
+    #[error("{path} is not laid out: {why}", path = names::path(.path), why = .why.words())]
+    Unfit {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        why: Unfit,
+    },
+    /// The kernel may damage a file system.
+    #[error(
+        "Linux {release} may lack the fix of CVE-2024-26704, without which moving blocks can damage a file system; take Linux 6.8 or later, or give --trust-kernel if yours has the fix"
+    )]
+    Kernel {
+        /// Its release.
+        release: String,
+    },
+    /// A layout is made on one file system.
+    #[error("These packs name files on several file systems ({paths}); choose one with --on", paths = named(.paths))]
+    Several {
+        /// Where they are mounted.
+        paths: Vec<PathBuf>,
     },
     /// The mounts are not known.
     #[error("Can't read the list of mounts; is /proc mounted?")]
@@ -97,6 +120,11 @@ pub enum LayoutError {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+fn named(paths: &[PathBuf]) -> String {
+    let named = paths.iter().map(|path| names::path(path).to_string());
+    named.collect::<Vec<_>>().join(", ")
 }
 
 impl LayoutError {

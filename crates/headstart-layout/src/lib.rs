@@ -14,7 +14,7 @@
 //! until it is released. The journal names all swaps before the first one is made, and where a block
 //! of a file lies tells whether its swap was made: so nothing else has to be kept, whatever ends it.
 //!
-//! Pure: [`extents`], [`skip`], [`wanted`], [`plan`], [`journal`], [`gain`]. Drivers: [`volume`]
+//! Pure: [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`journal`], [`gain`]. Drivers: [`volume`]
 //! finds the file system and keeps donor and journal, [`examine`] looks at files, [`content`] reads
 //! them, [`prepare`] makes the journal, [`apply`] swaps, [`idle`] waits while others use the disk.
 #![forbid(unsafe_code)]
@@ -31,6 +31,7 @@ pub mod journal;
 pub mod plan;
 pub mod prepare;
 pub mod skip;
+pub mod unfit;
 pub mod volume;
 pub mod wanted;
 

@@ -6,7 +6,9 @@
 use super::error::LayoutError;
 use super::extents::joined;
 use super::journal::{Donor, Journal};
+use super::unfit::{self, Unfit};
 use super::wanted::Wanted;
+use headstart::cache::residency::page_size;
 use headstart::host::contents;
 use headstart::host::fsid;
 use headstart::host::id::Dev;
@@ -18,6 +20,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The directory below the root of the file system.
@@ -93,6 +96,23 @@ impl Volume {
         Self { mount_point: mount.mount_point.clone(), dev: mount.dev, uuid }
     }
 
+    /// Whether blocks may be moved on it.
+    ///
+    /// # Errors
+    /// Why not, or its superblock can't be read.
+    pub fn fit(&self, mounts: &MountTable) -> Result<(), LayoutError> {
+        let path = || self.mount_point.clone();
+        let unfit = |why| LayoutError::Unfit { path: path(), why };
+        let mount = mounts.visible_of(self.dev).into_iter().find(|mount| mount.is_whole());
+        let mount = mount.ok_or_else(|| LayoutError::PartOnly { path: path() })?;
+        let device = fsid::block_device(mount).ok().flatten().ok_or(unfit(Unfit::Unknown))?;
+        let mut block = [0; unfit::LENGTH];
+        File::open(&device.path)
+            .and_then(|file| file.read_exact_at(&mut block, unfit::OFFSET))
+            .map_err(LayoutError::io("Can't read the superblock of", &device.path))?;
+        unfit::check(&block, [&mount.options, &mount.super_options], page_size()).map_err(unfit)
+    }
+
     /// The directory with donor and journal.
     pub fn dir(&self) -> PathBuf {
         self.mount_point.join(DIR)
@@ -151,10 +171,14 @@ impl Volume {
             return Err(LayoutError::Untrusted { path, why: "is on another file system" });
         }
         match rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Store { path, root, dir, dev: self.dev, uuid: self.uuid })),
-            Err(Errno::WOULDBLOCK) => Err(LayoutError::Busy { path }),
-            Err(error) => Err(LayoutError::io("Can't lock", &path)(error)),
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(LayoutError::Busy { path }),
+            Err(error) => return Err(LayoutError::io("Can't lock", &path)(error)),
         }
+        // Who had the lock before may have removed it.
+        let stat = rustix::fs::fstat(&dir).map_err(LayoutError::io("Can't look at", &path))?;
+        let store = Store { path, root, dir, dev: self.dev, uuid: self.uuid };
+        Ok((stat.st_nlink > 0).then_some(store))
     }
 
     /// The same; makes the directory if there is none.
@@ -236,12 +260,16 @@ impl Store {
     /// What the kernel said.
     pub fn write_journal(&self, journal: &Journal) -> Result<(), LayoutError> {
         let path = self.path.join(JOURNAL);
+        let bytes = journal.to_bytes();
+        // What can't be read back could not be undone.
+        Journal::from_bytes(&bytes)
+            .map_err(|source| LayoutError::Journal { path: path.clone(), source })?;
         let write = || {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
             let mode = Mode::RUSR | Mode::WUSR;
             let new = rustix::fs::openat(&self.dir, UNFINISHED, flags | OFlags::CLOEXEC, mode)?;
             let mut file = File::from(new);
-            file.write_all(&journal.to_bytes())?;
+            file.write_all(&bytes)?;
             file.sync_all()?;
             rustix::fs::renameat(&self.dir, UNFINISHED, &self.dir, JOURNAL)?;
             rustix::fs::fsync(&self.dir).map_err(std::io::Error::from)

@@ -10,6 +10,7 @@ use headstart_layout::apply::{Direction, Done, Go, standing, swap_all};
 use headstart_layout::journal::Journal;
 use headstart_layout::prepare::prepare;
 use headstart_layout::skip::Skipped;
+use headstart_layout::unfit::is_kernel_fixed;
 use headstart_layout::volume::{Store, Volume};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -34,6 +35,10 @@ pub struct ApplyArgs {
     /// Move even if nothing is gained by the device model
     #[arg(long)]
     force: bool,
+
+    /// Move though this kernel may lack the fix of CVE-2024-26704, by its number
+    #[arg(long)]
+    trust_kernel: bool,
 }
 
 /// The arguments of `headstart layout resume` and `undo`.
@@ -90,6 +95,17 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
     let (wanted, mounts) = (args.what.wanted()?, mounts()?);
     let (volumes, refused) = args.what.volumes(&wanted, &mounts)?;
     refused.iter().for_each(|error| output::error(error));
+    if let [_, _, ..] = &volumes[..] {
+        output::error(&LayoutError::Several {
+            paths: volumes.into_iter().map(|volume| volume.mount_point).collect(),
+        });
+        return Ok(ExitStatus::Failed);
+    }
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    if !args.trust_kernel && !is_kernel_fixed(&release) {
+        output::error(&LayoutError::Kernel { release });
+        return Ok(ExitStatus::Failed);
+    }
     let work = Work::begin(&args.work)?;
     let mut documents = Vec::new();
     let status = each(&volumes, |volume| {
@@ -219,7 +235,7 @@ fn go_on(
     if !may_move() {
         return Ok(ExitStatus::PermissionMissing);
     }
-    let volumes = chosen(args.path.as_deref())?;
+    let (volumes, mounts) = (chosen(args.path.as_deref())?, mounts()?);
     let work = Work::begin(&args.work)?;
     let (mut documents, mut is_any) = (Vec::new(), false);
     let status = each(&volumes, |volume| {
@@ -230,6 +246,7 @@ fn go_on(
             return Ok(ExitStatus::Done);
         };
         is_any = true;
+        volume.fit(&mounts)?;
         let (mut status, done) = make(&store, volume, &journal, direction, &work)?;
         if done.has_rest() {
             status = ExitStatus::Failed;

@@ -25,7 +25,7 @@ pub struct WhatArgs {
     #[arg(long, value_name = "SIZE", value_parser = crate::args::bytes)]
     pub budget: Option<u64>,
 
-    /// Only files on the file system of this path; otherwise all that packs name
+    /// Only files on the file system of this path; apply needs it if packs name files on several
     #[arg(long, value_name = "PATH")]
     on: Option<PathBuf>,
 
@@ -41,10 +41,19 @@ impl WhatArgs {
         wanted: &Wanted,
         mounts: &MountTable,
     ) -> anyhow::Result<(Vec<Volume>, Vec<LayoutError>)> {
-        match &self.on {
-            Some(path) => Ok((vec![at(path, mounts)?], Vec::new())),
-            None => Ok(Volume::of_wanted(wanted, mounts)),
+        let (volumes, mut refused) = match &self.on {
+            Some(path) => (vec![at(path, mounts)?], Vec::new()),
+            None => Volume::of_wanted(wanted, mounts),
+        };
+        let mut fit = Vec::new();
+        for volume in volumes {
+            // Who can't move blocks need not be able to read the superblock.
+            match if is_root() { volume.fit(mounts) } else { Ok(()) } {
+                Ok(()) => fit.push(volume),
+                Err(error) => refused.push(error),
+            }
         }
+        Ok((fit, refused))
     }
 
     /// All that is to be moved.
@@ -77,11 +86,14 @@ pub fn chosen(path: Option<&Path>) -> anyhow::Result<Vec<Volume>> {
 
 /// Whether this user may move files; says so if not.
 pub fn may_move() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
+    if !is_root() {
         output::message("layouts need root: they move blocks of files that belong to others");
     }
-    is_root
+    is_root()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// Does something with each file system; a failure of one is reported, and the others follow. The

@@ -247,15 +247,6 @@ fn other_file_systems_are_refused_in_one_sentence_and_users_in_another() {
     assert!(fails(&[&"undo", &fs.path()], 1).contains("is on xfs"));
     let said = fails(&[&"apply", &"--force", &"--on", &other.path(), &of_xfs], 3);
     assert!(said.contains("none of these files can be moved"), "{said}");
-    let cluster = &["-O", "bigalloc", "-C", "65536"];
-    let Some(fs) = LoopFs::with("ext4", 256 << 20, cluster) else { return };
-    let pack = pack(&fs, &fragmented(&fs, 3, 10));
-    let said = fails(&[&"apply", &"--force", &pack], 1);
-    assert!(
-        said.contains("3 refused by the kernel") && said.contains("nothing was moved"),
-        "{said}"
-    );
-    assert!(!dir(&fs).exists());
     let Some(fs) = LoopFs::sized("ext4", 64 << 20) else { return };
     assert!(fails(&[&"status", &fs.path()], 3).contains("no layout"));
 }
