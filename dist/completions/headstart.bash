@@ -700,7 +700,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__layout__subcmd__apply)
-            opts="-h --budget --on --json --idle --for --force --help"
+            opts="-h --budget --on --json --idle --for --force --trust-kernel --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -304,15 +304,16 @@ complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fi
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "undo" -d 'Move files back to the very blocks where they were'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "release" -d 'Keep a layout for good, and free the blocks where its files were'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l budget -d 'Move at most so much (512M, 2G); it is taken twice until the layout is undone or released' -r
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l on -d 'Only files on the file system of this path; otherwise all that packs name' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l on -d 'Only files on the file system of this path; apply needs it if packs name files on several' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l budget -d 'Move at most so much (512M, 2G); it is taken twice until the layout is undone or released' -r
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l on -d 'Only files on the file system of this path; otherwise all that packs name' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l on -d 'Only files on the file system of this path; apply needs it if packs name files on several' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l idle -d 'Work only while nobody else used the disk for so long (500ms, 5s)' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l for -d 'Stop after so long (10m, 1h); resume goes on' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l force -d 'Move even if nothing is gained by the device model'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l trust-kernel -d 'Move though this kernel may lack the fix of CVE-2024-26704, by its number'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from resume" -l idle -d 'Work only while nobody else used the disk for so long (500ms, 5s)' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from resume" -l for -d 'Stop after so long (10m, 1h); resume goes on' -r

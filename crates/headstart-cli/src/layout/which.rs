@@ -17,7 +17,7 @@ use anyhow::Context;
 /// What is moved.
 #[derive(clap::Args, Debug)]
 pub struct WhatArgs {
-    /// Packs, or the names of programs; what the first one touches comes first
+    /// Packs, or the names of programs; what weighs most, by starts and ranges, comes first
     #[arg(value_name = "PACK", required = true)]
     packs: Vec<PathBuf>,
 
