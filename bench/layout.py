@@ -1,16 +1,24 @@
 #!/usr/bin/env python3
-"""What does a layout gain on a modelled hard disk?
+"""What does a layout gain on a modelled disk, and was that predicted?
 
 Each workload is learned once, on nvme. A copy of the root image is laid out for its pack and released.
-Then it is started cold from either image, without headstart and with its pack prefetched, in random
-order; nothing is learned. An image comes up again for each of its turns.
+Then it is started cold from either image, in random order: without headstart, with its pack prefetched,
+and as a replay of its pack alone, which reads what the start reads as fast as the disk can. Nothing is learned.
+An image comes up again for each of its turns. `layout plan` says before, with the model of that disk,
+what a layout gains.
 
-Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--out FILE]
+With `--aged` the image is aged before: it is made so small that its files fill 70 % of it, filled with files
+of 4 to 256 KiB, and half of these, by chance, are removed, until 85 % are full; then each file of the pack
+is written once more, as an upgrade does, into what is free.
+
+Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--aged] [--out FILE]
 """
 
+import contextlib
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -31,7 +39,9 @@ from measured import RESULTS, about, command_line, joined, main, needs_root, wri
 from standing import MODELS, binaries
 
 ARMS = ("before", "after")
-HOW = ("alone", "prefetched")
+HOW = ("alone", "prefetched", "replay")
+# Of an aged file system: how full it is made, and how full it is in the end, in percent.
+FULL, LEFT = 96, 85
 
 
 def arguments():
@@ -40,6 +50,11 @@ def arguments():
     add_choice(parser, [model for model in MODELS if model != "nvme"], ["hdd"])
     add = parser.add_argument
     add("--pairs", type=int, default=10, metavar="N", help="[default: 10]")
+    add("--how", default=",".join(HOW), metavar="A,B", help="[default: %(default)s]")
+    add("--aged", action="store_true", help="on a file system that was aged")
+    add("--image", type=Path, metavar="FILE", help="a root image [default: that of the workloads]")
+    add("--work", type=Path, metavar="DIR", help="keep packs and images here, and take them from here")
+    add("--prepare", action="store_true", help="only make them, and measure nothing")
     add("--seed", type=int, default=1)
     add("--out", type=Path, default=RESULTS / "layout.json")
     return parser.parse_args()
@@ -53,71 +68,169 @@ def benchmark():
     programs = binaries(args.bin)
     headstart, slowdisk = programs / "headstart", programs / "slowdisk"
     chosen = [w for w in WORKLOADS if w.name in args.workloads]
-    root = image.image(args.cache, chosen, lambda text: print(text, file=sys.stderr))
-    result = about("headstart-bench/layout/1", str(headstart)) | {"cells": []}
+    root = args.image or image.image(args.cache, chosen, lambda text: print(text, file=sys.stderr))
+    result = about("headstart-bench/layout/2", str(headstart)) | {"cells": []}
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["HEADSTART_PACKS"] = folder
+        folder = args.work or Path(folder)
+        os.environ["HEADSTART_PACKS"] = str(folder)
         for workload in chosen:
-            pack = Path(folder) / f"{workload.name}.pack"
-            with Programs(slowdisk, "nvme", root) as disk:
-                learn(headstart, disk, workload, pack, exact=True)
-                where = disk.mount
-            laid = Path(folder) / "laid.img"
-            run("cp", "--sparse=always", root, laid)
-            moved = lay_out(headstart, laid, where, pack)
-            for model in args.models:
+            before, after, pack, moved = prepared(headstart, slowdisk, workload, root, folder, args.aged)
+            for model in [] if args.prepare else args.models:
                 disks = {arm: (slowdisk, model, path)
-                         for arm, path in zip(ARMS, (root, laid), strict=True)}
+                         for arm, path in zip(ARMS, (before, after), strict=True)}
                 cell = measure(headstart, disks, workload, pack, args) | {"layout": moved}
-                result["cells"].append(cell | {"model": model})
+                cell |= {"model": model, "aged": args.aged}
+                result["cells"].append(cell)
                 write(args.out, joined(args.out, result, place))
                 print(f"{model:6} {workload.name:12} " + ", ".join(
                     f"{how} {cell[how]['before']['median_s']:.3f} -> "
                     f"{cell[how]['after']['median_s']:.3f} s ({cell[how]['ratio']:.3f})"
-                    for how in HOW), file=sys.stderr)
+                    for how in args.how.split(",")) + f"; predicted {cell['predicted']}", file=sys.stderr)
     return 0
 
 
-def place(cell):
-    """What there is one cell of."""
-    return cell["model"], cell["workload"]
+def prepared(headstart, slowdisk, workload, root, folder, aged):
+    """The images before and after a layout, the pack, and what was moved; made unless they are there."""
+    name = f"{workload.name}-aged" if aged else workload.name
+    pack, after, told = (folder / f"{name}.{kind}" for kind in ("pack", "img", "json"))
+    before = folder / f"{name}-before.img" if aged else root
+    if told.exists():
+        return before, after, pack, json.loads(told.read_text())
+    if aged:
+        fresh = folder / f"{workload.name}.pack"
+        if not fresh.exists():
+            with Programs(slowdisk, "nvme", root) as disk:
+                learn(headstart, disk, workload, fresh, exact=True)
+        with Programs(slowdisk, "nvme", root) as disk:
+            where = disk.mount
+        run("cp", "--sparse=always", root, before)
+        age(headstart, before, where, fresh)
+    with Programs(slowdisk, "nvme", before) as disk:
+        learn(headstart, disk, workload, pack, exact=True)
+        where = disk.mount
+    run("cp", "--sparse=always", before, after)
+    moved = lay_out(headstart, after, where, pack)
+    told.write_text(json.dumps(moved))
+    return before, after, pack, moved
 
 
-def lay_out(headstart, path, where, pack):
-    """Lays an image out for a pack, where the pack knows its files; what `layout plan` said before."""
-    where.mkdir(parents=True)
+def age(headstart, path, where, pack):
+    """Ages a file system: makes it small, fills and empties it, and rewrites the files of a pack."""
+    chance = random.Random(5)
+    run("sh", "-c", 'e2fsck -fy "$0" || test $? = 1', path)
+    with at(path, where):
+        stat = os.statvfs(where)
+        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+        listed = run(headstart, "show", "--list", pack, capture=True).splitlines()
+        names = [Path(line.rsplit(" ", 1)[0]) for line in listed]
+        names = [name for name in names if str(name).startswith(f"{where}/") and name.is_file()]
+    run("resize2fs", path, f"{used // 70 * 100 >> 10}K")
+    with at(path, where):
+        filler = where / "filler"
+        filler.mkdir()
+        files = []
+        while share(where) < FULL:
+            file = filler / f"{len(files):06}"
+            with open(file, "wb") as opened:
+                os.posix_fallocate(opened.fileno(), 0, 4096 * chance.randint(1, 64))
+            files.append(file)
+        chance.shuffle(files)
+        need = sum(name.stat().st_size for name in names)
+        room = need + (need >> 2)
+        stat = os.statvfs(where)
+        # While the files are written twice there is more room than in the end.
+        while files and (os.statvfs(where).f_bavail * stat.f_frsize < room or share(where) > LEFT):
+            files.pop().unlink()
+        os.sync()
+        for name in chance.sample(names, len(names)):
+            new = name.with_name(name.name + ".new")
+            shutil.copy2(name, new)
+            os.chown(new, name.stat().st_uid, name.stat().st_gid)
+            new.rename(name)
+            if chance.random() < 0.2:
+                run("sync", "-f", where)
+        while share(where) < LEFT:
+            with open(filler / f"more{share(where)}-{chance.random()}", "wb") as opened:
+                os.posix_fallocate(opened.fileno(), 0, 4096 * chance.randint(1, 64))
+        os.sync()
+
+
+def share(where):
+    """How full a file system is, in percent."""
+    stat = os.statvfs(where)
+    return 100 - 100 * stat.f_bavail / stat.f_blocks
+
+
+@contextlib.contextmanager
+def at(path, where):
+    """Mounts an image meanwhile, where packs know its files."""
+    where.mkdir(parents=True, exist_ok=True)
     try:
         run("mount", "-o", "loop,noatime", path, where)
-        # A start through headstart also reads some files of the machine's own disk.
-        only = ["--on", where, pack]
-        words = [headstart, "layout", "plan", "--json", *only]
-        # Without a model of this device no gain is expected.
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        plan = json.loads(done.stdout)["file_systems"][0]
-        run(headstart, "layout", "apply", "--force", *only)
-        run(headstart, "layout", "release", where)
+        yield
     finally:
         unmount(where)
         where.rmdir()
         where.parent.rmdir()
+
+
+def place(cell):
+    """What there is one cell of."""
+    return cell["model"], cell["workload"], cell.get("aged", False)
+
+
+def lay_out(headstart, path, where, pack):
+    """Lays an image out for a pack, where the pack knows its files; what `layout plan` said before."""
+    with at(path, where):
+        # A start through headstart also reads some files of the machine's own disk.
+        only = ["--on", where, pack]
+        plan = planned(headstart, where, pack)
+        run(headstart, "layout", "apply", "--force", *only)
+        run(headstart, "layout", "release", where)
     skipped = len(plan.pop("skipped"))
     return {key: plan[key] for key in ("files", "ranges", "bytes", "gain")} | {"skipped": skipped}
+
+
+def planned(headstart, where, pack):
+    """What `layout plan` says; its status says whether something is gained."""
+    words = [headstart, "layout", "plan", "--json", "--on", where, pack]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return json.loads(done.stdout)["file_systems"][0]
+
+
+def replayed(headstart, disk, pack):
+    """A replay of a pack from a cold disk, without a start."""
+    run(*disk.cold().split())
+    disk.counted(reset=True)
+    began = time.monotonic()
+    run(headstart, "replay", "--quiet", "--wait", pack)
+    took = time.monotonic() - began
+    reads = disk.counted()["reads"]
+    return {"s": took, "bytes": reads["bytes"], "requests": reads["requests"]}
 
 
 def measure(headstart, disks, workload, pack, args):
     """Pairs of starts of one workload from the two images."""
     order = random.Random(f"{args.seed} {workload.name}")
-    found = {how: {arm: [] for arm in ARMS} for how in HOW}
+    kinds = args.how.split(",")
+    found = {how: {arm: [] for arm in ARMS} for how in kinds}
+    predicted = None
     for _ in range(args.pairs):
         for arm in order.sample(ARMS, len(ARMS)):
             with Programs(*disks[arm]) as disk:
                 # As after the first start that is learned from a device.
                 run(headstart, "doctor", "--reprobe")
-                for how in order.sample(HOW, len(HOW)):
+                if arm == "before" and predicted is None:
+                    gain = planned(headstart, disk.mount, pack)["gain"]
+                    predicted = {kind: [gain[arm][f"{kind}_us"] for arm in ARMS]
+                                 for kind in ("replay", "program")}
+                for how in order.sample(kinds, len(kinds)):
                     used = pack if how == "prefetched" else None
-                    found[how][arm].append(start(headstart, disk, workload, used))
+                    one = (replayed(headstart, disk, pack) if how == "replay"
+                           else start(headstart, disk, workload, used))
+                    found[how][arm].append(one)
     cell = {"workload": workload.name, "title": workload.title, "pairs": args.pairs,
-            "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d", time.gmtime())}
+            "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d", time.gmtime()), "predicted": predicted}
     for how, arms in found.items():
         ratios = sorted(a["s"] / b["s"]
                         for b, a in zip(arms["before"], arms["after"], strict=True))
