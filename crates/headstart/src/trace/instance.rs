@@ -41,7 +41,27 @@ impl Instance {
     /// Creates it with the kernel's default buffer, or with `buffer_kb` KiB a
     /// CPU.
     pub fn create(tracefs: &Tracefs, buffer_kb: Option<u32>) -> Result<Self, TraceError> {
+        Self::create_as(tracefs, own_name().ok_or(TraceError::NoProc)?, buffer_kb)
+    }
+
+    /// The same, one of several of this process: the label, of letters, says which.
+    ///
+    /// # Errors
+    /// Those of [`Self::create`].
+    pub fn labelled(
+        tracefs: &Tracefs,
+        label: &str,
+        buffer_kb: Option<u32>,
+    ) -> Result<Self, TraceError> {
         let name = own_name().ok_or(TraceError::NoProc)?;
+        Self::create_as(tracefs, format!("{name}-{label}"), buffer_kb)
+    }
+
+    fn create_as(
+        tracefs: &Tracefs,
+        name: String,
+        buffer_kb: Option<u32>,
+    ) -> Result<Self, TraceError> {
         let dir = tracefs.instances().join(&name);
         match fs::create_dir(&dir) {
             Ok(()) => {}
@@ -131,6 +151,34 @@ impl Instance {
             self.write(&format!("{event}/enable"), "1")?;
         }
         Ok(formats)
+    }
+
+    /// Enables one event, whatever it is, and returns its format.
+    ///
+    /// # Errors
+    /// This kernel lacks it.
+    pub fn enable(&self, group: &str, name: &str) -> Result<String, TraceError> {
+        let event = format!("events/{group}/{name}");
+        let format = self.read(&format!("{event}/format")).map_err(|_| TraceError::NoEvents)?;
+        self.write(&format!("{event}/enable"), "1")?;
+        Ok(format)
+    }
+
+    /// Takes the times of events from this clock of `trace_clock`; what was recorded before is
+    /// dropped.
+    ///
+    /// # Errors
+    /// This kernel lacks it.
+    pub fn set_clock(&self, clock: &str) -> Result<(), TraceError> {
+        self.write("trace_clock", clock)
+    }
+
+    /// Wakes a reader when this share of a buffer is full, in percent; 0 for each event.
+    ///
+    /// # Errors
+    /// Older kernels can't: they wake the reader for each page.
+    pub fn wake_at(&self, percent: u32) -> Result<(), TraceError> {
+        self.write("buffer_percent", &percent.to_string())
     }
 
     /// Limits the events to a process and its descendants.

@@ -213,7 +213,9 @@ fn owner(name: &str) -> Option<Owner> {
         start_time: parts.next()?.parse().ok()?,
         pid_namespace: parts.next()?.parse().ok()?,
     };
-    parts.next().is_none().then_some(owner)
+    // One of several has a label.
+    let is_label = |label: &str| label.bytes().all(|byte| byte.is_ascii_lowercase());
+    (parts.next().is_none_or(is_label) && parts.next().is_none()).then_some(owner)
 }
 
 pub(super) fn open_dir(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
@@ -251,8 +253,10 @@ mod tests {
             |pid, start_time, pid_namespace| Some(Owner { pid, start_time, pid_namespace });
         for (name, expected) in [
             ("headstart-12-3456-4026531836", owner_is(12, 3456, 4_026_531_836)),
+            ("headstart-12-3456-4026531836-execs", owner_is(12, 3456, 4_026_531_836)),
             ("headstart-12-3456", None),
             ("headstart-12-3456-1-2", None),
+            ("headstart-12-3456-1-execs-2", None),
             ("headstart-x-1-1", None),
             ("trace-cmd-12-3-4", None),
         ] {

@@ -1,0 +1,98 @@
+//! Execs from `sched_process_exec` in a trace instance of its own. The driver.
+
+use super::{Exec, Lost, Source};
+use headstart::trace::format::{Field, PageHeader, parse_event, parse_page_header};
+use headstart::trace::instance::Instance;
+use headstart::trace::page::{self, records};
+use headstart::trace::tracefs::{TraceError, Tracefs};
+use rustix::event::epoll;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What the instance is called among ours.
+const LABEL: &str = "execs";
+/// The buffer of each CPU, in KiB: a thousand execs.
+const BUFFER_KB: u32 = 64;
+
+/// A trace instance with that event alone.
+#[derive(Debug)]
+pub struct Traced {
+    buffers: Vec<File>,
+    /// Wakes when one of the buffers has something.
+    any: OwnedFd,
+    page: Vec<u8>,
+    header: PageHeader,
+    pid: Field,
+    // After the buffers: the kernel refuses to remove it while they are open.
+    _instance: Instance,
+}
+
+impl Traced {
+    /// Makes the instance and enables the event.
+    ///
+    /// # Errors
+    /// Nothing can be traced here.
+    pub fn start(tracefs: &Tracefs) -> io::Result<Self> {
+        let (instance, pid) = Self::instance(tracefs).map_err(io::Error::other)?;
+        let header = tracefs.header_page().map_err(io::Error::other)?;
+        let header = parse_page_header(&header).map_err(io::Error::other)?;
+        let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let buffers = instance.open_buffers().map_err(io::Error::other)?;
+        let buffers: Vec<File> = buffers.into_iter().map(|(_, file)| file).collect();
+        for buffer in &buffers {
+            epoll::add(&any, buffer, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        let page = vec![0; instance.sub_buffer_size()];
+        Ok(Self { buffers, any, page, header, pid, _instance: instance })
+    }
+
+    fn instance(tracefs: &Tracefs) -> Result<(Instance, Field), TraceError> {
+        let instance = Instance::labelled(tracefs, LABEL, Some(BUFFER_KB))?;
+        // The clock of `Exec::at`.
+        instance.set_clock("mono")?;
+        instance.wake_at(0)?;
+        let text = instance.enable("sched", "sched_process_exec")?;
+        let format = parse_event(&text).map_err(|_| TraceError::NoEvents)?;
+        let pid = format.field("pid").cloned().ok_or(TraceError::NoEvents)?;
+        Ok((instance, pid))
+    }
+}
+
+impl Source for Traced {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.any.as_fd()
+    }
+
+    fn read(&mut self, out: &mut Vec<Exec>) -> io::Result<Lost> {
+        let first = out.len();
+        let mut lost = 0u64;
+        let Self { buffers, page, header, pid, .. } = self;
+        for buffer in buffers {
+            loop {
+                let read = match buffer.read(page) {
+                    Ok(0) => break,
+                    Ok(read) => read,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    // The kernel names a buffer for each CPU that there may be.
+                    Err(error) if error.raw_os_error() == Some(NO_DEVICE) => break,
+                    Err(error) => return Err(error),
+                };
+                let end = records(&page[..read], header, |at, record| {
+                    let pid = pid.read(record).and_then(|pid| u32::try_from(pid).ok());
+                    out.extend(pid.map(|pid| Exec { pid, at }));
+                });
+                lost = lost.saturating_add(match end {
+                    Ok(page::Lost::None) => 0,
+                    Ok(page::Lost::Count(count)) => count,
+                    Ok(page::Lost::Unknown) | Err(_) => 1,
+                });
+            }
+        }
+        out[first..].sort_by_key(|exec| exec.at);
+        Ok(Lost(lost))
+    }
+}
+
+const NO_DEVICE: i32 = rustix::io::Errno::NODEV.raw_os_error();

@@ -1,0 +1,15 @@
+//! The automatic mode: a service that sees each exec of the machine, prefetches the pack of a
+//! program that it knows, and learns programs that start slowly from a cold page cache.
+//!
+//! ```text
+//! execs ──▶ started ──▶ policy
+//! which     what it     prefetch,
+//! process   runs        learn, skip
+//! ```
+//!
+//! The command `headstart daemon` runs it and talks to it; nothing here prints.
+
+#![forbid(unsafe_code)]
+
+pub mod execs;
+pub mod started;
