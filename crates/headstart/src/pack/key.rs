@@ -1,6 +1,6 @@
 //! The key of a program's pack: the identity of its executable and, if that only loads the real
 //! program (interpreters, loaders, wrappers, container launchers), of what it loads. Pure but for
-//! the look-up that the caller passes in.
+//! the look-ups that the caller passes in ([`Names`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,6 +22,31 @@ pub struct Key {
     pub words: Vec<OsString>,
     /// The words behind them that may name a subcommand.
     pub subcommand: Vec<String>,
+}
+
+/// What the words of a command lead to, for the process that runs it.
+pub trait Names {
+    /// The real path of a program, as `$PATH` and symbolic links lead to it.
+    fn program(&self, word: &OsStr) -> Option<PathBuf>;
+    /// The real path of a file.
+    fn file(&self, word: &OsStr) -> Option<PathBuf>;
+    /// Whether there is such a file.
+    fn is_file(&self, word: &OsStr) -> bool;
+}
+
+/// Of this process, with a function that finds programs.
+impl<F: Fn(&OsStr) -> Option<PathBuf>> Names for F {
+    fn program(&self, word: &OsStr) -> Option<PathBuf> {
+        self(word)
+    }
+
+    fn file(&self, word: &OsStr) -> Option<PathBuf> {
+        std::fs::canonicalize(word).ok()
+    }
+
+    fn is_file(&self, word: &OsStr) -> bool {
+        Path::new(word).exists()
+    }
 }
 
 /// The words of a command that identify the program.
@@ -56,8 +81,8 @@ impl Parts {
     }
 
     /// What follows does not say which program it is.
-    fn end(&mut self, rest: &[OsString]) {
-        self.subcommand = subcommand::words(rest, |word| Path::new(word).exists());
+    fn end(&mut self, rest: &[OsString], names: &impl Names) {
+        self.subcommand = subcommand::words(rest, |word| names.is_file(word));
     }
 
     /// Inline code counts, and is not shown.
@@ -79,16 +104,15 @@ pub(super) fn is_hash(word: &OsStr) -> bool {
 
 /// Longest part of a file name that comes from the program's name.
 const NAME_LENGTH: usize = 48;
+/// The most programs that load each other.
+const LOADERS_DEEP: usize = 8;
 
 impl Key {
-    /// The key of a command line. `locate` gives the executable's real path,
-    /// as `$PATH` and symbolic links lead to it.
-    pub fn of_command(
-        argv: &[OsString],
-        locate: impl Fn(&OsStr) -> Option<PathBuf> + Copy,
-    ) -> Self {
+    /// The key of a command line, whose words lead to these files.
+    pub fn of_command(argv: &[OsString], names: impl Names) -> Self {
         let mut parts = Parts::default();
-        let name = identify(argv, locate, &mut parts).unwrap_or_else(|| "program".into());
+        let name = identify(argv, &names, LOADERS_DEEP, &mut parts);
+        let name = name.unwrap_or_else(|| "program".into());
         let Parts { identity, words, subcommand } = parts;
         Self { words, subcommand, ..Self::new(&name, &identity) }
     }
@@ -155,21 +179,22 @@ pub fn program_of(file_name: &str) -> Option<&str> {
     digits.split('+').all(subcommand::is_hash).then_some(name)
 }
 
-/// Appends what identifies the program and returns its name.
+/// Appends what identifies the program and returns its name. Loaders may load so many others.
 fn identify(
     argv: &[OsString],
-    locate: impl Fn(&OsStr) -> Option<PathBuf> + Copy,
+    names: &impl Names,
+    loaders: usize,
     parts: &mut Parts,
 ) -> Option<String> {
     let (program, arguments) = argv.split_first()?;
-    let path = locate(program).unwrap_or_else(|| PathBuf::from(program));
+    let path = names.program(program).unwrap_or_else(|| PathBuf::from(program));
     let called = base_name(Path::new(program));
     parts.count(path.as_os_str());
     // One executable of many names acts by the name it is called.
     parts.count(called.as_ref());
     parts.words.push(program.clone());
-    let launched = launcher::launch_words(&called, arguments)
-        .or_else(|| launcher::launch_words(&base_name(&path), arguments));
+    let launched = launcher::launch_words(&called, arguments, names)
+        .or_else(|| launcher::launch_words(&base_name(&path), arguments, names));
     if let Some(told) = launched {
         parts.add(told.image.as_ref());
         parts.count_all(&told.words);
@@ -183,7 +208,7 @@ fn identify(
         .iter()
         .find(|l| [&called, &base_name(&path)].iter().any(|n| l.names.contains(&loader::stem(n))))
     else {
-        parts.end(arguments);
+        parts.end(arguments, names);
         return Some(called);
     };
     let mut words = arguments.iter().enumerate();
@@ -194,7 +219,7 @@ fn identify(
             if let Some((at, value)) = words.next() {
                 if NAMED.contains(&&*text) {
                     parts.add(value);
-                    parts.end(&arguments[at + 1..]);
+                    parts.end(&arguments[at + 1..], names);
                     return Some(format!("{called}-{}", label(value)));
                 }
                 parts.add_code(value);
@@ -208,14 +233,18 @@ fn identify(
             // What to do with the script.
         } else {
             match loader.then {
-                Then::Program if text.contains('=') && !text.starts_with('/') => continue,
-                Then::Program => {
-                    return identify(&arguments[i..], locate, parts).or(Some(called));
+                Then::Becomes if text.contains('=') && !text.starts_with('/') => continue,
+                Then::Program | Then::Becomes => {
+                    let Some(loaders) = loaders.checked_sub(1) else { return Some(called) };
+                    if matches!(loader.then, Then::Becomes) {
+                        *parts = Parts::default();
+                    }
+                    return identify(&arguments[i..], names, loaders, parts).or(Some(called));
                 }
                 Then::Script => {
-                    let script = std::fs::canonicalize(word).unwrap_or_else(|_| word.into());
+                    let script = names.file(word).unwrap_or_else(|| word.into());
                     parts.add(script.as_os_str());
-                    parts.end(&arguments[i + 1..]);
+                    parts.end(&arguments[i + 1..], names);
                     return Some(format!("{called}-{}", base_name(&script)));
                 }
                 Then::Subcommand => {
@@ -259,7 +288,7 @@ mod tests {
 
     fn key(command: &[&str]) -> Key {
         let argv: Vec<OsString> = command.iter().map(Into::into).collect();
-        Key::of_command(&argv, |program| {
+        Key::of_command(&argv, |program: &OsStr| {
             let name = Path::new(program).file_name()?.to_str()?;
             let name = if name == "python3" { "python3.11" } else { name };
             Some(Path::new("/usr/bin").join(name))
@@ -270,12 +299,16 @@ mod tests {
     fn commands_that_load_the_same_share_a_key_and_others_do_not() {
         // Each group shares a key that no other group has.
         let groups: &[&[&[&str]]] = &[
-            &[&["ls"], &["ls", "-l"], &["/usr/bin/ls", "/tmp"]],
+            &[&["ls"], &["ls", "-l"], &["/usr/bin/ls", "/tmp"], &["env", "A=1", "ls"]],
             &[&["python3", "-c", "import json"], &["python3", "-I", "-c", "import json", "x"]],
             &[&["python3", "-c", "import ssl"]],
             &[&["python3", "-Ic", "import json"]],
             &[&["python3", "-m", "http.server"], &["python3", "-m", "http.server", "80"]],
-            &[&["python3", "-X", "dev", "/srv/app.py"], &["python3", "/srv/app.py", "--port", "1"]],
+            &[
+                &["python3", "-X", "dev", "/srv/app.py"],
+                &["python3", "/srv/app.py", "--port", "1"],
+                &["env", "-u", "X", "env", "python3", "/srv/app.py"],
+            ],
             &[&["python3", "/srv/other.py"]],
             &[&["python3"], &["python3", "-i"]],
             &[&["sh", "-c", "true"], &["sh", "-e", "-c", "true"]],
@@ -288,8 +321,9 @@ mod tests {
             &[&["ruby", "-r", "bundler/setup", "/srv/b.rb"]],
             &[&["perl", "-l", "/srv/a.pl", "x"], &["perl", "-I", "lib", "/srv/a.pl"]],
             &[&["perl", "-lne", "print"], &["perl", "-lne", "print", "x"]],
-            &[&["env", "A=1", "ls"], &["env", "-u", "X", "ls", "-l"]],
-            &[&["env", "python3", "/srv/app.py"]],
+            &[&["env"], &["env", "A=1"]],
+            &[&["env", "-S", "ls -l"]],
+            &[&["ld.so", "/usr/bin/ls"], &["ld.so", "--preload", "x", "/usr/bin/ls", "-l"]],
             &[&["chroot", "/mnt", "ls"]],
             &[&["chroot", "/mnt", "ls", "-l"]],
             &[
@@ -313,6 +347,13 @@ mod tests {
             }
         }
         assert_eq!(seen.len(), groups.len());
+    }
+
+    #[test]
+    fn loaders_that_load_each_other_without_end_have_a_key() {
+        for loader in ["env", "ld.so"] {
+            assert_eq!(key(&vec![loader; 100_000]).name, loader);
+        }
     }
 
     #[test]
@@ -380,7 +421,7 @@ mod tests {
             (&["python3", "-X", "dev", "/srv/app.py", "--token", "x"], "python3 /srv/app.py"),
             (&["python3", "-m", "http.server", "80"], "python3 -m http.server"),
             (&["sh", "-c", "secret"], "sh -c #ab23f0eec020c951"),
-            (&["env", "PASSWORD=x", "ls", "-l"], "env ls"),
+            (&["env", "PASSWORD=x", "ls", "-l"], "ls"),
             (&["sudo", "mysql", "-psecret"], "sudo #c09a1f593e02443a"),
             (&["docker", "run", "-e", "TOKEN=x", "nginx:1"], "docker nginx:1 #89b2a81960c55a4a"),
             (&["flatpak", "run", "org.x.Y", "file"], "flatpak run org.x.Y"),

@@ -4,6 +4,7 @@
 //! It starts nothing and knows no daemon: whether a container's processes are children of the
 //! launcher is decided elsewhere.
 
+use super::key::Names;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -158,7 +159,11 @@ pub(super) struct LaunchWords {
 
 /// What a launcher of that name is told to start; none when the program is no
 /// launcher, or its arguments don't say.
-pub(super) fn launch_words(name: &str, arguments: &[OsString]) -> Option<LaunchWords> {
+pub(super) fn launch_words(
+    name: &str,
+    arguments: &[OsString],
+    names: &impl Names,
+) -> Option<LaunchWords> {
     let launcher = LAUNCHERS.iter().find(|l| l.names.contains(&name))?;
     let (mut image, mut instead, mut boots) = (None, None, false);
     let mut verb: Option<&OsString> = None;
@@ -202,7 +207,7 @@ pub(super) fn launch_words(name: &str, arguments: &[OsString]) -> Option<LaunchW
         }
     }
     let image = image.or(instead)?;
-    let directory = std::fs::canonicalize(image).ok().filter(|path| path.is_absolute());
+    let directory = names.file(image).filter(|path| path.is_absolute());
     let image = match directory {
         Some(path) if launcher.word != Word::Image => path.into_os_string(),
         _ => image.to_owned(),
@@ -252,6 +257,11 @@ impl Launcher {
 mod tests {
     use super::*;
 
+    /// Programs are not looked for here.
+    fn nowhere(_: &OsStr) -> Option<std::path::PathBuf> {
+        None
+    }
+
     fn words(line: &str) -> Vec<OsString> {
         line.split_whitespace().map(Into::into).collect()
     }
@@ -282,7 +292,7 @@ mod tests {
             ("apptainer exec --nv -B /a image.sif python3 x.py", "image.sif exec python3 x.py"),
         ] {
             let all = words(line);
-            let found = launch_words(all[0].to_str().unwrap(), &all[1..])
+            let found = launch_words(all[0].to_str().unwrap(), &all[1..], &nowhere)
                 .unwrap_or_else(|| panic!("{line}"));
             let found: Vec<_> = [found.image].into_iter().chain(found.words).collect();
             assert_eq!(found, words(expected), "{line}");
@@ -303,7 +313,7 @@ mod tests {
             "runc run id",
         ] {
             let all = words(line);
-            assert_eq!(launch_words(all[0].to_str().unwrap(), &all[1..]), None, "{line}");
+            assert_eq!(launch_words(all[0].to_str().unwrap(), &all[1..], &nowhere), None, "{line}");
         }
     }
 
@@ -313,7 +323,9 @@ mod tests {
         let link = directory.path().join("link");
         std::fs::create_dir(directory.path().join("root")).unwrap();
         std::os::unix::fs::symlink("root", &link).unwrap();
-        let found = launch_words("systemd-nspawn", &["-bD".into(), link.into_os_string()]).unwrap();
+        let found =
+            launch_words("systemd-nspawn", &["-bD".into(), link.into_os_string()], &nowhere)
+                .unwrap();
         let real = directory.path().canonicalize().unwrap().join("root");
         assert_eq!(found.image, real.into_os_string());
     }

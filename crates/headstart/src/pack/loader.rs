@@ -21,6 +21,8 @@ pub(super) enum Then {
     Script,
     /// It is a program, which may load others in turn.
     Program,
+    /// The process becomes that program (exec): the loader itself does not count.
+    Becomes,
     /// It is a subcommand; the next word names the program.
     Subcommand,
 }
@@ -68,7 +70,7 @@ pub(super) const LOADERS: &[Loader] = &[
         names: &["env"],
         program: &["-S", "--split-string"],
         valued: &["-u", "--unset", "-C", "--chdir"],
-        then: Then::Program,
+        then: Then::Becomes,
     },
     Loader {
         names: &["ld.so"],
