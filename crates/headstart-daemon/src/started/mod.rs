@@ -1,14 +1,35 @@
-//! What a process runs that has called exec: executable, arguments, user, control group. Read from
-//! /proc at once, since the process may end; nothing is opened but files of /proc.
+//! What a process runs that has called exec: executable, arguments, user, control group; and the
+//! key of its pack.
+//!
+//! ```text
+//! /proc/PID ──▶ Started ──▶ command ──▶ key     as `headstart run` makes it
+//!                           a script, not its     words lead to files from the
+//!                           interpreter           directory of the process
+//! ```
+//!
+//! [`command`] is pure; [`files`] looks names up where that needs no server; [`mounts`] knows where
+//! that is. No word of a process is trusted: what is read is bounded, and nothing but files of /proc
+//! is opened.
 
-use headstart::host::contents;
+pub mod command;
+pub mod files;
+pub mod mounts;
+
+use files::Files;
+use headstart::host::mounts::MountTable;
 use headstart::host::proc;
 use headstart::pack::key::Key;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, makedev};
 use std::ffi::OsString;
-use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+
+/// The most bytes that are read of arguments; what is behind them is ignored. A word of inline code
+/// may be longer: then its program has no key.
+pub const MOST_ARGUMENTS: usize = 64 << 10;
+/// The same of other files in /proc.
+const MOST_TEXT: usize = 4 << 10;
 
 /// A file as the kernel identifies it while it is there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -27,72 +48,154 @@ pub struct Started {
     /// When the process began, in clock ticks since boot: with the number it names the process for
     /// good.
     pub start_time: u64,
-    /// The executable.
+    /// The executable; of a script the interpreter.
     pub executable: FileId,
     /// Its path, in the mount namespace of the process.
     pub path: PathBuf,
-    /// The arguments, the program's name first.
+    /// The first 15 bytes of the name of the file that exec was called with, as long as the process
+    /// has not taken another name: of a script that of the script.
+    pub comm: Vec<u8>,
+    /// The arguments, the program's name first; at most [`MOST_ARGUMENTS`] bytes.
     pub argv: Vec<OsString>,
+    /// Whether there are more.
+    pub is_cut: bool,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The effective user.
+    /// The root directory.
+    pub root: PathBuf,
+    /// The effective user; root where the program has more rights than its user.
     pub uid: u32,
-    /// The path of the control group (version 2).
+    /// The path of the control group (version 2); empty without.
     pub cgroup: PathBuf,
     /// The inode number of its mount namespace.
     pub mount_namespace: u64,
 }
 
 impl Started {
-    /// What this process runs; none if it has ended or become another program meanwhile.
+    /// What this process runs; none if it has ended, is within exec, or may not be looked at. It may
+    /// have called exec again meanwhile: then another event says so, and this one does not count.
     pub fn read(pid: u32) -> Option<Self> {
-        let dir = PathBuf::from(format!("/proc/{pid}"));
-        let start_time = proc::start_time(i32::try_from(pid).ok()?)?;
-        let path = fs::read_link(dir.join("exe")).ok()?;
-        let words = contents::bytes(dir.join("cmdline")).ok()?;
-        let words = words.strip_suffix(b"\0").unwrap_or(&words);
-        let argv = words.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));
-        let executable = fs::metadata(dir.join("exe")).ok()?;
-        let uid = fs::metadata(&dir).ok()?.uid();
-        let groups = contents::bytes(dir.join("cgroup")).ok()?;
+        // As long as this is open, what is read below it is of this process or fails.
+        let dir = rustix::fs::open(format!("/proc/{pid}"), DIRECTORY, Mode::empty()).ok()?;
+        let stat = text(&dir, "stat", MOST_TEXT)?;
+        let mut arguments = text(&dir, "cmdline", MOST_ARGUMENTS + 1)?;
+        if arguments.is_empty() {
+            return None;
+        }
+        let is_cut = arguments.len() > MOST_ARGUMENTS;
+        arguments.truncate(MOST_ARGUMENTS);
+        let groups = text(&dir, "cgroup", MOST_TEXT)?;
         let group = groups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"));
         Some(Self {
             pid,
-            start_time,
-            executable: FileId { dev: executable.dev(), ino: executable.ino() },
-            path,
-            argv: argv.collect(),
-            cwd: fs::read_link(dir.join("cwd")).unwrap_or_default(),
-            uid,
+            start_time: proc::parse_start_time(&stat)?,
+            executable: FileId::at(&dir, "exe", AtFlags::empty())?,
+            path: link(&dir, "exe")?,
+            comm: command::comm(&stat)?.to_vec(),
+            argv: command::words(&arguments, is_cut),
+            is_cut,
+            cwd: link(&dir, "cwd")?,
+            root: link(&dir, "root")?,
+            uid: owner(&dir)?,
             cgroup: PathBuf::from(OsString::from_vec(group.unwrap_or_default().to_vec())),
-            mount_namespace: fs::metadata(dir.join("ns/mnt")).ok()?.ino(),
+            mount_namespace: namespace(&link(&dir, "ns/mnt")?)?,
         })
     }
 
-    /// The key of its pack, as `headstart run` makes it.
-    pub fn key(&self) -> Key {
-        let path = self.path.clone();
-        let mut words = self.argv.clone();
-        if words.is_empty() {
-            words.push(path.clone().into());
-        }
-        Key::of_command(&words, |_| Some(path.clone()))
+    /// Whether its paths lead to other files than ours, as in a container or a chroot. A mount
+    /// namespace alone does not mean that: systemd makes one for many services.
+    pub fn is_elsewhere(&self, mounts: &MountTable) -> bool {
+        let shares_ours = || own_namespace() == Some(self.mount_namespace);
+        let is_same = || {
+            let own = FileId::at(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW);
+            mounts.path_answers(&self.path) && own == Some(self.executable)
+        };
+        self.root.as_os_str() != "/" || !(shares_ours() || is_same())
     }
+
+    /// The key of its pack, as `headstart run` makes it for this command. None for env(1), which
+    /// becomes another program at once, and where the words that count are not all known. Looking
+    /// up what the words name may wait for a disk, and never for a server.
+    pub fn key(&self, mounts: &MountTable) -> Option<Key> {
+        let script = self.script();
+        let counts_whole = self.is_cut && self.argv.len() < command::FEW;
+        if counts_whole || (script.is_none() && self.is_env()) {
+            return None;
+        }
+        let command = command::of(&self.argv, script, &self.path);
+        let program = script.is_none().then_some(self.path.as_path());
+        let mounts = Some(mounts).filter(|mounts| !self.is_elsewhere(mounts));
+        Some(Key::of_command(&command, Files { program, cwd: &self.cwd, mounts }))
+    }
+
+    /// Whether this is the interpreter that env(1) found for a script (`#!/usr/bin/env python3`),
+    /// which the same process had executed: the start goes on, and keeps the key of the script.
+    pub fn continues(&self, earlier: &Self) -> bool {
+        let script = earlier.script().and_then(|at| earlier.argv.get(at..));
+        (self.pid, self.start_time) == (earlier.pid, earlier.start_time)
+            && earlier.is_env()
+            && script.is_some_and(|words| self.argv.ends_with(words))
+    }
+
+    fn script(&self) -> Option<usize> {
+        command::script(&self.argv, &self.comm, &self.path)
+    }
+
+    fn is_env(&self) -> bool {
+        self.path.file_name().is_some_and(|name| name == "env")
+    }
+}
+
+impl FileId {
+    /// The file of a name, by what is known of it without a server.
+    fn at(dir: impl AsFd, name: impl rustix::path::Arg, follow: AtFlags) -> Option<Self> {
+        let flags = follow | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let found = rustix::fs::statx(dir, name, flags, StatxFlags::INO).ok()?;
+        Some(Self { dev: makedev(found.stx_dev_major, found.stx_dev_minor), ino: found.stx_ino })
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A file of /proc/PID, up to so many bytes.
+fn text(dir: &OwnedFd, name: &str, most: usize) -> Option<Vec<u8>> {
+    let file =
+        rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut bytes = vec![0; most];
+    let mut length = 0;
+    loop {
+        match rustix::io::read(&file, &mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    bytes.truncate(length);
+    Some(bytes)
+}
+
+/// Where a link of /proc/PID leads.
+fn link(dir: &OwnedFd, name: &str) -> Option<PathBuf> {
+    let target = rustix::fs::readlinkat(dir, name, Vec::new()).ok()?;
+    Some(OsString::from_vec(target.into_bytes()).into())
+}
+
+fn owner(dir: &OwnedFd) -> Option<u32> {
+    rustix::fs::fstat(dir).ok().map(|stat| stat.st_uid)
+}
+
+/// The number in `mnt:[4026531841]`.
+fn namespace(link: &std::path::Path) -> Option<u64> {
+    link.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
+}
+
+fn own_namespace() -> Option<u64> {
+    use std::sync::OnceLock;
+    static OWN: OnceLock<Option<u64>> = OnceLock::new();
+    // The service never changes it.
+    *OWN.get_or_init(|| namespace(&std::fs::read_link("/proc/self/ns/mnt").ok()?))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_process_is_read_and_one_that_is_not_there_is_not() {
-        let own = std::process::id();
-        let started = Started::read(own).unwrap();
-        assert_eq!(started.pid, own);
-        assert_eq!(started.path, std::env::current_exe().unwrap());
-        assert_eq!(started.argv, std::env::args_os().collect::<Vec<_>>());
-        assert_eq!(started.cwd, std::env::current_dir().unwrap());
-        assert_eq!(started.uid, rustix::process::geteuid().as_raw());
-        assert_eq!(Started::read(u32::MAX), None);
-    }
-}
+mod tests;
