@@ -1,5 +1,6 @@
 //! Which processes call exec, as soon as they do. The rest of the crate knows only the [`Source`].
 
+pub mod frequent;
 pub mod traced;
 
 use std::io;
@@ -24,6 +25,7 @@ pub trait Source {
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Appends the execs since the last call, in the order of time, and does not wait for more.
+    /// Programs that are executed many times a minute may be missing.
     ///
     /// # Errors
     /// The kernel refuses to hand them out; the source reports nothing more.

@@ -1,5 +1,7 @@
-//! Execs from `sched_process_exec` in a trace instance of its own. The driver.
+//! Execs from `sched_process_exec` in a trace instance of its own. The driver. The kernel's filter
+//! drops names that are executed often ([`Frequent`]).
 
+use super::frequent::Frequent;
 use super::{Exec, Lost, Source};
 use headstart::trace::format::{Field, PageHeader, parse_event, parse_page_header};
 use headstart::trace::instance::Instance;
@@ -12,6 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What the instance is called among ours.
 const LABEL: &str = "execs";
+const GROUP: &str = "sched";
+const EVENT: &str = "sched_process_exec";
 /// The buffer of each CPU, in KiB: a thousand execs.
 const BUFFER_KB: u32 = 64;
 
@@ -24,8 +28,11 @@ pub struct Traced {
     page: Vec<u8>,
     header: PageHeader,
     pid: Field,
+    /// Where the name is in a record (`__data_loc`).
+    name: Field,
+    frequent: Frequent,
     // After the buffers: the kernel refuses to remove it while they are open.
-    _instance: Instance,
+    instance: Instance,
 }
 
 impl Traced {
@@ -34,7 +41,7 @@ impl Traced {
     /// # Errors
     /// Nothing can be traced here.
     pub fn start(tracefs: &Tracefs) -> io::Result<Self> {
-        let (instance, pid) = Self::instance(tracefs).map_err(io::Error::other)?;
+        let (instance, [pid, name]) = Self::instance(tracefs).map_err(io::Error::other)?;
         let header = tracefs.header_page().map_err(io::Error::other)?;
         let header = parse_page_header(&header).map_err(io::Error::other)?;
         let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -44,18 +51,19 @@ impl Traced {
             epoll::add(&any, buffer, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         let page = vec![0; instance.sub_buffer_size()];
-        Ok(Self { buffers, any, page, header, pid, _instance: instance })
+        let frequent = Frequent::default();
+        Ok(Self { buffers, any, page, header, pid, name, frequent, instance })
     }
 
-    fn instance(tracefs: &Tracefs) -> Result<(Instance, Field), TraceError> {
+    fn instance(tracefs: &Tracefs) -> Result<(Instance, [Field; 2]), TraceError> {
         let instance = Instance::labelled(tracefs, LABEL, Some(BUFFER_KB))?;
         // The clock of `Exec::at`.
         instance.set_clock("mono")?;
         instance.wake_at(0)?;
-        let text = instance.enable("sched", "sched_process_exec")?;
+        let text = instance.enable(GROUP, EVENT)?;
         let format = parse_event(&text).map_err(|_| TraceError::NoEvents)?;
-        let pid = format.field("pid").cloned().ok_or(TraceError::NoEvents)?;
-        Ok((instance, pid))
+        let field = |name| format.field(name).cloned().ok_or(TraceError::NoEvents);
+        Ok((instance, [field("pid")?, field("filename")?]))
     }
 }
 
@@ -67,7 +75,7 @@ impl Source for Traced {
     fn read(&mut self, out: &mut Vec<Exec>) -> io::Result<Lost> {
         let first = out.len();
         let mut lost = 0u64;
-        let Self { buffers, page, header, pid, .. } = self;
+        let Self { buffers, page, header, pid, name, frequent, instance, .. } = self;
         for buffer in buffers {
             loop {
                 let read = match buffer.read(page) {
@@ -82,6 +90,7 @@ impl Source for Traced {
                 let end = records(&page[..read], header, |at, record| {
                     let pid = pid.read(record).and_then(|pid| u32::try_from(pid).ok());
                     out.extend(pid.map(|pid| Exec { pid, at }));
+                    frequent.note(text(record, name).unwrap_or_default(), at);
                 });
                 lost = lost.saturating_add(match end {
                     Ok(page::Lost::None) => 0,
@@ -91,8 +100,42 @@ impl Source for Traced {
             }
         }
         out[first..].sort_by_key(|exec| exec.at);
+        let newest = out[first..].last().map(|exec| exec.at);
+        if let Some(filter) = newest.and_then(|now| frequent.new_filter(now)) {
+            // Without it they are reported, which costs more and is no error.
+            let _ = instance.set_filter(GROUP, EVENT, &filter);
+        }
         Ok(Lost(lost))
     }
 }
 
+/// The text that a `__data_loc` field of a record describes: 16 bits of length and of offset; without
+/// the zero byte.
+fn text<'a>(record: &'a [u8], field: &Field) -> Option<&'a [u8]> {
+    let described = usize::try_from(field.read(record)?).ok()?;
+    let (length, offset) = (described >> 16, described & 0xffff);
+    let text = record.get(offset..offset.checked_add(length)?)?;
+    text.split(|byte| *byte == 0).next()
+}
+
 const NO_DEVICE: i32 = rustix::io::Errno::NODEV.raw_os_error();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_where_the_record_says_and_not_beyond_it() {
+        let field = Field { name: "filename".into(), offset: 0, size: 4 };
+        let record = |described: u32| [&described.to_ne_bytes()[..], b"/bin/sh\0x"].concat();
+        for (described, expected) in [
+            (8 << 16 | 4, Some(&b"/bin/sh"[..])),
+            (0, Some(b"")),
+            (10 << 16 | 4, None),
+            (1 << 16 | 0xffff, None),
+        ] {
+            assert_eq!(text(&record(described), &field), expected, "{described:x}");
+        }
+        assert_eq!(text(b"", &field), None);
+    }
+}

@@ -164,6 +164,15 @@ impl Instance {
         Ok(format)
     }
 
+    /// Records this event only where its fields match (Documentation/trace/events.rst, "Event
+    /// filtering").
+    ///
+    /// # Errors
+    /// The kernel does not understand the filter.
+    pub fn set_filter(&self, group: &str, name: &str, filter: &str) -> Result<(), TraceError> {
+        self.write(&format!("events/{group}/{name}/filter"), filter)
+    }
+
     /// Takes the times of events from this clock of `trace_clock`; what was recorded before is
     /// dropped.
     ///
