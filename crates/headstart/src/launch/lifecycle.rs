@@ -231,6 +231,13 @@ impl EndedLaunch {
             .collect()
     }
 
+    /// Takes a recording that the caller made of a program that began then.
+    pub fn note_recorded(&mut self, recorded: Recorded, released: Instant) {
+        self.recorded = Some(Ok(recorded));
+        self.released = released;
+        self.released_after = released.saturating_duration_since(self.began);
+    }
+
     /// Takes note of what the program waited for: for its record of the last start.
     pub fn note_waited(&mut self, waited: Waited) {
         self.waited = Some(waited);

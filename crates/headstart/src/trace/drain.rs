@@ -100,7 +100,7 @@ type Kept<'a> = (&'a mut Vec<u8>, &'a mut Vec<(u32, u32)>, usize);
 /// Copies what the buffers hold, with this added to the number of each CPU, and returns the
 /// most bytes that one held. Those of CPUs that are not there go: the kernel names a buffer
 /// for each that there may be, and has one only of those that were online.
-fn empty(
+pub(super) fn empty(
     buffers: &mut Vec<(u32, File)>,
     added: u32,
     page: &mut [u8],

@@ -137,18 +137,44 @@ impl Instance {
         })
     }
 
+    /// The format of one event.
+    ///
+    /// # Errors
+    /// This kernel lacks it.
+    pub fn format(&self, group: &str, name: &str) -> Result<String, TraceError> {
+        let format = self.read(&format!("events/{group}/{name}/format"));
+        format.map_err(|_| TraceError::NoEvents)
+    }
+
+    /// The formats of those of our events that this kernel has.
+    ///
+    /// # Errors
+    /// It lacks the one that is needed.
+    pub fn formats(&self) -> Result<Vec<String>, TraceError> {
+        let all = EVENTS.iter().map(|(group, name, kind)| (self.format(group, name), kind));
+        all.filter(|(format, kind)| format.is_ok() || **kind == EventKind::Insert)
+            .map(|(format, _)| format)
+            .collect()
+    }
+
+    /// Switches all events off.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn disable_all(&self) -> Result<(), TraceError> {
+        self.write("events/enable", "0")
+    }
+
     /// Enables our events and returns their formats. Events that this kernel
     /// lacks are skipped.
     pub fn enable_events(&self) -> Result<Vec<String>, TraceError> {
         let mut formats = Vec::new();
         for (group, name, kind) in EVENTS {
-            let event = format!("events/{group}/{name}");
-            match self.read(&format!("{event}/format")) {
+            match self.enable(group, name) {
                 Ok(text) => formats.push(text),
-                Err(_) if kind != EventKind::Insert => continue,
-                Err(_) => return Err(TraceError::NoEvents),
+                Err(TraceError::NoEvents) if kind != EventKind::Insert => {}
+                Err(error) => return Err(error),
             }
-            self.write(&format!("{event}/enable"), "1")?;
         }
         Ok(formats)
     }
@@ -158,9 +184,8 @@ impl Instance {
     /// # Errors
     /// This kernel lacks it.
     pub fn enable(&self, group: &str, name: &str) -> Result<String, TraceError> {
-        let event = format!("events/{group}/{name}");
-        let format = self.read(&format!("{event}/format")).map_err(|_| TraceError::NoEvents)?;
-        self.write(&format!("{event}/enable"), "1")?;
+        let format = self.format(group, name)?;
+        self.write(&format!("events/{group}/{name}/enable"), "1")?;
         Ok(format)
     }
 
@@ -192,8 +217,32 @@ impl Instance {
 
     /// Limits the events to a process and its descendants.
     pub fn follow(&self, pid: i32) -> Result<(), TraceError> {
-        self.write("options/event-fork", "1")?;
-        self.write("set_event_pid", &pid.to_string())
+        self.follow_forks()?;
+        self.add_pid(pid)
+    }
+
+    /// Has the events of a thread's descendants recorded as well, from their fork on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn follow_forks(&self) -> Result<(), TraceError> {
+        self.write("options/event-fork", "1")
+    }
+
+    /// Limits the events to a thread and those that were added before.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn add_pid(&self, tid: i32) -> Result<(), TraceError> {
+        self.write("set_event_pid", &tid.to_string())
+    }
+
+    /// Does not limit the events to threads any more.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn clear_pids(&self) -> Result<(), TraceError> {
+        self.open_file("set_event_pid", OFlags::WRONLY | OFlags::TRUNC).map(drop)
     }
 
     /// The number of the calling thread as the kernel itself counts, which a

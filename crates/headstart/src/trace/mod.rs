@@ -8,8 +8,9 @@
 //!
 //! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a trace file and a
 //! fixture are decoded by the same code: [`decode`] and [`events`]. The drivers are [`tracefs`] and
-//! [`instance`] for a private instance, [`capture`] for its buffers, [`kernel_tids`] for the
-//! numbers of our threads, and [`exact`] for recording without fault-around.
+//! [`instance`] for a private instance, [`capture`] for its buffers, [`standing`] for many process
+//! trees ([`forks`]), [`kernel_tids`] for the numbers of our threads, and [`exact`] for recording
+//! without fault-around.
 
 mod activity;
 mod buffer_size;
@@ -19,10 +20,12 @@ mod drain;
 pub mod events;
 pub mod exact;
 pub mod file;
+pub mod forks;
 pub mod format;
 pub mod instance;
 pub mod kernel_tids;
 pub mod page;
+pub mod standing;
 pub mod texts;
 pub mod tracefs;
 

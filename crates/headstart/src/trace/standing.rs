@@ -1,0 +1,215 @@
+//! A trace instance that stays: it records the process trees that are added, several at once, and
+//! hands out what it recorded since a mark. The driver.
+//!
+//! Events are enabled while there is something to record, and limited to the threads that were
+//! added and what they fork, so that others cost nothing.
+
+use super::activity::ActivityDetector;
+use super::capture::CaptureError;
+use super::decode::{Decoder, Tally};
+use super::drain::empty;
+use super::file::{Capture, Description};
+use super::forks::Forks;
+use super::format::{PageHeader, parse_page_header};
+use super::instance::Instance;
+use super::tracefs::{TraceError, Tracefs};
+use crate::cache::residency::page_size;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Fewer new pages than this in a collection count as idle.
+const TRICKLE: u64 = 8;
+
+/// An instance for process trees that come and go.
+#[derive(Debug)]
+pub struct Standing {
+    description: Description,
+    header: PageHeader,
+    forks: Forks,
+    decoder: Decoder,
+    detector: ActivityDetector,
+    /// One sub-buffer.
+    page: Vec<u8>,
+    bytes: Vec<u8>,
+    pages: Vec<(u32, u32)>,
+    /// Raw pages kept at most, in bytes.
+    most: usize,
+    /// Whether events are recorded.
+    records: bool,
+    last_active: Instant,
+    // Before the instance: the kernel refuses to remove it while they are open.
+    buffers: Vec<(u32, File)>,
+    instance: Instance,
+}
+
+/// A moment of a recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    pages: usize,
+    bytes: usize,
+    lost: u64,
+}
+
+impl Standing {
+    /// Makes the instance, with buffers of `buffer_kb` KiB a CPU, that keeps `most` bytes of raw
+    /// pages. It records nothing yet.
+    ///
+    /// # Errors
+    /// Nothing can be traced here.
+    pub fn create(
+        tracefs: &Tracefs,
+        label: &str,
+        buffer_kb: u32,
+        most: usize,
+    ) -> Result<Self, CaptureError> {
+        let instance = Instance::labelled(tracefs, label, Some(buffer_kb))?;
+        instance.set_clock("mono")?;
+        instance.follow_forks()?;
+        let header_page = tracefs.header_page()?;
+        let fork = instance.format("sched", "sched_process_fork")?;
+        let mut formats = instance.formats()?;
+        let forks = Forks::new(&header_page, &fork)?;
+        formats.push(fork);
+        let uname = rustix::system::uname();
+        let kernel =
+            format!("{} {}", uname.release().to_string_lossy(), uname.machine().to_string_lossy());
+        let description = Description {
+            header_page,
+            formats,
+            page_size: page_size(),
+            kernel,
+            block_devices: Vec::new(),
+            ignored_tids: Vec::new(),
+            lost: 0,
+            buffer_kb: 0,
+        };
+        Ok(Self {
+            header: parse_page_header(&description.header_page)?,
+            decoder: description.decoder()?,
+            detector: ActivityDetector::default(),
+            page: vec![0; instance.sub_buffer_size()],
+            buffers: instance.open_buffers()?,
+            description,
+            forks,
+            bytes: Vec::new(),
+            pages: Vec::new(),
+            most,
+            records: false,
+            last_active: Instant::now(),
+            instance,
+        })
+    }
+
+    /// Descriptors that can be read when a buffer fills up.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn wakes(&self) -> io::Result<Vec<OwnedFd>> {
+        self.buffers.iter().map(|(_, file)| file.try_clone().map(OwnedFd::from)).collect()
+    }
+
+    /// Records these threads and all that they fork from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn add(&mut self, tids: &[i32]) -> Result<Mark, TraceError> {
+        tids.iter().try_for_each(|tid| self.instance.add_pid(*tid))?;
+        if !self.records {
+            self.instance.enable_events()?;
+            self.instance.enable("sched", "sched_process_fork")?;
+            self.records = true;
+        }
+        self.last_active = Instant::now();
+        Ok(Mark { pages: self.pages.len(), bytes: self.bytes.len(), lost: self.lost()? })
+    }
+
+    /// Takes what the buffers hold.
+    ///
+    /// # Errors
+    /// The kernel does not hand it out.
+    pub fn collect(&mut self) -> io::Result<()> {
+        let (seen, seen_bytes) = (self.pages.len(), self.bytes.len());
+        let to = (&mut self.bytes, &mut self.pages, self.most);
+        empty(&mut self.buffers, 0, &mut self.page, &self.header, to)?;
+        let mut new = 0u64;
+        let mut rest = &self.bytes[seen_bytes..];
+        for &(_, length) in &self.pages[seen..] {
+            let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
+            self.decoder.page(page, &mut Tally::default(), |event| {
+                new = new.saturating_add(self.detector.of(&event));
+            });
+            rest = after;
+        }
+        if new > TRICKLE {
+            self.last_active = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// For how long hardly any page was added or first accessed, as of the last collection.
+    pub fn idle_for(&self) -> Duration {
+        self.last_active.elapsed()
+    }
+
+    /// Whether as much is kept as may be: what comes now is lost.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= self.most
+    }
+
+    /// Bytes of raw pages that are kept.
+    pub fn kept_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Finds forks in what was recorded.
+    pub fn forks(&self) -> &Forks {
+        &self.forks
+    }
+
+    /// What was collected since a mark, of all trees.
+    ///
+    /// # Errors
+    /// The kernel does not tell what was lost.
+    pub fn since(&self, mark: Mark) -> Result<Capture, TraceError> {
+        let mut description = self.description.clone();
+        description.lost = self.lost()?.saturating_sub(mark.lost);
+        if self.is_full() {
+            // What is left in the buffers is not counted.
+            description.lost = description.lost.max(1);
+        }
+        Ok(Capture {
+            description,
+            bytes: self.bytes.get(mark.bytes..).unwrap_or_default().to_vec(),
+            pages: self.pages.get(mark.pages..).unwrap_or_default().to_vec(),
+        })
+    }
+
+    /// Records nothing any more, and forgets what was. All marks are void.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn clear(&mut self) -> Result<(), CaptureError> {
+        self.instance.disable_all()?;
+        self.records = false;
+        // Without a thread in it the filter is off, so the events have to be off before.
+        self.instance.clear_pids()?;
+        self.collect().map_err(CaptureError::Read)?;
+        (self.bytes, self.pages) = (Vec::new(), Vec::new());
+        self.detector = ActivityDetector::default();
+        Ok(())
+    }
+
+    fn lost(&self) -> Result<u64, TraceError> {
+        let stats = self.instance.stats(self.buffers.iter().map(|(cpu, _)| *cpu))?;
+        Ok(stats.lost(false))
+    }
+
+    /// Removes the instance in the background.
+    pub fn remove(self) {
+        let Self { instance, buffers, .. } = self;
+        drop(buffers);
+        instance.remove_in_background();
+    }
+}
