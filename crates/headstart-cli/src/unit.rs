@@ -1,7 +1,6 @@
 //! `headstart unit`: prefetches and learns systemd services.
 
 mod follow;
-mod notify;
 
 use crate::exit::ExitStatus;
 use crate::{args, installed, output};

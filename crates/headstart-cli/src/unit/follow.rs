@@ -3,7 +3,7 @@
 //! systemd starts the service when headstart notifies it or has ended. A failure is one line in the
 //! journal and fails nothing else.
 
-use super::{notify, pack_name};
+use super::pack_name;
 use crate::exit::ExitStatus;
 use crate::output;
 use crate::summary::{LearnedStart, add_hitches, add_learned, add_problems, add_report};
@@ -22,6 +22,7 @@ use headstart::launch::policy::{Bounds, Patience};
 use headstart::launch::prepare::{LaunchSpec, PrefetchOptions};
 use headstart::launch::record::Coverage;
 use headstart::service::members::Members;
+use headstart::service::notify::{self, READY};
 use headstart::trace::capture::{Recorder, Scope};
 use headstart_sys::interrupt::Interrupt;
 use std::io;
@@ -207,7 +208,8 @@ impl Start<'_> {
 /// Lets the service start; otherwise systemd starts it after the unit's timeout.
 fn ready() -> anyhow::Result<()> {
     let socket = std::env::var_os("NOTIFY_SOCKET");
-    notify::ready(socket.as_deref()).context("Can't notify systemd that the service may start")
+    notify::tell(socket.as_deref(), READY)
+        .context("Can't notify systemd that the service may start")
 }
 
 /// Whether the machine is in a boot that headstart prefetches and learns.

@@ -10,3 +10,4 @@
 
 pub mod install;
 pub mod members;
+pub mod notify;

@@ -1,4 +1,4 @@
-//! Notifies systemd that a unit is ready (sd_notify(3)): a datagram to `$NOTIFY_SOCKET`.
+//! Notifies systemd of what a unit does (sd_notify(3)): a datagram to `$NOTIFY_SOCKET`. The driver.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,11 +6,18 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells it, if somebody asks.
+/// The unit is ready.
+pub const READY: &str = "READY=1";
+/// The unit is alive.
+pub const WATCHDOG: &str = "WATCHDOG=1";
+/// The unit ends.
+pub const STOPPING: &str = "STOPPING=1";
+
+/// Tells it one of these, if there is a socket.
 ///
 /// # Errors
 /// What the socket said.
-pub fn ready(socket: Option<&OsStr>) -> io::Result<()> {
+pub fn tell(socket: Option<&OsStr>, what: &str) -> io::Result<()> {
     let Some(name) = socket.map(OsStr::as_bytes).filter(|name| !name.is_empty()) else {
         return Ok(());
     };
@@ -18,7 +25,7 @@ pub fn ready(socket: Option<&OsStr>) -> io::Result<()> {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         _ => SocketAddr::from_pathname(OsStr::from_bytes(name))?,
     };
-    UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address).map(drop)
+    UnixDatagram::unbound()?.send_to_addr(what.as_bytes(), &address).map(drop)
 }
 
 #[cfg(test)]
@@ -35,12 +42,12 @@ mod tests {
             (UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap().to_owned()),
             (UnixDatagram::bind_addr(&address).unwrap(), format!("@{abstract_name}")),
         ] {
-            ready(Some(OsStr::new(&name))).unwrap();
+            tell(Some(OsStr::new(&name)), READY).unwrap();
             let mut told = [0; 16];
             let n = socket.recv(&mut told).unwrap();
             assert_eq!(&told[..n], b"READY=1");
         }
-        assert!(ready(None).is_ok() && ready(Some(OsStr::new(""))).is_ok());
-        assert!(ready(Some(dir.path().join("none").as_os_str())).is_err());
+        assert!(tell(None, READY).is_ok() && tell(Some(OsStr::new("")), READY).is_ok());
+        assert!(tell(Some(dir.path().join("none").as_os_str()), READY).is_err());
     }
 }
