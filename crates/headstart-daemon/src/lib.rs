@@ -11,5 +11,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod budget;
+pub mod client;
+pub mod config;
+pub mod control;
+pub mod counters;
+pub mod dist;
 pub mod execs;
+pub mod programs;
+pub mod service;
 pub mod started;
+pub mod state;
+pub mod watch;
+pub mod week;

@@ -1,0 +1,45 @@
+//! What the service did since it began, and what it did not do and why. Pure.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts since the service began.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Execs that were reported.
+    pub execs: u64,
+    /// Execs that the kernel did not report, because a buffer was full.
+    pub lost_execs: u64,
+    /// Execs that were not looked at, because too many were waiting.
+    pub missed_execs: u64,
+    /// Processes that ended before they were looked at.
+    pub gone: u64,
+    /// Execs that were skipped by their rate.
+    pub skipped_by_rate: u64,
+    /// Execs of programs that were lately hot, or gain nothing.
+    pub skipped: u64,
+    /// Programs in containers, which are not handled.
+    pub in_containers: u64,
+    /// Starts that were only watched.
+    pub watched: u64,
+    /// Of those, the ones that waited for disks for longer than the threshold.
+    pub cold: u64,
+    /// Starts that were not watched or prefetched, because too many were.
+    pub crowded: u64,
+    /// Starts for which something was prefetched.
+    pub prefetched: u64,
+    /// Starts whose files were resident.
+    pub hot: u64,
+    /// Starts that were not prefetched since the memory budget was used up.
+    pub without_budget: u64,
+    /// Starts that were learned.
+    pub learned: u64,
+    /// Starts that were not recorded, because too many were, or events were lost lately.
+    pub not_recorded: u64,
+    /// Recordings that could not be learned.
+    pub failed: u64,
+    /// Trace events that were lost.
+    pub lost_events: u64,
+    /// Clients of the socket that were refused, or were too slow.
+    pub refused_clients: u64,
+}

@@ -1,0 +1,73 @@
+//! What is known of each program, and what follows for its next start.
+//!
+//! ```text
+//! rates ──▶ decide ──▶ … a start … ──▶ note
+//! too many  skip, watch,              what came of it
+//! execs?    record, prefetch          goes into the table
+//! ```
+//!
+//! All of it is pure: times are given.
+
+pub mod decide;
+pub mod note;
+pub mod rates;
+pub mod table;
+
+use serde::{Deserialize, Serialize};
+
+/// Which program of which user.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Id {
+    /// The user.
+    pub uid: u32,
+    /// The file name of the program's pack.
+    pub file_name: String,
+}
+
+/// What is known of a program.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Program {
+    /// What people call it.
+    pub name: String,
+    /// Its executable.
+    pub executable: String,
+    /// Starts that were looked at.
+    pub starts: u64,
+    /// Of those, the ones that waited for disks for longer than the threshold.
+    pub cold_starts: u64,
+    /// Starts for which something was read.
+    pub prefetched: u64,
+    /// Starts that were learned.
+    pub learned: u64,
+    /// When it was learned last, in seconds of Unix time.
+    pub learned_at: u64,
+    /// When it was started last, in seconds of Unix time.
+    pub started_at: u64,
+    /// Time that was saved, as estimated, in µs.
+    pub saved_us: u64,
+    /// Bytes that were prefetched.
+    pub read_bytes: u64,
+    /// Of the bytes that were prefetched for recorded starts, those that were not touched.
+    pub wasted_bytes: u64,
+    /// Bytes that were prefetched for recorded starts: what `wasted_bytes` is a part of.
+    pub measured_bytes: u64,
+    /// Bytes that its pack has; 0 if that is not known.
+    pub pack_bytes: u64,
+    /// Whether its user wants it prefetched and kept, whatever the figures say.
+    pub pinned: bool,
+    /// Starts in a row for which nothing had to be read.
+    pub hot_streak: u32,
+    /// Its starts are not looked at before that, in milliseconds of the monotonic clock.
+    #[serde(skip)]
+    pub quiet_until_ms: u64,
+    /// It gains nothing, and is not prefetched or learned before that, in seconds of Unix time.
+    pub useless_until: u64,
+}
+
+impl Program {
+    /// Whether there is something to remember beyond the next minutes.
+    pub fn is_remembered(&self) -> bool {
+        self.pinned || self.cold_starts > 0 || self.learned > 0
+    }
+}

@@ -1,0 +1,149 @@
+//! What came of a start, for the table. Pure.
+
+use super::Program;
+
+/// Hot starts in a row before the first one is skipped.
+const PATIENCE: u32 = 3;
+/// A program is not looked at for this long at most: one that was never slow, and one that is
+/// learned, in milliseconds.
+const LONGEST_UNKNOWN_MS: u64 = 5 * 60 * 1000;
+const LONGEST_LEARNED_MS: u64 = 60 * 1000;
+/// A program that gains nothing is tried again after this time, in seconds.
+const USELESS: u64 = 24 * 60 * 60;
+
+/// What a prefetched start gained and cost.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Prefetched {
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes that the program itself had to read, as far as that is known.
+    pub missed_bytes: u64,
+    /// Time that was saved, as estimated, in µs.
+    pub saved_us: u64,
+    /// Bytes that were prefetched and not touched, if the start was recorded.
+    pub wasted_bytes: Option<u64>,
+}
+
+/// Less than this is hot, in bytes: changed configuration files and the like.
+const HOT_BYTES: u64 = 256 << 10;
+
+impl Prefetched {
+    /// Whether more was read than a few files, by whomever.
+    pub fn is_cold(&self) -> bool {
+        self.read_bytes.saturating_add(self.missed_bytes) >= HOT_BYTES
+    }
+}
+
+impl Program {
+    /// A start was looked at.
+    pub fn note_start(&mut self, now: u64) {
+        self.starts = self.starts.saturating_add(1);
+        self.started_at = now;
+    }
+
+    /// A start was only watched.
+    pub fn note_watched(&mut self, is_cold: bool, now_ms: u64) {
+        if is_cold {
+            self.cold_starts = self.cold_starts.saturating_add(1);
+            self.hot_streak = 0;
+            self.quiet_until_ms = 0;
+        } else {
+            self.note_hot(now_ms, LONGEST_UNKNOWN_MS);
+        }
+    }
+
+    /// A start was prefetched. With less than a few files to read it was hot.
+    pub fn note_prefetched(&mut self, what: Prefetched, now_ms: u64) {
+        self.saved_us = self.saved_us.saturating_add(what.saved_us);
+        self.read_bytes = self.read_bytes.saturating_add(what.read_bytes);
+        if let Some(wasted) = what.wasted_bytes {
+            self.wasted_bytes = self.wasted_bytes.saturating_add(wasted.min(what.read_bytes));
+            self.measured_bytes = self.measured_bytes.saturating_add(what.read_bytes);
+        }
+        if !what.is_cold() {
+            return self.note_hot(now_ms, LONGEST_LEARNED_MS);
+        }
+        self.prefetched = self.prefetched.saturating_add(1);
+        self.hot_streak = 0;
+        self.quiet_until_ms = 0;
+    }
+
+    /// A start was learned.
+    pub fn note_learned(&mut self, now: u64) {
+        self.learned = self.learned.saturating_add(1);
+        self.learned_at = now;
+    }
+
+    /// Prefetching gains nothing here.
+    pub fn note_useless(&mut self, now: u64) {
+        self.useless_until = now.saturating_add(USELESS);
+    }
+
+    /// Its pack is gone.
+    pub fn note_forgotten(&mut self) {
+        (self.learned, self.learned_at, self.useless_until) = (0, 0, 0);
+    }
+
+    fn note_hot(&mut self, now_ms: u64, longest: u64) {
+        self.hot_streak = self.hot_streak.saturating_add(1);
+        let Some(beyond) = self.hot_streak.checked_sub(PATIENCE) else { return };
+        let pause = 1000u64.checked_shl(beyond.min(32)).unwrap_or(longest).min(longest);
+        self.quiet_until_ms = now_ms.saturating_add(pause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_program_that_is_always_hot_is_looked_at_ever_less_often_and_a_cold_start_ends_that() {
+        let mut program = Program::default();
+        let pauses: Vec<_> = (0..14)
+            .map(|_| {
+                program.note_watched(false, 1000);
+                program.quiet_until_ms.saturating_sub(1000) / 1000
+            })
+            .collect();
+        assert_eq!(pauses, [0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        program.note_watched(true, 1000);
+        assert_eq!((program.quiet_until_ms, program.hot_streak, program.cold_starts), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_learned_program_is_looked_at_once_a_minute_at_least() {
+        let mut program = Program { learned: 3, ..Program::default() };
+        for _ in 0..40 {
+            program.note_prefetched(Prefetched::default(), 0);
+        }
+        assert_eq!((program.quiet_until_ms, program.prefetched), (LONGEST_LEARNED_MS, 0));
+    }
+
+    #[test]
+    fn only_recorded_starts_tell_what_was_wasted() {
+        let mut program = Program::default();
+        let start = Prefetched { read_bytes: 1 << 20, saved_us: 7, ..Prefetched::default() };
+        program.note_prefetched(start, 0);
+        assert_eq!((program.wasted_bytes, program.measured_bytes), (0, 0));
+        program.note_prefetched(Prefetched { wasted_bytes: Some(4096), ..start }, 0);
+        assert_eq!((program.wasted_bytes, program.measured_bytes), (4096, 1 << 20));
+        assert_eq!((program.prefetched, program.saved_us, program.read_bytes), (2, 14, 2 << 20));
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_is_wasted_than_was_read(
+            starts in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<Option<u64>>()), 0..9)
+        ) {
+            let mut program = Program::default();
+            for (read_bytes, saved_us, wasted_bytes) in starts {
+                let missed_bytes = saved_us;
+                let start = Prefetched { read_bytes, missed_bytes, saved_us, wasted_bytes };
+                program.note_prefetched(start, u64::MAX);
+                prop_assert!(program.wasted_bytes <= program.measured_bytes);
+                prop_assert!(program.measured_bytes <= program.read_bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! An exec arrives: which program it is, and what is done for it. Several threads do this, since
+//! a look at an executable may wait for a file server.
+
+use super::handle::Handled;
+use super::looks;
+use super::pool::Pool;
+use super::shared::Shared;
+use super::watcher::Watched;
+use crate::execs::Exec;
+use crate::programs::decide::{Decision, decide};
+use crate::programs::rates::Rates;
+use crate::programs::{Id, Program};
+use crate::started::Started;
+use crate::watch::Watch;
+use headstart::host::clock::monotonic_ns;
+use headstart::host::id::Dev;
+use headstart::host::mounts::MountTable;
+use headstart::host::{contents, proc};
+use headstart::pack::key::Key;
+use headstart::replay::models::Models;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a request takes to a device that was never measured.
+const USUAL_LATENCY: Duration = Duration::from_millis(1);
+/// Devices whose latency is kept, at most.
+const MOST_DEVICES: usize = 256;
+/// Processes of headstart that are remembered, to skip the programs that they become.
+const MOST_OURS: usize = 256;
+/// Starts by env(1) that are remembered.
+const MOST_BY_ENV: usize = 32;
+/// How long the mounts are taken to be the same.
+const MOUNTS_FOR: Duration = Duration::from_secs(2);
+/// The program whose starts need no help of the service.
+const HEADSTART: &str = "headstart";
+
+/// What the threads that look at execs share.
+pub(super) struct Arrival {
+    shared: Arc<Shared>,
+    starts: Arc<Pool<Handled>>,
+    watcher: SyncSender<Watched>,
+    /// Our executable.
+    own: PathBuf,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    rates: Rates,
+    /// With the times when the processes began.
+    ours: VecDeque<(u32, u64)>,
+    latencies: HashMap<u64, Duration>,
+    asked: HashSet<u64>,
+    /// Starts by env(1), which go on as another program.
+    by_env: VecDeque<Started>,
+    mounts: Option<(Instant, Arc<MountTable>)>,
+}
+
+impl Arrival {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        starts: Arc<Pool<Handled>>,
+        watcher: SyncSender<Watched>,
+    ) -> Self {
+        let own = fs::read_link("/proc/self/exe").unwrap_or_default();
+        Self { shared, starts, watcher, own, memory: Mutex::default() }
+    }
+
+    /// Does what is to be done for an exec.
+    pub(super) fn exec(&self, exec: Exec) {
+        if self.shared.stops() || self.shared.paused_s().is_some() {
+            return;
+        }
+        let Ok(path) = fs::read_link(format!("/proc/{}/exe", exec.pid)) else {
+            return self.shared.count(|counters| counters.gone += 1);
+        };
+        if self.is_ours(exec.pid, &path) || self.shared.config.ignores(path.as_os_str().as_bytes())
+        {
+            return;
+        }
+        let executable = path.to_string_lossy().into_owned();
+        let is_known = self.shared.state().table.knows_executable(&executable);
+        if !self.admits(&path, is_known, exec.at / 1_000_000) {
+            return self.shared.count(|counters| counters.skipped_by_rate += 1);
+        }
+        let Some(started) = Started::read(exec.pid) else {
+            return self.shared.count(|counters| counters.gone += 1);
+        };
+        if self.parent_is_ours(exec.pid) {
+            return;
+        }
+        if self.goes_on(&started) {
+            return;
+        }
+        let Some(mounts) = self.mounts() else { return };
+        if started.is_elsewhere(&mounts) {
+            return self.shared.count(|counters| counters.in_containers += 1);
+        }
+        if let Some(key) = started.key(&mounts) {
+            self.start(exec, started, key, executable);
+        }
+    }
+
+    fn start(&self, exec: Exec, started: Started, key: Key, executable: String) {
+        let id = Id { uid: started.uid, file_name: key.file_name.clone() };
+        let conditions = self.shared.conditions();
+        let new = || Program { name: key.name.clone(), executable, ..Program::default() };
+        let mut decision = Decision::Skip;
+        let mut program = Program::default();
+        self.shared.change(
+            &id,
+            || new().with_short_names(),
+            |known| {
+                decision = decide(known, conditions);
+                known.note_start(conditions.now);
+                program = known.clone();
+            },
+        );
+        let records = match decision {
+            Decision::Skip => return self.shared.count(|counters| counters.skipped += 1),
+            Decision::Watch => return self.watch(exec, &started, id, key.name),
+            Decision::Record => true,
+            Decision::Prefetch { record } => record,
+        };
+        // At once: what the program touches before is not seen.
+        let tracer = self.shared.tracer.as_ref().ok().filter(|_| records);
+        let ticket = tracer.and_then(|tracer| tracer.add(exec.pid));
+        if records && ticket.is_none() {
+            self.shared.count(|counters| counters.not_recorded += 1);
+            if decision == Decision::Record {
+                return;
+            }
+        }
+        let began = began(exec.at);
+        let recorded_at = Instant::now();
+        let handled = Handled { id, key, started, program, began, recorded_at, ticket };
+        if let Err(handled) = self.starts.give(handled) {
+            self.shared.count(|counters| counters.crowded += 1);
+            if let (Some(ticket), Some(tracer)) = (handled.ticket, tracer) {
+                tracer.drop(ticket);
+            }
+        }
+    }
+
+    fn watch(&self, exec: Exec, started: &Started, id: Id, name: String) {
+        let Some(counters) = looks::counters(started.pid, started.start_time) else {
+            return self.shared.count(|counters| counters.gone += 1);
+        };
+        let watched = Watched {
+            id,
+            name,
+            pid: started.pid,
+            start_time: started.start_time,
+            at_ms: exec.at / 1_000_000,
+            watch: Watch::new(counters),
+            latency: self.latency(started.executable.dev),
+        };
+        if self.watcher.try_send(watched).is_err() {
+            self.shared.count(|counters| counters.crowded += 1);
+        }
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is the interpreter of a script whose start was seen as that of env(1).
+    fn goes_on(&self, started: &Started) -> bool {
+        let mut memory = self.memory();
+        if started.path.file_name().is_some_and(|name| name == "env") {
+            memory.by_env.truncate(MOST_BY_ENV - 1);
+            memory.by_env.push_front(started.clone());
+        }
+        memory.by_env.iter().any(|earlier| started.continues(earlier))
+    }
+
+    /// The mounts of this machine, as they were a moment ago.
+    fn mounts(&self) -> Option<Arc<MountTable>> {
+        let mut memory = self.memory();
+        match &memory.mounts {
+            Some((read, mounts)) if read.elapsed() < MOUNTS_FOR => Some(Arc::clone(mounts)),
+            _ => {
+                let mounts = Arc::new(MountTable::read().ok()?);
+                memory.mounts = Some((Instant::now(), Arc::clone(&mounts)));
+                Some(mounts)
+            }
+        }
+    }
+
+    fn admits(&self, path: &Path, is_known: bool, now_ms: u64) -> bool {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        self.memory().rates.admits(hasher.finish(), is_known, now_ms)
+    }
+
+    /// Whether headstart itself starts this program, or is it. The process of `headstart run`
+    /// becomes the program.
+    fn is_ours(&self, pid: u32, path: &Path) -> bool {
+        let is_headstart = self.is_headstart(path);
+        let mut memory = self.memory();
+        if !is_headstart && memory.ours.iter().all(|(ours, _)| *ours != pid) {
+            return false;
+        }
+        let began = i32::try_from(pid).ok().and_then(proc::start_time);
+        let process = (pid, began.unwrap_or(0));
+        let is_known = memory.ours.contains(&process);
+        if is_headstart && !is_known {
+            memory.ours.truncate(MOST_OURS - 1);
+            memory.ours.push_front(process);
+        }
+        is_headstart || is_known
+    }
+
+    fn parent_is_ours(&self, pid: u32) -> bool {
+        let stat = contents::bytes(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = proc::parse_parent(&stat);
+        let path = parent.and_then(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok());
+        path.is_some_and(|path| self.is_headstart(&path))
+    }
+
+    fn is_headstart(&self, path: &Path) -> bool {
+        path == self.own || path.file_name().is_some_and(|name| name == HEADSTART)
+    }
+
+    /// How long a request to a device takes, as far as that was measured.
+    fn latency(&self, dev: u64) -> Duration {
+        let mut memory = self.memory();
+        if let Some(known) = memory.latencies.get(&dev) {
+            return *known;
+        }
+        let may_ask = memory.asked.len() < MOST_DEVICES && memory.asked.insert(dev);
+        drop(memory);
+        let model = may_ask.then(|| Models::here().of_device(Dev::from_stat(dev))).flatten();
+        let Some(model) = model else { return USUAL_LATENCY };
+        let latency = Duration::from_micros(model.latency_us.into());
+        self.memory().latencies.insert(dev, latency);
+        latency
+    }
+}
+
+/// The moment of this time of the monotonic clock, in nanoseconds.
+fn began(at: u64) -> Instant {
+    let ago = Duration::from_nanos(monotonic_ns().saturating_sub(at));
+    let now = Instant::now();
+    now.checked_sub(ago).unwrap_or(now)
+}

@@ -1,0 +1,310 @@
+//! One start of a known or slow program: prefetches it, records it, and learns it, as `headstart run`
+//! does with the launches that it makes itself.
+
+use super::shared::{Shared, now_ms, now_s};
+use super::tracer::Ticket;
+use crate::control::answer::{Kind, Start};
+use crate::programs::note::Prefetched;
+use crate::programs::{Id, Program};
+use crate::started::Started;
+use headstart::host::error::causes;
+use headstart::host::memory;
+use headstart::host::mounts::Mounts;
+use headstart::host::proc;
+use headstart::host::user::User;
+use headstart::launch::learn::{Learned, PackTarget, Settings};
+use headstart::launch::lifecycle::{EndedLaunch, Launch};
+use headstart::launch::policy::{Bounds, FREQUENT};
+use headstart::launch::prepare::{LaunchSpec, PrefetchOptions};
+use headstart::launch::record::{Coverage, Recorded};
+use headstart::outcome::counts::PageCounts;
+use headstart::pack::key::Key;
+use headstart::pack::store::{self, claim};
+use headstart::replay::benefit::Expected;
+use headstart::replay::models::Models;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is checked whether a start is over.
+const LOOK: Duration = Duration::from_millis(50);
+/// A start is over when nothing was read for this time.
+const IDLE: Duration = Duration::from_secs(2);
+/// A replay takes no longer.
+const LONGEST_REPLAY: Duration = Duration::from_secs(60);
+/// What the packs of a program may read if that is not known, in bytes.
+const USUAL_BYTES: u64 = 256 << 20;
+
+/// A start to be handled.
+#[derive(Debug)]
+pub(super) struct Handled {
+    pub(super) id: Id,
+    pub(super) key: Key,
+    pub(super) started: Started,
+    /// What was known before.
+    pub(super) program: Program,
+    /// When the exec was.
+    pub(super) began: Instant,
+    /// Since when it is recorded.
+    pub(super) recorded_at: Instant,
+    /// Its recording, if it is recorded.
+    pub(super) ticket: Option<Ticket>,
+}
+
+/// What came of a start.
+#[derive(Default)]
+struct Outcome {
+    read: Prefetched,
+    was_prefetched: bool,
+    has_pack: bool,
+    is_useless: bool,
+    first_request_us: Option<u64>,
+    learned: Option<(Learned, PageCounts)>,
+}
+
+impl Handled {
+    /// Handles it.
+    pub(super) fn run(mut self, shared: &Shared) {
+        let wanted =
+            if self.program.pack_bytes > 0 { self.program.pack_bytes } else { USUAL_BYTES };
+        let percent = shared.config.memory_percent;
+        let available = memory::available().unwrap_or(0);
+        let reserved = shared.budget().reserve(wanted, available, percent);
+        if reserved.is_none() {
+            shared.count(|counters| counters.without_budget += 1);
+        }
+        let path = self.pack_path(shared);
+        let mut launch = Launch::prepare(self.spec(&path, reserved.map(|(_, bytes)| bytes)));
+        if launch.prepared().is_some_and(|prepared| prepared.skip_recording) {
+            self.give_up_recording(shared);
+        }
+        // It has gone already; this begins what was left for later.
+        let Ok(()) = launch.release(|| Ok::<_, std::convert::Infallible>(()));
+        let coverage = self.wait(shared, &mut launch);
+        let recorded = self.ticket.take().and_then(|ticket| {
+            let tracer = shared.tracer.as_ref().ok()?;
+            let capture = tracer.finish(&ticket);
+            capture.map_err(|error| Self::failed(shared, &causes(&error))).ok()
+        });
+        let stops = || {
+            thread::sleep(LOOK);
+            shared.stops() || self.began.elapsed() >= LONGEST_REPLAY
+        };
+        let mut ended = launch.end(self.has_ended(), || None, stops);
+        reserved.into_iter().for_each(|(number, _)| shared.budget().release(number));
+        let mut outcome = Outcome::of(&ended);
+        if let Some(capture) = recorded {
+            let lost = capture.description.lost;
+            shared.count(|counters| counters.lost_events += lost);
+            ended.note_recorded(Recorded { capture, followed: None }, self.recorded_at);
+            outcome.learned = self.learn(shared, &mut ended, coverage);
+            outcome.note_counts();
+        }
+        self.note(shared, outcome);
+    }
+
+    /// The pack of the narrowest job that there is, or of the program.
+    fn pack_path(&self, shared: &Shared) -> PathBuf {
+        let of = |file_name| shared.pack_of(&Id { uid: self.id.uid, file_name });
+        let names = self.key.file_names().into_iter().map(of);
+        let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
+        names.into_iter().find(is_there).unwrap_or_else(|| shared.pack_of(&self.id))
+    }
+
+    fn spec(&self, path: &std::path::Path, budget: Option<u64>) -> LaunchSpec {
+        let group = self.started.cgroup.to_str().and_then(memory::group_limit);
+        let of_group = group.map_or(u64::MAX, memory::budget_within);
+        let bounds =
+            Bounds { budget: budget.map(|budget| budget.min(of_group)), ..Bounds::default() };
+        let always = self.program.pinned;
+        LaunchSpec {
+            user: User::own(),
+            explicit: Some(path.into()),
+            file_names: Vec::new(),
+            prefetch: budget.map(|_| PrefetchOptions { bounds, always, log: false }),
+            learn: self.ticket.is_some(),
+            began: self.began,
+            max_delay: Duration::ZERO,
+        }
+    }
+
+    fn give_up_recording(&mut self, shared: &Shared) {
+        if let (Some(ticket), Ok(tracer)) = (self.ticket.take(), &shared.tracer) {
+            tracer.drop(ticket);
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let pid = i32::try_from(self.started.pid).unwrap_or(i32::MAX);
+        proc::has_ended(pid, self.started.start_time)
+    }
+
+    /// Waits until the start is over.
+    fn wait(&self, shared: &Shared, launch: &mut Launch) -> Coverage {
+        let tracer = shared.tracer.as_ref().ok().filter(|_| self.ticket.is_some());
+        loop {
+            if shared.stops() {
+                return Coverage::Partial;
+            }
+            if self.has_ended() {
+                return Coverage::Whole;
+            }
+            let Some(tracer) = tracer else {
+                if launch.has_prefetched() || self.began.elapsed() >= LONGEST_REPLAY {
+                    return Coverage::Partial;
+                }
+                thread::sleep(LOOK);
+                continue;
+            };
+            let (idle, is_full) = tracer.activity();
+            if idle >= IDLE && self.recorded_at.elapsed() >= IDLE {
+                return Coverage::Whole;
+            }
+            if is_full || self.began.elapsed() >= shared.config.window {
+                return Coverage::CutOff;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn learn(
+        &self,
+        shared: &Shared,
+        ended: &mut EndedLaunch,
+        coverage: Coverage,
+    ) -> Option<(Learned, PageCounts)> {
+        let _one = shared.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        // `headstart run` may learn it at the same time.
+        let claimed = claim::claim(&ended.path);
+        if claimed.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock) {
+            return None;
+        }
+        let file_name = ended.path.file_name().unwrap_or_default();
+        let target = PackTarget::of(&self.key.of_pack(file_name), ended.path.clone());
+        let narrower = self.key.narrower(file_name);
+        let narrower =
+            narrower.map(|key| PackTarget::of(&key, ended.path.with_file_name(&key.file_name)));
+        let settings = Settings { narrower, walk: false, ..Settings::of(target) };
+        let learned = ended.learn(settings, 0, coverage, || shared.stops())?;
+        match learned {
+            Ok((learned, counts)) => {
+                if learned.written {
+                    ended.know_device();
+                }
+                Some((learned, counts))
+            }
+            Err(error) => {
+                Self::failed(shared, &causes(&error));
+                None
+            }
+        }
+    }
+
+    fn failed(shared: &Shared, why: &str) {
+        shared.count(|counters| counters.failed += 1);
+        (shared.tell)(&format!("a start is not learned: {why}"));
+    }
+
+    fn note(&self, shared: &Shared, outcome: Outcome) {
+        let (now, at_ms) = (now_s(), now_ms());
+        let written = outcome.learned.as_ref().filter(|(learned, _)| learned.written);
+        let pays = written.map(|(learned, _)| pays(&learned.pack.to_path()));
+        let is_useless = outcome.is_useless || pays == Some(false);
+        let read = outcome.read;
+        shared.change(
+            &self.id,
+            || self.program.clone(),
+            |program| {
+                if outcome.was_prefetched {
+                    program.note_prefetched(read, at_ms);
+                } else if program.learned > 0 && !outcome.has_pack {
+                    program.note_forgotten();
+                }
+                if let Some((learned, _)) = written {
+                    program.note_learned(now);
+                    program.pack_bytes = learned.data_bytes.saturating_add(learned.metadata_bytes);
+                }
+                if is_useless {
+                    program.note_useless(now);
+                }
+            },
+        );
+        let is_hot = outcome.was_prefetched && !read.is_cold();
+        shared.count(|counters| {
+            counters.prefetched += u64::from(outcome.was_prefetched && !is_hot);
+            counters.hot += u64::from(is_hot);
+            counters.learned += u64::from(written.is_some());
+        });
+        {
+            let mut state = shared.state();
+            state.week.note(read);
+            state.week.learned += u64::from(written.is_some());
+        }
+        let counts = outcome.learned.as_ref().map(|(_, counts)| counts);
+        shared.note_start(Start {
+            program: self.key.name.clone(),
+            uid: self.id.uid,
+            pid: self.started.pid,
+            at: now,
+            kind: match (outcome.was_prefetched, is_hot) {
+                (true, false) => Kind::Prefetched,
+                (true, true) => Kind::Hot,
+                (false, _) if outcome.is_useless => Kind::Useless,
+                (false, _) => Kind::Recorded,
+            },
+            waited_us: None,
+            saved_us: read.saved_us,
+            read_bytes: read.read_bytes,
+            wasted_bytes: read.wasted_bytes,
+            learned: written.is_some(),
+            first_request_us: outcome.first_request_us,
+            pages: counts.map(|counts| {
+                let PageCounts { touched_pages, ready_pages, late_pages, missing_pages, .. } =
+                    *counts;
+                [touched_pages, ready_pages, late_pages, missing_pages]
+            }),
+        });
+    }
+}
+
+impl Outcome {
+    fn of(ended: &EndedLaunch) -> Self {
+        let expected = ended.expected;
+        let Some(report) = ended.report else {
+            let is_useless = expected.is_some_and(|expected| !expected.has_benefit());
+            return Self { is_useless, has_pack: ended.pack().is_some(), ..Self::default() };
+        };
+        let saved = expected.map(|expected| expected.avoided_wait(report.read_share()));
+        Self {
+            read: Prefetched {
+                read_bytes: report.bytes,
+                saved_us: saved.map_or(0, |saved| saved.usual_us),
+                ..Prefetched::default()
+            },
+            was_prefetched: true,
+            has_pack: true,
+            first_request_us: report.first_request_us,
+            ..Self::default()
+        }
+    }
+
+    /// What the classification tells of the replay: what came too late saved nothing.
+    fn note_counts(&mut self) {
+        let Some((_, counts)) = self.learned.as_ref().filter(|_| self.was_prefetched) else {
+            return;
+        };
+        let page = rustix::param::page_size() as u64;
+        let missed = counts.late_pages.saturating_add(counts.missing_pages);
+        self.read.missed_bytes = missed.saturating_mul(page);
+        self.read.wasted_bytes = Some(counts.wasted_pages.saturating_mul(page));
+        self.read.saved_us = (self.read.saved_us as f64 * counts.in_time_share()) as u64;
+    }
+}
+
+/// Whether prefetching a pack gains more than it costs, as far as its device is known.
+fn pays(path: &std::path::Path) -> bool {
+    let Ok(pack) = store::read(path, 0) else { return true };
+    let model = Models::here().of_pack(&pack, &Mounts::default());
+    model.is_none_or(|model| Expected::of(&pack, &FREQUENT.choice(&pack), &model).has_benefit())
+}

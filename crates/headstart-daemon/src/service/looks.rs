@@ -1,0 +1,75 @@
+//! Reads the counters of a process from /proc (proc(5)).
+
+use crate::watch::Counters;
+use headstart::host::contents;
+use std::time::Duration;
+
+/// The counters of the process that started at this time; none when it has ended.
+pub(super) fn counters(pid: u32, start_time: u64) -> Option<Counters> {
+    let stat = contents::bytes(format!("/proc/{pid}/stat")).ok()?;
+    let ticks = rustix::param::clock_ticks_per_second();
+    let counters = of_stat(&stat, start_time, ticks)?;
+    let io = contents::bytes(format!("/proc/{pid}/io")).unwrap_or_default();
+    Some(Counters { read_bytes: of_io(&io), ..counters })
+}
+
+/// Fields 12, 13 and 42 of /proc/PID/stat, if field 22 is this; `ticks` of its clock are a second.
+fn of_stat(stat: &[u8], start_time: u64, ticks: u64) -> Option<Counters> {
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let fields: Vec<_> =
+        std::str::from_utf8(&stat[after_name..]).ok()?.split_whitespace().collect();
+    // The first one behind the name is field 3.
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let has_ended = fields.first().is_some_and(|state| ["Z", "X"].contains(state));
+    if has_ended || field(22)? != start_time {
+        return None;
+    }
+    let blocked = field(42).unwrap_or(0).saturating_mul(1_000_000) / ticks.max(1);
+    Some(Counters {
+        major_faults: field(12)?.saturating_add(field(13)?),
+        read_bytes: 0,
+        blocked: Duration::from_micros(blocked),
+    })
+}
+
+/// `read_bytes` of /proc/PID/io.
+fn of_io(io: &[u8]) -> u64 {
+    let text = std::str::from_utf8(io).unwrap_or_default();
+    let value = |line: &str| line.strip_prefix("read_bytes:")?.trim().parse().ok();
+    text.lines().find_map(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_behind_any_name_and_only_of_the_process_that_is_meant() {
+        let rest: Vec<String> = (23..=44).map(|field| format!("{}", field * 10)).collect();
+        let stat = format!(
+            "7 (a) b) S 1 7 7 0 -1 4194560 100 200 30 4 5 6 7 8 20 0 1 0 4242 {}",
+            rest.join(" ")
+        );
+        let counters = of_stat(stat.as_bytes(), 4242, 100).unwrap();
+        assert_eq!((counters.major_faults, counters.blocked), (34, Duration::from_millis(4200)));
+        assert_eq!(of_stat(stat.as_bytes(), 4243, 100), None, "another process of this number");
+        let ended = stat.replace(") S ", ") Z ");
+        for broken in [ended.as_str(), "", "7 (a", "7 (a) S 1"] {
+            assert_eq!(of_stat(broken.as_bytes(), 4242, 100), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_were_read_from_disks_are_found_by_name() {
+        assert_eq!(of_io(b"rchar: 5\nread_bytes: 4096\nwrite_bytes: 7\n"), 4096);
+        assert_eq!(of_io(b""), 0);
+    }
+
+    #[test]
+    fn this_process_has_counters() {
+        let own = std::process::id();
+        let start_time = headstart::host::proc::start_time(own as i32).unwrap();
+        assert!(counters(own, start_time).is_some());
+        assert_eq!(counters(own, start_time + 1), None);
+    }
+}

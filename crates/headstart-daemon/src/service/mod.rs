@@ -1,0 +1,23 @@
+//! The service: threads around the pure parts.
+//!
+//! ```text
+//! run ──▶ arrival ──▶ watcher ──▶ known slow programs
+//! execs   decides     looks at
+//!            │        /proc
+//!            └──────▶ handle ──▶ prefetch, record (tracer), learn
+//! socket, keeper: control, state file, weekly line
+//! ```
+//!
+//! Only [`run`]'s own thread reads execs and feeds the watchdog; it opens no file. Whatever may wait
+//! for a disk or a file server is done in other threads, of which there is a bounded number.
+
+mod arrival;
+mod handle;
+mod keeper;
+mod looks;
+mod pool;
+pub mod run;
+mod shared;
+mod socket;
+mod tracer;
+mod watcher;

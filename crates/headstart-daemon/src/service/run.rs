@@ -1,0 +1,192 @@
+//! Begins and ends the service. This thread reads execs and feeds the watchdog.
+
+use super::arrival::Arrival;
+use super::handle::Handled;
+use super::pool::Pool;
+use super::shared::Shared;
+pub use super::shared::{Places, Tell};
+use super::tracer::Tracer;
+use super::{keeper, socket, watcher};
+use crate::config::Config;
+use crate::execs::Source;
+use crate::execs::traced::Traced;
+use headstart::boot::machine::Machine;
+use headstart::boot::record::remove_orphans;
+use headstart::host::error::causes;
+use headstart::host::proc;
+use headstart::service::notify;
+use headstart::trace::tracefs::{TraceError, Tracefs};
+use headstart_sys::interrupt::Interrupt;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Threads that look at execs, and execs that may wait for them.
+const LOOKERS: usize = 2;
+const WAITING_EXECS: usize = 4096;
+/// Starts that may wait for a replay.
+const WAITING_STARTS: usize = 32;
+/// How often it is checked whether the service ends, and the watchdog is fed.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+/// How often the watchdog is fed.
+const FEED: Duration = Duration::from_secs(1);
+/// How long threads may take to end: one may wait for a file server.
+const END: Duration = Duration::from_secs(5);
+const LOOK_AT_END: Duration = Duration::from_millis(10);
+
+/// Why the service can't run.
+#[derive(Debug, Error)]
+pub enum ServiceError {
+    /// Execs can't be seen here.
+    #[error("Can't see which programs start")]
+    Source(#[source] io::Error),
+    /// Nothing can be traced.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// It sees the numbers of another namespace.
+    #[error("The service needs the first PID namespace: run it outside of containers")]
+    Container,
+    /// The socket can't be made.
+    #[error("Can't listen at {path}")]
+    Socket {
+        /// Where it should be.
+        path: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There are no threads.
+    #[error("Can't start a thread")]
+    Thread(#[source] io::Error),
+}
+
+/// Runs the service until a signal, or `off`.
+///
+/// # Errors
+/// It can't begin.
+pub fn run(config: Config, places: Places, tell: Tell) -> Result<(), ServiceError> {
+    if !proc::in_first_pid_namespace() {
+        return Err(ServiceError::Container);
+    }
+    let interrupt = Interrupt::catch().map_err(ServiceError::Source)?;
+    let at = |source| ServiceError::Socket {
+        path: headstart::host::names::path(&places.socket).to_string(),
+        source,
+    };
+    let listener = socket::listen(&places).map_err(at)?;
+    // What a killed service left.
+    remove_orphans(&Machine::at("/"));
+    let tracefs = Tracefs::locate()?;
+    let mut source = Traced::start(&tracefs).map_err(ServiceError::Source)?;
+    let tracer = match config.learn {
+        true => Tracer::start(&tracefs, config.recordings, config.trace_memory)
+            .map_err(|error| causes(&error)),
+        false => Err("it is switched off".into()),
+    };
+    if let (Err(why), true) = (&tracer, config.learn) {
+        tell(&format!("nothing is learned: {why}"));
+    }
+    let (state, damage) = keeper::read(&places.state);
+    damage.iter().for_each(|why| tell(why));
+    let replays = config.replays;
+    let shared = Arc::new(Shared::new(config, places, tell, "sched_process_exec", tracer, state));
+    let threads = begin(&shared, listener, replays).map_err(ServiceError::Thread)?;
+    notify(notify::READY);
+    let ended = read_execs(&shared, &mut source, &interrupt, &threads.execs);
+    notify(notify::STOPPING);
+    shared.stop();
+    // Before the threads: their end may take a while, and nothing shall be traced any more.
+    drop(source);
+    threads.end(&shared);
+    ended.map_err(ServiceError::Source)
+}
+
+/// The threads of the service.
+struct Threads {
+    execs: Pool<crate::execs::Exec>,
+    starts: Arc<Pool<Handled>>,
+    others: Vec<JoinHandle<()>>,
+}
+
+fn begin(
+    shared: &Arc<Shared>,
+    listener: std::os::unix::net::UnixListener,
+    replays: usize,
+) -> io::Result<Threads> {
+    let theirs = Arc::clone(shared);
+    let handle = move |start: Handled| start.run(&theirs);
+    let starts = Arc::new(Pool::start("start", replays, WAITING_STARTS, handle)?);
+    let watcher = watcher::start(Arc::clone(shared))?;
+    let arrival = Arrival::new(Arc::clone(shared), Arc::clone(&starts), watcher);
+    let execs = Pool::start("exec", LOOKERS, WAITING_EXECS, move |exec| arrival.exec(exec))?;
+    let others =
+        vec![socket::serve(Arc::clone(shared), listener)?, keeper::start(Arc::clone(shared))?];
+    Ok(Threads { execs, starts, others })
+}
+
+impl Threads {
+    fn end(self, shared: &Shared) {
+        let Self { execs, starts, others } = self;
+        let mut left = execs.end();
+        left.extend(others);
+        wait_for(&mut left);
+        // The threads of `execs` have given their share back, unless one is stuck.
+        let mut left = Arc::into_inner(starts).map(Pool::end).unwrap_or_default();
+        wait_for(&mut left);
+        shared.tracer.iter().for_each(Tracer::end);
+    }
+}
+
+/// Waits until threads have ended, for a while.
+fn wait_for(threads: &mut Vec<JoinHandle<()>>) {
+    let until = Instant::now() + END;
+    while !threads.is_empty() && Instant::now() < until {
+        threads.retain(|thread| !thread.is_finished());
+        std::thread::sleep(LOOK_AT_END);
+    }
+}
+
+/// Reads execs until the service ends, and feeds the watchdog.
+fn read_execs(
+    shared: &Shared,
+    source: &mut dyn Source,
+    interrupt: &Interrupt,
+    pool: &Pool<crate::execs::Exec>,
+) -> io::Result<()> {
+    let mut execs = Vec::new();
+    let mut fed = Instant::now();
+    while !shared.stops() {
+        let mut fds = [
+            PollFd::from_borrowed_fd(source.fd(), PollFlags::IN),
+            PollFd::new(interrupt, PollFlags::IN),
+        ];
+        // An error is a wake-up.
+        let _ = poll(&mut fds, Some(&LOOK));
+        if interrupt.came() {
+            break;
+        }
+        if fed.elapsed() >= FEED {
+            notify(notify::WATCHDOG);
+            fed = Instant::now();
+        }
+        execs.clear();
+        let lost = source.read(&mut execs)?.0;
+        let all = execs.len() as u64;
+        let missed = execs.drain(..).filter(|exec| pool.give(*exec).is_err()).count() as u64;
+        shared.count(|counters| {
+            counters.execs += all;
+            counters.lost_execs += lost;
+            counters.missed_execs += missed;
+        });
+    }
+    Ok(())
+}
+
+fn notify(what: &str) {
+    let socket: Option<OsString> = std::env::var_os("NOTIFY_SOCKET");
+    // systemd restarts what it does not hear of.
+    let _ = notify::tell(socket.as_deref(), what);
+}

@@ -1,0 +1,201 @@
+//! What the threads of the service share.
+
+use super::tracer::Tracer;
+use crate::budget::Budget;
+use crate::config::Config;
+use crate::control::answer::{Start, Status};
+use crate::counters::Counters;
+use crate::programs::decide::Conditions;
+use crate::programs::{Id, Program};
+use crate::state::State;
+use headstart::host::clock::monotonic_ns;
+use headstart::host::error::causes;
+use headstart::launch::retention;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Starts that `top` lists.
+const RECENT: usize = 50;
+
+/// Where things are.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The directory of the state file and of the packs of users.
+    pub state: PathBuf,
+    /// The directory of root's packs.
+    pub packs: PathBuf,
+    /// The socket.
+    pub socket: PathBuf,
+}
+
+/// Takes one line for the journal.
+pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What the threads share.
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) places: Places,
+    pub(super) tell: Tell,
+    pub(super) source: &'static str,
+    /// None when nothing can be recorded, for this reason.
+    pub(super) tracer: Result<Tracer, String>,
+    pub(super) began: Instant,
+    /// One start is learned at a time.
+    pub(super) learning: Mutex<()>,
+    state: Mutex<State>,
+    counters: Mutex<Counters>,
+    budget: Mutex<Budget>,
+    recent: Mutex<VecDeque<Start>>,
+    stops: AtomicBool,
+    /// Milliseconds of the monotonic clock; 0 for never, `u64::MAX` for ever.
+    paused_until: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        config: Config,
+        places: Places,
+        tell: Tell,
+        source: &'static str,
+        tracer: Result<Tracer, String>,
+        state: State,
+    ) -> Self {
+        Self {
+            config,
+            places,
+            tell,
+            source,
+            tracer,
+            began: Instant::now(),
+            learning: Mutex::default(),
+            state: Mutex::new(state),
+            counters: Mutex::default(),
+            budget: Mutex::default(),
+            recent: Mutex::default(),
+            stops: AtomicBool::new(false),
+            paused_until: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub(super) fn budget(&self) -> MutexGuard<'_, Budget> {
+        lock(&self.budget)
+    }
+
+    pub(super) fn recent(&self) -> MutexGuard<'_, VecDeque<Start>> {
+        lock(&self.recent)
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut Counters)) {
+        change(&mut lock(&self.counters));
+    }
+
+    /// Whether the service ends.
+    pub(super) fn stops(&self) -> bool {
+        self.stops.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stops.store(true, Ordering::Relaxed);
+    }
+
+    /// Pauses for so many seconds, or for ever.
+    pub(super) fn pause(&self, seconds: Option<u64>) {
+        let until = |seconds: u64| now_ms().saturating_add(seconds.saturating_mul(1000));
+        self.paused_until.store(seconds.map_or(u64::MAX, until), Ordering::Relaxed);
+    }
+
+    pub(super) fn resume(&self) {
+        self.paused_until.store(0, Ordering::Relaxed);
+    }
+
+    /// For how long it is paused, in seconds, 0 if for ever; `None` if it is not.
+    pub(super) fn paused_s(&self) -> Option<u64> {
+        match self.paused_until.load(Ordering::Relaxed) {
+            u64::MAX => Some(0),
+            until => until.checked_sub(now_ms()).filter(|ms| *ms > 0).map(|ms| ms.div_ceil(1000)),
+        }
+    }
+
+    /// What holds for all programs now.
+    pub(super) fn conditions(&self) -> Conditions {
+        let may_add = self.tracer.as_ref().is_ok_and(Tracer::may_add);
+        Conditions { now_ms: now_ms(), now: now_s(), may_record: self.config.learn && may_add }
+    }
+
+    /// Where the pack of a program is, or will be.
+    pub(super) fn pack_of(&self, id: &Id) -> PathBuf {
+        match id.uid {
+            0 => self.places.packs.join(&id.file_name),
+            uid => self.places.state.join("users").join(uid.to_string()).join(&id.file_name),
+        }
+    }
+
+    /// Changes what is known of a program, and removes the packs of programs that have no room.
+    pub(super) fn change(
+        &self,
+        id: &Id,
+        new: impl FnOnce() -> Program,
+        with: impl FnOnce(&mut Program),
+    ) {
+        let forgotten = self.state().table.change(id, new, with);
+        for id in forgotten {
+            let path = self.pack_of(&id);
+            if let Err(error) = retention::forget(&path) {
+                (self.tell)(&format!("a pack stays: {}", causes(&error)));
+            }
+        }
+    }
+
+    /// Notes a start for `top`.
+    pub(super) fn note_start(&self, start: Start) {
+        let mut recent = self.recent();
+        recent.truncate(RECENT - 1);
+        recent.push_front(start);
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let (programs, week) = {
+            let state = self.state();
+            let remembered = state.table.iter().filter(|(_, program)| program.is_remembered());
+            (remembered.count(), state.week)
+        };
+        let not_learning = match (&self.tracer, self.config.learn) {
+            (_, false) => Some("it is switched off in the configuration".into()),
+            (Err(why), true) => Some(why.clone()),
+            (Ok(_), true) => None,
+        };
+        Status {
+            pid: std::process::id(),
+            uptime_s: self.began.elapsed().as_secs(),
+            source: self.source.into(),
+            paused_s: self.paused_s(),
+            not_learning,
+            programs,
+            recording: self.tracer.as_ref().map_or(0, Tracer::open),
+            in_flight_bytes: self.budget().in_flight(),
+            counters: *lock(&self.counters),
+            week,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Now, in milliseconds of the monotonic clock.
+pub(super) fn now_ms() -> u64 {
+    monotonic_ns() / 1_000_000
+}
+
+/// Now, in seconds of Unix time.
+pub(super) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}

@@ -1,0 +1,194 @@
+//! The recordings of starts, in one trace instance for all. A thread empties its buffers while there
+//! are some.
+
+use headstart::host::proc::threads_of;
+use headstart::trace::capture::CaptureError;
+use headstart::trace::file::Capture;
+use headstart::trace::forks::{Forks, keep_only, tree};
+use headstart::trace::standing::{Mark, Standing};
+use headstart::trace::tracefs::Tracefs;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What the instance is called among ours.
+const LABEL: &str = "starts";
+/// The buffer of each CPU, in KiB: 30,000 events.
+const BUFFER_KB: u32 = 1408;
+/// How often the buffers are emptied at least, which tells whether reading has died down.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// After lost events nothing is recorded for this time.
+const PAUSE: Duration = Duration::from_secs(60);
+/// Once recordings have gone on for so long without a gap, no other is added until there is one: only
+/// then the threads of ended recordings are dropped.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A recording.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    mark: Mark,
+    roots: Vec<i32>,
+}
+
+/// Records starts.
+#[derive(Clone, Debug)]
+pub(super) struct Tracer(Arc<(Mutex<Inner>, Condvar)>);
+
+#[derive(Debug)]
+struct Inner {
+    /// None after the end.
+    standing: Option<Standing>,
+    /// Recordings that go on.
+    open: usize,
+    most: usize,
+    since: Instant,
+    not_before: Instant,
+}
+
+impl Tracer {
+    /// Makes the instance, for so many recordings at once and so many bytes.
+    ///
+    /// # Errors
+    /// Nothing can be traced here.
+    pub(super) fn start(
+        tracefs: &Tracefs,
+        most: usize,
+        bytes: usize,
+    ) -> Result<Self, CaptureError> {
+        let standing = Standing::create(tracefs, LABEL, BUFFER_KB, bytes)?;
+        let wakes = standing.wakes().map_err(CaptureError::Read)?;
+        let now = Instant::now();
+        let inner = Inner { standing: Some(standing), open: 0, most, since: now, not_before: now };
+        let tracer = Self(Arc::new((Mutex::new(inner), Condvar::new())));
+        let theirs = tracer.clone();
+        thread::Builder::new()
+            .name("trace".into())
+            .spawn(move || theirs.empty_buffers(&wakes))
+            .map_err(CaptureError::Read)?;
+        Ok(tracer)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a process from now on; `None` if too many are, or events were lost lately.
+    pub(super) fn add(&self, pid: u32) -> Option<Ticket> {
+        let roots = threads_of(i32::try_from(pid).ok()?);
+        let mut inner = self.lock();
+        let now = Instant::now();
+        if inner.open == 0 {
+            inner.since = now;
+        }
+        let is_crowded = inner.open >= inner.most || now - inner.since >= LONGEST;
+        if roots.is_empty() || is_crowded || now < inner.not_before {
+            return None;
+        }
+        let standing = inner.standing.as_mut().filter(|standing| !standing.is_full())?;
+        let added = standing.add(&roots);
+        let Ok(mark) = added else {
+            inner.not_before = now + PAUSE;
+            inner.clear_if_idle();
+            return None;
+        };
+        inner.open += 1;
+        self.0.1.notify_all();
+        Some(Ticket { mark, roots })
+    }
+
+    /// Whether a start can be recorded now, as far as that is known before.
+    pub(super) fn may_add(&self) -> bool {
+        let inner = self.lock();
+        inner.standing.is_some() && inner.open < inner.most && Instant::now() >= inner.not_before
+    }
+
+    /// How many recordings go on.
+    pub(super) fn open(&self) -> usize {
+        self.lock().open
+    }
+
+    /// For how long none of the recorded programs has read anything, and whether no more is kept.
+    pub(super) fn activity(&self) -> (Duration, bool) {
+        let inner = self.lock();
+        inner
+            .standing
+            .as_ref()
+            .map_or((Duration::MAX, true), |standing| (standing.idle_for(), standing.is_full()))
+    }
+
+    /// Ends a recording and hands it out.
+    ///
+    /// # Errors
+    /// It can't be read or decoded.
+    pub(super) fn finish(&self, ticket: &Ticket) -> Result<Capture, CaptureError> {
+        let mut inner = self.lock();
+        let taken = inner.take(ticket);
+        let lost = taken.as_ref().is_ok_and(|(capture, _)| capture.description.lost > 0);
+        if lost || taken.is_err() {
+            inner.not_before = Instant::now() + PAUSE;
+        }
+        inner.open = inner.open.saturating_sub(1);
+        inner.clear_if_idle();
+        // Others may begin while this is decoded.
+        drop(inner);
+        let (mut capture, forks) = taken?;
+        let tids = tree(&ticket.roots, &forks.of(&capture));
+        keep_only(&mut capture, &tids)?;
+        Ok(capture)
+    }
+
+    /// Ends a recording without a result.
+    pub(super) fn drop(&self, _ticket: Ticket) {
+        let mut inner = self.lock();
+        inner.open = inner.open.saturating_sub(1);
+        inner.clear_if_idle();
+    }
+
+    /// Removes the instance. Nothing is recorded any more.
+    pub(super) fn end(&self) {
+        let standing = self.lock().standing.take();
+        self.0.1.notify_all();
+        standing.into_iter().for_each(Standing::remove);
+    }
+
+    fn empty_buffers(&self, wakes: &[OwnedFd]) {
+        loop {
+            let mut inner = self.lock();
+            while inner.open == 0 && inner.standing.is_some() {
+                inner = self.0.1.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            }
+            let Some(standing) = &mut inner.standing else { return };
+            // What can't be read now is lost, and counted.
+            let _ = standing.collect();
+            let is_full = standing.is_full();
+            drop(inner);
+            wait(if is_full { &[] } else { wakes });
+        }
+    }
+}
+
+impl Inner {
+    fn take(&mut self, ticket: &Ticket) -> Result<(Capture, Forks), CaptureError> {
+        let ended = || CaptureError::Read(io::ErrorKind::NotConnected.into());
+        let standing = self.standing.as_mut().ok_or_else(ended)?;
+        standing.collect().map_err(CaptureError::Read)?;
+        Ok((standing.since(ticket.mark)?, standing.forks().clone()))
+    }
+
+    fn clear_if_idle(&mut self) {
+        if let (0, Some(standing)) = (self.open, &mut self.standing)
+            && standing.clear().is_err()
+        {
+            self.not_before = Instant::now() + PAUSE;
+        }
+    }
+}
+
+fn wait(wakes: &[OwnedFd]) {
+    let mut fds: Vec<_> = wakes.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    // An error is a wake-up.
+    let _ = poll(&mut fds, Some(&LOOK));
+}

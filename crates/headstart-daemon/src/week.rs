@@ -1,0 +1,107 @@
+//! What a week gained and wasted, as one line for the journal. Pure.
+
+use crate::programs::note::Prefetched;
+use serde::{Deserialize, Serialize};
+
+/// Seconds of a week.
+pub const WEEK: u64 = 7 * 24 * 60 * 60;
+
+/// Sums since the last line.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Week {
+    /// When it began, in seconds of Unix time; 0 for never.
+    pub since: u64,
+    /// Starts for which something was read.
+    pub prefetched: u64,
+    /// Starts that were learned.
+    pub learned: u64,
+    /// Time that was saved, as estimated, in µs.
+    pub saved_us: u64,
+    /// Bytes that were prefetched.
+    pub read_bytes: u64,
+    /// Of the bytes that were prefetched for recorded starts, those that were not touched.
+    pub wasted_bytes: u64,
+    /// Bytes that were prefetched for recorded starts.
+    pub measured_bytes: u64,
+}
+
+impl Week {
+    /// Adds a start that was prefetched.
+    pub fn note(&mut self, start: Prefetched) {
+        self.prefetched = self.prefetched.saturating_add(u64::from(start.read_bytes > 0));
+        self.saved_us = self.saved_us.saturating_add(start.saved_us);
+        self.read_bytes = self.read_bytes.saturating_add(start.read_bytes);
+        if let Some(wasted) = start.wasted_bytes {
+            self.wasted_bytes = self.wasted_bytes.saturating_add(wasted.min(start.read_bytes));
+            self.measured_bytes = self.measured_bytes.saturating_add(start.read_bytes);
+        }
+    }
+
+    /// The line, and a new week, if this one is over.
+    pub fn end(&mut self, now: u64) -> Option<String> {
+        // A clock that was set back begins a week, too.
+        if self.since == 0 || self.since > now {
+            self.since = now;
+        }
+        if now - self.since < WEEK {
+            return None;
+        }
+        let days = (now - self.since) / (24 * 60 * 60);
+        let line = self.line(days);
+        *self = Self { since: now, ..Self::default() };
+        Some(line)
+    }
+
+    fn line(&self, days: u64) -> String {
+        let Self { prefetched, learned, .. } = self;
+        let (saved, read) = (self.saved_us as f64 / 1e6, self.read_bytes as f64 / 1e6);
+        let wasted = self.wasted_percent().map_or_else(
+            || "how much of it was wasted was not measured".to_owned(),
+            |percent| format!("{percent:.0} % of it wasted, as measured in recorded starts"),
+        );
+        format!(
+            "in {days} days: about {saved:.0} s saved in {prefetched} starts, {read:.0} MB read, \
+             {wasted}; {learned} starts learned"
+        )
+    }
+
+    /// The share of the prefetched bytes that was wasted, in percent, if that was measured.
+    pub fn wasted_percent(&self) -> Option<f64> {
+        let is_measured = self.measured_bytes > 0;
+        is_measured.then(|| self.wasted_bytes as f64 * 100.0 / self.measured_bytes as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_week_ends_once_with_its_sums() {
+        let mut week = Week::default();
+        assert_eq!(week.end(1000), None);
+        let start =
+            Prefetched { read_bytes: 50_000_000, saved_us: 2_500_000, ..Prefetched::default() };
+        week.note(start);
+        week.note(Prefetched { wasted_bytes: Some(2_500_000), ..start });
+        week.note(Prefetched::default());
+        week.learned = 1;
+        assert_eq!(week.end(1000 + WEEK - 1), None);
+        assert_eq!(
+            week.end(1000 + WEEK).unwrap(),
+            "in 7 days: about 5 s saved in 2 starts, 100 MB read, 5 % of it wasted, as measured in \
+             recorded starts; 1 starts learned"
+        );
+        assert_eq!(week, Week { since: 1000 + WEEK, ..Week::default() });
+        let line = week.end(1000 + 3 * WEEK).unwrap();
+        assert!(line.starts_with("in 14 days: about 0 s saved in 0 starts"), "{line}");
+        assert!(line.contains("was not measured"), "{line}");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_begins_a_week() {
+        let mut week = Week { since: 5000, ..Week::default() };
+        assert_eq!((week.end(10), week.since), (None, 10));
+    }
+}
