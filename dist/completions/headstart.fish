@@ -31,6 +31,7 @@ complete -c headstart -n "__fish_headstart_needs_command" -f -a "record" -d 'Lea
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "replay" -d 'Prefetch packs or lists of files'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "boot" -d 'Learn the boots of this machine and prefetch what they touch'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "unit" -d 'Prefetch and learn a systemd service at each start'
+complete -c headstart -n "__fish_headstart_needs_command" -f -a "daemon" -d 'Learn and prefetch all programs by themselves, with a service'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "list" -d 'List the programs that are learned'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "forget" -d 'Forget what was learned of programs'
 complete -c headstart -n "__fish_headstart_needs_command" -f -a "show" -d 'Show what a pack holds'
@@ -148,6 +149,48 @@ complete -c headstart -n "__fish_headstart_using_subcommand unit" -l list -d 'Li
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -l follow -d 'Prefetch the service\'s pack and learn its start, now; run by a unit'
 complete -c headstart -n "__fish_headstart_using_subcommand unit" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "run" -d 'Run the service; systemd does that, by headstartd.service'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "status" -d 'Show what the service does, and what it gained and cost'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "top" -d 'List the last starts, and the programs that gain most'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "metrics" -d 'Print the figures in the text format of Prometheus'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "forget" -d 'Forget what was learned of a program'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "pin" -d 'Prefetch a program at each start and keep its pack, whatever the figures say'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "unpin" -d 'Leave a pinned program to the figures again'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "pause" -d 'Neither prefetch nor learn until `resume`; root only'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "resume" -d 'Go on after `pause`; root only'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fish_seen_subcommand_from run status top metrics forget pin unpin pause resume off" -f -a "off" -d 'End tracing and the service, until it is started again; root only'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from run" -l config -d 'The configuration; see headstartd.conf(5)' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from run" -l state -d 'Where the state and the packs of users are kept' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from run" -l socket -d 'Where to listen' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from status" -l socket -d 'The socket of the service' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from status" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from top" -l socket -d 'The socket of the service' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from top" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from top" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from metrics" -l socket -d 'The socket of the service' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from metrics" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from forget" -l socket -d 'The socket of the service' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from forget" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from forget" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from pin" -l socket -d 'The socket of the service' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from pin" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from pin" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from unpin" -l socket -d 'The socket of the service' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from unpin" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from unpin" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from pause" -l for -d 'Go on by itself after this time, such as 10m' -r
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from pause" -l socket -d 'The socket of the service' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from pause" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from pause" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from resume" -l socket -d 'The socket of the service' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from resume" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from resume" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from off" -l socket -d 'The socket of the service' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from off" -l json -d 'Print one JSON document'
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from off" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand list" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand list" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand forget" -l unused-for -d 'All of your packs that were neither learned nor read for this time, such as 30d' -r

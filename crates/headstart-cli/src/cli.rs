@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 use crate::exit::ExitStatus;
 use crate::{
-    bench, boot, compare, doctor, elf, evict, faults, forget, layout, list, output, pack, pages,
-    record, replay, report, run, show, unit,
+    bench, boot, compare, daemon, doctor, elf, evict, faults, forget, layout, list, output, pack,
+    pages, record, replay, report, run, show, unit,
 };
 
 /// Programs start as if their files were already in memory.
@@ -14,8 +14,8 @@ use crate::{
 #[command(name = "headstart", version, disable_help_subcommand = true)]
 #[command(after_help = "\
 The main job is `headstart run` in front of a command. The other subcommands do parts of it, \
-or show results: record learns, replay prefetches, boot does both for the boot of the machine \
-and unit for a service; list, show, pack and forget manage packs; pages shows the page cache, \
+or show results: record learns, replay prefetches, boot does both for the boot of the machine, \
+unit for a service and daemon for all programs; list, show, pack and forget manage packs; pages shows the page cache, \
 and evict drops files from it; faults and elf tell what else a start costs; report writes a page with \
 all of it; layout moves files on the disk; doctor checks what \
 this machine supports.
@@ -42,6 +42,9 @@ pub enum Verb {
     Boot(boot::BootVerb),
     /// Prefetch and learn a systemd service at each start
     Unit(unit::UnitArgs),
+    /// Learn and prefetch all programs by themselves, with a service
+    #[command(subcommand)]
+    Daemon(daemon::DaemonVerb),
     /// List the programs that are learned
     List(list::ListArgs),
     /// Forget what was learned of programs
@@ -82,6 +85,7 @@ impl Verb {
             Self::Replay(args) => replay::run(args),
             Self::Boot(verb) => boot::run(verb),
             Self::Unit(args) => unit::run(&args),
+            Self::Daemon(verb) => daemon::run(verb),
             Self::List(args) => list::run(&args),
             Self::Forget(args) => forget::run(&args),
             Self::Show(args) => show::run(args),

@@ -6,12 +6,13 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 11] = [
     "README.md",
     "GUIDE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "doc/architecture.md",
+    "doc/daemon.md",
     "doc/elf.md",
     "doc/elf-order.md",
     "doc/faults.md",

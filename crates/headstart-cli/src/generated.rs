@@ -103,6 +103,12 @@ const SECTIONS: [(&str, Items); 4] = [
             ),
             ("/var/lib/headstart/devices/", "How devices behave, as it was measured."),
             ("/etc/headstart/boot.conf", "Phases of this machine's own."),
+            ("/etc/headstart/headstartd.conf", "Settings of the service; see headstartd.conf(5)."),
+            (
+                "/var/lib/headstart/daemon/",
+                "What the service knows of programs, and the packs of users other than root.",
+            ),
+            ("/run/headstart/headstartd.sock", "Where the service listens."),
             ("/run/headstart/", "What was recorded and prefetched in this boot."),
             (
                 "~/.local/state/headstart/packs/",
@@ -139,6 +145,13 @@ fn files() -> BTreeMap<PathBuf, Vec<u8>> {
     let of_service = (service::TEMPLATE, service::TEMPLATE_TEXT);
     let units = headstart::boot::install::UNITS.iter().chain([&of_service]);
     files.extend(units.map(|(name, text)| (Path::new("systemd").join(name), (*text).into())));
+    for (path, text) in [
+        ("man/headstartd.conf.5", headstart_daemon::dist::MAN_PAGE),
+        ("systemd/headstartd.service", headstart_daemon::dist::UNIT),
+        ("etc/headstartd.conf", headstart_daemon::dist::CONFIG),
+    ] {
+        files.insert(path.into(), text.into());
+    }
     files
 }
 
@@ -208,9 +221,9 @@ fn tagged(roff: &mut Roff, tag: &str, text: &str) {
     roff.control("TP", []).text([bold(tag)]).text([roman(text)]);
 }
 
-/// The paths below `dist` of the files in its two directories.
+/// The paths below `dist` of the files in its directories of such files.
 fn in_tree(dist: &Path) -> Vec<PathBuf> {
-    ["completions", "man", "systemd"]
+    ["completions", "etc", "man", "systemd"]
         .iter()
         .flat_map(|dir| fs::read_dir(dist.join(dir)).into_iter().flatten())
         .map(|entry| entry.unwrap().path().strip_prefix(dist).unwrap().to_owned())

@@ -8,6 +8,7 @@ mod bench;
 mod boot;
 mod cli;
 mod compare;
+mod daemon;
 mod doctor;
 #[cfg(test)]
 mod documented;

@@ -11,6 +11,7 @@ mod changing;
 #[path = "../command/mod.rs"]
 mod command;
 mod common;
+mod daemon;
 mod doctor;
 mod evict;
 mod exact;

@@ -1,0 +1,151 @@
+//! What the service answers, as text.
+
+use crate::output::{self, Align, Table, size};
+use headstart_daemon::control::answer::{Answer, Kind, Start};
+use std::io::{self, Write};
+
+/// Prints the status.
+pub fn status(answer: &Answer) -> anyhow::Result<()> {
+    let Some(status) = &answer.status else { return Ok(()) };
+    let (counters, week) = (&status.counters, &status.week);
+    let wasted = week.wasted_percent();
+    output::print(|out| {
+        let state = match (status.paused_s, &status.not_learning) {
+            (Some(0), _) => "paused".to_owned(),
+            (Some(seconds), _) => format!("paused for {seconds} s more"),
+            (None, Some(why)) => format!("prefetches, and does not learn: {why}"),
+            (None, None) => "prefetches and learns".to_owned(),
+        };
+        writeln!(out, "headstartd (process {}): {state}", status.pid)?;
+        writeln!(out, "programs that start slowly: {}", status.programs)?;
+        writeln!(
+            out,
+            "this week: about {:.1} s saved in {} starts, {} read, {}",
+            week.saved_us as f64 / 1e6,
+            week.prefetched,
+            size(week.read_bytes),
+            wasted.map_or_else(
+                || "waste not measured".into(),
+                |percent| format!("{percent:.0} % of it wasted")
+            ),
+        )?;
+        writeln!(
+            out,
+            "since {} s: {} execs, {} prefetched, {} hot, {} cold and unknown, {} learned",
+            status.uptime_s,
+            counters.execs,
+            counters.prefetched,
+            counters.hot,
+            counters.cold,
+            counters.learned
+        )?;
+        writeln!(
+            out,
+            "now: {} recordings, {} in flight at most",
+            status.recording,
+            size(status.in_flight_bytes)
+        )?;
+        let missed = [
+            (counters.lost_execs, "execs not reported"),
+            (counters.missed_execs, "execs not looked at"),
+            (counters.crowded, "starts skipped, too many at once"),
+            (counters.not_recorded, "starts not recorded, too many at once or events lost"),
+            (counters.without_budget, "starts without memory to prefetch"),
+            (counters.lost_events, "trace events lost"),
+            (counters.failed, "recordings not learned"),
+            (counters.in_containers, "starts in containers, which are not handled"),
+            (counters.refused_clients, "clients refused"),
+        ];
+        for (count, what) in missed.into_iter().filter(|(count, _)| *count > 0) {
+            writeln!(out, "{count} {what}")?;
+        }
+        Ok(())
+    })
+}
+
+/// Prints the last starts and the programs.
+pub fn top(answer: &Answer) -> anyhow::Result<()> {
+    if answer.starts.is_empty() && answer.programs.is_empty() {
+        output::message("no slow start was seen yet");
+        return Ok(());
+    }
+    output::print(|out| {
+        starts(&answer.starts, out)?;
+        if !answer.starts.is_empty() && !answer.programs.is_empty() {
+            writeln!(out)?;
+        }
+        programs(answer, out)
+    })
+}
+
+fn starts(starts: &[Start], out: &mut dyn Write) -> io::Result<()> {
+    if starts.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new([
+        ("START", Align::Left),
+        ("PROGRAM", Align::Left),
+        ("PID", Align::Right),
+        ("WAS", Align::Left),
+        ("SAVED", Align::Right),
+        ("READ", Align::Right),
+        ("WASTED", Align::Right),
+    ]);
+    for start in starts {
+        let kind = match start.kind {
+            Kind::Cold => "cold",
+            Kind::Hot => "hot",
+            Kind::Prefetched => "prefetched",
+            Kind::Recorded => "recorded",
+            Kind::Useless => "no benefit",
+        };
+        let learned = if start.learned { ", learned" } else { "" };
+        table.row([
+            output::time(start.at),
+            output::harmless(&start.program),
+            start.pid.to_string(),
+            format!("{kind}{learned}"),
+            seconds(start.saved_us),
+            size(start.read_bytes),
+            start.wasted_bytes.map_or_else(|| "-".into(), size),
+        ]);
+    }
+    table.write(out)
+}
+
+fn programs(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    if answer.programs.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new([
+        ("PROGRAM", Align::Left),
+        ("USER", Align::Right),
+        ("STARTS", Align::Right),
+        ("COLD", Align::Right),
+        ("PREFETCHED", Align::Right),
+        ("LEARNED", Align::Right),
+        ("SAVED", Align::Right),
+        ("READ", Align::Right),
+        ("PACK", Align::Left),
+    ]);
+    for listed in &answer.programs {
+        let program = &listed.program;
+        let pinned = if program.pinned { " (pinned)" } else { "" };
+        table.row([
+            format!("{}{pinned}", output::harmless(&program.name)),
+            listed.id.uid.to_string(),
+            program.starts.to_string(),
+            program.cold_starts.to_string(),
+            program.prefetched.to_string(),
+            program.learned.to_string(),
+            seconds(program.saved_us),
+            size(program.read_bytes),
+            output::harmless(&listed.id.file_name),
+        ]);
+    }
+    table.write(out)
+}
+
+fn seconds(us: u64) -> String {
+    format!("{:.2} s", us as f64 / 1e6)
+}

@@ -1,0 +1,277 @@
+//! The service that learns and prefetches all programs: a slow one is learned without being named,
+//! and its files are resident before it reads them; a hot one costs nothing; clients can't hold it
+//! up; nothing is left of a killed one.
+
+use crate::common::instances;
+use headstart::cache::residency::are_resident;
+use headstart::host::range::PageRange;
+use headstart_sys::signals::kill;
+use headstart_testing::{
+    LoopFs, as_nobody, is_root, noise, public_dir, python, skip, wait_until, write_synced,
+};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Files of the program, and the pages of each.
+const FILES: u64 = 64;
+const PAGES: u64 = 32;
+
+/// First starts that are tried, and how long each may take to be noticed.
+const TRIALS: u32 = 5;
+const NOTICED: Duration = Duration::from_secs(11);
+
+/// Waits for a line before it reads its files, and for one before it ends.
+const PROGRAM: &str = "\
+import sys
+sys.stdin.readline()
+for number in range(64):
+    open(f'{sys.argv[1]}/{number}', 'rb').read()
+sys.stdin.readline()
+";
+
+/// The service, with places of its own.
+struct Service {
+    dir: TempDir,
+    child: Child,
+}
+
+impl Service {
+    fn start() -> Self {
+        let dir = public_dir();
+        std::fs::write(dir.path().join("conf"), "threshold = 50ms\n").unwrap();
+        let child = Self::spawn(dir.path());
+        let service = Self { dir, child };
+        service.wait_until_it_answers();
+        service
+    }
+
+    fn spawn(dir: &Path) -> Child {
+        let path = |name: &str| dir.join(name);
+        Command::new(env!("CARGO_BIN_EXE_headstart"))
+            .env("HEADSTART_PACKS", path("packs"))
+            .args(["daemon", "run"])
+            .arg("--config")
+            .arg(path("conf"))
+            .arg("--state")
+            .arg(path("state"))
+            .arg("--socket")
+            .arg(path("socket"))
+            .spawn()
+            .unwrap()
+    }
+
+    fn wait_until_it_answers(&self) {
+        wait_until("answer", || self.ask(&["status"]).status.success().then_some(()));
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("socket")
+    }
+
+    fn command(&self, mut command: Command, words: &[&str]) -> Output {
+        command.arg("daemon").args(words).arg("--socket").arg(self.socket()).output().unwrap()
+    }
+
+    fn ask(&self, words: &[&str]) -> Output {
+        self.command(Command::new(env!("CARGO_BIN_EXE_headstart")), words)
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let output = self.ask(&[words, &["--json"]].concat());
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What `top` tells of the start with this process number, if it does.
+    fn listed(&self, pid: u32) -> Option<Value> {
+        let top = self.json(&["top"]);
+        let starts = top["starts"].as_array().cloned().unwrap_or_default();
+        starts.into_iter().find(|start| start["pid"] == pid)
+    }
+
+    /// The same, once it does.
+    fn start_of(&self, pid: u32) -> Value {
+        wait_until("start in `top`", || self.listed(pid))
+    }
+
+    fn programs(&self) -> Vec<String> {
+        let top = self.json(&["top"]);
+        let programs = top["programs"].as_array().cloned().unwrap_or_default();
+        programs.iter().map(|program| program["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Its trace instances.
+    fn instances(pid: u32) -> Vec<String> {
+        let prefix = format!("headstart-{pid}-");
+        instances().into_iter().filter(|name| name.starts_with(&prefix)).collect()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+}
+
+/// A start of the program on a cold file system.
+struct Start(Child);
+
+impl Start {
+    /// By a name of Python that nobody else uses: names that are executed often are skipped.
+    fn cold(fs: &LoopFs) -> Self {
+        fs.remount();
+        let child = Command::new(fs.path().join("python3"))
+            .arg(fs.path().join("reader.py"))
+            .arg(fs.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn line(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    fn end(mut self) {
+        self.line();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+/// A cold start that nothing is known of, as `top` tells it. None if it was not noticed: on a busy
+/// machine a program may be so slow to begin that it counts as one that reads nothing.
+fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
+    let mut start = Start::cold(fs);
+    start.line();
+    let end = Instant::now() + NOTICED;
+    let mut seen = None;
+    while seen.is_none() && Instant::now() < end {
+        seen = service.listed(start.pid());
+    }
+    start.end();
+    seen
+}
+
+fn resident_files(fs: &LoopFs) -> u64 {
+    let is_resident = |number: &u64| {
+        let file = File::open(fs.path().join(number.to_string())).unwrap();
+        are_resident(&file, PageRange::of(0, PAGES))
+    };
+    (0..FILES).filter(is_resident).count() as u64
+}
+
+#[test]
+fn a_slow_program_is_learned_without_being_named_and_prefetched_from_its_third_cold_start_on() {
+    if !is_root() {
+        return skip("tracing needs root");
+    }
+    let (Some(fs), Some(python)) = (LoopFs::new("ext4"), python()) else { return };
+    std::os::unix::fs::symlink(python, fs.path().join("python3")).unwrap();
+    write_synced(&fs.path().join("reader.py"), PROGRAM.as_bytes());
+    for number in 0..FILES {
+        write_synced(&fs.path().join(number.to_string()), &noise((PAGES * 4096) as usize));
+    }
+    let service = Service::start();
+
+    // The first is noticed.
+    let seen = (0..TRIALS).find_map(|_| first_start(&service, &fs)).unwrap();
+    assert_eq!(seen["kind"], "cold", "{seen}");
+
+    // The second is recorded.
+    let mut second = Start::cold(&fs);
+    let pid = second.pid();
+    second.line();
+    second.end();
+    let seen = service.start_of(pid);
+    assert_eq!((&seen["kind"], &seen["learned"]), (&"recorded".into(), &true.into()), "{seen}");
+
+    // The third has its files before it asks.
+    let mut third = Start::cold(&fs);
+    let pid = third.pid();
+    // Of some a page at the end is not learned.
+    let are_prefetched = || resident_files(&fs) * 2 >= FILES;
+    wait_until("prefetched files", || are_prefetched().then_some(()));
+    third.line();
+    third.end();
+    let seen = service.start_of(pid);
+    assert_eq!(seen["kind"], "prefetched", "{seen}");
+    let [touched, ready, late, missing] =
+        [0, 1, 2, 3].map(|number| seen["pages"][number].as_u64().unwrap());
+    assert!(touched >= FILES * PAGES, "{seen}");
+    // Python's own files may be cold too.
+    assert!(ready * 10 >= touched * 9 && late + missing <= touched / 10, "{seen}");
+    assert!(service.programs().iter().any(|name| name.ends_with("reader.py")), "{seen}");
+
+    // A program that reads nothing is not remembered.
+    for _ in 0..5 {
+        assert!(Command::new("true").status().unwrap().success());
+    }
+    assert!(service.programs().iter().all(|name| name != "true"));
+
+    // Others see nothing of it, and change nothing.
+    let other = |words: &[&str]| service.command(as_nobody(env!("CARGO_BIN_EXE_headstart")), words);
+    let top = other(&["top", "--json"]);
+    assert!(top.status.success(), "{top:?}");
+    assert!(!String::from_utf8_lossy(&top.stdout).contains("reader.py"), "{top:?}");
+    for words in [&["off"][..], &["pause"], &["forget", "python3-reader.py"]] {
+        assert_eq!(other(words).status.code(), Some(1), "{words:?}");
+    }
+}
+
+#[test]
+fn clients_that_say_nothing_or_too_much_do_not_hold_the_service_up() {
+    if !is_root() {
+        return skip("tracing needs root");
+    }
+    let service = Service::start();
+    let connect = || UnixStream::connect(service.socket()).unwrap();
+    // They stay open, and more than are served.
+    let _silent: Vec<_> = (0..6).map(|_| connect()).collect();
+    let mut answers = Vec::new();
+    for said in [&b"\n"[..], b"{\"do\":\"rm\"}\n", &[b'x'; 5000], b"[[[[[[[[[[\n"] {
+        let mut client = connect();
+        client.write_all(said).unwrap();
+        let mut answer = String::new();
+        // It closes the connection when it has answered.
+        let _ = client.read_to_string(&mut answer);
+        answers.push(answer);
+    }
+    assert!(answers.iter().all(|answer| answer.contains("\"error\"")), "{answers:?}");
+    assert!(service.ask(&["status"]).status.success());
+    let metrics = service.ask(&["metrics"]);
+    assert!(String::from_utf8_lossy(&metrics.stdout).contains("headstartd_execs_total "));
+}
+
+#[test]
+fn nothing_is_left_of_a_killed_service_and_off_ends_tracing() {
+    if !is_root() {
+        return skip("tracing needs root");
+    }
+    let mut service = Service::start();
+    let pid = service.child.id();
+    assert_eq!(Service::instances(pid).len(), 2);
+    kill(pid.cast_signed(), 9).unwrap();
+    service.child.wait().unwrap();
+    service.child = Service::spawn(service.dir.path());
+    service.wait_until_it_answers();
+    wait_until("end of what was left", || Service::instances(pid).is_empty().then_some(()));
+    let pid = service.child.id();
+    assert!(service.ask(&["off"]).status.success());
+    assert!(service.child.wait().unwrap().success());
+    wait_until("end of tracing", || Service::instances(pid).is_empty().then_some(()));
+    assert!(!service.socket().exists());
+    assert_eq!(service.ask(&["status"]).status.code(), Some(1));
+}
