@@ -2,7 +2,7 @@
 //! ([`MountTable::path_answers`]), and in containers, a word counts as it stands.
 
 use headstart::host::mounts::MountTable;
-use headstart::pack::key::Names;
+use headstart::pack::command_words::Names;
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::command_words::Names;
 use super::loader::{self, LOADERS, NAMED, Then, WRAPPERS};
 use super::{launcher, subcommand};
 
@@ -22,31 +23,6 @@ pub struct Key {
     pub words: Vec<OsString>,
     /// The words behind them that may name a subcommand.
     pub subcommand: Vec<String>,
-}
-
-/// What the words of a command lead to, for the process that runs it.
-pub trait Names {
-    /// The real path of a program, as `$PATH` and symbolic links lead to it.
-    fn program(&self, word: &OsStr) -> Option<PathBuf>;
-    /// The real path of a file.
-    fn file(&self, word: &OsStr) -> Option<PathBuf>;
-    /// Whether there is such a file.
-    fn is_file(&self, word: &OsStr) -> bool;
-}
-
-/// Of this process, with a function that finds programs.
-impl<F: Fn(&OsStr) -> Option<PathBuf>> Names for F {
-    fn program(&self, word: &OsStr) -> Option<PathBuf> {
-        self(word)
-    }
-
-    fn file(&self, word: &OsStr) -> Option<PathBuf> {
-        std::fs::canonicalize(word).ok()
-    }
-
-    fn is_file(&self, word: &OsStr) -> bool {
-        Path::new(word).exists()
-    }
 }
 
 /// The words of a command that identify the program.

@@ -4,7 +4,7 @@
 //! It starts nothing and knows no daemon: whether a container's processes are children of the
 //! launcher is decided elsewhere.
 
-use super::key::Names;
+use super::command_words::Names;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 

@@ -15,6 +15,7 @@ pub mod build;
 pub mod changing;
 pub(crate) mod clock;
 pub mod codec;
+pub mod command_words;
 pub mod diff;
 pub mod history;
 pub mod join;
