@@ -157,9 +157,10 @@ def kills():
             tally[f"{name}: {victim}"] += 1
             wrong = [next_start(rig)]
             left = settled(headstart)
-            if leftovers(rig.store):
+            if left or leftovers(rig.store):
                 # A well known program is not learned while the kernel removes the trace of the
-                # killed start; the next one that is learned cleans.
+                # killed start, or its last thread holds the lock of it; the next one that is
+                # learned cleans.
                 later += 1
                 wrong += [next_start(rig, "record")]
                 left = settled(headstart)
