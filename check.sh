@@ -225,6 +225,11 @@ smoke() {
     begin fuzzing fuzz/smoke.sh 2
     if ((EUID == 0)); then
         check "page faults of programs" bench/faults.py --smoke
+        if has chromium || has chromium-browser || has google-chrome; then
+            check "pictures in a browser" bench/picture.py --smoke
+        else
+            echo "skipped pictures in a browser: there is no Chromium"
+        fi
         check "programs through headstart run" bench/storm/programs.py --smoke
         check "killed commands" bench/storm/kills.py --smoke
         check "failing system calls" bench/storm/errors.py --smoke

@@ -19,7 +19,7 @@ PATIENCE = 60
 
 
 class Browser:
-    """A browser with one page. Ends with the block."""
+    """A browser with one page, and one frame of it that scripts are for. Ends with the block."""
 
     def __init__(self, width=1400, height=900):
         name = next(filter(None, map(shutil.which, NAMES)), None)
@@ -29,10 +29,14 @@ class Browser:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         self.process = subprocess.Popen(
             [name, "--headless=new", "--remote-debugging-port=0", "--disable-gpu", "--no-first-run",
+             # So that a sandboxed frame is a context of the page, and no target of its own.
+             "--disable-features=IsolateSandboxedIframes",
              f"--user-data-dir={self.home.name}", f"--window-size={width},{height}", *sandbox,
              "about:blank"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
         self.number = 0
+        # Contexts of scripts: of the page and of its frames; and the one that is used, if not the page's.
+        self.contexts, self.context = [], None
         try:
             self.socket = self.connect()
             for domain in ("Page", "Runtime", "Log"):
@@ -110,6 +114,8 @@ class Browser:
         self.send(json.dumps({"id": self.number, "method": method, "params": params}))
         while True:
             message = self.receive()
+            if message.get("method") == "Runtime.executionContextCreated":
+                self.contexts.append(message["params"]["context"]["id"])
             if message.get("method") == "Runtime.exceptionThrown":
                 details = message["params"]["exceptionDetails"]
                 raise Trouble(f"the page failed: {details.get('exception', details)}")
@@ -122,20 +128,38 @@ class Browser:
 
     def value(self, script):
         """What a script comes to; a promise is awaited."""
-        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        context = {"contextId": self.context} if self.context else {}
+        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True,
+                           **context)
         if "exceptionDetails" in result:
             raise Trouble(f"{script}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
     def open(self, path, ready):
         """Opens a file, and waits until `ready` is true; how many seconds that took."""
+        self.context = None
         began = time.monotonic()
         self.call("Page.navigate", url=Path(path).resolve().as_uri())
-        while not self.value(ready):
-            if time.monotonic() - began > PATIENCE:
-                raise Trouble(f"{path} does not get ready")
-            time.sleep(0.005)
+        self.wait_for(lambda: self.value(ready), path, began)
         return time.monotonic() - began
+
+    def enter(self, script, ready):
+        """Opens a frame by a script; scripts are then for that. How many seconds until it is ready."""
+        began = time.monotonic()
+        self.value(script)
+        # A frame has a context before it is opened, or gets one.
+        self.wait_for(lambda: self.in_frame(ready), "the frame", began)
+        return time.monotonic() - began
+
+    def in_frame(self, ready):
+        self.context = self.contexts[-1]
+        return self.value(f"location.href === 'about:srcdoc' && ({ready})")
+
+    def wait_for(self, condition, name, began):
+        while not condition():
+            if time.monotonic() - began > PATIENCE:
+                raise Trouble(f"{name} does not get ready")
+            time.sleep(0.005)
 
     def key(self, key):
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
