@@ -113,20 +113,23 @@ fn differs(p_adjusted: f64) -> bool {
 pub fn compare(first: &ResultSet, second: &ResultSet, most: usize) -> Comparison {
     let mut found = Vec::new();
     let mut skipped = Vec::new();
+    let mut others = second.iter().peekable();
+    let mut skip =
+        |counter: &String, reason| skipped.push(Skipped { counter: counter.clone(), reason });
     for (counter, a) in first {
-        let tested = match second.get(counter) {
+        while let Some((before, _)) = others.next_if(|(other, _)| *other < counter) {
+            skip(before, Reason::OnlyInSecond);
+        }
+        let tested = match others.next_if(|(other, _)| *other == counter) {
             None => Err(Reason::OnlyInFirst),
-            Some(b) => test(a, b).map(|tested| (tested, a, b)).ok_or(Reason::TooFewValues),
+            Some((_, b)) => test(a, b).map(|tested| (tested, a, b)).ok_or(Reason::TooFewValues),
         };
         match tested {
             Ok((tested, a, b)) => found.push((counter, tested, a, b)),
-            Err(reason) => skipped.push(Skipped { counter: counter.clone(), reason }),
+            Err(reason) => skip(counter, reason),
         }
     }
-    let missing = second.keys().filter(|counter| !first.contains_key(*counter));
-    skipped.extend(
-        missing.map(|counter| Skipped { counter: counter.clone(), reason: Reason::OnlyInSecond }),
-    );
+    others.for_each(|(counter, _)| skip(counter, Reason::OnlyInSecond));
     let adjusted = adjusted(found.iter().map(|(_, tested, ..)| tested));
     let mut found: Vec<_> = found.into_iter().zip(adjusted).collect();
     // Many that are constant on both sides have an infinite t: totals are before their parts.
@@ -210,6 +213,27 @@ mod tests {
                 "d: only the second set has it"
             ]
         );
+    }
+
+    #[test]
+    fn each_counter_is_compared_with_that_of_its_name() {
+        let values = |n: usize, at: f64| vec![at + n as f64, at + n as f64 + 1.0];
+        let every = |step: usize, at: f64| -> ResultSet {
+            (0..60).step_by(step).map(|n| (n.to_string(), values(n, at))).collect()
+        };
+        let (first, second) = (every(2, 1.0), every(3, 5.0));
+        let found = compare(&first, &second, usize::MAX);
+        assert_eq!((found.rows.len(), found.skipped.len()), (10, 30));
+        for row in &found.rows {
+            let both = [&first, &second].map(|set| &set[&row.counter]);
+            assert_eq!(Some(&row.welch), welch(both[0], both[1]).as_ref());
+            assert_eq!(row.welch.difference, 4.0);
+        }
+        for Skipped { counter, reason } in &found.skipped {
+            let is_in = [&first, &second].map(|set| set.contains_key(counter));
+            let expected = if is_in[0] { Reason::OnlyInFirst } else { Reason::OnlyInSecond };
+            assert_eq!((is_in[0] != is_in[1], *reason), (true, expected), "{counter}");
+        }
     }
 
     #[test]

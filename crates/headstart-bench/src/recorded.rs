@@ -3,7 +3,7 @@
 //! counters. Opens no files.
 
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// How the schema of such a document begins.
 pub const SCHEMA: &str = "headstart/faults/";
@@ -34,7 +34,7 @@ const MISSING: [&str; 5] =
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Recorded {
     /// Figures that are not 0, by name; times in ms.
-    pub counters: BTreeMap<String, f64>,
+    pub counters: HashMap<String, f64>,
     /// Figures that are not known, by the first word of their names.
     pub unknown: Vec<&'static str>,
     /// What was recorded.
@@ -51,23 +51,25 @@ impl Recorded {
             |(figure, known): (&'static str, &str)| (unlisted[known] == false).then_some(figure);
         let waits = document["waits"].is_null().then_some("waits");
         let mut found = Self {
-            counters: BTreeMap::new(),
+            counters: HashMap::new(),
             unknown: KNOWN_IF.into_iter().filter_map(is_unknown).chain(waits).collect(),
             command: command(document),
             is_whole: MISSING.iter().all(|missing| is_nothing(&unlisted[*missing])),
         };
         for part in ROWS {
-            let name = if part == "total" { String::new() } else { part.to_owned() };
-            found.add(&document[part], &name, "");
+            let mut name = if part == "total" { String::new() } else { part.to_owned() };
+            found.add(&document[part], &mut name, "");
         }
         let processes = process_names(document);
         for (part, figures, kind) in LISTS {
             for row in document.pointer(part).and_then(Value::as_array).into_iter().flatten() {
                 let Some(row) = row.as_object() else { continue };
                 let Some(name) = name(row, kind, &processes) else { continue };
-                row.iter()
-                    .filter(|(key, _)| !NUMBERS.contains(&key.as_str()))
-                    .for_each(|(key, value)| found.add(value, &format!("{figures}{key}"), &name));
+                row.iter().filter(|(key, _)| !NUMBERS.contains(&key.as_str())).for_each(
+                    |(key, value)| {
+                        found.add(value, &mut [figures, key.as_str()].concat(), &name);
+                    },
+                );
             }
         }
         found
@@ -75,12 +77,14 @@ impl Recorded {
 
     /// Adds the numbers of a value: their names are those of the members that lead to them, with
     /// `of` behind.
-    fn add(&mut self, value: &Value, name: &str, of: &str) {
+    fn add(&mut self, value: &Value, name: &mut String, of: &str) {
         match value {
             Value::Object(members) => {
+                let length = name.len();
                 for (key, value) in members {
-                    let space = if name.is_empty() { "" } else { " " };
-                    self.add(value, &format!("{name}{space}{key}"), of);
+                    name.extend([if length == 0 { "" } else { " " }, key.as_str()]);
+                    self.add(value, name, of);
+                    name.truncate(length);
                 }
             }
             Value::Number(number) => {
@@ -89,14 +93,14 @@ impl Recorded {
                 if self.unknown.contains(&first) {
                     return;
                 }
-                let (name, number) = match name.strip_suffix("_ns") {
-                    Some(name) => (format!("{name}_ms"), number / 1e6),
-                    None => (name.to_owned(), number),
+                let (name, unit, number) = match name.strip_suffix("_ns") {
+                    Some(name) => (name, "_ms", number / 1e6),
+                    None => (name.as_str(), "", number),
                 };
                 let space = if of.is_empty() { "" } else { " " };
-                let counter = self.counters.entry(format!("{name}{space}{of}")).or_default();
+                let counter = self.counters.entry([name, unit, space, of].concat()).or_default();
                 // Several processes have one name.
-                *counter = match name.ends_with("longest_ms") {
+                *counter = match name.ends_with("longest") && !unit.is_empty() {
                     true => counter.max(number),
                     false => *counter + number,
                 };
@@ -204,7 +208,8 @@ mod tests {
             ("wall_ms", 5.0),
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value));
-        assert_eq!(found.counters.into_iter().collect::<Vec<_>>(), expected);
+        let counters: std::collections::BTreeMap<_, _> = found.counters.into_iter().collect();
+        assert_eq!(counters.into_iter().collect::<Vec<_>>(), expected);
         assert_eq!((found.unknown, found.is_whole), (vec!["huge"], true));
         assert_eq!(found.command, "git status");
     }

@@ -3,7 +3,7 @@
 use crate::compare::{Reason, ResultSet, Skipped};
 use crate::document::Results;
 use crate::recorded::Recorded;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// What the files of one side say.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -19,7 +19,8 @@ pub struct Side {
     /// What was recorded.
     pub commands: BTreeSet<String>,
     /// Counters of recordings; each has a value for each recording once [`align`] was called.
-    recorded: ResultSet,
+    /// Hashed, since ordering hundred thousands of long names for each recording takes most of the time.
+    recorded: HashMap<String, Vec<f64>>,
     unknown: BTreeSet<&'static str>,
 }
 
@@ -58,7 +59,9 @@ impl Side {
         self.fill();
         let is_known = |counter: &str| !unknown.contains(first_word(counter));
         let recorded = std::mem::take(&mut self.recorded);
-        self.counters.extend(recorded.into_iter().filter(|(counter, _)| is_known(counter)));
+        let recorded = recorded.into_iter().filter(|(counter, _)| is_known(counter));
+        // Made at once, it is sorted once.
+        self.counters = std::mem::take(&mut self.counters).into_iter().chain(recorded).collect();
     }
 }
 
