@@ -1,5 +1,5 @@
-// The data: columns are decoded when they are first needed, and rows are grouped by a column's value
-// when a view first shows some of them only.
+// The data: columns are decoded when they are first needed, or after the first frame, and rows are grouped
+// by a column's value when a view first shows some of them only.
 const $ = (id) => document.getElementById(id);
 const picture = JSON.parse($("data").textContent);
 

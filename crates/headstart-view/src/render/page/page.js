@@ -291,6 +291,14 @@ function listen() {
   });
 }
 
+// One column at a time, so that the first names under the pointer do not wait for all of them.
+function decode(columns) {
+  const next = columns.pop();
+  if (!next) return;
+  valuesOf(...next);
+  setTimeout(() => decode(columns));
+}
+
 function begin() {
   if (!picture.views.some((view) => view.subjects.length)) return;
   $("app").hidden = false;
@@ -303,6 +311,9 @@ function begin() {
   }));
   listen();
   choose(Math.max(0, picture.views.findIndex((view) => view.subjects.length)), 0);
-  requestAnimationFrame(() => requestAnimationFrame(() => (document.body.dataset.drawn = String(Math.round(performance.now())))));
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    document.body.dataset.drawn = String(Math.round(performance.now()));
+    decode(picture.frames.flatMap((of, frame) => of.columns.map((_, number) => [frame, number])));
+  }));
 }
 begin();
