@@ -139,6 +139,9 @@ _headstart() {
             headstart__subcmd__layout,apply)
                 cmd="headstart__subcmd__layout__subcmd__apply"
                 ;;
+            headstart__subcmd__layout,list)
+                cmd="headstart__subcmd__layout__subcmd__list"
+                ;;
             headstart__subcmd__layout,plan)
                 cmd="headstart__subcmd__layout__subcmd__plan"
                 ;;
@@ -925,7 +928,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__layout)
-            opts="-h --help plan apply resume status verify undo release"
+            opts="-h --help plan apply resume status verify undo release list"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -958,6 +961,36 @@ _headstart() {
                     return 0
                     ;;
                 --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        headstart__subcmd__layout__subcmd__list)
+            opts="-o -h --format --output --root --force --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "squashfs-sort paths" -- "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

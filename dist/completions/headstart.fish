@@ -338,14 +338,15 @@ complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -l force -d 'Replace these files even if they are not earlier results; those for gold and BOLT have no mark of an earlier result'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -s q -l quiet -d 'Print no table'
 complete -c headstart -n "__fish_headstart_using_subcommand elf; and __fish_seen_subcommand_from order" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "plan" -d 'Tell what a layout would gain, and move nothing; exit status 3 when that is nothing'
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "apply" -d 'Move what these packs read into one place, in touch order'
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "resume" -d 'Go on with a layout that was stopped'
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "status" -d 'Tell where the files of layouts are'
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "verify" -d 'Read the files of layouts from the disk, and compare them with what they held'
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "undo" -d 'Move files back to the very blocks where they were'
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release" -f -a "release" -d 'Keep a layout for good, and free the blocks where its files were'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -f -a "plan" -d 'Tell what a layout would gain, and move nothing; exit status 3 when that is nothing'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -f -a "apply" -d 'Move what these packs read into one place, in touch order'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -f -a "resume" -d 'Go on with a layout that was stopped'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -f -a "status" -d 'Tell where the files of layouts are'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -f -a "verify" -d 'Read the files of layouts from the disk, and compare them with what they held'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -f -a "undo" -d 'Move files back to the very blocks where they were'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -f -a "release" -d 'Keep a layout for good, and free the blocks where its files were'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -f -a "list" -d 'Write the order of files for the builder of an image (squashfs, EROFS)'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l budget -d 'Move at most so much (512M, 2G); it is taken twice until the layout is undone or released' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l on -d 'Only files on the file system of this path; apply needs it if packs name files on several' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l json -d 'Print one JSON document'
@@ -373,3 +374,9 @@ complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_s
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from undo" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from undo" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from release" -s h -l help -d 'Print help'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from list" -l format -d 'How the list is written' -r -f -a "squashfs-sort\t'A path and a priority a line, for mksquashfs'
+paths\t'A path a line, for tar and cpio'"
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from list" -s o -l output -d 'Write it to FILE' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from list" -l root -d 'Where the root of the image was when the packs were learned' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from list" -l force -d 'Replace FILE even if it is another file'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'

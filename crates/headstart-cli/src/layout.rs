@@ -1,6 +1,7 @@
 //! `headstart layout`: moves what starts read into one place of the disk, and back.
 
 mod apply;
+mod list;
 mod plan;
 mod status;
 mod which;
@@ -25,6 +26,8 @@ pub enum LayoutVerb {
     Undo(apply::ContinueArgs),
     /// Keep a layout for good, and free the blocks where its files were
     Release(status::ReleaseArgs),
+    /// Write the order of files for the builder of an image (squashfs, EROFS)
+    List(list::ListArgs),
 }
 
 /// Does it.
@@ -37,5 +40,6 @@ pub fn run(verb: LayoutVerb) -> anyhow::Result<ExitStatus> {
         LayoutVerb::Verify(args) => status::verify(&args),
         LayoutVerb::Undo(args) => apply::undo(&args),
         LayoutVerb::Release(args) => status::release(&args),
+        LayoutVerb::List(args) => list::run(&args),
     }
 }

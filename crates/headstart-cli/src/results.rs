@@ -8,6 +8,7 @@ use headstart::host::outputs::{self, Known};
 use headstart::profile::accesses::rows;
 use headstart_elf::order::write::Format;
 use headstart_faults::export;
+use headstart_layout::image;
 use headstart_view::picture::SCHEMA as PICTURE;
 use headstart_view::render::report::BEGIN as REPORT;
 use serde_json::Value;
@@ -40,6 +41,8 @@ pub enum ResultKind {
     Folded,
     /// Functions in an order, for a linker.
     Order(Format),
+    /// Files in an order, for the builder of an image.
+    ImageList(image::Format),
 }
 
 impl ResultKind {
@@ -56,12 +59,17 @@ impl ResultKind {
             Self::Firefox => Known::ByBegin(export::firefox::BEGIN),
             Self::Perfetto => Known::ByBegin(export::perfetto::BEGIN),
             Self::Folded => Known::ByContent(export::folded::is_folded),
-            // Without a comment in it, it could be anybody's list.
-            Self::Order(format) => match format.comment() {
-                Some(comment) => Known::ByBegin(comment.as_bytes()),
-                None => Known::ByContent(|_| false),
-            },
+            Self::Order(format) => by_comment(format.comment()),
+            Self::ImageList(format) => by_comment(format.comment()),
         }
+    }
+}
+
+/// Without a comment in it, it could be anybody's list.
+fn by_comment(comment: Option<&'static str>) -> Known {
+    match comment {
+        Some(comment) => Known::ByBegin(comment.as_bytes()),
+        None => Known::ByContent(|_| false),
     }
 }
 
@@ -130,13 +138,14 @@ mod tests {
     #[test]
     fn each_kind_knows_its_own_and_nothing_else() {
         use ResultKind::{
-            Accesses, Bootperf, FaultsCsv, Firefox, Folded, Json, Markdown, Order, Perfetto,
-            Picture, Report,
+            Accesses, Bootperf, FaultsCsv, Firefox, Folded, ImageList, Json, Markdown, Order,
+            Perfetto, Picture, Report,
         };
         let order = |format| write::text(&[], format);
         let (lld, gnu_ld) = (order(Format::Lld), order(Format::GnuLd));
         let picture = |form: Form| form.text(&headstart_view::picture::Picture::default()).unwrap();
         let [html, svg, data] = [Form::Html, Form::Svg, Form::Json].map(picture);
+        let list = image::list(&Default::default(), "/".as_ref(), image::Format::SquashfsSort);
         let perf = r#"{"seconds": {"default": {"improvement_direction": "down"}}}"#;
         let is_own = |kind: ResultKind, bytes: &[u8]| match kind.known() {
             Known::ByBegin(begin) => bytes.starts_with(begin),
@@ -158,6 +167,7 @@ mod tests {
             (Markdown, b"true\n8 rounds in 3s, until it ends; cold by drop_caches=3\n"),
             (Order(Format::Lld), lld.as_bytes()),
             (Order(Format::GnuLd), gnu_ld.as_bytes()),
+            (ImageList(image::Format::SquashfsSort), list.text.as_slice()),
         ];
         let foreign = [
             r#"{"schema": "mine/1"}"#,

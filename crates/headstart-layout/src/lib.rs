@@ -14,7 +14,8 @@
 //! until it is released. The journal names all swaps before the first one is made, and where a block
 //! of a file lies tells whether its swap was made: so nothing else has to be kept, whatever ends it.
 //!
-//! Pure: [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`journal`], [`gain`]. Drivers: [`volume`]
+//! Pure: [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`journal`], [`gain`],
+//! [`image`] (lists for images that are built once). Drivers: [`volume`]
 //! finds the file system and keeps donor and journal, [`examine`] looks at files, [`content`] reads
 //! them, [`prepare`] makes the journal, [`apply`] swaps, [`idle`] waits while others use the disk.
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod examine;
 pub mod extents;
 pub mod gain;
 pub mod idle;
+pub mod image;
 pub mod journal;
 pub mod plan;
 pub mod prepare;

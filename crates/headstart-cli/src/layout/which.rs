@@ -58,10 +58,15 @@ impl WhatArgs {
 
     /// All that is to be moved.
     pub fn wanted(&self) -> anyhow::Result<Wanted> {
-        let named = |path: &PathBuf| named_pack(&packs::by_name(path)?);
-        let packs = self.packs.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(wanted(&packs, page_size()))
+        wanted_of(&self.packs)
     }
+}
+
+/// What these packs read.
+pub fn wanted_of(packs: &[PathBuf]) -> anyhow::Result<Wanted> {
+    let named = |path: &PathBuf| named_pack(&packs::by_name(path)?);
+    let packs = packs.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(wanted(&packs, page_size()))
 }
 
 /// The mounts of this machine.

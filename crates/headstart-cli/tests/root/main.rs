@@ -14,6 +14,7 @@ mod faults_waits;
 mod initramfs_hooks;
 mod layout;
 mod layout_crashes;
+mod layout_images;
 mod layout_safety;
 mod limits;
 mod package_hooks;
