@@ -1,35 +1,24 @@
 //! Makes the swaps of a journal, or takes them back, and says where its files are. The driver.
 //!
-//! The file system keeps the content of a file whatever is swapped; so a wrong journal can cost
+//! The file system keeps the content of a file whatever is moved ([`super::mover`]); so a wrong journal can cost
 //! places, never content. All the same the content of each range is compared before and after.
 
 use super::content::{crc, crc_on_disk};
+pub use super::direction::Direction;
 use super::error::LayoutError;
-use super::examine::{Looked, Swaps, why};
-use super::extents::{Compared, compare, shifted};
+use super::examine::{Looked, Swaps};
+use super::extents::{Compared, compare};
 use super::journal::{Journal, LaidFile, Swap};
+use super::mover::{Mover, Stop, mover};
 use super::skip::{Skip, Skipped};
 use super::volume::Store;
 use headstart::host::identity::identity_of;
 use headstart::host::range::ByteRange;
-use headstart_sys::ext4::{Blocks, swap_blocks};
 use headstart_sys::fiemap::{self, Extent};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-
-/// In which direction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// To the new places.
-    Apply,
-    /// To the old places.
-    Undo,
-}
 
 /// Whether to go on, which the caller says between two swaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,9 +60,8 @@ pub fn swap_all(
     direction: Direction,
     mut go: impl FnMut(u64) -> Result<Go, LayoutError>,
 ) -> Result<Done, LayoutError> {
-    let ends = journal.swaps.iter().map(|swap| swap.piece.donor + swap.piece.bytes.length());
-    let (donor, tail) = (store.donor(journal)?, ends.max().unwrap_or(0));
-    let worker = Worker { store, journal, direction, donor, tail, swaps: Swaps::read() };
+    let mover = mover(store, journal, direction)?;
+    let worker = Worker { store, journal, direction, mover, swaps: Swaps::read() };
     let (mut done, mut skipped, mut passed) = (Done::default(), BTreeSet::new(), 0);
     for swap in &journal.swaps {
         if go(passed)? == Go::Stop {
@@ -94,8 +82,7 @@ pub fn swap_all(
         }
         passed += swap.piece.bytes.length();
     }
-    rustix::fs::syncfs(&worker.donor)
-        .map_err(LayoutError::io("Can't write", Path::new("donor")))?;
+    rustix::fs::syncfs(&store.dir).map_err(LayoutError::io("Can't write", Path::new("files")))?;
     Ok(done)
 }
 
@@ -103,9 +90,7 @@ struct Worker<'a> {
     store: &'a Store,
     journal: &'a Journal,
     direction: Direction,
-    donor: File,
-    /// Where the donor has nothing but its tail.
-    tail: u64,
+    mover: Box<dyn Mover + 'a>,
     swaps: Swaps,
 }
 
@@ -123,13 +108,13 @@ impl Worker<'_> {
         if self.direction == Direction::Apply && looked.identity != file.identity {
             return Ok(Err(Skip::Changed));
         }
-        let now = match looked.facts.movable(swap.piece.bytes) {
+        let now = match looked.facts.still_movable(swap.piece.bytes) {
             Ok(now) => now,
             // What lies elsewhere now was written since.
             Err(Skip::Sparse | Skip::Preallocated | Skip::Inline) => return Ok(Err(Skip::Changed)),
             Err(skip) => return Ok(Err(skip)),
         };
-        let todo = self.todo(compared(&now, swap));
+        let todo = self.direction.todo(compared(&now, swap));
         if todo.is_empty() {
             let is_there = compared(&now, swap).elsewhere == 0;
             return Ok(if is_there { Ok(0) } else { Err(Skip::Changed) });
@@ -139,86 +124,13 @@ impl Worker<'_> {
         if self.direction == Direction::Apply && before != swap.crc {
             return Ok(Err(Skip::Changed));
         }
-        let writable = match reopened(&looked.file) {
-            Ok(writable) => writable,
-            Err(Errno::PERM) => return Ok(Err(Skip::Refused)),
-            Err(error) => return Ok(Err(why(error))),
-        };
-        if !self
-            .is_donor_in_place(swap, &todo)
-            .map_err(LayoutError::io("Can't look at", Path::new("donor")))?
-        {
-            return Ok(Err(Skip::Displaced));
+        match self.mover.move_ranges(&looked.file, swap, &todo) {
+            Ok(()) => {}
+            Err(Stop::Full) => return Err(LayoutError::Full { path: file.path.clone() }),
+            Err(Stop::Skip(skip)) => return Ok(Err(skip)),
         }
-        let mut bytes = 0;
-        for range in todo {
-            match self.move_range(&writable, swap, range) {
-                Ok(()) => bytes += range.length(),
-                // The rest of them would fail too.
-                Err(Errno::NOSPC) => return Err(LayoutError::Full { path: file.path.clone() }),
-                Err(Errno::DQUOT) => return Ok(Err(Skip::Quota)),
-                Err(_) => return Ok(Err(Skip::Refused)),
-            }
-        }
-        drop(writable);
+        let bytes = todo.iter().map(|range| range.length()).sum();
         self.check(swap, file, &looked, before, bytes)
-    }
-
-    /// What is not where it should be.
-    fn todo(&self, found: Compared) -> Vec<ByteRange> {
-        match self.direction {
-            Direction::Apply => found.old,
-            Direction::Undo => found.new,
-        }
-    }
-
-    /// Whether the donor has the blocks that these parts of a range are to get.
-    fn is_donor_in_place(&self, swap: &Swap, todo: &[ByteRange]) -> io::Result<bool> {
-        let (bytes, begin) = (swap.piece.bytes, swap.piece.donor);
-        let now = extents_of(&self.donor, ByteRange::of(begin, bytes.length()))?;
-        let now = shifted(&now, begin, bytes.offset);
-        let wanted = match self.direction {
-            Direction::Apply => &swap.new,
-            Direction::Undo => &swap.piece.old,
-        };
-        Ok(todo.iter().all(|range| compare(&now, wanted, &[], *range).elsewhere == 0))
-    }
-
-    /// Swaps a part of a range. If the file system is full, the tail of the donor is given up.
-    fn move_range(&self, file: &File, swap: &Swap, range: ByteRange) -> Result<(), Errno> {
-        let block = self.journal.block;
-        let (mut at, mut has_tail) = (range.offset, true);
-        while at < range.end {
-            let rest = ByteRange { offset: at, end: range.end };
-            let blocks = Blocks {
-                file: at / block,
-                donor: (swap.piece.donor + (at - swap.piece.bytes.offset)) / block,
-                count: rest.length() / block,
-            };
-            let swapped = swap_blocks(file, &self.donor, blocks);
-            match swapped.map_err(errno) {
-                Ok(0) => return Err(Errno::OPNOTSUPP),
-                Ok(count) => at += count.min(blocks.count) * block,
-                Err(Errno::INTR) => at += self.made(file, swap, rest)?,
-                Err(Errno::NOSPC) if has_tail => {
-                    has_tail = false;
-                    // Free blocks can be used once they are free on the disk.
-                    rustix::fs::ftruncate(&self.donor, self.tail)?;
-                    rustix::fs::fsync(&self.donor)?;
-                    at += self.made(file, swap, rest)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// How much of the start of a range was swapped, in bytes: a call that failed may have swapped
-    /// some, and to swap that once more would take it back.
-    fn made(&self, file: &File, swap: &Swap, range: ByteRange) -> Result<u64, Errno> {
-        let now = extents_of(file, range).map_err(errno)?;
-        let todo = self.todo(compare(&now, &swap.piece.old, &swap.new, range));
-        Ok(todo.first().map_or(range.end, |first| first.offset) - range.offset)
     }
 
     /// Whether a range is where it should be and has its content.
@@ -243,7 +155,7 @@ impl Worker<'_> {
         if after != before {
             return Err(LayoutError::Content { path: file.path.clone() });
         }
-        let is_done = self.todo(compared(&now, swap)).is_empty();
+        let is_done = self.direction.todo(compared(&now, swap)).is_empty();
         Ok(if is_done { Ok(bytes) } else { Err(Skip::Refused) })
     }
 }
@@ -254,17 +166,6 @@ fn compared(now: &[Extent], swap: &Swap) -> Compared {
 
 fn extents_of(file: &File, range: ByteRange) -> io::Result<Vec<Extent>> {
     fiemap::extents_in(file, range.offset, range.length())
-}
-
-fn errno(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
-}
-
-/// The same file, open for writing.
-fn reopened(file: &File) -> Result<File, Errno> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOATIME;
-    rustix::fs::open(path, flags, Mode::empty()).map(File::from)
 }
 
 /// Where the files of a layout are.

@@ -9,16 +9,24 @@ use std::path::{Path, PathBuf};
 /// Why a layout can't go on. Each file is whole, whatever it is.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// The file system can't swap blocks.
-    #[error("{path} is on {kind}; a layout works on ext4 only so far", path = names::path(.path), kind = names::text(.kind))]
+    /// The file system can't be laid out.
+    #[error("{path} is on {kind}, which can't be laid out: {why}", path = names::path(.path), kind = names::text(.kind))]
     OtherKind {
         /// A file or the mount point.
         path: PathBuf,
         /// The type of the file system.
         kind: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// An xfs that was made without what a layout needs.
+    #[error("{path} shares no blocks between files, as a layout needs; mkfs.xfs -m reflink=1 makes one that does", path = names::path(.path))]
+    NoSharing {
+        /// The mount point.
+        path: PathBuf,
     },
     /// Only a part of the file system is mounted here.
-    #[error("{path} is a part of a file system; a layout needs a mount of all of it", path = names::path(.path))]
+    #[error("{path} is a part of a file system; a layout needs a mount of all of it, or of a subvolume", path = names::path(.path))]
     PartOnly {
         /// The mount point.
         path: PathBuf,

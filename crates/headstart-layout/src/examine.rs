@@ -2,6 +2,7 @@
 
 use super::error::LayoutError;
 use super::journal::LaidFile;
+use super::kind::Kind;
 use super::skip::{Facts, Skip, Skipped};
 use super::volume::{Store, Volume};
 use super::wanted::{Wanted, WantedRange};
@@ -13,7 +14,7 @@ use headstart::host::names;
 use headstart::host::open::open_again;
 use headstart::host::range::ByteRange;
 use headstart_sys::fiemap::{self, Extent};
-use headstart_sys::lease;
+use headstart_sys::{lease, xfs};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -35,6 +36,8 @@ pub struct Found {
     pub ranges: Vec<(WantedRange, Vec<Extent>)>,
     /// Files that are skipped, with the reasons.
     pub skipped: Vec<(PathBuf, Skip)>,
+    /// What the layout of files that share their blocks would take for good, in bytes.
+    pub shared_bytes: u64,
 }
 
 impl Found {
@@ -68,10 +71,11 @@ pub fn examine(
     let mut seen = HashSet::new();
     for (number, file) in wanted.files.iter().enumerate() {
         let Some((dev, inner)) = mounts.inside(&file.path) else { continue };
-        let Some(ranges) = ranges.get(&number).filter(|_| dev == volume.dev) else { continue };
+        let Some(inner) = volume.inside(dev, &inner) else { continue };
+        let Some(ranges) = ranges.get(&number) else { continue };
         let looked_at = open_again(&file.path).map_err(why).and_then(|opened| {
             let whole = ByteRange { offset: 0, end: u64::MAX };
-            let file_now = Looked::at(opened, whole, volume.dev, &swaps)?;
+            let file_now = Looked::at(opened, whole, (volume.kind, volume.file_dev), &swaps)?;
             if !file.identity.is_still(&file_now.identity) {
                 return Err(Skip::Changed);
             }
@@ -89,11 +93,16 @@ pub fn examine(
         });
         match looked_at {
             Ok((identity, found)) => {
-                let path = inner.strip_prefix("/").unwrap_or(&inner).to_owned();
+                let path = inner.to_owned();
                 looked.insert(number, (out.files.len(), found));
                 out.files.push(LaidFile { path, identity });
             }
-            Err(skip) => out.skipped.push((file.path.clone(), skip)),
+            Err(skip) => {
+                if skip == Skip::Shared {
+                    out.shared_bytes += ranges.iter().map(|range| range.length()).sum::<u64>();
+                }
+                out.skipped.push((file.path.clone(), skip));
+            }
         }
     }
     for range in &wanted.ranges {
@@ -139,12 +148,17 @@ impl Looked {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         let opened = rustix::fs::openat2(&store.root, &file.path, flags, Mode::empty(), resolve);
-        let looked = Self::at(opened.map_err(why)?, range, store.dev, swaps)?;
+        let looked = Self::at(opened.map_err(why)?, range, (store.kind, store.dev), swaps)?;
         if looked.identity.ino == file.identity.ino { Ok(looked) } else { Err(Skip::Changed) }
     }
 
     /// Looks at a range of a file that is open for reading.
-    fn at(opened: OwnedFd, range: ByteRange, dev: Dev, swaps: &Swaps) -> Result<Self, Skip> {
+    fn at(
+        opened: OwnedFd,
+        range: ByteRange,
+        (kind, dev): (Kind, Dev),
+        swaps: &Swaps,
+    ) -> Result<Self, Skip> {
         let refused = |_| Skip::Unreadable;
         let stat = rustix::fs::fstat(&opened).map_err(refused)?;
         if Dev::from_stat(stat.st_dev) != dev {
@@ -159,6 +173,9 @@ impl Looked {
         let identity = identity_of(&stat);
         let statx = rustix::fs::statx(&opened, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
         let facts = Facts {
+            kind,
+            realtime: kind == Kind::Xfs
+                && xfs::is_realtime(&opened).map_err(|_| Skip::Unreadable)?,
             attributes: statx.map_err(refused)?.stx_attributes,
             flags: rustix::fs::ioctl_getflags(&opened).map_err(refused)?,
             pieces: fiemap::pieces_in(&opened, range.offset, range.length())

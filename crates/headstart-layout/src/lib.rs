@@ -9,12 +9,13 @@
 //!                                 journal ──▶ apply          swaps, and swaps back
 //! ```
 //!
-//! A *donor* is a file that is allocated in one place. The file system swaps blocks between a file
-//! and the donor (`EXT4_IOC_MOVE_EXT`), which then holds the old ones, so that a layout can be undone
-//! until it is released. The journal names all swaps before the first one is made, and where a block
-//! of a file lies tells whether its swap was made: so nothing else has to be kept, whatever ends it.
+//! On ext4 a *donor* is allocated in one place, and the file system swaps blocks between a file and the
+//! donor (`EXT4_IOC_MOVE_EXT`), which then holds the old ones. On xfs and btrfs a file gets the blocks of a
+//! copy that has the same bytes (`FIDEDUPERANGE`), and another copy keeps the old ones. So a layout can be
+//! undone until it is released. The journal names all swaps before the first one is made, and where a
+//! block of a file lies tells whether its swap was made: so nothing else has to be kept, whatever ends it.
 //!
-//! Pure: [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`journal`], [`gain`],
+//! Pure: [`kind`], [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`journal`], [`gain`],
 //! [`image`] (lists for images that are built once). Drivers: [`volume`]
 //! finds the file system and keeps donor and journal, [`examine`] looks at files, [`content`] reads
 //! them, [`prepare`] makes the journal, [`apply`] swaps, [`idle`] waits while others use the disk.
@@ -23,6 +24,8 @@
 
 pub mod apply;
 pub mod content;
+mod copies;
+mod direction;
 mod error;
 pub mod examine;
 pub mod extents;
@@ -30,6 +33,8 @@ pub mod gain;
 pub mod idle;
 pub mod image;
 pub mod journal;
+pub mod kind;
+mod mover;
 pub mod plan;
 pub mod prepare;
 pub mod skip;

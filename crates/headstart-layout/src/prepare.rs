@@ -1,8 +1,9 @@
-//! From a plan to its journal: the donor is allocated, and all ranges are read for their checksums. A
-//! driver.
+//! From a plan to its journal: all ranges are read for their checksums, and copied where the file system
+//! needs copies. A driver.
 
 use super::apply::Go;
 use super::content::crc;
+use super::copies::Copies;
 use super::error::LayoutError;
 use super::examine::{Found, Looked, Swaps};
 use super::extents::compare;
@@ -10,6 +11,7 @@ use super::journal::{Donor, Journal, LaidFile, Swap};
 use super::plan::{Piece, Plan};
 use super::skip::{Skip, Skipped};
 use super::volume::{Store, Volume};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,6 +34,7 @@ pub fn prepare(
     mut go: impl FnMut(u64) -> Result<Go, LayoutError>,
 ) -> Result<Option<(Journal, Skipped)>, LayoutError> {
     let (swaps, block) = (Swaps::read(), volume.block()?);
+    let copies = Copies::of(store)?;
     let (mut skipped, mut read) = (BTreeSet::new(), 0);
     let mut files: Vec<LaidFile> = Vec::new();
     let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
@@ -47,28 +50,62 @@ pub fn prepare(
         else {
             continue;
         };
-        let checksum = || {
+        let same = || {
             let looked = Looked::again(store, file, piece.bytes, &swaps)?;
-            let now = looked.facts.movable(piece.bytes)?;
+            let now = looked.facts.still_movable(piece.bytes)?;
             let is_same = looked.identity == file.identity
                 && compare(&now, &piece.old, &[], piece.bytes).elsewhere == 0;
             if !is_same {
                 return Err(Skip::Changed);
             }
-            crc(&looked.file, piece.bytes).map_err(|_| Skip::Unreadable)
+            Ok(looked)
         };
-        match checksum() {
-            Ok(crc) => {
+        match same() {
+            Ok(looked) => {
                 let number = *numbers.entry(piece.file).or_insert_with(|| {
                     files.push(file.clone());
                     files.len() - 1
                 });
+                let made_of = match &copies {
+                    Some(copies) => copies.make(&looked.file, file.identity.size, &piece, number),
+                    None => crc(&looked.file, piece.bytes),
+                };
+                let crc = match made_of {
+                    Ok(crc) => crc,
+                    Err(error) => match Errno::from_io_error(&error) {
+                        Some(Errno::NOSPC) => {
+                            return Err(LayoutError::Full { path: file.path.clone() });
+                        }
+                        Some(Errno::OPNOTSUPP | Errno::NOTTY) => {
+                            return Err(LayoutError::NoSharing {
+                                path: volume.mount_point.clone(),
+                            });
+                        }
+                        _ => {
+                            skipped.insert((piece.file, Skip::Unreadable));
+                            continue;
+                        }
+                    },
+                };
                 made.push(Swap { piece: Piece { file: number, ..piece }, new, crc });
             }
             Err(skip) => {
                 skipped.insert((piece.file, skip));
             }
         }
+    }
+    if let Some(copies) = copies {
+        // What lies elsewhere could not be found there, and not be undone.
+        rustix::fs::syncfs(&store.dir)
+            .map_err(LayoutError::io("Can't write", &volume.mount_point))?;
+        made.retain(|swap: &Swap| {
+            let is_in_place = copies.is_in_place(swap).unwrap_or(false);
+            if !is_in_place {
+                skipped.insert((swap.piece.file, Skip::NoCopy));
+            }
+            is_in_place
+        });
+        copies.finish()?;
     }
     let mut counts = Skipped::new();
     for (_, skip) in skipped {

@@ -1,6 +1,7 @@
 //! Why a file is not moved. Pure.
 
 use super::extents::{end, within};
+use super::kind::Kind;
 use headstart::host::range::ByteRange;
 use headstart_sys::fiemap::{Extent, Stored};
 use rustix::fs::{IFlags, StatxAttributes};
@@ -49,6 +50,14 @@ pub enum Skip {
     NotWritten,
     /// It is stored inside its inode.
     Inline,
+    /// It is compressed by the file system.
+    Compressed,
+    /// Snapshots or other files share its blocks.
+    Shared,
+    /// It has no checksums (nodatacow), and a copy with checksums can't take its place.
+    NoChecksums,
+    /// It is on the realtime device of an xfs.
+    Realtime,
     /// Another name of it is laid out already.
     HardLink,
     /// It did not fit into the budget.
@@ -57,7 +66,9 @@ pub enum Skip {
     Quota,
     /// Another program moved the donor's blocks for it, as e4defrag(8) does.
     Displaced,
-    /// The kernel refused to swap its blocks.
+    /// Its copy in the other place is gone.
+    NoCopy,
+    /// The kernel refused to move its blocks.
     Refused,
 }
 
@@ -84,10 +95,15 @@ impl Skip {
             Self::Preallocated => "preallocated and not written",
             Self::NotWritten => "not on the disk yet (sync writes it)",
             Self::Inline => "inline in its inode",
+            Self::Compressed => "compressed by the file system",
+            Self::Shared => "shared with a snapshot or another file",
+            Self::NoChecksums => "without checksums (nodatacow)",
+            Self::Realtime => "on the realtime device",
             Self::HardLink => "another name of a file that is laid out",
             Self::OverBudget => "over the budget",
             Self::Quota => "over a quota",
             Self::Displaced => "whose other place was moved by another program",
+            Self::NoCopy => "without its copy in the other place",
             Self::Refused => "refused by the kernel",
         }
     }
@@ -104,6 +120,10 @@ pub type Skipped = BTreeMap<Skip, u64>;
 /// What the file system says of a file.
 #[derive(Clone, Debug)]
 pub struct Facts {
+    /// What it is on.
+    pub kind: Kind,
+    /// Whether it is on the realtime device of an xfs.
+    pub realtime: bool,
     /// Attributes as statx(2) has them.
     pub attributes: StatxAttributes,
     /// Flags as ioctl_iflags(2) has them.
@@ -122,13 +142,27 @@ const EXTENTS: u32 = 0x0008_0000;
 const INLINE: u32 = 0x1000_0000;
 /// `EXT4_JOURNAL_DATA_FL`.
 const JOURNAL_DATA: u32 = 0x4000;
+/// `FS_NOCOW_FL` of `include/uapi/linux/fs.h`.
+const NO_COW: u32 = 0x0080_0000;
 
 impl Facts {
-    /// The extents of a range, if the file may be moved.
+    /// The extents of a range, if the file may be laid out.
     ///
     /// # Errors
     /// Why it may not.
     pub fn movable(&self, range: ByteRange) -> Result<Vec<Extent>, Skip> {
+        self.extents(range, false)
+    }
+
+    /// The extents of a range of a file that is in a layout, whose copies share its blocks.
+    ///
+    /// # Errors
+    /// Why it may not be moved now.
+    pub fn still_movable(&self, range: ByteRange) -> Result<Vec<Extent>, Skip> {
+        self.extents(range, true)
+    }
+
+    fn extents(&self, range: ByteRange, may_be_shared: bool) -> Result<Vec<Extent>, Skip> {
         if let Some(skip) = self.protected() {
             return Err(skip);
         }
@@ -138,6 +172,9 @@ impl Facts {
         for (_, stored) in self.pieces.iter().filter(inside) {
             match stored {
                 Stored::Written => {}
+                Stored::Shared if may_be_shared => {}
+                Stored::Shared => return Err(Skip::Shared),
+                Stored::Encoded => return Err(Skip::Compressed),
                 Stored::Unwritten => return Err(Skip::Preallocated),
                 Stored::Later => return Err(Skip::NotWritten),
                 Stored::Elsewhere => return Err(Skip::Inline),
@@ -149,7 +186,7 @@ impl Facts {
 
     fn protected(&self) -> Option<Skip> {
         let has = |attribute| self.attributes.contains(attribute);
-        let flag = |flag| self.flags.bits() & flag != 0;
+        let flag = |kind, flag| self.kind == kind && self.flags.bits() & flag != 0;
         let checks = [
             (has(StatxAttributes::IMMUTABLE), Skip::Immutable),
             (has(StatxAttributes::APPEND), Skip::AppendOnly),
@@ -158,9 +195,11 @@ impl Facts {
             (has(StatxAttributes::DAX), Skip::Dax),
             (self.swap, Skip::Swap),
             (self.written_to, Skip::WrittenTo),
-            (flag(JOURNAL_DATA), Skip::Journalled),
-            (flag(INLINE), Skip::Inline),
-            (!flag(EXTENTS), Skip::NoExtents),
+            (flag(Kind::Ext4, JOURNAL_DATA), Skip::Journalled),
+            (flag(Kind::Ext4, INLINE), Skip::Inline),
+            (self.kind == Kind::Ext4 && !flag(Kind::Ext4, EXTENTS), Skip::NoExtents),
+            (flag(Kind::Btrfs, NO_COW), Skip::NoChecksums),
+            (self.realtime, Skip::Realtime),
         ];
         checks.into_iter().find_map(|(is, skip)| is.then_some(skip))
     }
@@ -173,6 +212,8 @@ mod tests {
     fn facts() -> Facts {
         let extent = |logical, physical, length| Extent { logical, physical, length };
         Facts {
+            kind: Kind::Ext4,
+            realtime: false,
             attributes: StatxAttributes::empty(),
             flags: IFlags::from_bits_retain(EXTENTS),
             pieces: vec![
@@ -181,6 +222,8 @@ mod tests {
                 (extent(30, 700, 10), Stored::Unwritten),
                 (extent(40, 0, 10), Stored::Later),
                 (extent(50, 0, 10), Stored::Elsewhere),
+                (extent(60, 800, 10), Stored::Shared),
+                (extent(70, 900, 10), Stored::Encoded),
             ],
             written_to: false,
             swap: false,
@@ -193,7 +236,9 @@ mod tests {
             (0, 20, Ok(2)),
             (12, 15, Ok(1)),
             (10, 30, Err(Skip::Sparse)),
-            (60, 61, Err(Skip::Sparse)),
+            (80, 81, Err(Skip::Sparse)),
+            (60, 70, Err(Skip::Shared)),
+            (70, 71, Err(Skip::Compressed)),
             (5, 5, Err(Skip::Sparse)),
             (30, 40, Err(Skip::Preallocated)),
             (35, 45, Err(Skip::Preallocated)),
@@ -203,6 +248,8 @@ mod tests {
             let found = facts().movable(ByteRange { offset, end }).map(|extents| extents.len());
             assert_eq!(found, expected, "{offset} {end}");
         }
+        let found = facts().still_movable(ByteRange { offset: 60, end: 70 });
+        assert_eq!(found.map(|extents| extents.len()), Ok(1), "by the copies of its layout");
     }
 
     #[test]
@@ -220,6 +267,8 @@ mod tests {
             (Facts { flags: flags(EXTENTS | JOURNAL_DATA), ..facts() }, Skip::Journalled),
             (Facts { flags: flags(EXTENTS | INLINE), ..facts() }, Skip::Inline),
             (Facts { flags: flags(0), ..facts() }, Skip::NoExtents),
+            (Facts { kind: Kind::Btrfs, flags: flags(NO_COW), ..facts() }, Skip::NoChecksums),
+            (Facts { kind: Kind::Xfs, realtime: true, ..facts() }, Skip::Realtime),
         ] {
             assert_eq!(facts.movable(ByteRange { offset: 0, end: 10 }), Err(expected));
         }

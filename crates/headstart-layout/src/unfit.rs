@@ -66,10 +66,6 @@ pub fn check(block: &[u8; LENGTH], options: [&OsStr; 2], page: u64) -> Result<()
     let short = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
     let long = |at: usize| u32::from(short(at)) | u32::from(short(at + 2)) << 16;
     let [compatible, read_only] = [long(0x5c), long(0x64)];
-    let has = |option: &str| {
-        let is_it = |word: &[u8]| word == option.as_bytes();
-        options.iter().any(|list| list.as_bytes().split(|byte| *byte == b',').any(is_it))
-    };
     const MAGIC: u16 = 0xef53;
     const ERROR_FS: u16 = 2;
     const HAS_JOURNAL: u32 = 0x4;
@@ -84,11 +80,28 @@ pub fn check(block: &[u8; LENGTH], options: [&OsStr; 2], page: u64) -> Result<()
         (compatible & FAST_COMMIT != 0, Unfit::FastCommit),
         (read_only & BIGALLOC != 0, Unfit::Bigalloc),
         (block_bytes > page, Unfit::LargeBlocks),
-        (has("ro"), Unfit::ReadOnly),
-        (has("nobarrier") || has("barrier=0"), Unfit::NoBarrier),
-        (has("data=journal"), Unfit::JournalledData),
     ];
-    checks.into_iter().find_map(|(is, unfit)| is.then_some(Err(unfit))).unwrap_or(Ok(()))
+    first(&checks)?;
+    check_options(options)?;
+    first(&[(has(options, "data=journal"), Unfit::JournalledData)])
+}
+
+/// The same by options alone, which is all that counts on xfs and btrfs.
+///
+/// # Errors
+/// What does not.
+pub fn check_options(options: [&OsStr; 2]) -> Result<(), Unfit> {
+    let has = |option| has(options, option);
+    first(&[(has("ro"), Unfit::ReadOnly), (has("nobarrier") || has("barrier=0"), Unfit::NoBarrier)])
+}
+
+fn has(options: [&OsStr; 2], option: &str) -> bool {
+    let is_it = |word: &[u8]| word == option.as_bytes();
+    options.iter().any(|list| list.as_bytes().split(|byte| *byte == b',').any(is_it))
+}
+
+fn first(checks: &[(bool, Unfit)]) -> Result<(), Unfit> {
+    checks.iter().find_map(|(is, unfit)| is.then_some(Err(*unfit))).unwrap_or(Ok(()))
 }
 
 /// Whether a kernel of this release has the fix of CVE-2024-26704, by its number: without it, a swap

@@ -3,9 +3,12 @@
 //! The directory is on the file system itself, so that they are never apart. It is root's own; what
 //! is in it is opened by its descriptor and without following links.
 
+use super::copies;
 use super::error::LayoutError;
 use super::extents::joined;
 use super::journal::{Donor, Journal};
+use super::kind::Kind;
+use super::plan::Plan;
 use super::unfit::{self, Unfit};
 use super::wanted::Wanted;
 use headstart::cache::residency::page_size;
@@ -28,9 +31,11 @@ const DIR: &str = ".headstart-layout";
 const JOURNAL: &str = "journal";
 /// The journal while it is written.
 const UNFINISHED: &str = "journal.new";
-const DONOR: &str = "donor";
+pub(crate) const DONOR: &str = "donor";
 /// How many places are tried for the donor, if the first is not in one piece.
 const TRIALS: usize = 4;
+/// The inode number of the root of each subvolume of a btrfs (`BTRFS_FIRST_FREE_OBJECTID`).
+const SUBVOLUME: u64 = 256;
 /// One part in this many of the file system stays free: it needs room of its own.
 const RESERVE_PART: u64 = 50;
 
@@ -39,8 +44,16 @@ const RESERVE_PART: u64 = 50;
 pub struct Volume {
     /// Where all of it is mounted.
     pub mount_point: PathBuf,
-    /// The device.
+    /// What it is.
+    pub kind: Kind,
+    /// The super block's device, as mountinfo has it.
     pub dev: Dev,
+    /// What is mounted of it: `/`, or a subvolume of a btrfs.
+    pub root: PathBuf,
+    /// The device that its files have in stat(2), which is a subvolume's own.
+    pub(crate) file_dev: Dev,
+    /// The device that tells how fast it is.
+    pub device: Dev,
     /// Its UUID, if it has one.
     pub uuid: Option<[u8; 16]>,
 }
@@ -49,16 +62,33 @@ impl Volume {
     /// The file system that a path leads to.
     ///
     /// # Errors
-    /// It is no ext4, or not mounted as a whole.
+    /// It is of a kind that can't be laid out, or not mounted as a whole.
     pub fn of(path: &Path, mounts: &MountTable) -> Result<Self, LayoutError> {
         let mount = mounts.at(path).ok_or(LayoutError::NoMounts)?;
-        if mount.fstype != "ext4" {
-            let kind = mount.fstype.to_string_lossy().into_owned();
-            return Err(LayoutError::OtherKind { path: mount.mount_point.clone(), kind });
-        }
-        let whole = mounts.visible_of(mount.dev).into_iter().find(|mount| mount.is_whole());
-        let part = || LayoutError::PartOnly { path: mount.mount_point.clone() };
-        whole.map(Self::at).ok_or_else(part)
+        let path = || mount.mount_point.clone();
+        let fstype = mount.fstype.to_string_lossy();
+        let kind = Kind::of(&fstype).map_err(|why| LayoutError::OtherKind {
+            path: path(),
+            kind: fstype.to_string(),
+            why,
+        })?;
+        let stat = rustix::fs::stat(&mount.mount_point)
+            .map_err(LayoutError::io("Can't look at", &mount.mount_point))?;
+        let whole = match kind {
+            Kind::Btrfs => Some(mount).filter(|_| stat.st_ino == SUBVOLUME),
+            _ => mounts.visible_of(mount.dev).into_iter().find(|mount| mount.is_whole()),
+        };
+        let mount = whole.ok_or_else(|| LayoutError::PartOnly { path: path() })?;
+        let device = fsid::speed_device(mount).ok().flatten();
+        Ok(Self {
+            mount_point: mount.mount_point.clone(),
+            kind,
+            dev: mount.dev,
+            root: mount.root.clone(),
+            file_dev: Dev::from_stat(stat.st_dev),
+            device: device.map_or(mount.dev, |device| device.rdev),
+            uuid: fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0),
+        })
     }
 
     /// The file systems that wanted files are on, and for each that can't be laid out the reason.
@@ -66,8 +96,9 @@ impl Volume {
         let mut seen = HashSet::new();
         let (mut out, mut refused) = (Vec::new(), Vec::new());
         for file in &wanted.files {
-            let dev = mounts.at(&file.path).map(|mount| mount.dev);
-            if seen.insert(dev) {
+            // Subvolumes of a btrfs are laid out each on its own.
+            let part = |mount: &Mount| (mount.fstype == "btrfs").then(|| mount.root.clone());
+            if seen.insert(mounts.at(&file.path).map(|mount| (mount.dev, part(mount)))) {
                 match Self::of(&file.path, mounts) {
                     Ok(volume) => out.push(volume),
                     Err(error) => refused.push(error),
@@ -80,9 +111,10 @@ impl Volume {
     /// All file systems here that have a layout, or what is left of one.
     pub fn laid_out(mounts: &MountTable) -> Vec<Self> {
         let mut out: Vec<Self> = Vec::new();
-        for mount in mounts.mounts().iter().filter(|mount| mount.fstype == "ext4") {
+        let known = |mount: &&Mount| Kind::of(&mount.fstype.to_string_lossy()).is_ok();
+        for mount in mounts.mounts().iter().filter(known) {
             if let Ok(volume) = Self::of(&mount.mount_point, mounts)
-                && !out.iter().any(|known| known.dev == volume.dev)
+                && !out.iter().any(|known| (known.dev, &known.root) == (volume.dev, &volume.root))
                 && volume.dir().symlink_metadata().is_ok()
             {
                 out.push(volume);
@@ -91,9 +123,9 @@ impl Volume {
         out
     }
 
-    fn at(mount: &Mount) -> Self {
-        let uuid = fsid::uuid(mount).ok().flatten().map(|uuid| uuid.0);
-        Self { mount_point: mount.mount_point.clone(), dev: mount.dev, uuid }
+    /// The path of a file from its root, by that from the root of the whole file system.
+    pub(crate) fn inside<'a>(&self, dev: Dev, inner: &'a Path) -> Option<&'a Path> {
+        inner.strip_prefix(&self.root).ok().filter(|_| dev == self.dev)
     }
 
     /// Whether blocks may be moved on it.
@@ -103,6 +135,11 @@ impl Volume {
     pub fn fit(&self, mounts: &MountTable) -> Result<(), LayoutError> {
         let path = || self.mount_point.clone();
         let unfit = |why| LayoutError::Unfit { path: path(), why };
+        if self.kind.shares() {
+            // A swap that lost data in a crash would have lost it of any write.
+            let mount = mounts.at(&self.mount_point).ok_or(LayoutError::NoMounts)?;
+            return unfit::check_options([&mount.options, &mount.super_options]).map_err(unfit);
+        }
         let mount = mounts.visible_of(self.dev).into_iter().find(|mount| mount.is_whole());
         let mount = mount.ok_or_else(|| LayoutError::PartOnly { path: path() })?;
         let device = fsid::block_device(mount).ok().flatten().ok_or(unfit(Unfit::Unknown))?;
@@ -167,7 +204,7 @@ impl Volume {
         };
         let stat = rustix::fs::fstat(&dir).map_err(LayoutError::io("Can't look at", &path))?;
         own(&stat, &path)?;
-        if Dev::from_stat(stat.st_dev) != self.dev {
+        if Dev::from_stat(stat.st_dev) != self.file_dev {
             return Err(LayoutError::Untrusted { path, why: "is on another file system" });
         }
         match rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
@@ -177,7 +214,8 @@ impl Volume {
         }
         // Who had the lock before may have removed it.
         let stat = rustix::fs::fstat(&dir).map_err(LayoutError::io("Can't look at", &path))?;
-        let store = Store { path, root, dir, dev: self.dev, uuid: self.uuid };
+        let (kind, dev) = (self.kind, self.file_dev);
+        let store = Store { path, root, dir, kind, dev, uuid: self.uuid };
         Ok((stat.st_nlink > 0).then_some(store))
     }
 
@@ -214,14 +252,19 @@ pub struct Store {
     path: PathBuf,
     /// The root of the file system.
     pub(crate) root: OwnedFd,
-    dir: OwnedFd,
+    pub(crate) dir: OwnedFd,
+    pub(crate) kind: Kind,
     pub(crate) dev: Dev,
     uuid: Option<[u8; 16]>,
 }
 
 impl Store {
     /// Opens a file in it that is root's own; none if nothing is there.
-    fn file(&self, name: &str, flags: OFlags) -> Result<Option<(File, Stat)>, LayoutError> {
+    pub(crate) fn file(
+        &self,
+        name: &str,
+        flags: OFlags,
+    ) -> Result<Option<(File, Stat)>, LayoutError> {
         let path = self.path.join(name);
         // A pipe must not block.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -289,17 +332,21 @@ impl Store {
         if is_it { Ok(file) } else { Err(other()) }
     }
 
-    /// Allocates a donor of so many bytes in as few extents as can be found, and removes an older one.
+    /// Allocates so many bytes for the pieces of a plan in as few extents as can be found, and removes
+    /// what was allocated before.
     ///
     /// # Errors
     /// There is no room.
-    pub fn allocate(&self, bytes: u64, volume: &Volume) -> Result<Donor, LayoutError> {
+    pub fn allocate(&self, bytes: u64, volume: &Volume, plan: &Plan) -> Result<Donor, LayoutError> {
         let path = self.path.join(DONOR);
         self.remove_donors()?;
         let room = volume.room()?;
         if room < bytes {
             let (needed, free) = (bytes.div_ceil(1 << 20), room >> 20);
             return Err(LayoutError::NoRoom { path: volume.mount_point.clone(), needed, free });
+        }
+        if volume.kind == Kind::Btrfs {
+            return copies::allocate(self, plan);
         }
         let mut best: Option<(String, Donor)> = None;
         for trial in 0..TRIALS {
@@ -341,7 +388,12 @@ impl Store {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = rustix::fs::openat(&self.dir, name, flags | OFlags::CLOEXEC, mode)?;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+        // Copies are cloned from its end, which then comes to each in turn.
+        let flags = match self.kind.shares() {
+            true => FallocateFlags::KEEP_SIZE,
+            false => FallocateFlags::empty(),
+        };
+        rustix::fs::fallocate(&file, flags, 0, bytes)?;
         rustix::fs::fsync(&file)?;
         let pieces =
             fiemap::pieces(&file).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
@@ -365,10 +417,23 @@ impl Store {
 
     fn remove_donors(&self) -> Result<(), LayoutError> {
         self.remove(DONOR)?;
-        (0..TRIALS).try_for_each(|trial| self.remove(&format!("{DONOR}.{trial}")))
+        (0..TRIALS).try_for_each(|trial| self.remove(&format!("{DONOR}.{trial}")))?;
+        self.remove_copies()
     }
 
-    fn remove(&self, name: &str) -> Result<(), LayoutError> {
+    fn remove_copies(&self) -> Result<(), LayoutError> {
+        let failed = || LayoutError::io("Can't read", &self.path);
+        let mut copies = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.dir).map_err(failed())? {
+            let name = entry.map_err(failed())?.file_name().to_string_lossy().into_owned();
+            if copies::is_copy(&name) {
+                copies.push(name);
+            }
+        }
+        copies.iter().try_for_each(|name| self.remove(name))
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Result<(), LayoutError> {
         match rustix::fs::unlinkat(&self.dir, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(LayoutError::io("Can't remove", &self.path.join(name))(error)),

@@ -73,8 +73,12 @@ const FS_IOC_FIEMAP: ioctl::Opcode = opcode::read_write::<Header>(b'f', 11);
 const LAST: u32 = 1;
 /// The place is not known, not allocated yet, or the data lies elsewhere in
 /// another form: `UNKNOWN`, `DELALLOC`, `ENCODED`, `DATA_INLINE`.
-const NOWHERE: u32 = 0x2 | DELALLOC | 0x8 | 0x200;
+const NOWHERE: u32 = 0x2 | DELALLOC | ENCODED | INLINE;
 const DELALLOC: u32 = 0x4;
+const ENCODED: u32 = 0x8;
+const INLINE: u32 = 0x200;
+/// Other files or snapshots have the same blocks.
+const SHARED: u32 = 0x2000;
 /// Allocated, and not written yet: it reads as zeros.
 const UNWRITTEN: u32 = 0x800;
 
@@ -115,7 +119,11 @@ pub enum Stored {
     Unwritten,
     /// In memory only, and written later (delayed allocation).
     Later,
-    /// Elsewhere: inline in the inode, or in a form of its own.
+    /// In a form of its own, compressed for one.
+    Encoded,
+    /// In blocks that other files or snapshots have, too.
+    Shared,
+    /// Elsewhere: inline in the inode.
     Elsewhere,
 }
 
@@ -137,8 +145,10 @@ pub fn pieces_in(fd: impl AsFd, start: u64, length: u64) -> io::Result<Vec<(Exte
         let Record { logical, physical, length, flags, .. } = *record;
         let stored = match flags {
             _ if flags & DELALLOC != 0 => Stored::Later,
-            _ if flags & NOWHERE != 0 => Stored::Elsewhere,
+            _ if flags & (NOWHERE & !ENCODED) != 0 => Stored::Elsewhere,
+            _ if flags & ENCODED != 0 => Stored::Encoded,
             _ if flags & UNWRITTEN != 0 => Stored::Unwritten,
+            _ if flags & SHARED != 0 => Stored::Shared,
             _ => Stored::Written,
         };
         (Extent { logical, physical, length }, stored)

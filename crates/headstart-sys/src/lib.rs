@@ -28,6 +28,7 @@ pub mod namespace;
 pub mod perf;
 pub mod process;
 pub mod ptrace;
+pub mod reflink;
 pub mod reserve;
 pub mod sched;
 pub mod signals;

@@ -114,6 +114,30 @@ pub fn uuid(fs: impl AsFd) -> io::Result<[u8; 16]> {
     Ok(geometry.uuid)
 }
 
+/// `struct fsxattr` of `include/uapi/linux/fs.h`.
+#[repr(C)]
+struct Attributes {
+    flags: u32,
+    rest: [u32; 6],
+}
+
+/// `FS_IOC_FSGETXATTR`, `_IOR('X', 31, struct fsxattr)`.
+const FS_IOC_FSGETXATTR: ioctl::Opcode = opcode::read::<Attributes>(b'X', 31);
+/// `FS_XFLAG_REALTIME`.
+const REALTIME: u32 = 1;
+
+/// Whether the data of a file lie on the realtime device.
+///
+/// # Errors
+/// `ENOTTY`: not XFS.
+pub fn is_realtime(file: impl AsFd) -> io::Result<bool> {
+    // SAFETY: the kernel writes one `struct fsxattr`, whose layout and size this is.
+    let call = unsafe { Getter::<FS_IOC_FSGETXATTR, Attributes>::new() };
+    // SAFETY: as above; the call has no other effect.
+    let attributes = unsafe { ioctl::ioctl(file, call) }?;
+    Ok(attributes.flags & REALTIME != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,5 +147,6 @@ mod tests {
         assert_eq!(size_of::<BulkHeader>(), 64);
         assert_eq!(size_of::<Record>(), 192);
         assert_eq!(size_of::<GeometryV1>(), 112);
+        assert_eq!(FS_IOC_FSGETXATTR, 0x801c_581f);
     }
 }

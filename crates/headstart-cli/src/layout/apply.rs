@@ -174,7 +174,7 @@ fn begin(
     if !may {
         return Ok(Begun::No(ExitStatus::Negative, no_gain(planned)));
     }
-    let donor = store.allocate(planned.donor_bytes, volume)?;
+    let donor = store.allocate(planned.donor_bytes, volume, &planned.plan)?;
     let (gain, has_model) = gain(&planned.plan, &donor.extents, volume);
     if !force && !is_expected(&gain, has_model, volume) {
         let why = "nothing to gain here: the free space is in too many pieces";

@@ -54,6 +54,8 @@ struct OneDocument {
     gain: Gain,
     is_gain_expected: bool,
     skipped: Vec<SkippedFile>,
+    /// What the layout of files that share their blocks would take for good.
+    shared_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -127,14 +129,14 @@ pub fn gain(plan: &Plan, donor: &[Extent], volume: &Volume) -> (Gain, bool) {
     let before: Vec<_> = plan.pieces.iter().map(|piece| piece.old.clone()).collect();
     let new = |piece: &Piece| piece.new_place(donor).unwrap_or_else(|| piece.old.clone());
     let after: Vec<_> = plan.pieces.iter().map(new).collect();
-    let model = Models::here().of_device(volume.dev);
+    let model = Models::here().of_device(volume.device);
     (Gain::of(&before, &after, model.as_ref()), model.is_some())
 }
 
 /// Whether that is something. Of a device that was not measured only a rotational one is known to
 /// be slow.
 pub fn is_expected(gain: &Gain, has_model: bool, volume: &Volume) -> bool {
-    let is_known = has_model || is_rotational(volume.dev).unwrap_or(true);
+    let is_known = has_model || is_rotational(volume.device).unwrap_or(true);
     is_known && gain.is_expected()
 }
 
@@ -183,6 +185,7 @@ fn document(volume: &Volume, planned: &Planned) -> OneDocument {
         gain: planned.gain,
         is_gain_expected: planned.is_gain_expected,
         skipped: skipped.collect(),
+        shared_bytes: planned.found.shared_bytes,
     }
 }
 
@@ -218,6 +221,10 @@ fn show(volume: &Volume, planned: &Planned, out: &mut dyn Write) -> io::Result<(
     let skipped = planned.found.counts();
     if !skipped.is_empty() {
         writeln!(out, "skipped files: {}", in_words(&skipped))?;
+    }
+    if planned.found.shared_bytes > 0 {
+        let shared = size(planned.found.shared_bytes);
+        writeln!(out, "to move those that are shared would take {shared} more for good")?;
     }
     if !planned.is_gain_expected {
         writeln!(out, "{}", no_gain(planned))?;

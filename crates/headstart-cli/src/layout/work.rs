@@ -56,7 +56,7 @@ impl Work {
 
     /// A part of the work on a file system: what it is called, and how many bytes it has.
     pub fn part<'a>(&'a self, what: &'a str, volume: &'a Volume, bytes: u64) -> Part<'a> {
-        let idle = self.window.and_then(|window| Idle::of(volume.dev, window));
+        let idle = self.window.and_then(|window| Idle::of(volume.device, window));
         Part { work: self, what, volume, bytes, idle, looked: None }
     }
 

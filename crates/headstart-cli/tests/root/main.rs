@@ -16,6 +16,7 @@ mod layout;
 mod layout_crashes;
 mod layout_images;
 mod layout_safety;
+mod layout_shared;
 mod limits;
 mod package_hooks;
 mod packs_are_private;

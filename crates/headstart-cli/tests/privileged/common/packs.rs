@@ -16,7 +16,7 @@ use std::path::Path;
 pub fn write(fs: &LoopFs, pack: &Path, files: &[(&Path, &Path, u64)]) {
     let mounts = MountTable::read().unwrap();
     let uuid = fsid::uuid(mounts.at(&fs.path().join("x")).unwrap()).unwrap().unwrap();
-    let on = FileSystem { uuid: Some(uuid.0), kind: "ext4".into(), source: vec![] };
+    let on = FileSystem { uuid: Some(uuid.0), kind: fs.kind().into(), source: vec![] };
     let origin = Origin { page_shift: 12, starts: 1, ..Origin::default() };
     let (mut parts, mut names) = (Parts { origin, ..Parts::default() }, PathInterner::default());
     let file_system = parts.file_system(&on).unwrap();

@@ -1,4 +1,4 @@
-//! Files on a loop-mounted ext4 that `headstart layout` moves.
+//! Files on a loop-mounted file system that `headstart layout` moves.
 
 use super::packs;
 use crate::command::headstart;
@@ -16,12 +16,17 @@ pub const CHUNK: usize = 16 << 10;
 
 /// An ext4 in memory, where what is synced often takes no time.
 pub fn in_memory() -> Option<LoopFs> {
+    of_kind("ext4", 256 << 20)
+}
+
+/// The same of another kind.
+pub fn of_kind(kind: &str, bytes: u64) -> Option<LoopFs> {
     let dir = Path::new("/dev/shm");
     if !dir.is_dir() {
         skip("/dev/shm is missing");
         return None;
     }
-    LoopFs::inside(tempfile::tempdir_in(dir).unwrap(), "ext4", 256 << 20, &[])
+    LoopFs::inside(tempfile::tempdir_in(dir).unwrap(), kind, bytes, &[])
 }
 
 /// Files that lie in many extents each, named so that their order is not that of their names.
@@ -103,7 +108,13 @@ pub fn json(words: &[&dyn AsRef<OsStr>]) -> serde_json::Value {
 #[track_caller]
 pub fn check(fs: &LoopFs) {
     fs.unmount();
-    must("e2fsck", &["-fn", fs.beside("image").to_str().unwrap()]);
+    let image = fs.beside("image");
+    let words: &[&str] = match fs.kind() {
+        "xfs" => &["xfs_repair", "-n", "-f"],
+        "btrfs" => &["btrfs", "check", "--check-data-csum"],
+        _ => &["e2fsck", "-fn"],
+    };
+    must(words[0], &[&words[1..], &[image.to_str().unwrap()]].concat());
     fs.mount();
 }
 
