@@ -101,6 +101,11 @@ const SECTIONS: [(&str, Items); 4] = [
                 "/.headstart-layout/ on a file system",
                 "The journal of a layout, and the donor with the old blocks of its files.",
             ),
+            (
+                "/etc/default/headstart-layout",
+                "PACKS=\"a.pack b.pack\": what headstart-layout.timer and headstart-layout-shutdown.service \
+                 lay out.",
+            ),
             ("/var/lib/headstart/devices/", "How devices behave, as it was measured."),
             ("/etc/headstart/boot.conf", "Phases of this machine's own."),
             ("/etc/headstart/headstartd.conf", "Settings of the service; see headstartd.conf(5)."),
@@ -144,6 +149,7 @@ fn files() -> BTreeMap<PathBuf, Vec<u8>> {
     // They are in the command, and here for packages.
     let of_service = (service::TEMPLATE, service::TEMPLATE_TEXT);
     let units = headstart::boot::install::UNITS.iter().chain([&of_service]);
+    let units = units.chain(&headstart_layout::dist::UNITS);
     files.extend(units.map(|(name, text)| (Path::new("systemd").join(name), (*text).into())));
     for (path, text) in [
         ("man/headstartd.conf.5", headstart_daemon::dist::MAN_PAGE),

@@ -26,6 +26,7 @@ pub mod apply;
 pub mod content;
 mod copies;
 mod direction;
+pub mod dist;
 mod error;
 pub mod examine;
 pub mod extents;

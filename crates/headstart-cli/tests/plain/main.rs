@@ -15,6 +15,7 @@ mod endless_files;
 mod faults;
 mod hostile_names;
 mod import;
+mod layout_units;
 mod list_and_forget;
 mod lists_and_names;
 mod report;
