@@ -1,7 +1,7 @@
 //! Makes the swaps of a journal, or takes them back, and says where its files are. The driver.
 //!
-//! The file system keeps the content of a file whatever is moved ([`super::mover`]); so a wrong journal can cost
-//! places, never content. All the same the content of each range is compared before and after.
+//! The file system keeps the content of a file whatever is moved; so a wrong journal can cost places,
+//! never content. All the same the content of each range is compared before and after.
 
 use super::content::{crc, crc_on_disk};
 pub use super::direction::Direction;

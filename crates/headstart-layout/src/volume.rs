@@ -136,7 +136,7 @@ impl Volume {
         let path = || self.mount_point.clone();
         let unfit = |why| LayoutError::Unfit { path: path(), why };
         if self.kind.shares() {
-            // A swap that lost data in a crash would have lost it of any write.
+            // They need no more: no block is written that a file has.
             let mount = mounts.at(&self.mount_point).ok_or(LayoutError::NoMounts)?;
             return unfit::check_options([&mount.options, &mount.super_options]).map_err(unfit);
         }
