@@ -74,6 +74,6 @@ mod tests {
     fn sizes_and_shares_have_their_units() {
         assert_eq!((size(8192), size(3 << 19)), ("8 KiB".to_owned(), "1.5 MiB".to_owned()));
         assert_eq!((percent(1, 4), percent(1, 0)), ("25 %".to_owned(), "100 %".to_owned()));
-        assert_eq!((time(1500), time(1_500_000_000)), ("1.50 µs".to_owned(), "1.50 s".to_owned()));
+        assert_eq!((time(1500), time(1_500_000_000)), ("1.5 µs".to_owned(), "1.50 s".to_owned()));
     }
 }

@@ -13,9 +13,14 @@ pub fn millis(ms: f64) -> String {
     grouped(ms, decimals)
 }
 
-/// A time in ns with its unit: "4.13 µs", "41.3 ms", "4.13 s".
+/// A time in ns with its unit: "4.1 µs", "41.3 ms", "4.13 s".
 pub fn nanos(ns: u64) -> String {
-    amount(Unit::Ns, ns as f64)
+    let ns = ns as f64;
+    match ns {
+        0.0..1e6 => format!("{:.1} µs", ns / 1e3),
+        1e6..1e9 => format!("{:.1} ms", ns / 1e6),
+        _ => format!("{:.2} s", ns / 1e9),
+    }
 }
 
 /// Units of time in ns, and of sizes in bytes, the largest first.

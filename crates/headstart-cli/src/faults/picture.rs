@@ -9,7 +9,8 @@ use headstart_faults::tables::{SectionsOf, Spread, Tables};
 use headstart_faults::waits::{Kind, Operation, Wait};
 use headstart_view::build::accesses::{Access, Accesses, How, Place};
 use headstart_view::build::device::{Device, Direction, Request};
-use headstart_view::units::{grouped, nanos as time};
+use headstart_view::picture::Unit;
+use headstart_view::units::{amount, grouped};
 use std::collections::{BTreeMap, HashMap};
 
 /// Memory is laid out by its mappings, with so much room between them.
@@ -99,6 +100,7 @@ pub fn accesses(of: Recorded) -> Accesses {
 
 fn summary(of: Recorded) -> String {
     let total = &of.tables.total;
+    let time = |ns: u64| amount(Unit::Ns, ns as f64);
     let count = |n: u64| grouped(n as f64, 0);
     let spread = |spread: &Spread| match spread.max_ns {
         0 => String::new(),

@@ -6,7 +6,7 @@ use super::layout::{Layout, Seen, bands, column};
 use crate::picture::{
     Colour, Flow, Kind, Lanes, Mark, Panel, Picture, Series, Subject, Text, Unit, View, Y,
 };
-use crate::units::{amount, grouped, nanos as time};
+use crate::units::{amount, grouped};
 use std::collections::HashMap;
 
 /// Intervals of the time waited.
@@ -68,6 +68,7 @@ fn compared(before: &Accesses, after: &Accesses) -> String {
         let waits = one.events.iter().filter(|event| event.how.is_wait());
         waits.fold(0u64, |sum, event| sum.saturating_add(event.latency_ns))
     };
+    let time = |ns: u64| amount(Unit::Ns, ns as f64);
     format!(
         "{} before, {} after; {} and {} of it waited, by all threads; {} and {} {}.",
         time(before.length_ns),

@@ -6,7 +6,7 @@ use crate::picture::{
     Axis, Colour, Column, Flow, Frame, Kind, MOST, Mark, Marks, Panel, Picture, Series, Span,
     Subject, Unit, View, Y,
 };
-use crate::units::{amount, grouped, nanos as time};
+use crate::units::{amount, grouped};
 
 /// Intervals over time.
 const BINS: usize = 1000;
@@ -123,6 +123,7 @@ fn subject(device: &Device, frame: usize, end_ns: u64) -> Subject {
     let idle_ns: u64 = idle.iter().map(|(from, to)| to - from).sum();
     let longest = idle.iter().map(|(from, to)| to - from).max().unwrap_or(0);
     let bytes = device.requests.iter().fold(0u64, |sum, request| sum.saturating_add(request.bytes));
+    let time = |ns: u64| amount(Unit::Ns, ns as f64);
     let summary = format!(
         "{} requests, {}; idle for {} of {}, at most {} at once",
         grouped(device.requests.len() as f64, 0),
@@ -197,7 +198,7 @@ fn spans(gaps: &[(u64, u64)]) -> Vec<Span> {
     let span = |(from, to): (u64, u64)| Span {
         from: from as f64,
         to: to as f64,
-        name: format!("idle, {}", time(to - from)).into(),
+        name: format!("idle, {}", amount(Unit::Ns, (to - from) as f64)).into(),
     };
     longest.into_iter().map(span).collect()
 }

@@ -3,7 +3,7 @@
 
 use super::accesses::{Access, Accesses, kind};
 use crate::picture::{Axis, Band, Column, Frame, MOST, Marks, Table, Text, Unit};
-use crate::units::{grouped, nanos};
+use crate::units::{amount, grouped};
 use std::collections::{HashMap, HashSet};
 
 /// Lanes with a name of their own; further ones share the last.
@@ -188,7 +188,7 @@ impl Layout {
             accesses.places.get(seen.number? as usize).map(|place| Text::from(&place.name))
         };
         let row = |(_, seen): (u64, &Seen)| {
-            let time = nanos(seen.took_ns);
+            let time = amount(Unit::Ns, seen.took_ns as f64);
             let counts = [seen.count, seen.waited].map(|n| grouped(n as f64, 0));
             let cells = [counts[0].clone(), counts[1].clone(), time];
             [name(seen).unwrap_or_default()].into_iter().chain(cells.map(Text::from)).collect()
@@ -246,7 +246,7 @@ impl Seen {
             "{} {called}, {} of them waited; {} in all",
             grouped(self.count as f64, 0),
             grouped(self.waited as f64, 0),
-            nanos(self.took_ns)
+            amount(Unit::Ns, self.took_ns as f64)
         )
     }
 }
