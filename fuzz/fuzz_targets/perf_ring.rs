@@ -33,7 +33,7 @@ const POINTS: [(Point, FieldsOf); 8] = [
             ("next_pid", 56, 4),
         ],
     ),
-    (Point::Waking, &[("pid", 24, 4)]),
+    (Point::Waking, &[("common_flags", 2, 1), ("pid", 24, 4)]),
     (Point::Issue, &[("dev", 8, 4), ("sector", 16, 8), ("bytes", 28, 4), ("rwbs[10]", 34, 10)]),
     (Point::Complete, &[("dev", 8, 4), ("sector", 16, 8)]),
     (Point::Pages, &[("i_ino", 8, 8), ("s_dev", 16, 4), ("index", 24, 8)]),

@@ -192,11 +192,15 @@ fn tell(args: &FaultsArgs, recorded: Recorded, before: Option<Value>, on_stdout:
         Over::Process => recording.ended.unwrap_or(captured.until),
         _ => captured.until,
     };
+    // A thread goes on for a moment after the record of its exit, until it leaves its CPU.
+    let main_ns = sums.as_ref().map_or(0, |sums| sums.main.total_ns());
+    let main_ns = if over == Over::Process && args.pid.is_none() { main_ns } else { 0 };
+    let wall_ns = end.saturating_sub(start).max(main_ns);
     let command = args.command.iter().map(|word| word.to_string_lossy().into_owned());
     let about = About {
         command: args.pid.is_none().then(|| command.collect()),
         pid,
-        wall_ns: end.saturating_sub(start),
+        wall_ns,
         usage,
         access: captured.access,
         counted: captured.counted,

@@ -72,9 +72,11 @@ fn left_over(place: &Place) -> Vec<PathBuf> {
 fn kill(process: u32) {
     let pid = rustix::process::Pid::from_raw(process as i32).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
-    // Its socket refuses connections once it is gone.
+    // Its socket refuses connections once all its threads are gone; the first one may end before others.
     let proc = PathBuf::from(format!("/proc/{process}"));
-    while proc.exists() && fs::read_to_string(proc.join("stat")).is_ok_and(|s| !s.contains(") Z")) {
+    let threads = || fs::read_dir(proc.join("task")).map_or(0, Iterator::count);
+    let lives = || fs::read_to_string(proc.join("stat")).is_ok_and(|s| !s.contains(") Z"));
+    while threads() > 1 || lives() {
         std::thread::yield_now();
     }
 }
