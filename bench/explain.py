@@ -12,7 +12,7 @@ each hot one right after a cold one of its kind. For cold − hot and headstart 
                within 10 % of 1
 
 and the first table of the recorded start in the middle, as it is printed. A program is learned once, on
-nvme; --learn does it again.
+nvme; --learn does it again. --pictures draws the last recorded start of each kind.
 
 Usage: sudo bench/explain.py [--workloads A,B] [--models A,B] [--rounds N] [OPTION…]
 """
@@ -50,6 +50,14 @@ PROMPT = "headstart: "
 class Recorded(Starts):
     """Starts that are timed, or recorded too, until the program itself ends."""
 
+    # Where pictures are written, if anywhere.
+    pictures = None
+
+    def pictured(self, workload, arm):
+        """Options that draw a start."""
+        name = f"{workload.name}-{self.disk.model}-{arm}"
+        return ["--picture", self.pictures / f"{name}.svg"] if self.pictures else []
+
     def once(self, workload, arm, is_recorded):
         """The seconds of a start, and what was recorded."""
         command = self.disk.command(workload.start)
@@ -57,7 +65,8 @@ class Recorded(Starts):
             command = [*self.through(self.pack(workload)), *command]
         document = self.folder / "faults.json"
         if is_recorded:
-            command = [self.headstart, "faults", "--waits", "--json", document, "--", *command]
+            command = [self.headstart, "faults", "--waits", "--json", document,
+                       *self.pictured(workload, arm), "--", *command]
         if arm != "hot":
             self.cool()
         document.unlink(missing_ok=True)
@@ -125,6 +134,7 @@ def arguments():
     add("--rounds", type=int, default=10, metavar="N", help="[default: 10]")
     add("--seed", type=int, default=1)
     add("--learn", action="store_true", help="learn again")
+    add("--pictures", type=Path, metavar="DIR", help="draw the last recorded start of each kind")
     add("--results", type=Path, default=RESULTS / "explain.json", metavar="FILE")
     return parser.parse_args()
 
@@ -148,6 +158,7 @@ def explain():
     for model in options.models:
         with Programs(programs / "slowdisk", model, root) as disk:
             starts = Recorded(headstart, folder, disk, ["--no-learn", "--always"])
+            starts.pictures = options.pictures
             for workload in workloads:
                 probed(starts, workload)
                 rng = random.Random(f"{options.seed} {model} {workload.name}")
