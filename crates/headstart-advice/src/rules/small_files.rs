@@ -31,9 +31,13 @@ fn of_pack(facts: &Facts) -> Option<Found> {
     let saved = small.count.saturating_sub(windows);
     let dir = path(&small.directory);
     let (command, note) = if small.of_python * 2 >= small.count {
+        // Modules are compiled beside their source: zipimport does not look into __pycache__.
         (
-            format!("(cd {dir} && zip -0qr /path/to/modules.zip .)"),
-            "then start it with PYTHONPATH=/path/to/modules.zip".to_owned(),
+            format!(
+                "cp -r {dir} modules && python3 -m compileall -qb modules && \
+                 (cd modules && zip -0qr ../modules.zip . -x '*__pycache__*')"
+            ),
+            "then start it with PYTHONPATH=modules.zip".to_owned(),
         )
     } else {
         (
@@ -96,7 +100,8 @@ impl Small {
             let name = pack.paths.path(file.node);
             let extension = name.extension().and_then(|extension| extension.to_str());
             small.of_python += u64::from(matches!(extension, Some("py" | "pyc")));
-            for directory in name.ancestors().skip(1) {
+            // Modules belong to the directory of their source.
+            for directory in name.ancestors().skip(1).filter(|it| !it.ends_with("__pycache__")) {
                 *below.entry(directory.to_owned()).or_default() += 1;
             }
         }
@@ -117,10 +122,13 @@ mod tests {
     use headstart::pack::{File, Identity};
 
     fn facts(files: u64, size: u64, extension: &str) -> Facts {
+        facts_of(size, (0..files).map(|n| format!("/usr/lib/x/{}/m{n}.{extension}", n % 7)))
+    }
+
+    fn facts_of(size: u64, names: impl Iterator<Item = String>) -> Facts {
         let mut paths = PathInterner::default();
         let mut pack = Pack::default();
-        for number in 0..files {
-            let path = format!("/usr/lib/x/{}/m{number}.{extension}", number % 7);
+        for path in names {
             let node = paths.intern(Path::new(&path)).unwrap();
             let identity = Identity { size, ..Identity::default() };
             pack.files.push(File { node, identity, ..File::default() });
@@ -128,6 +136,13 @@ mod tests {
         pack.paths = paths.finish();
         let learned = Some(Learned { pack, ..Learned::default() });
         Facts { learned, model: Some(CLOUD), ..Facts::default() }
+    }
+
+    #[test]
+    fn compiled_modules_are_packed_with_their_source() {
+        let names = (0..200).map(|n| format!("/usr/lib/x/__pycache__/m{n}.pyc"));
+        let found = apply(&facts_of(8 << 10, names)).pop().unwrap();
+        assert!(found.command.starts_with("cp -r /usr/lib/x modules && "), "{}", found.command);
     }
 
     #[test]
@@ -144,7 +159,7 @@ mod tests {
             assert_eq!(gain, saved, "{name}");
             if let Some(found) = found {
                 let command =
-                    if extension == "pyc" { "(cd /usr/lib/x && zip" } else { "mkfs.erofs" };
+                    if extension == "pyc" { "cp -r /usr/lib/x modules" } else { "mkfs.erofs" };
                 assert!(found.command.starts_with(command), "{}", found.command);
                 assert!(!found.command.contains(", "), "it is for a shell: {}", found.command);
             }
