@@ -176,18 +176,24 @@ impl LoopFs {
 
     /// Mounts it again: the kernel has nothing of it cached. Its device may have another
     /// number afterwards.
-    ///
-    /// A mount namespace holds a copy of every mount, and so the cache; this waits until
-    /// those that the test made have ended.
     #[track_caller]
     pub fn remount(&self) {
+        self.unmount_everywhere();
+        self.mount();
+    }
+
+    /// Unmounts it; its image is then as the file system leaves it.
+    ///
+    /// A mount namespace holds a copy of every mount, and so the cache; this waits until
+    /// those that tests made have ended.
+    #[track_caller]
+    pub fn unmount_everywhere(&self) {
         self.unmount();
         let image = self.image();
         wait_until("end of all mounts of the image", || {
             let attached = must("losetup", &["--associated", image.to_str().unwrap()]);
             attached.is_empty().then_some(())
         });
-        self.mount();
     }
 }
 

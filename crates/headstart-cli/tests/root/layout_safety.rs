@@ -49,7 +49,7 @@ fn no_partition_is_damaged_as_after_e4rat_since_one_at_risk_is_refused() {
     must("mount", &["-o", "remount,rw", path]);
     done(&[&"apply", &"--force", &pack]);
     // It is damaged between apply and undo.
-    fs.unmount();
+    fs.unmount_everywhere();
     let image = fs.beside("image");
     must("debugfs", &["-w", "-R", "set_super_value state 2", image.to_str().unwrap()]);
     fs.mount();
@@ -57,7 +57,7 @@ fn no_partition_is_damaged_as_after_e4rat_since_one_at_risk_is_refused() {
         let said = fails(&[&verb, &fs.path()], 1);
         assert!(said.contains("errors were found in it; e2fsck -f"), "{said}");
     }
-    fs.unmount();
+    fs.unmount_everywhere();
     // Status 1: repaired.
     let repair = "e2fsck -fy \"$0\" || test $? = 1";
     must("sh", &["-c", repair, image.to_str().unwrap()]);

@@ -107,7 +107,7 @@ pub fn json(words: &[&dyn AsRef<OsStr>]) -> serde_json::Value {
 /// Unmounts it and checks it.
 #[track_caller]
 pub fn check(fs: &LoopFs) {
-    fs.unmount();
+    fs.unmount_everywhere();
     let image = fs.beside("image");
     let words: &[&str] = match fs.kind() {
         "xfs" => &["xfs_repair", "-n", "-f"],
