@@ -200,7 +200,7 @@ pub struct Mapped<'a> {
 }
 
 /// Kinds of records, `PERF_RECORD_*`; those from 64 on are written by perf(1) only.
-#[allow(missing_docs)]
+#[allow(missing_docs)] // include/uapi/linux/perf_event.h says what each is.
 pub mod kind {
     pub const MMAP: u32 = 1;
     pub const LOST: u32 = 2;

@@ -2,13 +2,12 @@
 
 use crate::common::laid_out::{
     check, command, dir, done, fails, fragmented, in_memory, layout, pack, places, states,
+    written_meanwhile,
 };
-use headstart_testing::{LoopFs, has, must, noise, run, skip, wait_until};
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use headstart_testing::{LoopFs, has, must, run, skip};
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a command takes, undisturbed.
@@ -137,37 +136,5 @@ fn a_full_disk_stops_a_layout_before_it_begins_and_does_not_keep_it_from_being_u
 #[test]
 fn a_writer_at_the_same_time_loses_nothing() {
     let Some(fs) = in_memory() else { return };
-    let paths = fragmented(&fs, 12, 40);
-    let pack = pack(&fs, &paths);
-    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
-    let mut expected: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut places = noise(1 << 20).into_iter().cycle();
-            while !stop.load(Ordering::Relaxed) {
-                let mut next = || usize::from(places.next().unwrap());
-                let (n, at, byte) = (next() % expected.len(), next() * 2000, next() as u8);
-                // It is closed most of the time, so that the file is not skipped for that.
-                let file = OpenOptions::new().write(true).open(&paths[n]).unwrap();
-                file.write_all_at(&[byte; 3000], at as u64).unwrap();
-                expected[n][at..at + 3000].fill(byte);
-                written.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        let writes = || written.load(Ordering::Relaxed);
-        for verb in ["apply", "undo", "apply", "release"] {
-            let before = writes();
-            wait_until("writes", || (writes() > before + 10).then_some(()));
-            match verb {
-                "apply" => layout(&[&verb, &"--force", &pack]),
-                _ => layout(&[&verb, &fs.path()]),
-            };
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    let now: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
-    assert!(now == expected);
-    check(&fs);
-    let now: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
-    assert!(now == expected, "on the disk");
+    written_meanwhile(&fs);
 }

@@ -3,13 +3,14 @@
 use super::packs;
 use crate::command::headstart;
 use headstart_sys::fiemap::{Extent, extents};
-use headstart_testing::{LoopFs, must, noise, skip};
+use headstart_testing::{LoopFs, must, noise, skip, wait_until};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes that are written to a file at once.
 pub const CHUNK: usize = 16 << 10;
@@ -127,4 +128,41 @@ pub fn command(words: &[&OsStr]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
     command.arg("layout").args(words).stdout(Stdio::null());
     command
+}
+
+/// Lays it out, back and out again while another thread writes into the files: no byte is lost.
+pub fn written_meanwhile(fs: &LoopFs) {
+    let paths = fragmented(fs, 12, 40);
+    let pack = pack(fs, &paths);
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut expected: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut places = noise(1 << 20).into_iter().cycle();
+            while !stop.load(Ordering::Relaxed) {
+                let mut next = || usize::from(places.next().unwrap());
+                let (n, at, byte) = (next() % expected.len(), next() * 2000, next() as u8);
+                // It is closed most of the time, so that the file is not skipped for that.
+                let file = OpenOptions::new().write(true).open(&paths[n]).unwrap();
+                file.write_all_at(&[byte; 3000], at as u64).unwrap();
+                expected[n][at..at + 3000].fill(byte);
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let writes = || written.load(Ordering::Relaxed);
+        for verb in ["apply", "undo", "apply", "release"] {
+            let before = writes();
+            wait_until("writes", || (writes() > before + 10).then_some(()));
+            match verb {
+                "apply" => layout(&[&verb, &"--force", &pack]),
+                _ => layout(&[&verb, &fs.path()]),
+            };
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let now: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+    assert!(now == expected);
+    check(fs);
+    let now: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+    assert!(now == expected, "on the disk");
 }
