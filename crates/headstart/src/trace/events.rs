@@ -95,13 +95,13 @@ impl Iterator for Events<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::decode::tests::{HEADER, formats, page, record};
     use super::super::file::Description;
     use super::*;
     use proptest::prelude::*;
 
-    fn capture(pages: &[(u32, Vec<u8>)], lost: u64) -> Capture {
+    pub fn capture(pages: &[(u32, Vec<u8>)], lost: u64) -> Capture {
         Capture {
             description: Description {
                 header_page: HEADER.into(),

@@ -89,8 +89,8 @@ pub fn keep_only(capture: &mut Capture, tids: &HashSet<i32>) -> Result<(), Forma
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::tests::{HEADER, format, formats, page, record};
-    use super::super::file::Description;
+    use super::super::decode::tests::{HEADER, format, page, record};
+    use super::super::events::tests::capture;
     use super::*;
     use proptest::prelude::*;
 
@@ -99,23 +99,6 @@ mod tests {
     fn forks() -> Forks {
         let text = format(FORK, "sched_process_fork", &[("parent_pid", 4), ("child_pid", 4)]);
         Forks::new(HEADER, &text).unwrap()
-    }
-
-    fn capture(pages: &[Vec<u8>]) -> Capture {
-        Capture {
-            description: Description {
-                header_page: HEADER.into(),
-                formats: formats().into(),
-                page_size: 4096,
-                kernel: String::new(),
-                block_devices: vec![],
-                ignored_tids: vec![],
-                lost: 0,
-                buffer_kb: 0,
-            },
-            bytes: pages.concat(),
-            pages: pages.iter().map(|page| (0, page.len() as u32)).collect(),
-        }
     }
 
     fn forked(parent: u64, child: u64) -> Vec<u8> {
@@ -127,7 +110,7 @@ mod tests {
         let other = record(3, &[(42, 8), (1, 4), (9, 8)]);
         let first = page(&[(10, forked(1, 2)), (20, other)]);
         let second = page(&[(5, forked(7, 8))]);
-        let found = forks().of(&capture(&[first, second]));
+        let found = forks().of(&capture(&[(0, first), (0, second)], 0));
         let tids: Vec<_> = found.iter().map(|fork| (fork.parent, fork.child)).collect();
         assert_eq!(tids, [(7, 8), (1, 2)]);
     }
@@ -165,7 +148,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_decoded(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            forks().of(&capture(&[bytes]));
+            forks().of(&capture(&[(0, bytes)], 0));
         }
     }
 }
