@@ -1,6 +1,7 @@
 //! Which processes call exec, as soon as they do. The rest of the crate knows only the [`Source`].
 
 pub mod frequent;
+pub mod pace;
 pub mod traced;
 
 use std::io;

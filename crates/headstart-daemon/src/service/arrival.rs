@@ -11,6 +11,7 @@ use crate::programs::decide::{Decision, decide};
 use crate::programs::rates::Rates;
 use crate::programs::{Id, Program};
 use crate::started::Started;
+use crate::started::mounts::CurrentMounts;
 use crate::watch::Watch;
 use headstart::host::clock::monotonic_ns;
 use headstart::host::id::Dev;
@@ -35,8 +36,6 @@ const MOST_DEVICES: usize = 256;
 const MOST_OURS: usize = 256;
 /// Starts by env(1) that are remembered.
 const MOST_BY_ENV: usize = 32;
-/// How long the mounts are taken to be the same.
-const MOUNTS_FOR: Duration = Duration::from_secs(2);
 /// The program whose starts need no help of the service.
 const HEADSTART: &str = "headstart";
 
@@ -59,7 +58,7 @@ struct Memory {
     asked: HashSet<u64>,
     /// Starts by env(1), which go on as another program.
     by_env: VecDeque<Started>,
-    mounts: Option<(Instant, Arc<MountTable>)>,
+    mounts: Option<CurrentMounts>,
 }
 
 impl Arrival {
@@ -180,17 +179,13 @@ impl Arrival {
         memory.by_env.iter().any(|earlier| started.continues(earlier))
     }
 
-    /// The mounts of this machine, as they were a moment ago.
+    /// The mounts of this machine.
     fn mounts(&self) -> Option<Arc<MountTable>> {
         let mut memory = self.memory();
-        match &memory.mounts {
-            Some((read, mounts)) if read.elapsed() < MOUNTS_FOR => Some(Arc::clone(mounts)),
-            _ => {
-                let mounts = Arc::new(MountTable::read().ok()?);
-                memory.mounts = Some((Instant::now(), Arc::clone(&mounts)));
-                Some(mounts)
-            }
+        if memory.mounts.is_none() {
+            memory.mounts = CurrentMounts::read().ok();
         }
+        memory.mounts.as_mut().map(|mounts| Arc::clone(mounts.now()))
     }
 
     fn admits(&self, path: &Path, is_known: bool, now_ms: u64) -> bool {

@@ -8,10 +8,12 @@ pub use super::shared::{Places, Tell};
 use super::tracer::Tracer;
 use super::{keeper, socket, watcher};
 use crate::config::Config;
-use crate::execs::Source;
+use crate::execs::pace::Pace;
 use crate::execs::traced::Traced;
+use crate::execs::{Exec, Source};
 use headstart::boot::machine::Machine;
 use headstart::boot::record::remove_orphans;
+use headstart::host::clock::monotonic_ns;
 use headstart::host::error::causes;
 use headstart::host::proc;
 use headstart::service::notify;
@@ -25,9 +27,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Threads that look at execs, and execs that may wait for them.
+/// Threads that look at execs, execs that one of them gets at once at most, and how many such batches
+/// may wait.
 const LOOKERS: usize = 2;
-const WAITING_EXECS: usize = 4096;
+const BATCH: usize = 8;
+const WAITING_BATCHES: usize = 512;
 /// Starts that may wait for a replay.
 const WAITING_STARTS: usize = 32;
 /// How often it is checked whether the service ends, and the watchdog is fed.
@@ -106,7 +110,7 @@ pub fn run(config: Config, places: Places, tell: Tell) -> Result<(), ServiceErro
 
 /// The threads of the service.
 struct Threads {
-    execs: Pool<crate::execs::Exec>,
+    execs: Pool<Vec<Exec>>,
     starts: Arc<Pool<Handled>>,
     others: Vec<JoinHandle<()>>,
 }
@@ -121,7 +125,8 @@ fn begin(
     let starts = Arc::new(Pool::start("start", replays, WAITING_STARTS, handle)?);
     let watcher = watcher::start(Arc::clone(shared))?;
     let arrival = Arrival::new(Arc::clone(shared), Arc::clone(&starts), watcher);
-    let execs = Pool::start("exec", LOOKERS, WAITING_EXECS, move |exec| arrival.exec(exec))?;
+    let look = move |batch: Vec<Exec>| batch.into_iter().for_each(|exec| arrival.exec(exec));
+    let execs = Pool::start("exec", LOOKERS, WAITING_BATCHES, look)?;
     let others =
         vec![socket::serve(Arc::clone(shared), listener)?, keeper::start(Arc::clone(shared))?];
     Ok(Threads { execs, starts, others })
@@ -154,9 +159,10 @@ fn read_execs(
     shared: &Shared,
     source: &mut dyn Source,
     interrupt: &Interrupt,
-    pool: &Pool<crate::execs::Exec>,
+    pool: &Pool<Vec<Exec>>,
 ) -> io::Result<()> {
     let mut execs = Vec::new();
+    let mut pace = Pace::default();
     let mut fed = Instant::now();
     while !shared.stops() {
         let mut fds = [
@@ -175,12 +181,17 @@ fn read_execs(
         execs.clear();
         let lost = source.read(&mut execs)?.0;
         let all = execs.len() as u64;
-        let missed = execs.drain(..).filter(|exec| pool.give(*exec).is_err()).count() as u64;
+        let give =
+            |batch: &[Exec]| pool.give(batch.to_vec()).map_or_else(|batch| batch.len(), |()| 0);
+        let missed = execs.chunks(BATCH).map(give).sum::<usize>() as u64;
         shared.count(|counters| {
             counters.execs += all;
             counters.lost_execs += lost;
             counters.missed_execs += missed;
         });
+        if let Some(pause) = pace.after(all, monotonic_ns()) {
+            std::thread::sleep(pause);
+        }
     }
     Ok(())
 }

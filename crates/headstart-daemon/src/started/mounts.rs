@@ -5,6 +5,7 @@ use headstart::host::mounts::{MountTable, MountsError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 const FILE: &str = "/proc/self/mountinfo";
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -13,7 +14,7 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 #[derive(Debug)]
 pub struct CurrentMounts {
     changes: File,
-    table: MountTable,
+    table: Arc<MountTable>,
 }
 
 impl CurrentMounts {
@@ -25,16 +26,16 @@ impl CurrentMounts {
         let failed = |source| MountsError::Read { path: PathBuf::from(FILE), source };
         // Before the table, so that no change is missed between.
         let changes = File::open(FILE).map_err(failed)?;
-        Ok(Self { changes, table: MountTable::read()? })
+        Ok(Self { changes, table: Arc::new(MountTable::read()?) })
     }
 
     /// As they are now; as they were, where they can't be read.
-    pub fn now(&mut self) -> &MountTable {
+    pub fn now(&mut self) -> &Arc<MountTable> {
         let mut changed = [PollFd::new(&self.changes, PollFlags::PRI)];
         if poll(&mut changed, Some(&AT_ONCE)).is_ok_and(|changed| changed > 0)
             && let Ok(table) = MountTable::read()
         {
-            self.table = table;
+            self.table = Arc::new(table);
         }
         &self.table
     }
