@@ -18,6 +18,8 @@ pub struct Counters {
     pub skipped_by_rate: u64,
     /// Execs of programs that were lately hot, or gain nothing.
     pub skipped: u64,
+    /// Execs within a start that was handled: they are a part of it.
+    pub in_starts: u64,
     /// Programs in containers, which are not handled.
     pub in_containers: u64,
     /// Starts that were only watched.

@@ -9,6 +9,7 @@
 //! All of it is pure: times are given.
 
 pub mod decide;
+pub mod lead;
 pub mod note;
 pub mod rates;
 pub mod table;
@@ -61,6 +62,12 @@ pub struct Program {
     /// Its starts are not looked at before that, in milliseconds of the monotonic clock.
     #[serde(skip)]
     pub quiet_until_ms: u64,
+    /// The file name of the pack of the slow program that its starts lead to.
+    pub leads_to: Option<String>,
+    /// Of the latest starts, those that led there.
+    pub led: u32,
+    /// How many the latest starts are.
+    pub led_of: u32,
     /// It gains nothing, and is not prefetched or learned before that, in seconds of Unix time.
     pub useless_until: u64,
 }
@@ -68,6 +75,11 @@ pub struct Program {
 impl Program {
     /// Whether there is something to remember beyond the next minutes.
     pub fn is_remembered(&self) -> bool {
-        self.pinned || self.cold_starts > 0 || self.learned > 0
+        self.pinned || self.is_slow() || self.leads_to.is_some()
+    }
+
+    /// Whether it was slow, or is learned.
+    pub fn is_slow(&self) -> bool {
+        self.cold_starts > 0 || self.learned > 0
     }
 }

@@ -39,6 +39,7 @@ impl Program {
     pub fn note_start(&mut self, now: u64) {
         self.starts = self.starts.saturating_add(1);
         self.started_at = now;
+        self.note_may_lead();
     }
 
     /// A start was only watched.

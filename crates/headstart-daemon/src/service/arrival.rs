@@ -5,9 +5,10 @@ use super::handle::Handled;
 use super::looks;
 use super::pool::Pool;
 use super::shared::Shared;
+use super::trees::{Root, Tree, Trees};
 use super::watcher::Watched;
 use crate::execs::Exec;
-use crate::programs::decide::{Decision, decide};
+use crate::programs::decide::{Conditions, Decision, decide};
 use crate::programs::rates::Rates;
 use crate::programs::{Id, Program};
 use crate::started::Started;
@@ -16,7 +17,7 @@ use crate::watch::Watch;
 use headstart::host::clock::monotonic_ns;
 use headstart::host::id::Dev;
 use headstart::host::mounts::MountTable;
-use headstart::host::{contents, proc};
+use headstart::host::proc;
 use headstart::pack::key::Key;
 use headstart::replay::models::Models;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -59,6 +60,7 @@ struct Memory {
     /// Starts by env(1), which go on as another program.
     by_env: VecDeque<Started>,
     mounts: Option<CurrentMounts>,
+    trees: Trees,
 }
 
 impl Arrival {
@@ -91,7 +93,7 @@ impl Arrival {
         let Some(started) = Started::read(exec.pid) else {
             return self.shared.count(|counters| counters.gone += 1);
         };
-        if self.parent_is_ours(exec.pid) {
+        if self.is_headstart_at(started.parent) {
             return;
         }
         if self.goes_on(&started) {
@@ -106,8 +108,18 @@ impl Arrival {
         }
     }
 
+    /// A program was executed: it is a part of a start, or begins one.
     fn start(&self, exec: Exec, started: Started, key: Key, executable: String) {
         let id = Id { uid: started.uid, file_name: key.file_name.clone() };
+        let at_ms = exec.at / 1_000_000;
+        let root = self.memory().trees.of(&started, at_ms, self.shared.config.window);
+        let (led_by, began_ms) = match root {
+            Some((Root::Handled(tree), began_ms)) if !tree.is_over() || tree.id == id => {
+                return self.belongs(&tree, began_ms, &id, key, started);
+            }
+            Some((Root::Watched(by), began_ms)) => (Some(by).filter(|by| *by != id), began_ms),
+            _ => (None, at_ms),
+        };
         let conditions = self.shared.conditions();
         let new = || Program { name: key.name.clone(), executable, ..Program::default() };
         let mut decision = Decision::Skip;
@@ -117,16 +129,74 @@ impl Arrival {
             || new().with_short_names(),
             |known| {
                 decision = decide(known, conditions);
-                known.note_start(conditions.now);
                 program = known.clone();
+                known.note_start(conditions.now);
             },
         );
-        let records = match decision {
-            Decision::Skip => return self.shared.count(|counters| counters.skipped += 1),
-            Decision::Watch => return self.watch(exec, &started, id, key.name),
-            Decision::Record => true,
-            Decision::Prefetch { record } => record,
-        };
+        if !program.is_slow()
+            && let Some((of, program, decision)) = self.led_to(&program, id.uid, conditions)
+        {
+            let key = Key {
+                name: program.name.clone(),
+                file_name: of.file_name.clone(),
+                words: vec![(&program.executable).into()],
+                subcommand: Vec::new(),
+            };
+            let tree = Tree::new(of, Some(id));
+            return self.handle(exec, started, key, program, decision, tree);
+        }
+        if matches!(decision, Decision::Skip | Decision::Watch) {
+            let root = Root::Watched(led_by.clone().unwrap_or_else(|| id.clone()));
+            self.memory().trees.join(&started, began_ms, root);
+        }
+        match decision {
+            Decision::Skip => self.shared.count(|counters| counters.skipped += 1),
+            Decision::Watch => self.watch(exec, &started, id, key.name, led_by),
+            Decision::Record | Decision::Prefetch { .. } => {
+                self.shared.note_led(led_by.as_ref(), &id);
+                let tree = Tree::new(id, None);
+                tree.came(key.clone(), started.clone());
+                self.handle(exec, started, key, program, decision, tree);
+            }
+        }
+    }
+
+    /// Takes an exec within a start that is handled.
+    fn belongs(&self, tree: &Arc<Tree>, began_ms: u64, id: &Id, key: Key, started: Started) {
+        self.shared.count(|counters| counters.in_starts += 1);
+        self.memory().trees.join(&started, began_ms, Root::Handled(Arc::clone(tree)));
+        if tree.id == *id && tree.came(key, started) {
+            self.shared.note_led(tree.by.as_ref(), id);
+        }
+    }
+
+    /// The slow program that this one leads to, and what is done for a start of it.
+    fn led_to(
+        &self,
+        program: &Program,
+        uid: u32,
+        conditions: Conditions,
+    ) -> Option<(Id, Program, Decision)> {
+        let of = Id { uid, file_name: program.leads()?.to_owned() };
+        let led_to = self.shared.state().table.get(&of).filter(|to| to.is_slow()).cloned()?;
+        let decision = decide(&led_to, conditions);
+        matches!(decision, Decision::Record | Decision::Prefetch { .. }).then(|| {
+            self.shared.change(&of, Default::default, |to| to.note_start(conditions.now));
+            (of, led_to, decision)
+        })
+    }
+
+    /// Has a start recorded or prefetched.
+    fn handle(
+        &self,
+        exec: Exec,
+        started: Started,
+        key: Key,
+        program: Program,
+        decision: Decision,
+        tree: Arc<Tree>,
+    ) {
+        let records = !matches!(decision, Decision::Prefetch { record: false });
         // At once: what the program touches before is not seen.
         let tracer = self.shared.tracer.as_ref().ok().filter(|_| records);
         let ticket = tracer.and_then(|tracer| tracer.add(exec.pid));
@@ -136,10 +206,13 @@ impl Arrival {
                 return;
             }
         }
+        let root = Root::Handled(Arc::clone(&tree));
+        self.memory().trees.join(&started, exec.at / 1_000_000, root);
         let began = began(exec.at);
         let recorded_at = Instant::now();
-        let handled = Handled { id, key, started, program, began, recorded_at, ticket };
+        let handled = Handled { tree, key, started, program, began, recorded_at, ticket };
         if let Err(handled) = self.starts.give(handled) {
+            handled.tree.end();
             self.shared.count(|counters| counters.crowded += 1);
             if let (Some(ticket), Some(tracer)) = (handled.ticket, tracer) {
                 tracer.drop(ticket);
@@ -147,13 +220,14 @@ impl Arrival {
         }
     }
 
-    fn watch(&self, exec: Exec, started: &Started, id: Id, name: String) {
+    fn watch(&self, exec: Exec, started: &Started, id: Id, name: String, led_by: Option<Id>) {
         let Some(counters) = looks::counters(started.pid, started.start_time) else {
             return self.shared.count(|counters| counters.gone += 1);
         };
         let watched = Watched {
             id,
             name,
+            led_by,
             pid: started.pid,
             start_time: started.start_time,
             at_ms: exec.at / 1_000_000,
@@ -212,11 +286,9 @@ impl Arrival {
         is_headstart || is_known
     }
 
-    fn parent_is_ours(&self, pid: u32) -> bool {
-        let stat = contents::bytes(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = proc::parse_parent(&stat);
-        let path = parent.and_then(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok());
-        path.is_some_and(|path| self.is_headstart(&path))
+    fn is_headstart_at(&self, pid: u32) -> bool {
+        let path = fs::read_link(format!("/proc/{pid}/exe"));
+        path.is_ok_and(|path| self.is_headstart(&path))
     }
 
     fn is_headstart(&self, path: &Path) -> bool {

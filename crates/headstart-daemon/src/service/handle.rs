@@ -3,6 +3,7 @@
 
 use super::shared::{Shared, now_ms, now_s};
 use super::tracer::Ticket;
+use super::trees::Tree;
 use crate::control::answer::{Kind, Start};
 use crate::programs::note::Prefetched;
 use crate::programs::{Id, Program};
@@ -23,14 +24,16 @@ use headstart::pack::store::{self, claim};
 use headstart::replay::benefit::Expected;
 use headstart::replay::models::Models;
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often it is checked whether a start is over.
 const LOOK: Duration = Duration::from_millis(50);
-/// A start is over when nothing was read for this time.
-const IDLE: Duration = Duration::from_secs(2);
+/// A start is over when nothing was read for this time: a busy machine makes pauses longer.
+const IDLE: Duration = Duration::from_secs(4);
+/// The first start that is recorded may take so many times as long as later ones.
+const FIRST_TIMES: u32 = 3;
 /// A replay takes no longer.
 const LONGEST_REPLAY: Duration = Duration::from_secs(60);
 /// What the packs of a program may read if that is not known, in bytes.
@@ -39,7 +42,8 @@ const USUAL_BYTES: u64 = 256 << 20;
 /// A start to be handled.
 #[derive(Debug)]
 pub(super) struct Handled {
-    pub(super) id: Id,
+    pub(super) tree: Arc<Tree>,
+    /// Of a program that another one leads to, as far as it is known before that was executed.
     pub(super) key: Key,
     pub(super) started: Started,
     /// What was known before.
@@ -82,6 +86,7 @@ impl Handled {
         // It has gone already; this begins what was left for later.
         let Ok(()) = launch.release(|| Ok::<_, std::convert::Infallible>(()));
         let coverage = self.wait(shared, &mut launch);
+        self.tree.end();
         let recorded = self.ticket.take().and_then(|ticket| {
             let tracer = shared.tracer.as_ref().ok()?;
             let capture = tracer.finish(&ticket);
@@ -106,10 +111,10 @@ impl Handled {
 
     /// The pack of the narrowest job that there is, or of the program.
     fn pack_path(&self, shared: &Shared) -> PathBuf {
-        let of = |file_name| shared.pack_of(&Id { uid: self.id.uid, file_name });
+        let of = |file_name| shared.pack_of(&Id { uid: self.tree.id.uid, file_name });
         let names = self.key.file_names().into_iter().map(of);
         let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
-        names.into_iter().find(is_there).unwrap_or_else(|| shared.pack_of(&self.id))
+        names.into_iter().find(is_there).unwrap_or_else(|| shared.pack_of(&self.tree.id))
     }
 
     fn spec(&self, path: &std::path::Path, budget: Option<u64>) -> LaunchSpec {
@@ -136,8 +141,15 @@ impl Handled {
     }
 
     fn has_ended(&self) -> bool {
-        let pid = i32::try_from(self.started.pid).unwrap_or(i32::MAX);
-        proc::has_ended(pid, self.started.start_time)
+        let own = self.tree.own().map(|(_, own)| own);
+        let Started { pid, start_time, .. } = own.as_ref().unwrap_or(&self.started);
+        proc::has_ended(i32::try_from(*pid).unwrap_or(i32::MAX), *start_time)
+    }
+
+    /// How long it is recorded at most. The first one that is waits for disks most of the time.
+    fn window(&self, shared: &Shared) -> Duration {
+        let times = if self.program.learned == 0 { FIRST_TIMES } else { 1 };
+        shared.config.window * times
     }
 
     /// Waits until the start is over.
@@ -161,7 +173,7 @@ impl Handled {
             if idle >= IDLE && self.recorded_at.elapsed() >= IDLE {
                 return Coverage::Whole;
             }
-            if is_full || self.began.elapsed() >= shared.config.window {
+            if is_full || self.began.elapsed() >= self.window(shared) {
                 return Coverage::CutOff;
             }
             thread::sleep(LOOK);
@@ -174,6 +186,8 @@ impl Handled {
         ended: &mut EndedLaunch,
         coverage: Coverage,
     ) -> Option<(Learned, PageCounts)> {
+        // A start that did not lead to the program is none of it.
+        let (key, _) = self.tree.own()?;
         let _one = shared.learning.lock().unwrap_or_else(PoisonError::into_inner);
         // `headstart run` may learn it at the same time.
         let claimed = claim::claim(&ended.path);
@@ -181,8 +195,8 @@ impl Handled {
             return None;
         }
         let file_name = ended.path.file_name().unwrap_or_default();
-        let target = PackTarget::of(&self.key.of_pack(file_name), ended.path.clone());
-        let narrower = self.key.narrower(file_name);
+        let target = PackTarget::of(&key.of_pack(file_name), ended.path.clone());
+        let narrower = key.narrower(file_name);
         let narrower =
             narrower.map(|key| PackTarget::of(&key, ended.path.with_file_name(&key.file_name)));
         let settings = Settings { narrower, walk: false, ..Settings::of(target) };
@@ -213,7 +227,7 @@ impl Handled {
         let is_useless = outcome.is_useless || pays == Some(false);
         let read = outcome.read;
         shared.change(
-            &self.id,
+            &self.tree.id,
             || self.program.clone(),
             |program| {
                 if outcome.was_prefetched {
@@ -244,7 +258,7 @@ impl Handled {
         let counts = outcome.learned.as_ref().map(|(_, counts)| counts);
         shared.note_start(Start {
             program: self.key.name.clone(),
-            uid: self.id.uid,
+            uid: self.tree.id.uid,
             pid: self.started.pid,
             at: now,
             kind: match (outcome.was_prefetched, is_hot) {

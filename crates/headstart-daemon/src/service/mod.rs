@@ -20,4 +20,5 @@ pub mod run;
 mod shared;
 mod socket;
 mod tracer;
+mod trees;
 mod watcher;

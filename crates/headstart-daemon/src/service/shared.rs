@@ -153,6 +153,13 @@ impl Shared {
         }
     }
 
+    /// A start of a program, if there was one, led to a slow one.
+    pub(super) fn note_led(&self, by: Option<&Id>, to: &Id) {
+        if let Some(by) = by {
+            self.change(by, Default::default, |program| program.note_led_to(&to.file_name));
+        }
+    }
+
     /// Notes a start for `top`.
     pub(super) fn note_start(&self, start: Start) {
         let mut recent = self.recent();

@@ -22,6 +22,8 @@ const IDLE: Duration = Duration::from_millis(500);
 pub(super) struct Watched {
     pub(super) id: Id,
     pub(super) name: String,
+    /// The program that led to it, if it was started within the start of another one.
+    pub(super) led_by: Option<Id>,
     pub(super) pid: u32,
     pub(super) start_time: u64,
     /// When it was executed, in milliseconds of the monotonic clock.
@@ -107,6 +109,7 @@ impl Watcher {
             program.note_watched(is_cold, now);
         });
         if is_cold {
+            self.shared.note_led(watched.led_by.as_ref(), &watched.id);
             self.shared.count(|counters| counters.cold += 1);
             self.shared.note_start(Start {
                 program: watched.name,

@@ -48,6 +48,8 @@ pub struct Started {
     /// When the process began, in clock ticks since boot: with the number it names the process for
     /// good.
     pub start_time: u64,
+    /// Its parent.
+    pub parent: u32,
     /// The executable; of a script the interpreter.
     pub executable: FileId,
     /// Its path, in the mount namespace of the process.
@@ -89,6 +91,7 @@ impl Started {
         Some(Self {
             pid,
             start_time: proc::parse_start_time(&stat)?,
+            parent: proc::parse_parent(&stat).and_then(|parent| parent.try_into().ok())?,
             executable: FileId::at(&dir, "exe", AtFlags::empty())?,
             path: link(&dir, "exe")?,
             comm: command::comm(&stat)?.to_vec(),
