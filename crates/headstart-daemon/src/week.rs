@@ -18,6 +18,8 @@ pub struct Week {
     pub learned: u64,
     /// Time that was saved, as estimated, in µs.
     pub saved_us: u64,
+    /// Of that time, what was saved on devices that were never measured.
+    pub assumed_us: u64,
     /// Bytes that were prefetched.
     pub read_bytes: u64,
     /// Of the bytes that were prefetched for recorded starts, those that were not touched.
@@ -31,6 +33,9 @@ impl Week {
     pub fn note(&mut self, start: Prefetched) {
         self.prefetched = self.prefetched.saturating_add(u64::from(start.read_bytes > 0));
         self.saved_us = self.saved_us.saturating_add(start.saved_us);
+        if start.is_assumed {
+            self.assumed_us = self.assumed_us.saturating_add(start.saved_us);
+        }
         self.read_bytes = self.read_bytes.saturating_add(start.read_bytes);
         if let Some(wasted) = start.wasted_bytes {
             self.wasted_bytes = self.wasted_bytes.saturating_add(wasted.min(start.read_bytes));
@@ -56,14 +61,24 @@ impl Week {
     fn line(&self, days: u64) -> String {
         let Self { prefetched, learned, .. } = self;
         let (saved, read) = (self.saved_us as f64 / 1e6, self.read_bytes as f64 / 1e6);
+        let assumed = self.assumed();
         let wasted = self.wasted_percent().map_or_else(
             || "how much of it was wasted was not measured".to_owned(),
             |percent| format!("{percent:.0} % of it wasted, as measured in recorded starts"),
         );
         format!(
-            "in {days} days: about {saved:.0} s saved in {prefetched} starts, {read:.0} MB read, \
-             {wasted}; {learned} starts learned"
+            "in {days} days: about {saved:.0} s saved{assumed} in {prefetched} starts, {read:.0} MB \
+             read, {wasted}; {learned} starts learned"
         )
+    }
+
+    /// What to say of time that was saved on devices that were never measured; nothing without.
+    pub fn assumed(&self) -> String {
+        let seconds = self.assumed_us as f64 / 1e6;
+        if self.assumed_us == 0 {
+            return String::new();
+        }
+        format!(" ({seconds:.1} s of it on disks that were never measured)")
     }
 
     /// The share of the prefetched bytes that was wasted, in percent, if that was measured.
@@ -86,6 +101,10 @@ mod tests {
         week.note(start);
         week.note(Prefetched { wasted_bytes: Some(2_500_000), ..start });
         week.note(Prefetched::default());
+        assert_eq!(week.assumed(), "");
+        let mut other = week;
+        other.note(Prefetched { is_assumed: true, ..start });
+        assert_eq!(other.assumed(), " (2.5 s of it on disks that were never measured)");
         week.learned = 1;
         assert_eq!(week.end(1000 + WEEK - 1), None);
         assert_eq!(

@@ -20,8 +20,9 @@ pub fn status(answer: &Answer) -> anyhow::Result<()> {
         writeln!(out, "programs that start slowly: {}", status.programs)?;
         writeln!(
             out,
-            "this week: about {:.1} s saved in {} starts, {} read, {}",
+            "this week: about {:.1} s saved{} in {} starts, {} read, {}",
             week.saved_us as f64 / 1e6,
+            week.assumed(),
             week.prefetched,
             size(week.read_bytes),
             wasted.map_or_else(

@@ -20,6 +20,8 @@ pub struct Prefetched {
     pub missed_bytes: u64,
     /// Time that was saved, as estimated, in µs.
     pub saved_us: u64,
+    /// Whether its device was never measured, so that it was taken for a usual one.
+    pub is_assumed: bool,
     /// Bytes that were prefetched and not touched, if the start was recorded.
     pub wasted_bytes: Option<u64>,
 }
@@ -140,7 +142,7 @@ mod tests {
             let mut program = Program::default();
             for (read_bytes, saved_us, wasted_bytes) in starts {
                 let missed_bytes = saved_us;
-                let start = Prefetched { read_bytes, missed_bytes, saved_us, wasted_bytes };
+                let start = Prefetched { read_bytes, missed_bytes, saved_us, is_assumed: false, wasted_bytes };
                 program.note_prefetched(start, u64::MAX);
                 prop_assert!(program.wasted_bytes <= program.measured_bytes);
                 prop_assert!(program.measured_bytes <= program.read_bytes);

@@ -19,8 +19,9 @@ use headstart::host::id::Dev;
 use headstart::host::mounts::MountTable;
 use headstart::host::proc;
 use headstart::pack::key::Key;
+use headstart::replay::model::Model;
 use headstart::replay::models::Models;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
@@ -29,8 +30,8 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a request takes to a device that was never measured.
-const USUAL_LATENCY: Duration = Duration::from_millis(1);
+/// How long a latency is taken to be the same: a device is measured when a program is learned.
+const LATENCY_FOR: Duration = Duration::from_secs(60);
 /// Devices whose latency is kept, at most.
 const MOST_DEVICES: usize = 256;
 /// Processes of headstart that are remembered, to skip the programs that they become.
@@ -55,8 +56,8 @@ struct Memory {
     rates: Rates,
     /// With the times when the processes began.
     ours: VecDeque<(u32, u64)>,
-    latencies: HashMap<u64, Duration>,
-    asked: HashSet<u64>,
+    /// By device, with the time when it was looked up.
+    latencies: HashMap<u64, (Instant, Duration)>,
     /// Starts by env(1), which go on as another program.
     by_env: VecDeque<Started>,
     mounts: Option<CurrentMounts>,
@@ -297,16 +298,17 @@ impl Arrival {
 
     /// How long a request to a device takes, as far as that was measured.
     fn latency(&self, dev: u64) -> Duration {
-        let mut memory = self.memory();
-        if let Some(known) = memory.latencies.get(&dev) {
-            return *known;
+        let known = self.memory().latencies.get(&dev).copied();
+        if let Some((_, latency)) = known.filter(|(read, _)| read.elapsed() < LATENCY_FOR) {
+            return latency;
         }
-        let may_ask = memory.asked.len() < MOST_DEVICES && memory.asked.insert(dev);
-        drop(memory);
-        let model = may_ask.then(|| Models::here().of_device(Dev::from_stat(dev))).flatten();
-        let Some(model) = model else { return USUAL_LATENCY };
+        let model = Models::here().of_device(Dev::from_stat(dev)).unwrap_or(Model::ASSUMED);
         let latency = Duration::from_micros(model.latency_us.into());
-        self.memory().latencies.insert(dev, latency);
+        let mut memory = self.memory();
+        if memory.latencies.len() >= MOST_DEVICES {
+            memory.latencies.clear();
+        }
+        memory.latencies.insert(dev, (Instant::now(), latency));
         latency
     }
 }

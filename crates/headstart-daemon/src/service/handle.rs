@@ -19,9 +19,11 @@ use headstart::launch::policy::{Bounds, FREQUENT};
 use headstart::launch::prepare::{LaunchSpec, PrefetchOptions};
 use headstart::launch::record::{Coverage, Recorded};
 use headstart::outcome::counts::PageCounts;
+use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, claim};
 use headstart::replay::benefit::Expected;
+use headstart::replay::model::Model;
 use headstart::replay::models::Models;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -289,11 +291,14 @@ impl Outcome {
             let is_useless = expected.is_some_and(|expected| !expected.has_benefit());
             return Self { is_useless, has_pack: ended.pack().is_some(), ..Self::default() };
         };
-        let saved = expected.map(|expected| expected.avoided_wait(report.read_share()));
+        let assumed = || ended.pack().map(assumed);
+        let saved =
+            expected.or_else(assumed).map(|expected| expected.avoided_wait(report.read_share()));
         Self {
             read: Prefetched {
                 read_bytes: report.bytes,
                 saved_us: saved.map_or(0, |saved| saved.usual_us),
+                is_assumed: expected.is_none(),
                 ..Prefetched::default()
             },
             was_prefetched: true,
@@ -314,6 +319,11 @@ impl Outcome {
         self.read.wasted_bytes = Some(counts.wasted_pages.saturating_mul(page));
         self.read.saved_us = (self.read.saved_us as f64 * counts.in_time_share()) as u64;
     }
+}
+
+/// What is expected of prefetching a pack from a device that was never measured.
+fn assumed(pack: &Pack) -> Expected {
+    Expected::of(pack, &FREQUENT.choice(pack), &Model::ASSUMED)
 }
 
 /// Whether prefetching a pack gains more than it costs, as far as its device is known.

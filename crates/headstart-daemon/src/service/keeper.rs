@@ -66,7 +66,11 @@ fn keep(shared: &Shared) {
                 // Once: a full disk stays full for a while.
                 Err(error) if !failed => {
                     failed = true;
-                    (shared.tell)(&format!("the state is not kept: {error}"));
+                    let path = shared.places.state.join(FILE);
+                    let path = headstart::host::names::path(&path);
+                    (shared.tell)(&format!(
+                        "{path} is not written, and stays as it was until it can be: {error}"
+                    ));
                 }
                 Err(_) => {}
             }

@@ -60,6 +60,11 @@ const REQUEST_CPU_US: f64 = 10.0;
 const SMALL_BYTES: u64 = 16 << 10;
 
 impl Model {
+    /// What is assumed of a device that was never measured, as those of file servers can't be: a
+    /// network volume.
+    pub const ASSUMED: Self =
+        Self { latency_us: 1000, next_us: 1000, bandwidth_mb_s: 100, depth: 16, iops: 4000 };
+
     /// The cost of a seek, in µs; 0 on a device that is not rotational.
     pub fn seek_us(&self) -> u32 {
         let seek = self.latency_us.saturating_sub(self.next_us);
