@@ -942,7 +942,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__layout__subcmd__apply)
-            opts="-h --budget --on --json --idle --for --force --trust-kernel --help"
+            opts="-h --budget --on --compress --json --idle --for --force --trust-kernel --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -953,6 +953,10 @@ _headstart() {
                     return 0
                     ;;
                 --on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --compress)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1002,7 +1006,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__layout__subcmd__plan)
-            opts="-h --budget --on --json --help"
+            opts="-h --budget --on --compress --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1013,6 +1017,10 @@ _headstart() {
                     return 0
                     ;;
                 --on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --compress)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -349,10 +349,12 @@ complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fi
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and not __fish_seen_subcommand_from plan apply resume status verify undo release list" -f -a "list" -d 'Write the order of files for the builder of an image (squashfs, EROFS)'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l budget -d 'Move at most so much (512M, 2G); it is taken twice until the layout is undone or released' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l on -d 'Only files on the file system of this path; apply needs it if packs name files on several' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l compress -d 'Compress what is moved, on btrfs (zstd, zstd:9); where the bandwidth of a disk is the limit, a start then reads less' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from plan" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l budget -d 'Move at most so much (512M, 2G); it is taken twice until the layout is undone or released' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l on -d 'Only files on the file system of this path; apply needs it if packs name files on several' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l compress -d 'Compress what is moved, on btrfs (zstd, zstd:9); where the bandwidth of a disk is the limit, a start then reads less' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l idle -d 'Work only while nobody else used the disk for so long (500ms, 5s)' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l for -d 'Stop after so long (10m, 1h); resume goes on' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l json -d 'Print one JSON document'

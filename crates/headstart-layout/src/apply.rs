@@ -6,7 +6,7 @@
 use super::content::{crc, crc_on_disk};
 pub use super::direction::Direction;
 use super::error::LayoutError;
-use super::examine::{Looked, Swaps};
+use super::examine::{Looked, Swaps, extents_of};
 use super::extents::{Compared, compare};
 use super::journal::{Journal, LaidFile, Swap};
 use super::mover::{Mover, Stop, mover};
@@ -14,10 +14,8 @@ use super::skip::{Skip, Skipped};
 use super::volume::Store;
 use headstart::host::identity::identity_of;
 use headstart::host::range::ByteRange;
-use headstart_sys::fiemap::{self, Extent};
+use headstart_sys::fiemap::Extent;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Whether to go on, which the caller says between two swaps.
@@ -162,10 +160,6 @@ impl Worker<'_> {
 
 fn compared(now: &[Extent], swap: &Swap) -> Compared {
     compare(now, &swap.piece.old, &swap.new, swap.piece.bytes)
-}
-
-fn extents_of(file: &File, range: ByteRange) -> io::Result<Vec<Extent>> {
-    fiemap::extents_in(file, range.offset, range.length())
 }
 
 /// Where the files of a layout are.

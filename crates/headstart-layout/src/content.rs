@@ -38,6 +38,18 @@ pub fn crc(file: &File, range: ByteRange) -> io::Result<u64> {
     Ok(digest.finalize())
 }
 
+/// The bytes of a range of a file, as far as the file goes.
+///
+/// # Errors
+/// It can't be read.
+pub(crate) fn read_at_most(file: &File, range: ByteRange) -> io::Result<Vec<u8>> {
+    let end = file.metadata()?.len().min(range.end);
+    let length = usize::try_from(end.saturating_sub(range.offset)).unwrap_or(0);
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, range.offset)?;
+    Ok(bytes)
+}
+
 /// The same, read from the disk itself: past the page cache, so that pages which programs have mapped
 /// don't stand for what is on the disk, and stay. Where the file system can't, from the page cache after
 /// the kernel has let go of what is not mapped. What is dirty must have been written before.

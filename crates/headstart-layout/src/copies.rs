@@ -5,15 +5,18 @@
 //! file's blocks. The new one is written: on xfs to a donor in one place, of which it gets its part, on
 //! btrfs to blocks of its own, since btrfs writes nothing in place once it is shared.
 
+use super::compress::Zstd;
 use super::error::LayoutError;
-use super::extents::{compare, joined, shifted, within};
+use super::examine::extents_of;
+use super::extents::{joined, shifted, within};
 use super::journal::{CRC, Donor, Swap};
 use super::kind::Kind;
 use super::plan::{Piece, Plan};
-use super::volume::{DONOR, Store};
+use super::volume::{DONOR, Store, Volume};
 use headstart::cache::residency::page_size;
 use headstart::host::range::ByteRange;
-use headstart_sys::fiemap;
+use headstart_sys::btrfs;
+use headstart_sys::fiemap::{self, Extent};
 use headstart_sys::reflink::clone_range;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -54,7 +57,7 @@ pub(crate) fn is_copy(name: &str) -> bool {
 /// Allocates new copies on btrfs, each with extents of its own, so that one that is freed later
 /// frees its space. An allocation without a hint goes to the largest free part, so they follow
 /// each other where there is room (`fs/btrfs/free-space-cache.c`).
-pub(crate) fn allocate(store: &Store, plan: &Plan) -> Result<Donor, LayoutError> {
+pub(crate) fn allocate(store: &Store, volume: &Volume, plan: &Plan) -> Result<Donor, LayoutError> {
     let page = page_size();
     let range = |piece: &Piece| {
         let length = piece.bytes.length().next_multiple_of(page);
@@ -77,8 +80,13 @@ pub(crate) fn allocate(store: &Store, plan: &Plan) -> Result<Donor, LayoutError>
         }
         Ok(extents)
     };
-    let extents =
-        allocate().map_err(LayoutError::io::<io::Error>("Can't allocate", DONOR.as_ref()))?;
+    let extents = allocate().map_err(|error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::DQUOT) => {
+            let needed = plan.donor_bytes.div_ceil(1 << 20);
+            LayoutError::Quota { path: volume.mount_point.clone(), needed }
+        }
+        _ => LayoutError::io("Can't allocate", DONOR.as_ref())(error),
+    })?;
     Ok(Donor { ino: 0, extents: joined(extents) })
 }
 
@@ -145,18 +153,35 @@ impl<'a> Copies<'a> {
         Ok(crc)
     }
 
-    /// Whether the new copy of a range lies where it should.
-    pub(crate) fn is_in_place(&self, swap: &Swap) -> io::Result<bool> {
+    /// Writes the new copy of a range once more, compressed. It gets the place behind what was compressed
+    /// before, or the next that is free: btrfs looks from where the range lies.
+    ///
+    /// # Errors
+    /// The kernel takes no level, or there is no room.
+    pub(crate) fn compress(&self, swap: &Swap, zstd: Option<Zstd>) -> Result<(), LayoutError> {
         let name = Copy::New.name(swap.piece.file);
-        let now = fiemap::extents(make(self.store, &name)?)?;
-        Ok(compare(&now, &swap.new, &[], swap.piece.bytes).elsewhere == 0)
+        let (bytes, level) = (swap.piece.bytes, zstd.and_then(|zstd| zstd.level));
+        let done = make(self.store, &name)
+            .map_err(io::Error::from)
+            .and_then(|copy| btrfs::compress(copy, bytes.offset, bytes.length(), level));
+        done.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::OPNOTSUPP | Errno::INVAL) if level.is_some() => LayoutError::NoLevel,
+            _ => LayoutError::io("Can't compress", Path::new(&name))(error),
+        })
+    }
+
+    /// Where the new copy of a range lies; `None` if that is not known.
+    pub(crate) fn place(&self, swap: &Swap) -> Option<Vec<Extent>> {
+        let (copy, bytes) =
+            (make(self.store, &Copy::New.name(swap.piece.file)).ok()?, swap.piece.bytes);
+        within(&extents_of(&copy, bytes).ok()?, bytes)
     }
 
     /// When all are made: they are on the disk, and nothing is left beside them.
     ///
     /// # Errors
     /// What the kernel said.
-    pub(crate) fn finish(self) -> Result<(), LayoutError> {
+    pub(crate) fn finish(&self) -> Result<(), LayoutError> {
         let failed = || LayoutError::io("Can't write", Path::new(DONOR));
         if self.donor.is_some() {
             match rustix::fs::unlinkat(&self.store.dir, DONOR, AtFlags::empty()) {
@@ -164,7 +189,16 @@ impl<'a> Copies<'a> {
                 Err(error) => return Err(failed()(error)),
             }
         }
-        rustix::fs::syncfs(&self.store.dir).map_err(failed())
+        self.sync()
+    }
+
+    /// Writes to the disk what was copied.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub(crate) fn sync(&self) -> Result<(), LayoutError> {
+        let failed = LayoutError::io("Can't write", Path::new(DONOR));
+        rustix::fs::syncfs(&self.store.dir).map_err(failed)
     }
 }
 

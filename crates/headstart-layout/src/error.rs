@@ -25,6 +25,23 @@ pub enum LayoutError {
         /// The mount point.
         path: PathBuf,
     },
+    /// Only btrfs compresses files that are laid out.
+    #[error("{path} is not on btrfs, the only file system where a layout can compress", path = names::path(.path))]
+    NoCompression {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The kernel compresses, at its own level only.
+    #[error("Levels of compression take Linux 6.15; give zstd without one")]
+    NoLevel,
+    /// A quota leaves too little room.
+    #[error("A quota leaves less than {needed} MiB on {path}; raise it, or give a smaller --budget", path = names::path(.path))]
+    Quota {
+        /// The mount point.
+        path: PathBuf,
+        /// What is needed, in MiB.
+        needed: u64,
+    },
     /// Only a part of the file system is mounted here.
     #[error("{path} is a part of a file system; a layout needs a mount of all of it, or of a subvolume", path = names::path(.path))]
     PartOnly {

@@ -1,7 +1,7 @@
 //! Arithmetic with the extents of files. Pure.
 
 use headstart::host::range::ByteRange;
-use headstart_sys::fiemap::Extent;
+use headstart_sys::fiemap::{Extent, Stored};
 
 /// The parts of extents that hold a range of a file; `None` if a part of the range is in none.
 pub fn within(extents: &[Extent], range: ByteRange) -> Option<Vec<Extent>> {
@@ -17,6 +17,13 @@ pub fn within(extents: &[Extent], range: ByteRange) -> Option<Vec<Extent>> {
         at = at.checked_add(length)?;
     }
     (at >= range.end).then_some(joined(out))
+}
+
+/// Where a piece of a file lies. What is compressed lies at an odd place, since its bytes have no places of
+/// their own: so none of them is taken for the place of something that is not compressed.
+pub fn placed(&(extent, stored): &(Extent, Stored)) -> Extent {
+    let odd = u64::from(stored == Stored::Encoded);
+    Extent { physical: extent.physical | odd, ..extent }
 }
 
 /// The byte of the file behind an extent.

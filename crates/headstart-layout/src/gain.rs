@@ -15,6 +15,9 @@ const PLUG: u64 = 128 << 10;
 /// A layout must save at least one in this many parts of the time; less can't be measured.
 const LEAST_PART: u64 = 50;
 
+/// How fast one CPU unpacks zstd in btrfs, in 10^6 bytes a second of what comes out (doc/layout.md).
+const UNPACKED_MB_S: u64 = 500;
+
 /// How the ranges of a start are read from where they lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Reading {
@@ -48,6 +51,16 @@ impl Gain {
         let high = all().map(|e| e.physical.saturating_add(e.length)).max().unwrap_or(0);
         let span = high.saturating_sub(low);
         Self { before: reading(before, model, span), after: reading(after, model, span) }
+    }
+
+    /// The same of ranges that are compressed then: so many bytes have to be unpacked after reading. A
+    /// replay does so on all of these CPUs while it reads on, a program waits for each.
+    pub fn unpacked(mut self, bytes: u64, cpus: u32) -> Self {
+        let us = bytes / UNPACKED_MB_S;
+        let (replay, program) = (&mut self.after.replay_us, &mut self.after.program_us);
+        *replay = replay.map(|read| read.max(us / u64::from(cpus.max(1))));
+        *program = program.map(|read| read.saturating_add(us));
+        self
     }
 
     /// Whether the layout is expected to save time; without a model, requests.

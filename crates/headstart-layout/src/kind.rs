@@ -41,6 +41,11 @@ impl Kind {
         }
     }
 
+    /// Whether new copies can be compressed.
+    pub fn compresses(self) -> bool {
+        self == Self::Btrfs
+    }
+
     /// Whether copies in other places share their blocks with the files.
     pub fn shares(self) -> bool {
         matches!(self, Self::Xfs | Self::Btrfs)

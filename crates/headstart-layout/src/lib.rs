@@ -18,11 +18,13 @@
 //! Pure: [`kind`], [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`journal`], [`gain`],
 //! [`image`] (lists for images that are built once). Drivers: [`volume`]
 //! finds the file system and keeps donor and journal, [`examine`] looks at files, [`content`] reads
-//! them, [`prepare`] makes the journal, [`apply`] swaps, [`idle`] waits while others use the disk.
+//! them, [`prepare`] makes the journal, [`apply`] swaps, [`compress`] tells what compression would save,
+//! [`idle`] waits while others use the disk.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 
 pub mod apply;
+pub mod compress;
 pub mod content;
 mod copies;
 mod direction;

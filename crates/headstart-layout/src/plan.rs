@@ -57,6 +57,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Bytes of all ranges.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.bytes.length()).sum()
+    }
+
     /// Bytes that the donor has behind all ranges. They are given up where the file system gets full
     /// meanwhile and the extents of files need blocks.
     pub fn tail(&self, block: u64) -> u64 {

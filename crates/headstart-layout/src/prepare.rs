@@ -2,11 +2,12 @@
 //! needs copies. A driver.
 
 use super::apply::Go;
+use super::compress::Zstd;
 use super::content::crc;
 use super::copies::Copies;
 use super::error::LayoutError;
 use super::examine::{Found, Looked, Swaps};
-use super::extents::compare;
+use super::extents::{compare, end, shifted};
 use super::journal::{Donor, Journal, LaidFile, Swap};
 use super::plan::{Piece, Plan};
 use super::skip::{Skip, Skipped};
@@ -19,8 +20,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// program not be started.
 const PART: u64 = 8 << 20;
 
-/// Makes the journal of a plan with this donor; nothing is swapped or written yet. `go` is called
-/// before each range is read, with the bytes that were. Returns also the files that are skipped after
+/// Makes the journal of a plan with this donor; nothing is swapped or written yet. New copies are
+/// compressed by `zstd`. `go` is called before each range is read, with the bytes that were. Returns also the files that are skipped after
 /// all; `None` after a stop.
 ///
 /// # Errors
@@ -30,7 +31,8 @@ pub fn prepare(
     volume: &Volume,
     found: &Found,
     plan: &Plan,
-    donor: Donor,
+    mut donor: Donor,
+    zstd: Option<Zstd>,
     mut go: impl FnMut(u64) -> Result<Go, LayoutError>,
 ) -> Result<Option<(Journal, Skipped)>, LayoutError> {
     let (swaps, block) = (Swaps::read(), volume.block()?);
@@ -81,8 +83,12 @@ pub fn prepare(
                                 path: volume.mount_point.clone(),
                             });
                         }
+                        Some(Errno::DQUOT) => {
+                            skipped.insert((file.identity.ino, Skip::Quota));
+                            continue;
+                        }
                         _ => {
-                            skipped.insert((piece.file, Skip::Unreadable));
+                            skipped.insert((file.identity.ino, Skip::Unreadable));
                             continue;
                         }
                     },
@@ -90,22 +96,34 @@ pub fn prepare(
                 made.push(Swap { piece: Piece { file: number, ..piece }, new, crc });
             }
             Err(skip) => {
-                skipped.insert((piece.file, skip));
+                skipped.insert((file.identity.ino, skip));
             }
         }
     }
     if let Some(copies) = copies {
-        // What lies elsewhere could not be found there, and not be undone.
-        rustix::fs::syncfs(&store.dir)
-            .map_err(LayoutError::io("Can't write", &volume.mount_point))?;
-        made.retain(|swap: &Swap| {
-            let is_in_place = copies.is_in_place(swap).unwrap_or(false);
-            if !is_in_place {
-                skipped.insert((swap.piece.file, Skip::NoCopy));
+        if zstd.is_some() {
+            // What is not on the disk yet is passed over.
+            copies.sync()?;
+        }
+        for swap in made.iter().filter(|_| zstd.is_some()) {
+            if go(read)? == Go::Stop {
+                return Ok(None);
             }
-            is_in_place
-        });
+            copies.compress(swap, zstd)?;
+        }
         copies.finish()?;
+        // Where they lie is known now. The journal has it as a donor with all of them in turn.
+        donor.extents.clear();
+        made.retain_mut(|swap: &mut Swap| {
+            let at = donor.extents.last().map_or(0, end);
+            let Some(new) = copies.place(swap) else {
+                skipped.insert((files[swap.piece.file].identity.ino, Skip::NoCopy));
+                return false;
+            };
+            donor.extents.extend(shifted(&new, swap.piece.bytes.offset, at));
+            (swap.new, swap.piece.donor) = (new, at);
+            true
+        });
     }
     let mut counts = Skipped::new();
     for (_, skip) in skipped {

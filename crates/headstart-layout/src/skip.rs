@@ -1,6 +1,6 @@
 //! Why a file is not moved. Pure.
 
-use super::extents::{end, within};
+use super::extents::{end, placed, within};
 use super::kind::Kind;
 use headstart::host::range::ByteRange;
 use headstart_sys::fiemap::{Extent, Stored};
@@ -162,7 +162,7 @@ impl Facts {
         self.extents(range, true)
     }
 
-    fn extents(&self, range: ByteRange, may_be_shared: bool) -> Result<Vec<Extent>, Skip> {
+    fn extents(&self, range: ByteRange, has_copies: bool) -> Result<Vec<Extent>, Skip> {
         if let Some(skip) = self.protected() {
             return Err(skip);
         }
@@ -172,7 +172,8 @@ impl Facts {
         for (_, stored) in self.pieces.iter().filter(inside) {
             match stored {
                 Stored::Written => {}
-                Stored::Shared if may_be_shared => {}
+                // New copies may be compressed.
+                Stored::Shared | Stored::Encoded if has_copies => {}
                 Stored::Shared => return Err(Skip::Shared),
                 Stored::Encoded => return Err(Skip::Compressed),
                 Stored::Unwritten => return Err(Skip::Preallocated),
@@ -180,7 +181,7 @@ impl Facts {
                 Stored::Elsewhere => return Err(Skip::Inline),
             }
         }
-        let extents: Vec<Extent> = self.pieces.iter().map(|(extent, _)| *extent).collect();
+        let extents: Vec<Extent> = self.pieces.iter().map(placed).collect();
         within(&extents, range).filter(|found| !found.is_empty()).ok_or(Skip::Sparse)
     }
 
@@ -248,8 +249,9 @@ mod tests {
             let found = facts().movable(ByteRange { offset, end }).map(|extents| extents.len());
             assert_eq!(found, expected, "{offset} {end}");
         }
-        let found = facts().still_movable(ByteRange { offset: 60, end: 70 });
-        assert_eq!(found.map(|extents| extents.len()), Ok(1), "by the copies of its layout");
+        let found = facts().still_movable(ByteRange { offset: 60, end: 80 });
+        let places = found.map(|extents| extents.iter().map(|e| e.physical).collect());
+        assert_eq!(places, Ok(vec![800, 901]), "by the copies of its layout");
     }
 
     #[test]

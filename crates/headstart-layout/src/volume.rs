@@ -346,7 +346,7 @@ impl Store {
             return Err(LayoutError::NoRoom { path: volume.mount_point.clone(), needed, free });
         }
         if volume.kind == Kind::Btrfs {
-            return copies::allocate(self, plan);
+            return copies::allocate(self, volume, plan);
         }
         let mut best: Option<(String, Donor)> = None;
         for trial in 0..TRIALS {

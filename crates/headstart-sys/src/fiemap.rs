@@ -128,7 +128,8 @@ pub enum Stored {
 }
 
 /// All pieces of a file in its order, with how they are stored. Holes are skipped. Where a piece is
-/// not in blocks of its own, its physical place means nothing.
+/// not in blocks of its own, its physical place means nothing; of one that btrfs compressed it is where
+/// that begins.
 ///
 /// # Errors
 /// As above.

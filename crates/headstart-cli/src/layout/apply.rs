@@ -1,7 +1,7 @@
 //! `headstart layout apply`, `resume` and `undo`: moves blocks.
 
 use super::plan::{Planned, gain, is_expected, no_gain};
-use super::which::{WhatArgs, chosen, each, in_words, may_move, mounts};
+use super::which::{Document, WhatArgs, chosen, each, in_words, may_move, mounts};
 use super::work::{Work, WorkArgs};
 use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted, size};
@@ -61,12 +61,6 @@ pub struct ContinueArgs {
 }
 
 #[derive(Serialize)]
-struct Document {
-    schema: &'static str,
-    file_systems: Vec<OneDocument>,
-}
-
-#[derive(Serialize)]
 struct OneDocument {
     mount_point: JsonPath,
     moved_bytes: u64,
@@ -109,12 +103,12 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
     let work = Work::begin(&args.work)?;
     let mut documents = Vec::new();
     let status = each(&volumes, |volume| {
-        let planned = Planned::of(&wanted, volume, &mounts, args.what.budget)?;
+        let planned = Planned::of(&wanted, volume, &mounts, &args.what)?;
         let store = volume.create()?;
         if store.journal()?.is_some() {
             return Err(LayoutError::Exists { path: volume.dir() });
         }
-        match begin(&store, volume, &planned, &work, args.force) {
+        match begin(&store, volume, &planned, &work, args) {
             Ok(Begun::Journal(journal, mut skipped)) => {
                 for (skip, count) in planned.found.counts() {
                     *skipped.entry(skip).or_default() += count;
@@ -159,7 +153,7 @@ enum Begun {
     /// All swaps are known and written down. Some files are skipped after all.
     Journal(Journal, Skipped),
     /// Nothing is moved, for this reason.
-    No(ExitStatus, &'static str),
+    No(ExitStatus, String),
 }
 
 /// Prepares a layout; nothing is swapped yet.
@@ -168,26 +162,28 @@ fn begin(
     volume: &Volume,
     planned: &Planned,
     work: &Work,
-    force: bool,
+    args: &ApplyArgs,
 ) -> Result<Begun, LayoutError> {
-    let may = planned.is_gain_expected || force && !planned.plan.pieces.is_empty();
+    let may = planned.is_gain_expected || args.force && !planned.plan.pieces.is_empty();
     if !may {
-        return Ok(Begun::No(ExitStatus::Negative, no_gain(planned)));
+        return Ok(Begun::No(ExitStatus::Negative, no_gain(planned).into()));
     }
     let donor = store.allocate(planned.donor_bytes, volume, &planned.plan)?;
-    let (gain, has_model) = gain(&planned.plan, &donor.extents, volume);
-    if !force && !is_expected(&gain, has_model, volume) {
+    let (gain, has_model) = gain(&planned.plan, &donor.extents, volume, planned.sample.as_ref());
+    if !args.force && !is_expected(&gain, has_model, volume) {
         let why = "nothing to gain here: the free space is in too many pieces";
-        return Ok(Begun::No(ExitStatus::Negative, why));
+        return Ok(Begun::No(ExitStatus::Negative, why.into()));
     }
     let mut part = work.part("reading", volume, planned.plan.donor_bytes);
     let found = &planned.found;
-    let prepared = prepare(store, volume, found, &planned.plan, donor, |done| part.go(done))?;
+    let (plan, zstd) = (&planned.plan, args.what.compress);
+    let prepared = prepare(store, volume, found, plan, donor, zstd, |done| part.go(done))?;
     let Some((journal, skipped)) = prepared else {
-        return Ok(Begun::No(ExitStatus::Failed, "stopped before anything was moved"));
+        return Ok(Begun::No(ExitStatus::Failed, "stopped before anything was moved".into()));
     };
     if journal.swaps.is_empty() {
-        return Ok(Begun::No(ExitStatus::Negative, "no file can be moved any more"));
+        let why = format!("no file can be moved any more: {}", in_words(&skipped));
+        return Ok(Begun::No(ExitStatus::Negative, why));
     }
     store.write_journal(&journal)?;
     Ok(Begun::Journal(journal, skipped))

@@ -8,6 +8,7 @@ use headstart::host::mounts::MountTable;
 use headstart::replay::device::is_rotational;
 use headstart::replay::models::Models;
 use headstart_layout::LayoutError;
+use headstart_layout::compress::Sample;
 use headstart_layout::examine::{Found, examine};
 use headstart_layout::gain::Gain;
 use headstart_layout::plan::{Piece, Plan};
@@ -17,6 +18,7 @@ use headstart_layout::wanted::Wanted;
 use headstart_sys::fiemap::Extent;
 use serde::Serialize;
 use std::io::{self, Write};
+use std::thread::available_parallelism;
 
 /// The arguments of `headstart layout plan`.
 #[derive(clap::Args, Debug)]
@@ -56,6 +58,8 @@ struct OneDocument {
     skipped: Vec<SkippedFile>,
     /// What the layout of files that share their blocks would take for good.
     shared_bytes: u64,
+    /// How much smaller a sample gets, with --compress.
+    sample: Option<Sample>,
 }
 
 #[derive(Serialize)]
@@ -82,6 +86,8 @@ pub struct Planned {
     pub has_model: bool,
     /// Whether something is gained.
     pub is_gain_expected: bool,
+    /// How much smaller a sample gets, if it is to be compressed.
+    pub sample: Option<Sample>,
 }
 
 impl Planned {
@@ -93,11 +99,11 @@ impl Planned {
         wanted: &Wanted,
         volume: &Volume,
         mounts: &MountTable,
-        budget: Option<u64>,
+        what: &WhatArgs,
     ) -> Result<Self, LayoutError> {
         let mut found = examine(wanted, volume, mounts)?;
         let ranges = found.ranges.clone();
-        let (plan, over) = Plan::of(ranges, page_size(), budget.unwrap_or(u64::MAX));
+        let (plan, over) = Plan::of(ranges, page_size(), what.budget.unwrap_or(u64::MAX));
         let over = over.into_iter().filter_map(|file| found.files.get(file));
         let over: Vec<_> =
             over.map(|f| (volume.mount_point.join(&f.path), Skip::OverBudget)).collect();
@@ -106,14 +112,11 @@ impl Planned {
         let length = plan.donor_bytes;
         let donor_bytes = length.saturating_add(plan.tail(volume.block()?));
         let ideal = [Extent { logical: 0, physical: lowest.unwrap_or(0), length }];
-        let (gain, has_model) = gain(&plan, &ideal, volume);
+        let sample = what.compress.map(|_| Sample::of(&volume.mount_point, &found, &plan));
+        let (gain, has_model) = gain(&plan, &ideal, volume, sample.as_ref());
         let is_gain_expected = is_expected(&gain, has_model, volume);
         let room = volume.room()?;
-        Ok(Self { found, donor_bytes, room, plan, gain, has_model, is_gain_expected })
-    }
-
-    fn bytes(&self) -> u64 {
-        self.plan.pieces.iter().map(|piece| piece.bytes.length()).sum()
+        Ok(Self { found, donor_bytes, room, plan, gain, has_model, is_gain_expected, sample })
     }
 
     fn files(&self) -> usize {
@@ -124,13 +127,31 @@ impl Planned {
     }
 }
 
-/// What a plan gains with this donor, and whether the device was measured.
-pub fn gain(plan: &Plan, donor: &[Extent], volume: &Volume) -> (Gain, bool) {
+/// What a plan gains with this donor, or behind its begin as small as the sample gets, and whether the device
+/// was measured.
+pub fn gain(
+    plan: &Plan,
+    donor: &[Extent],
+    volume: &Volume,
+    sample: Option<&Sample>,
+) -> (Gain, bool) {
     let before: Vec<_> = plan.pieces.iter().map(|piece| piece.old.clone()).collect();
     let new = |piece: &Piece| piece.new_place(donor).unwrap_or_else(|| piece.old.clone());
-    let after: Vec<_> = plan.pieces.iter().map(new).collect();
+    let after: Vec<_> = match sample {
+        Some(sample) => sample.placed(plan, donor.first().map_or(0, |extent| extent.physical)),
+        None => plan.pieces.iter().map(new).collect(),
+    };
     let model = Models::here().of_device(volume.device);
-    (Gain::of(&before, &after, model.as_ref()), model.is_some())
+    let gain = Gain::of(&before, &after, model.as_ref());
+    let gain = match sample {
+        Some(_) => gain.unpacked(plan.bytes(), cpus()),
+        None => gain,
+    };
+    (gain, model.is_some())
+}
+
+fn cpus() -> u32 {
+    available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
 
 /// Whether that is something. Of a device that was not measured only a rotational one is known to
@@ -145,7 +166,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitStatus> {
     let (wanted, mounts) = (args.what.wanted()?, mounts()?);
     let (volumes, refused) = args.what.volumes(&wanted, &mounts)?;
     let planned = |volume: Volume| {
-        let planned = Planned::of(&wanted, &volume, &mounts, args.what.budget)?;
+        let planned = Planned::of(&wanted, &volume, &mounts, &args.what)?;
         Ok((volume, planned))
     };
     let planned = volumes.into_iter().map(planned).collect::<Result<Vec<_>, LayoutError>>()?;
@@ -178,7 +199,7 @@ fn document(volume: &Volume, planned: &Planned) -> OneDocument {
         mount_point: volume.mount_point.as_path().into(),
         files: planned.files(),
         ranges: planned.plan.pieces.len(),
-        bytes: planned.bytes(),
+        bytes: planned.plan.bytes(),
         donor_bytes: planned.donor_bytes,
         room_bytes: planned.room,
         has_model: planned.has_model,
@@ -186,12 +207,13 @@ fn document(volume: &Volume, planned: &Planned) -> OneDocument {
         is_gain_expected: planned.is_gain_expected,
         skipped: skipped.collect(),
         shared_bytes: planned.found.shared_bytes,
+        sample: planned.sample,
     }
 }
 
 fn show(volume: &Volume, planned: &Planned, out: &mut dyn Write) -> io::Result<()> {
     let (files, ranges) = (planned.files() as u64, planned.plan.pieces.len() as u64);
-    let (place, all) = (output::shown(&volume.mount_point), size(planned.bytes()));
+    let (place, all) = (output::shown(&volume.mount_point), size(planned.plan.bytes()));
     writeln!(out, "{place}: {all} in {} of {}", counted(ranges, "range"), counted(files, "file"))?;
     let Gain { before, after } = planned.gain;
     let mut table = Table::new([("", Align::Left), ("NOW", Align::Right), ("THEN", Align::Right)]);
@@ -218,6 +240,10 @@ fn show(volume: &Volume, planned: &Planned, out: &mut dyn Write) -> io::Result<(
         "takes {} until undo or release; {room} may be taken",
         size(planned.donor_bytes)
     )?;
+    if let Some(sample) = planned.sample {
+        let (bytes, compressed) = (size(sample.bytes), size(sample.compressed));
+        writeln!(out, "compressed, {bytes} of it take about {compressed}")?;
+    }
     let skipped = planned.found.counts();
     if !skipped.is_empty() {
         writeln!(out, "skipped files: {}", in_words(&skipped))?;
@@ -234,10 +260,14 @@ fn show(volume: &Volume, planned: &Planned, out: &mut dyn Write) -> io::Result<(
 
 /// Why nothing is gained.
 pub fn no_gain(planned: &Planned) -> &'static str {
-    match (planned.plan.pieces.is_empty(), planned.has_model) {
-        (true, _) => "nothing to gain here: none of these files can be moved",
-        (_, true) => "nothing to gain here: neither seeks nor requests limit these starts",
-        (_, false) => {
+    match (planned.plan.pieces.is_empty(), planned.has_model, planned.sample.is_some()) {
+        (true, ..) => "nothing to gain here: none of these files can be moved",
+        (_, true, true) => {
+            "nothing to gain here: neither seeks, requests nor bytes limit these starts, or they do not get \
+             smaller"
+        }
+        (_, true, false) => "nothing to gain here: neither seeks nor requests limit these starts",
+        (_, false, _) => {
             "nothing to gain here: the ranges are in order already, or the device is not rotational; \
              headstart doctor --reprobe measures it"
         }

@@ -1,6 +1,6 @@
 //! `headstart layout status`, `verify` and `release`.
 
-use super::which::{chosen, each, in_words, may_move};
+use super::which::{Document, chosen, each, in_words, may_move};
 use super::work::{Work, WorkArgs};
 use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted, size};
@@ -56,12 +56,6 @@ struct WhichArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Serialize)]
-struct Document {
-    schema: &'static str,
-    file_systems: Vec<OneDocument>,
 }
 
 #[derive(Serialize)]

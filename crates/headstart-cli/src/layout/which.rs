@@ -7,9 +7,11 @@ use crate::replay::named_pack;
 use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
 use headstart_layout::LayoutError;
+use headstart_layout::compress::Zstd;
 use headstart_layout::skip::Skipped;
 use headstart_layout::volume::Volume;
 use headstart_layout::wanted::{Wanted, wanted};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -29,6 +31,11 @@ pub struct WhatArgs {
     #[arg(long, value_name = "PATH")]
     on: Option<PathBuf>,
 
+    /// Compress what is moved, on btrfs (zstd, zstd:9); where the bandwidth of a disk is the limit, a start
+    /// then reads less
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "zstd")]
+    pub compress: Option<Zstd>,
+
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -47,6 +54,10 @@ impl WhatArgs {
         };
         let mut fit = Vec::new();
         for volume in volumes {
+            if self.compress.is_some() && !volume.kind.compresses() {
+                refused.push(LayoutError::NoCompression { path: volume.mount_point });
+                continue;
+            }
             // Who can't move blocks need not be able to read the superblock.
             match if is_root() { volume.fit(mounts) } else { Ok(()) } {
                 Ok(()) => fit.push(volume),
@@ -60,6 +71,15 @@ impl WhatArgs {
     pub fn wanted(&self) -> anyhow::Result<Wanted> {
         wanted_of(&self.packs)
     }
+}
+
+/// The JSON document of a verb.
+#[derive(Serialize)]
+pub struct Document<T> {
+    /// Its schema, with the version.
+    pub schema: &'static str,
+    /// The file systems that it did something with.
+    pub file_systems: Vec<T>,
 }
 
 /// What these packs read.

@@ -289,6 +289,25 @@ fn a_full_disk_stops_a_layout_before_it_begins_and_does_not_keep_it_from_being_u
 }
 
 #[test]
+fn a_quota_that_leaves_no_room_is_told_and_files_stay_where_they_are() {
+    let Some(fs) = of_kind("btrfs", BYTES) else { return };
+    let paths = fragmented(&fs, 4, 40);
+    let (pack, old) = (pack(&fs, &paths), places(&paths));
+    let mount = fs.path().to_str().unwrap();
+    must("btrfs", &["quota", "enable", mount]);
+    must("btrfs", &["quota", "rescan", "-w", mount]);
+    must("btrfs", &["qgroup", "limit", "3M", mount]);
+    let said = fails(&[&"apply", &"--force", &pack], 1);
+    assert!(said.contains("quota leaves less than 3 MiB"), "{said}");
+    assert!(!dir(&fs).exists());
+    assert_eq!(places(&paths), old);
+    must("btrfs", &["qgroup", "limit", "none", mount]);
+    done(&[&"apply", &"--force", &pack]);
+    done(&[&"undo", &fs.path()]);
+    check(&fs);
+}
+
+#[test]
 fn a_writer_at_the_same_time_loses_nothing() {
     each(written_meanwhile);
 }

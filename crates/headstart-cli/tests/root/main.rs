@@ -13,6 +13,7 @@ mod faults;
 mod faults_waits;
 mod initramfs_hooks;
 mod layout;
+mod layout_compress;
 mod layout_crashes;
 mod layout_images;
 mod layout_safety;
