@@ -11,7 +11,11 @@ With `--aged` the image is aged before: it is made so small that its files fill 
 of 4 to 256 KiB, and half of these, by chance, are removed, until 85 % are full; then each file of the pack
 is written once more, as an upgrade does, into what is free.
 
-Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--aged] [--out FILE]
+`--kind xfs` and `--kind btrfs` copy the image to such a file system before, and `--compress` compresses
+what is laid out. Of the layout is told in how many pieces a pack lies before and after.
+
+Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--kind KIND] [--compress[=HOW]]
+                       [--aged] [--out FILE]
 """
 
 import contextlib
@@ -30,6 +34,7 @@ from exact import start
 from lib import image
 from lib.alone import alone
 from lib.choice import add_choice
+from lib.convert import MKFS, converted
 from lib.disk import Programs
 from lib.image import unmount
 from lib.learn import learn
@@ -42,6 +47,8 @@ ARMS = ("before", "after")
 HOW = ("alone", "prefetched", "replay")
 # Of an aged file system: how full it is made, and how full it is in the end, in percent.
 FULL, LEFT = 96, 85
+# How full its own files make it, in percent.
+FILES = 70
 
 
 def arguments():
@@ -51,6 +58,8 @@ def arguments():
     add = parser.add_argument
     add("--pairs", type=int, default=10, metavar="N", help="[default: 10]")
     add("--how", default=",".join(HOW), metavar="A,B", help="[default: %(default)s]")
+    add("--kind", choices=("ext4", *MKFS), default="ext4", help="of file system [default: %(default)s]")
+    add("--compress", nargs="?", const="zstd", metavar="HOW", help="compress what is laid out")
     add("--aged", action="store_true", help="on a file system that was aged")
     add("--image", type=Path, metavar="FILE", help="a root image [default: that of the workloads]")
     add("--work", type=Path, metavar="DIR", help="keep packs and images here, and take them from here")
@@ -74,12 +83,12 @@ def benchmark():
         folder = args.work or Path(folder)
         os.environ["HEADSTART_PACKS"] = str(folder)
         for workload in chosen:
-            before, after, pack, moved = prepared(headstart, slowdisk, workload, root, folder, args.aged)
+            before, after, pack, moved = prepared(headstart, slowdisk, workload, root, folder, args)
             for model in [] if args.prepare else args.models:
                 disks = {arm: (slowdisk, model, path)
                          for arm, path in zip(ARMS, (before, after), strict=True)}
                 cell = measure(headstart, disks, workload, pack, args) | {"layout": moved}
-                cell |= {"model": model, "aged": args.aged}
+                cell |= {"model": model, "aged": args.aged, "kind": args.kind, "compress": args.compress}
                 result["cells"].append(cell)
                 write(args.out, joined(args.out, result, place))
                 print(f"{model:6} {workload.name:12} " + ", ".join(
@@ -89,42 +98,49 @@ def benchmark():
     return 0
 
 
-def prepared(headstart, slowdisk, workload, root, folder, aged):
+def prepared(headstart, slowdisk, workload, root, folder, args):
     """The images before and after a layout, the pack, and what was moved; made unless they are there."""
-    name = f"{workload.name}-aged" if aged else workload.name
-    pack, after, told = (folder / f"{name}.{kind}" for kind in ("pack", "img", "json"))
+    aged, kind = args.aged, args.kind
+    name = "-".join([workload.name, *[kind] * (kind != "ext4"), *["aged"] * aged])
+    pack = folder / f"{name}.pack"
+    made = name + "-compressed" * bool(args.compress)
+    after, told = (folder / f"{made}.{end}" for end in ("img", "json"))
+    root = converted(root, kind, folder / f"{kind}{'-small' * aged}.img", FILES if aged else None)
     before = folder / f"{name}-before.img" if aged else root
     if told.exists():
         return before, after, pack, json.loads(told.read_text())
     if aged:
-        fresh = folder / f"{workload.name}.pack"
+        fresh = folder / f"{name}-fresh.pack"
         if not fresh.exists():
             with Programs(slowdisk, "nvme", root) as disk:
                 learn(headstart, disk, workload, fresh, exact=True)
         with Programs(slowdisk, "nvme", root) as disk:
             where = disk.mount
         run("cp", "--sparse=always", root, before)
-        age(headstart, before, where, fresh)
+        age(headstart, before, where, fresh, resize=kind == "ext4")
     with Programs(slowdisk, "nvme", before) as disk:
-        learn(headstart, disk, workload, pack, exact=True)
+        if not pack.exists():
+            learn(headstart, disk, workload, pack, exact=True)
         where = disk.mount
     run("cp", "--sparse=always", before, after)
-    moved = lay_out(headstart, after, where, pack)
+    moved = lay_out(headstart, after, where, pack, args.compress)
     told.write_text(json.dumps(moved))
     return before, after, pack, moved
 
 
-def age(headstart, path, where, pack):
-    """Ages a file system: makes it small, fills and empties it, and rewrites the files of a pack."""
+def age(headstart, path, where, pack, resize):
+    """Ages a file system: makes it small if it was not, fills and empties it, and rewrites the files of a pack."""
     chance = random.Random(5)
-    run("sh", "-c", 'e2fsck -fy "$0" || test $? = 1', path)
+    if resize:
+        run("sh", "-c", 'e2fsck -fy "$0" || test $? = 1', path)
     with at(path, where):
         stat = os.statvfs(where)
         used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
         listed = run(headstart, "show", "--list", pack, capture=True).splitlines()
         names = [Path(line.rsplit(" ", 1)[0]) for line in listed]
         names = [name for name in names if str(name).startswith(f"{where}/") and name.is_file()]
-    run("resize2fs", path, f"{used // 70 * 100 >> 10}K")
+    if resize:
+        run("resize2fs", path, f"{used // FILES * 100 >> 10}K")
     with at(path, where):
         filler = where / "filler"
         filler.mkdir()
@@ -176,19 +192,24 @@ def at(path, where):
 
 def place(cell):
     """What there is one cell of."""
-    return cell["model"], cell["workload"], cell.get("aged", False)
+    return (cell["model"], cell["workload"], cell.get("aged", False), cell.get("kind", "ext4"),
+            cell.get("compress"))
 
 
-def lay_out(headstart, path, where, pack):
+def lay_out(headstart, path, where, pack, compress):
     """Lays an image out for a pack, where the pack knows its files; what `layout plan` said before."""
     with at(path, where):
         # A start through headstart also reads some files of the machine's own disk.
         only = ["--on", where, pack]
         plan = planned(headstart, where, pack)
-        run(headstart, "layout", "apply", "--force", *only)
+        run(headstart, "layout", "apply", "--force", *[f"--compress={compress}"] * bool(compress), *only)
         run(headstart, "layout", "release", where)
+        # What is compressed lies in as many pieces as the kernel made of it.
+        laid = None if compress else planned(headstart, where, pack)["gain"]["before"]
     skipped = len(plan.pop("skipped"))
-    return {key: plan[key] for key in ("files", "ranges", "bytes", "gain")} | {"skipped": skipped}
+    lies = {kind: {"extents": gain["extents"], "pieces": gain["jumps"] + 1}
+            for kind, gain in (("before", plan["gain"]["before"]), ("after", laid)) if gain}
+    return {key: plan[key] for key in ("files", "ranges", "bytes", "gain")} | {"skipped": skipped, "lies": lies}
 
 
 def planned(headstart, where, pack):
