@@ -2,6 +2,7 @@
 //! a look at an executable may wait for a file server.
 
 use super::handle::Handled;
+use super::latency::Latencies;
 use super::looks;
 use super::pool::Pool;
 use super::shared::Shared;
@@ -15,13 +16,10 @@ use crate::started::Started;
 use crate::started::mounts::CurrentMounts;
 use crate::watch::Watch;
 use headstart::host::clock::monotonic_ns;
-use headstart::host::id::Dev;
 use headstart::host::mounts::MountTable;
 use headstart::host::proc;
 use headstart::pack::key::Key;
-use headstart::replay::model::Model;
-use headstart::replay::models::Models;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
@@ -30,10 +28,6 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a latency is taken to be the same: a device is measured when a program is learned.
-const LATENCY_FOR: Duration = Duration::from_secs(60);
-/// Devices whose latency is kept, at most.
-const MOST_DEVICES: usize = 256;
 /// Processes of headstart that are remembered, to skip the programs that they become.
 const MOST_OURS: usize = 256;
 /// Starts by env(1) that are remembered.
@@ -49,6 +43,7 @@ pub(super) struct Arrival {
     /// Our executable.
     own: PathBuf,
     memory: Mutex<Memory>,
+    latencies: Mutex<Latencies>,
 }
 
 #[derive(Default)]
@@ -56,8 +51,6 @@ struct Memory {
     rates: Rates,
     /// With the times when the processes began.
     ours: VecDeque<(u32, u64)>,
-    /// By device, with the time when it was looked up.
-    latencies: HashMap<u64, (Instant, Duration)>,
     /// Starts by env(1), which go on as another program.
     by_env: VecDeque<Started>,
     mounts: Option<CurrentMounts>,
@@ -71,7 +64,7 @@ impl Arrival {
         watcher: SyncSender<Watched>,
     ) -> Self {
         let own = fs::read_link("/proc/self/exe").unwrap_or_default();
-        Self { shared, starts, watcher, own, memory: Mutex::default() }
+        Self { shared, starts, watcher, own, memory: Mutex::default(), latencies: Mutex::default() }
     }
 
     /// Does what is to be done for an exec.
@@ -240,6 +233,10 @@ impl Arrival {
         }
     }
 
+    fn latency(&self, dev: u64) -> Duration {
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).of(dev)
+    }
+
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -294,22 +291,6 @@ impl Arrival {
 
     fn is_headstart(&self, path: &Path) -> bool {
         path == self.own || path.file_name().is_some_and(|name| name == HEADSTART)
-    }
-
-    /// How long a request to a device takes, as far as that was measured.
-    fn latency(&self, dev: u64) -> Duration {
-        let known = self.memory().latencies.get(&dev).copied();
-        if let Some((_, latency)) = known.filter(|(read, _)| read.elapsed() < LATENCY_FOR) {
-            return latency;
-        }
-        let model = Models::here().of_device(Dev::from_stat(dev)).unwrap_or(Model::ASSUMED);
-        let latency = Duration::from_micros(model.latency_us.into());
-        let mut memory = self.memory();
-        if memory.latencies.len() >= MOST_DEVICES {
-            memory.latencies.clear();
-        }
-        memory.latencies.insert(dev, (Instant::now(), latency));
-        latency
     }
 }
 

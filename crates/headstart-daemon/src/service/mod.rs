@@ -14,6 +14,7 @@
 mod arrival;
 mod handle;
 mod keeper;
+mod latency;
 mod looks;
 mod pool;
 pub mod run;
