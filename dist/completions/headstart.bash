@@ -614,7 +614,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__daemon__subcmd__run)
-            opts="-h --config --state --socket --help"
+            opts="-h --config --state --socket --sessions --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -629,6 +629,10 @@ _headstart() {
                     return 0
                     ;;
                 --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sessions)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

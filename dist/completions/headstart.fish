@@ -163,6 +163,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand daemon; and not __fi
 complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from run" -l config -d 'The configuration; see headstartd.conf(5)' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from run" -l state -d 'Where the state and the packs of users are kept' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from run" -l socket -d 'Where to listen' -r -F
+complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from run" -l sessions -d 'Where logind keeps its sessions, which tell of logins' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from status" -l socket -d 'The socket of the service' -r -F
 complete -c headstart -n "__fish_headstart_using_subcommand daemon; and __fish_seen_subcommand_from status" -l json -d 'Print one JSON document'

@@ -25,6 +25,8 @@ pub struct Config {
     pub replays: usize,
     /// The share of the available memory that all replays together may fill, in percent.
     pub memory_percent: u64,
+    /// The login pack of a user has this many bytes at most; none is made if it is 0.
+    pub login_memory: u64,
     /// Executables in these directories, or with these paths, are ignored.
     pub ignore: Vec<String>,
 }
@@ -39,6 +41,7 @@ impl Default for Config {
             trace_memory: 16 << 20,
             replays: 8,
             memory_percent: 25,
+            login_memory: 64 << 20,
             ignore: Vec::new(),
         }
     }
@@ -84,6 +87,7 @@ impl Config {
             "trace-memory" => self.trace_memory = number::<usize>(value, 1, 512)? << 20,
             "replays" => self.replays = number(value, 1, 32)?,
             "memory-percent" => self.memory_percent = number(value, 1, 50)?,
+            "login-memory" => self.login_memory = number::<u64>(value, 0, 1024)? << 20,
             "ignore" => {
                 if !value.starts_with('/') {
                     return Err("`ignore` takes an absolute path".into());
@@ -147,7 +151,7 @@ mod tests {
     fn an_empty_file_leaves_the_defaults_and_each_setting_changes_one() {
         assert_eq!(Config::parse("\n# nothing\n").unwrap(), Config::default());
         let text = "learn = no\nwindow=20s\nthreshold = 250 ms\nrecordings = 2\ntrace-memory = 8\n\
-                    replays = 3\nmemory-percent = 10\nignore = /opt/games/\nignore = /usr/bin/top\n";
+                    replays = 3\nmemory-percent = 10\nlogin-memory = 0\nignore = /opt/games/\nignore = /usr/bin/top\n";
         let expected = Config {
             learn: false,
             window: Duration::from_secs(20),
@@ -156,6 +160,7 @@ mod tests {
             trace_memory: 8 << 20,
             replays: 3,
             memory_percent: 10,
+            login_memory: 0,
             ignore: vec!["/opt/games".into(), "/usr/bin/top".into()],
         };
         assert_eq!(Config::parse(text).unwrap(), expected);
@@ -171,6 +176,7 @@ mod tests {
             ("window = 99999999999999999999s", "from 1s"),
             ("threshold = 1s", "from 10ms to 60000ms"),
             ("memory-percent = 51", "from 1 to 50"),
+            ("login-memory = 2000", "from 0 to 1024"),
             ("recordings = -1", "from 1 to 64"),
             ("ignore = games", "an absolute path"),
             ("colour = red", "no setting of this name"),

@@ -42,6 +42,14 @@ pub struct Counters {
     pub failed: u64,
     /// Trace events that were lost.
     pub lost_events: u64,
+    /// Logins that were seen.
+    pub logins: u64,
+    /// Bytes of login packs that were prefetched.
+    pub login_read_bytes: u64,
+    /// Of those, the ones that no program could use that started within five minutes.
+    pub login_wasted_bytes: u64,
+    /// Time that login packs saved, as estimated, in µs.
+    pub login_saved_us: u64,
     /// Clients of the socket that were refused, or were too slow.
     pub refused_clients: u64,
 }

@@ -17,6 +17,7 @@ pub mod config;
 pub mod control;
 pub mod counters;
 pub mod dist;
+pub mod early;
 pub mod execs;
 pub mod programs;
 pub mod service;

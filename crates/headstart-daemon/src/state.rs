@@ -1,5 +1,6 @@
 //! What the service remembers over restarts, as a file. Pure; `service/keeper` reads and writes it.
 
+use crate::early::model::Model;
 use crate::programs::table::{MOST, Table};
 use crate::programs::{Id, Program};
 use crate::week::Week;
@@ -20,6 +21,8 @@ pub struct State {
     pub table: Table,
     /// The sums of this week.
     pub week: Week,
+    /// What is started after a login, and after what.
+    pub model: Model,
 }
 
 /// A file that can't be used.
@@ -43,6 +46,9 @@ pub enum StateError {
 struct Document {
     schema: String,
     week: Week,
+    /// Versions before had none.
+    #[serde(default)]
+    model: Model,
     programs: Vec<(Id, Program)>,
 }
 
@@ -50,7 +56,8 @@ struct Document {
 pub fn encode(state: &State) -> Vec<u8> {
     let kept = state.table.iter().filter(|(_, program)| program.is_remembered());
     let programs = kept.map(|(id, program)| (id.clone(), program.clone())).collect();
-    let document = Document { schema: SCHEMA.into(), week: state.week, programs };
+    let (week, model) = (state.week, state.model.clone());
+    let document = Document { schema: SCHEMA.into(), week, model, programs };
     // Strings and numbers have a form.
     serde_json::to_vec(&document).unwrap_or_default()
 }
@@ -63,7 +70,7 @@ pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
     if bytes.len() > MOST_BYTES {
         return Err(StateError::Large);
     }
-    let Document { schema, week, programs } = serde_json::from_slice(bytes)?;
+    let Document { schema, week, model, programs } = serde_json::from_slice(bytes)?;
     if schema != SCHEMA {
         return Err(StateError::Version);
     }
@@ -71,7 +78,8 @@ pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
         return Err(StateError::Name);
     }
     let cut = |(id, program): (Id, Program)| (id, program.with_short_names());
-    Ok(State { table: programs.into_iter().map(cut).collect(), week })
+    let model = model.bounded(is_file_name);
+    Ok(State { table: programs.into_iter().map(cut).collect(), week, model })
 }
 
 /// Whether this is the plain name of a pack file: it becomes a part of a path.
@@ -99,12 +107,16 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::early::model::{LOGIN, Open};
     use proptest::prelude::*;
 
     fn state(programs: &[(&str, Program)]) -> State {
         let id = |name: &str| Id { uid: 7, file_name: name.into() };
         let programs = programs.iter().map(|(name, program)| (id(name), program.clone()));
-        State { table: programs.collect(), week: Week { since: 9, saved_us: 3, ..Week::default() } }
+        let mut model = Model::default();
+        model.occurs(&mut Open::default(), 7, LOGIN, 5, 6);
+        let week = Week { since: 9, saved_us: 3, ..Week::default() };
+        State { table: programs.collect(), week, model }
     }
 
     #[test]
@@ -139,6 +151,17 @@ mod tests {
             let error = decode(file.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(why) && error.lines().count() == 1, "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_of_the_version_before_has_no_model() {
+        let slow = Program { cold_starts: 1, ..Program::default() };
+        let written = state(&[("a.pack", slow)]);
+        let file = String::from_utf8(encode(&written)).unwrap();
+        let model = serde_json::to_string(&written.model).unwrap();
+        let old = file.replace(&format!("\"model\":{model},"), "");
+        assert!(old.len() < file.len());
+        assert_eq!(decode(old.as_bytes()).unwrap(), State { model: Model::default(), ..written });
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a week gained and wasted, as one line for the journal. Pure.
 
+use crate::early::settle::Settled;
 use crate::programs::note::Prefetched;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,15 @@ impl Week {
             self.wasted_bytes = self.wasted_bytes.saturating_add(wasted.min(start.read_bytes));
             self.measured_bytes = self.measured_bytes.saturating_add(start.read_bytes);
         }
+    }
+
+    /// Adds a replay before a start, whose use is known.
+    pub fn note_early(&mut self, read_bytes: u64, settled: Settled) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.saved_us, settled.saved_us);
+        add(&mut self.read_bytes, read_bytes);
+        add(&mut self.measured_bytes, read_bytes);
+        add(&mut self.wasted_bytes, settled.wasted_bytes.min(read_bytes));
     }
 
     /// The line, and a new week, if this one is over.
@@ -105,11 +115,12 @@ mod tests {
         let mut other = week;
         other.note(Prefetched { is_assumed: true, ..start });
         assert_eq!(other.assumed(), " (2.5 s of it on disks that were never measured)");
+        week.note_early(25_000_000, Settled { wasted_bytes: 5_000_000, saved_us: 1_000_000 });
         week.learned = 1;
         assert_eq!(week.end(1000 + WEEK - 1), None);
         assert_eq!(
             week.end(1000 + WEEK).unwrap(),
-            "in 7 days: about 5 s saved in 2 starts, 100 MB read, 5 % of it wasted, as measured in \
+            "in 7 days: about 6 s saved in 2 starts, 125 MB read, 10 % of it wasted, as measured in \
              recorded starts; 1 starts learned"
         );
         assert_eq!(week, Week { since: 1000 + WEEK, ..Week::default() });

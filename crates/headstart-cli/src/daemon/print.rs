@@ -46,6 +46,16 @@ pub fn status(answer: &Answer) -> anyhow::Result<()> {
             status.recording,
             size(status.in_flight_bytes)
         )?;
+        if counters.logins > 0 {
+            writeln!(
+                out,
+                "{} logins: {} read, {} of it wasted, about {:.1} s saved",
+                counters.logins,
+                size(counters.login_read_bytes),
+                size(counters.login_wasted_bytes),
+                counters.login_saved_us as f64 / 1e6
+            )?;
+        }
         let missed = [
             (counters.lost_execs, "execs not reported"),
             (counters.missed_execs, "execs not looked at"),

@@ -8,6 +8,7 @@ use headstart::host::user::User;
 use headstart::pack::store;
 use headstart_daemon::client::SOCKET;
 use headstart_daemon::config::{self, Config};
+use headstart_daemon::early::sessions;
 use headstart_daemon::service::run::{self, Places};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,10 @@ pub struct ServeArgs {
     /// Where to listen
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     socket: PathBuf,
+
+    /// Where logind keeps its sessions, which tell of logins
+    #[arg(long, value_name = "DIR", default_value = sessions::DIRECTORY)]
+    sessions: PathBuf,
 }
 
 /// Runs the service.
@@ -47,12 +52,13 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitStatus> {
     };
     let absolute = |path: &Path| std::path::absolute(path).context("Can't tell where we are");
     let (state, socket) = (absolute(&args.state)?, absolute(&args.socket)?);
+    let sessions = absolute(&args.sessions)?;
     // Its file system can be unmounted.
     let _ = rustix::process::chdir("/");
     // Without memory, the kernel should end this process, and no program.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let tell = Box::new(|line: &str| output::message(line));
-    run::run(config, Places { state, packs, socket }, tell)?;
+    run::run(config, Places { state, packs, socket, sessions }, tell)?;
     // A thread that waits for a file server keeps the process, and nobody shall wait for what it has
     // open.
     headstart_sys::descriptors::close_all();

@@ -45,6 +45,7 @@ impl Service {
     fn start() -> Self {
         let dir = public_dir();
         std::fs::write(dir.path().join("conf"), "threshold = 50ms\n").unwrap();
+        std::fs::create_dir(dir.path().join("sessions")).unwrap();
         let child = Self::spawn(dir.path());
         let service = Self { dir, child };
         service.wait_until_it_answers();
@@ -62,6 +63,8 @@ impl Service {
             .arg(path("state"))
             .arg("--socket")
             .arg(path("socket"))
+            .arg("--sessions")
+            .arg(path("sessions"))
             .spawn()
             .unwrap()
     }
@@ -165,20 +168,9 @@ fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
     seen
 }
 
-fn resident_files(fs: &LoopFs) -> u64 {
-    let is_resident = |number: &u64| {
-        let file = File::open(fs.path().join(number.to_string())).unwrap();
-        are_resident(&file, PageRange::of(0, PAGES))
-    };
-    (0..FILES).filter(is_resident).count() as u64
-}
-
-#[test]
-fn a_slow_program_is_learned_without_being_named_and_prefetched_from_its_third_cold_start_on() {
-    if !is_root() {
-        return skip("tracing needs root");
-    }
-    let (Some(fs), Some(python)) = (LoopFs::new("ext4"), python()) else { return };
+/// A service that has learned the program, and the file system that it is on.
+fn learned_program() -> Option<(Service, LoopFs)> {
+    let (fs, python) = (LoopFs::new("ext4")?, python()?);
     std::os::unix::fs::symlink(python, fs.path().join("python3")).unwrap();
     write_synced(&fs.path().join("reader.py"), PROGRAM.as_bytes());
     for number in 0..FILES {
@@ -197,6 +189,23 @@ fn a_slow_program_is_learned_without_being_named_and_prefetched_from_its_third_c
     second.end();
     let seen = service.start_of(pid);
     assert_eq!((&seen["kind"], &seen["learned"]), (&"recorded".into(), &true.into()), "{seen}");
+    Some((service, fs))
+}
+
+fn resident_files(fs: &LoopFs) -> u64 {
+    let is_resident = |number: &u64| {
+        let file = File::open(fs.path().join(number.to_string())).unwrap();
+        are_resident(&file, PageRange::of(0, PAGES))
+    };
+    (0..FILES).filter(is_resident).count() as u64
+}
+
+#[test]
+fn a_slow_program_is_learned_without_being_named_and_prefetched_from_its_third_cold_start_on() {
+    if !is_root() {
+        return skip("tracing needs root");
+    }
+    let Some((service, fs)) = learned_program() else { return };
 
     // The third has its files before it asks.
     let mut third = Start::cold(&fs);
@@ -229,6 +238,34 @@ fn a_slow_program_is_learned_without_being_named_and_prefetched_from_its_third_c
     for words in [&["off"][..], &["pause"], &["forget", "python3-reader.py"]] {
         assert_eq!(other(words).status.code(), Some(1), "{words:?}");
     }
+}
+
+#[test]
+fn a_login_prefetches_pinned_programs_and_what_was_forgotten_is_not_read() {
+    if !is_root() {
+        return skip("tracing needs root");
+    }
+    let Some((service, fs)) = learned_program() else { return };
+    let login_pack = service.dir.path().join("state/login/0.pack");
+    let sessions = service.dir.path().join("sessions");
+    let name = service.programs().into_iter().find(|name| name.ends_with("reader.py")).unwrap();
+    assert!(!login_pack.exists(), "one program is not likely to follow a login");
+    assert!(service.ask(&["pin", &name]).status.success());
+    wait_until("login pack", || login_pack.exists().then_some(()));
+
+    fs.remount();
+    assert_eq!(resident_files(&fs), 0);
+    let now = headstart::host::clock::monotonic_ns() / 1000;
+    let session = format!("UID=0\nTYPE=tty\nCLASS=user\nMONOTONIC={now}\n");
+    std::fs::write(sessions.join("draft"), session).unwrap();
+    std::fs::rename(sessions.join("draft"), sessions.join("1")).unwrap();
+    // Of some a page at the end is not learned.
+    wait_until("prefetched files", || (resident_files(&fs) * 2 >= FILES).then_some(()));
+    let counters = &service.json(&["status"])["status"]["counters"];
+    assert_eq!(counters["logins"], 1, "{counters}");
+
+    assert!(service.ask(&["forget", &name]).status.success());
+    wait_until("end of the login pack", || (!login_pack.exists()).then_some(()));
 }
 
 #[test]

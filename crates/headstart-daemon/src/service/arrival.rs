@@ -1,6 +1,7 @@
 //! An exec arrives: which program it is, and what is done for it. Several threads do this, since
 //! a look at an executable may wait for a file server.
 
+use super::early::Started as EarlyStarted;
 use super::handle::Handled;
 use super::latency::Latencies;
 use super::looks;
@@ -40,6 +41,7 @@ pub(super) struct Arrival {
     shared: Arc<Shared>,
     starts: Arc<Pool<Handled>>,
     watcher: SyncSender<Watched>,
+    early: SyncSender<EarlyStarted>,
     /// Our executable.
     own: PathBuf,
     memory: Mutex<Memory>,
@@ -62,9 +64,18 @@ impl Arrival {
         shared: Arc<Shared>,
         starts: Arc<Pool<Handled>>,
         watcher: SyncSender<Watched>,
+        early: SyncSender<EarlyStarted>,
     ) -> Self {
         let own = fs::read_link("/proc/self/exe").unwrap_or_default();
-        Self { shared, starts, watcher, own, memory: Mutex::default(), latencies: Mutex::default() }
+        Self {
+            shared,
+            starts,
+            watcher,
+            early,
+            own,
+            memory: Mutex::default(),
+            latencies: Mutex::default(),
+        }
     }
 
     /// Does what is to be done for an exec.
@@ -127,9 +138,13 @@ impl Arrival {
                 known.note_start(conditions.now);
             },
         );
+        if program.is_remembered() {
+            self.note_early(&id, exec);
+        }
         if !program.is_slow()
             && let Some((of, program, decision)) = self.led_to(&program, id.uid, conditions)
         {
+            self.note_early(&of, exec);
             let key = Key {
                 name: program.name.clone(),
                 file_name: of.file_name.clone(),
@@ -153,6 +168,13 @@ impl Arrival {
                 self.handle(exec, started, key, program, decision, tree);
             }
         }
+    }
+
+    /// Has a start counted among what follows others.
+    fn note_early(&self, id: &Id, exec: Exec) {
+        let started = EarlyStarted { id: id.clone(), at_ms: exec.at / 1_000_000 };
+        // One that does not fit is not counted.
+        let _ = self.early.try_send(started);
     }
 
     /// Takes an exec within a start that is handled.

@@ -1,7 +1,7 @@
 //! One start of a known or slow program: prefetches it, records it, and learns it, as `headstart run`
 //! does with the launches that it makes itself.
 
-use super::shared::{Shared, now_ms, now_s};
+use super::shared::{Shared, When, now_ms, now_s};
 use super::tracer::Ticket;
 use super::trees::Tree;
 use crate::control::answer::{Kind, Start};
@@ -246,6 +246,9 @@ impl Handled {
                 }
             },
         );
+        if written.is_some() {
+            shared.renew_login_pack(self.tree.id.uid, When::AfterWindow);
+        }
         let is_hot = outcome.was_prefetched && !read.is_cold();
         shared.count(|counters| {
             counters.prefetched += u64::from(outcome.was_prefetched && !is_hot);

@@ -5,6 +5,7 @@
 //! execs   decides     looks at
 //!            │        /proc
 //!            └──────▶ handle ──▶ prefetch, record (tracer), learn
+//! early, replays (sessions): login packs
 //! socket, keeper: control, state file, weekly line
 //! ```
 //!
@@ -12,12 +13,15 @@
 //! for a disk or a file server is done in other threads, of which there is a bounded number.
 
 mod arrival;
+mod early;
 mod handle;
 mod keeper;
 mod latency;
 mod looks;
 mod pool;
+mod replays;
 pub mod run;
+mod sessions;
 mod shared;
 mod socket;
 mod tracer;

@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::shared::Shared;
 pub use super::shared::{Places, Tell};
 use super::tracer::Tracer;
-use super::{keeper, socket, watcher};
+use super::{early, keeper, socket, watcher};
 use crate::config::Config;
 use crate::execs::pace::Pace;
 use crate::execs::traced::Traced;
@@ -124,11 +124,12 @@ fn begin(
     let handle = move |start: Handled| start.run(&theirs);
     let starts = Arc::new(Pool::start("start", replays, WAITING_STARTS, handle)?);
     let watcher = watcher::start(Arc::clone(shared))?;
-    let arrival = Arrival::new(Arc::clone(shared), Arc::clone(&starts), watcher);
+    let (early, early_thread) = early::start(Arc::clone(shared))?;
+    let arrival = Arrival::new(Arc::clone(shared), Arc::clone(&starts), watcher, early);
     let look = move |batch: Vec<Exec>| batch.into_iter().for_each(|exec| arrival.exec(exec));
     let execs = Pool::start("exec", LOOKERS, WAITING_BATCHES, look)?;
-    let others =
-        vec![socket::serve(Arc::clone(shared), listener)?, keeper::start(Arc::clone(shared))?];
+    let control = socket::serve(Arc::clone(shared), listener)?;
+    let others = vec![control, keeper::start(Arc::clone(shared))?, early_thread];
     Ok(Threads { execs, starts, others })
 }
 

@@ -11,7 +11,7 @@ use crate::state::State;
 use headstart::host::clock::monotonic_ns;
 use headstart::host::error::causes;
 use headstart::launch::retention;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,10 +29,21 @@ pub struct Places {
     pub packs: PathBuf,
     /// The socket.
     pub socket: PathBuf,
+    /// Where logind keeps its sessions.
+    pub sessions: PathBuf,
 }
 
 /// Takes one line for the journal.
 pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
+
+/// When a login pack is made again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum When {
+    /// At once, since the user says so.
+    Now,
+    /// When it is known what the last login led to.
+    AfterWindow,
+}
 
 /// What the threads share.
 pub(super) struct Shared {
@@ -49,6 +60,7 @@ pub(super) struct Shared {
     counters: Mutex<Counters>,
     budget: Mutex<Budget>,
     recent: Mutex<VecDeque<Start>>,
+    renew: Mutex<BTreeMap<u32, When>>,
     stops: AtomicBool,
     /// Milliseconds of the monotonic clock; 0 for never, `u64::MAX` for ever.
     paused_until: AtomicU64,
@@ -75,6 +87,7 @@ impl Shared {
             counters: Mutex::default(),
             budget: Mutex::default(),
             recent: Mutex::default(),
+            renew: Mutex::default(),
             stops: AtomicBool::new(false),
             paused_until: AtomicU64::new(0),
         }
@@ -90,6 +103,26 @@ impl Shared {
 
     pub(super) fn recent(&self) -> MutexGuard<'_, VecDeque<Start>> {
         lock(&self.recent)
+    }
+
+    /// Has the login pack of a user made again.
+    pub(super) fn renew_login_pack(&self, uid: u32, when: When) {
+        let mut renew = lock(&self.renew);
+        let wanted = renew.entry(uid).or_insert(when);
+        *wanted = when.min(*wanted);
+    }
+
+    /// Users whose login packs are to be made again now; `is_open` says who has just logged in.
+    pub(super) fn login_packs_due(&self, mut is_open: impl FnMut(u32) -> bool) -> Vec<u32> {
+        let mut due = Vec::new();
+        lock(&self.renew).retain(|uid, when| {
+            let is_due = *when == When::Now || !is_open(*uid);
+            if is_due {
+                due.push(*uid);
+            }
+            !is_due
+        });
+        due
     }
 
     pub(super) fn count(&self, change: impl FnOnce(&mut Counters)) {

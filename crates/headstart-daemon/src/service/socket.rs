@@ -1,7 +1,7 @@
 //! The socket: a few clients at a time, each with one request and a short time. The user is that of
 //! the socket's peer, as the kernel tells it.
 
-use super::shared::{Places, Shared};
+use super::shared::{Places, Shared, When};
 use crate::control::answer::{Answer, find};
 use crate::control::metrics;
 use crate::control::request::{MOST_BYTES, Request, parse};
@@ -221,13 +221,19 @@ fn forget(shared: &Shared, program: &str, uid: u32) -> Result<Answer, String> {
         Err(StoreError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(causes(&error)),
     }
-    shared.state().table.remove(&id);
+    {
+        let mut state = shared.state();
+        state.table.remove(&id);
+        state.model.forget(id.uid, &id.file_name);
+    }
+    shared.renew_login_pack(id.uid, When::Now);
     Ok(Answer::done(format!("forgot {}", id.file_name)))
 }
 
 fn pin(shared: &Shared, program: &str, uid: u32, pinned: bool) -> Result<Answer, String> {
     let id = find(&shared.state().table, program, uid)?;
     shared.change(&id, Default::default, |program| program.pinned = pinned);
+    shared.renew_login_pack(id.uid, When::Now);
     let what = if pinned { "pinned" } else { "unpinned" };
     Ok(Answer::done(format!("{what} {}", id.file_name)))
 }

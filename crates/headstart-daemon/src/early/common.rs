@@ -1,0 +1,159 @@
+//! The login pack: pages of a user's programs that are likely used soon after a login. Pure.
+//!
+//! A page is used if one of the programs that touch it starts. With the chance of each, taken as
+//! independent, that is 1 − Π (1 − chance): so a library that several programs share is in the pack
+//! although none of them is likely, and all of a program that nearly each login starts.
+
+use super::model::Likely;
+use headstart::host::range::PageRange;
+use headstart::host::usage::How;
+use headstart::pack::build::{FilePart, Parts};
+use headstart::pack::paths::PathInterner;
+use headstart::pack::pieces::Piece;
+use headstart::pack::{History, Origin, Pack};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A page is in the pack if its chance is at least this.
+const LEAST: f64 = 0.5;
+/// The touch time of pages whose programs never followed a login: the last ones.
+const LATE_US: u32 = 300_000_000;
+
+/// A program that may start after a login.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// What is read for it: the ranges that are prefetched.
+    pub pack: Pack,
+    /// How likely, and when.
+    pub likely: Likely,
+}
+
+/// What programs touch of one file or device.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    pages: PageRange,
+    chance: f64,
+    at_us: u32,
+    how: How,
+}
+
+/// A part of the login pack.
+#[derive(Clone, Copy, Debug)]
+struct Part<K> {
+    of: K,
+    chance: f64,
+    piece: Piece,
+}
+
+/// The login pack of these programs, with data and metadata of at most so many bytes.
+pub fn common(candidates: &[Candidate], most_bytes: u64) -> Pack {
+    let page_shift = candidates.first().map_or(12, |first| first.pack.origin.page_shift);
+    let same = candidates.iter().filter(|one| one.pack.origin.page_shift == page_shift);
+    let origin = Origin { name: "login".into(), page_shift, starts: 1, ..Origin::default() };
+    let mut names = PathInterner::default();
+    let mut out = Parts { origin, ..Parts::default() };
+    let mut touches = HashMap::new();
+    let mut metadata = HashMap::new();
+    // The latest pack knows best which file it is.
+    let mut same: Vec<_> = same.collect();
+    same.sort_by_key(|one| std::cmp::Reverse(one.pack.origin.learned_at));
+    for candidate in same {
+        let parts = Parts::of(&candidate.pack, &mut names);
+        let systems: Vec<_> = parts.file_systems.iter().map(|fs| out.file_system(fs)).collect();
+        let system = |old: u16| systems.get(usize::from(old)).copied().flatten();
+        for (node, part) in parts.files {
+            let Some(file_system) = system(part.file_system) else { continue };
+            let empty = FilePart { file_system, pieces: Vec::new(), ..part.clone() };
+            let known = out.files.entry(node).or_insert(empty);
+            if known.identity == part.identity {
+                add(&mut touches, node, &part.pieces, &candidate.likely);
+            }
+        }
+        for (old, pieces) in parts.metadata {
+            if let Some(file_system) = system(old) {
+                add(&mut metadata, file_system, &pieces, &candidate.likely);
+            }
+        }
+    }
+    let mut left = most_bytes >> page_shift;
+    // Without metadata each file costs several requests, and there is little of it.
+    for Part { of, piece, .. } in best(metadata, &mut left) {
+        out.metadata.entry(of).or_default().push(piece);
+    }
+    for Part { of, piece, .. } in best(touches, &mut left) {
+        out.files.entry(of).and_modify(|file| file.pieces.push(piece));
+    }
+    out.build(names.table())
+}
+
+fn add<K: Hash + Eq>(to: &mut HashMap<K, Vec<Touch>>, of: K, pieces: &[Piece], likely: &Likely) {
+    let after_us = likely.after_ms.saturating_mul(1000).min(LATE_US);
+    let touch = |piece: &Piece| Touch {
+        pages: piece.pages,
+        chance: likely.chance.clamp(0.0, 1.0),
+        at_us: after_us.saturating_add(piece.at_us),
+        how: piece.how,
+    };
+    to.entry(of).or_default().extend(pieces.iter().map(touch));
+}
+
+/// The parts that are likely used, the most likely ones that so many pages have room for.
+fn best<K: Copy + Ord>(touches: HashMap<K, Vec<Touch>>, left: &mut u64) -> Vec<Part<K>> {
+    let mut parts: Vec<_> =
+        touches.into_iter().flat_map(|(of, touches)| likely_parts(of, touches)).collect();
+    parts.sort_by(|a, b| {
+        let order = (a.of, a.piece.pages.first).cmp(&(b.of, b.piece.pages.first));
+        b.chance.total_cmp(&a.chance).then(a.piece.at_us.cmp(&b.piece.at_us)).then(order)
+    });
+    for part in &mut parts {
+        let pages = &mut part.piece.pages;
+        pages.end = pages.end.min(pages.first.saturating_add(*left));
+        *left -= pages.count();
+    }
+    parts.retain(|part| !part.piece.pages.is_empty());
+    parts
+}
+
+/// The ranges of pages of one file that are likely used.
+fn likely_parts<K: Copy>(of: K, touches: Vec<Touch>) -> Vec<Part<K>> {
+    let ends = |touch: &Touch| [touch.pages.first, touch.pages.end];
+    let mut cuts: Vec<_> = touches.iter().flat_map(ends).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut touches = touches;
+    touches.sort_by_key(|touch| touch.pages.first);
+    let (mut open, mut next): (Vec<Touch>, _) = (Vec::new(), touches.into_iter().peekable());
+    let mut parts: Vec<Part<K>> = Vec::new();
+    for pair in cuts.windows(2) {
+        let &[first, end] = pair else { continue };
+        open.retain(|touch| touch.pages.end > first);
+        while let Some(touch) = next.next_if(|touch| touch.pages.first <= first) {
+            open.push(touch);
+        }
+        let chance = 1.0 - open.iter().map(|touch| 1.0 - touch.chance).product::<f64>();
+        let Some(earliest) = open.iter().min_by_key(|touch| touch.at_us) else { continue };
+        if chance < LEAST {
+            continue;
+        }
+        match parts.last_mut() {
+            Some(last) if last.piece.pages.end == first && last.chance == chance => {
+                last.piece.pages.end = end;
+                last.piece.at_us = last.piece.at_us.min(earliest.at_us);
+            }
+            _ => {
+                let (at_us, how) = (earliest.at_us, earliest.how);
+                let pages = PageRange { first, end };
+                parts.push(Part {
+                    of,
+                    chance,
+                    piece: Piece { pages, at_us, how, history: History(1) },
+                });
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+#[path = "common_tests.rs"]
+mod tests;
