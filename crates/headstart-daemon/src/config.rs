@@ -27,6 +27,8 @@ pub struct Config {
     pub memory_percent: u64,
     /// The login pack of a user has this many bytes at most; none is made if it is 0.
     pub login_memory: u64,
+    /// Whether programs that probably start next are prefetched.
+    pub predict: bool,
     /// Executables in these directories, or with these paths, are ignored.
     pub ignore: Vec<String>,
 }
@@ -42,6 +44,7 @@ impl Default for Config {
             replays: 8,
             memory_percent: 25,
             login_memory: 64 << 20,
+            predict: false,
             ignore: Vec::new(),
         }
     }
@@ -88,6 +91,7 @@ impl Config {
             "replays" => self.replays = number(value, 1, 32)?,
             "memory-percent" => self.memory_percent = number(value, 1, 50)?,
             "login-memory" => self.login_memory = number::<u64>(value, 0, 1024)? << 20,
+            "predict" => self.predict = yes_or_no(value)?,
             "ignore" => {
                 if !value.starts_with('/') {
                     return Err("`ignore` takes an absolute path".into());
@@ -151,7 +155,7 @@ mod tests {
     fn an_empty_file_leaves_the_defaults_and_each_setting_changes_one() {
         assert_eq!(Config::parse("\n# nothing\n").unwrap(), Config::default());
         let text = "learn = no\nwindow=20s\nthreshold = 250 ms\nrecordings = 2\ntrace-memory = 8\n\
-                    replays = 3\nmemory-percent = 10\nlogin-memory = 0\nignore = /opt/games/\nignore = /usr/bin/top\n";
+                    replays = 3\nmemory-percent = 10\nlogin-memory = 0\npredict = yes\nignore = /opt/games/\nignore = /usr/bin/top\n";
         let expected = Config {
             learn: false,
             window: Duration::from_secs(20),
@@ -161,6 +165,7 @@ mod tests {
             replays: 3,
             memory_percent: 10,
             login_memory: 0,
+            predict: true,
             ignore: vec!["/opt/games".into(), "/usr/bin/top".into()],
         };
         assert_eq!(Config::parse(text).unwrap(), expected);
@@ -176,6 +181,7 @@ mod tests {
             ("window = 99999999999999999999s", "from 1s"),
             ("threshold = 1s", "from 10ms to 60000ms"),
             ("memory-percent = 51", "from 1 to 50"),
+            ("predict = 1", "`yes` or `no`"),
             ("login-memory = 2000", "from 0 to 1024"),
             ("recordings = -1", "from 1 to 64"),
             ("ignore = games", "an absolute path"),

@@ -50,6 +50,18 @@ pub struct Counters {
     pub login_wasted_bytes: u64,
     /// Time that login packs saved, as estimated, in µs.
     pub login_saved_us: u64,
+    /// Programs that were prefetched because they were predicted, and something had to be read.
+    pub predictions: u64,
+    /// Of those, the ones that started within five minutes.
+    pub predictions_hit: u64,
+    /// Bytes that were prefetched for predictions.
+    pub predicted_read_bytes: u64,
+    /// Of those, the ones that no program could use that started within five minutes.
+    pub predicted_wasted_bytes: u64,
+    /// Time that predictions saved, as estimated, in µs.
+    pub predicted_saved_us: u64,
+    /// Predicted programs that were not prefetched: on battery, or for lack of free memory.
+    pub predictions_skipped: u64,
     /// Clients of the socket that were refused, or were too slow.
     pub refused_clients: u64,
 }

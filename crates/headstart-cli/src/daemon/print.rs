@@ -56,12 +56,27 @@ pub fn status(answer: &Answer) -> anyhow::Result<()> {
                 counters.login_saved_us as f64 / 1e6
             )?;
         }
+        if counters.predictions > 0 {
+            writeln!(
+                out,
+                "{} programs predicted, of which {} started; {} read, {} of it wasted, about {:.1} s saved",
+                counters.predictions,
+                counters.predictions_hit,
+                size(counters.predicted_read_bytes),
+                size(counters.predicted_wasted_bytes),
+                counters.predicted_saved_us as f64 / 1e6
+            )?;
+        }
         let missed = [
             (counters.lost_execs, "execs not reported"),
             (counters.missed_execs, "execs not looked at"),
             (counters.crowded, "starts skipped, too many at once"),
             (counters.not_recorded, "starts not recorded, too many at once or events lost"),
             (counters.without_budget, "starts without memory to prefetch"),
+            (
+                counters.predictions_skipped,
+                "predictions skipped, on battery or without free memory",
+            ),
             (counters.lost_events, "trace events lost"),
             (counters.failed, "recordings not learned"),
             (counters.in_containers, "starts in containers, which are not handled"),

@@ -18,9 +18,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Files of the program, and the pages of each.
+/// Files of the program, and the pages of each: more than Python has of its own.
 const FILES: u64 = 64;
-const PAGES: u64 = 32;
+const PAGES: u64 = 96;
 
 /// First starts that are tried, and how long each may take to be noticed.
 const TRIALS: u32 = 5;
@@ -67,6 +67,15 @@ impl Service {
             .arg(path("sessions"))
             .spawn()
             .unwrap()
+    }
+
+    /// Root logs in, as logind says it.
+    fn login(&self) {
+        let sessions = self.dir.path().join("sessions");
+        let now = headstart::host::clock::monotonic_ns() / 1000;
+        let session = format!("UID=0\nTYPE=tty\nCLASS=user\nMONOTONIC={now}\n");
+        std::fs::write(sessions.join("draft"), session).unwrap();
+        std::fs::rename(sessions.join("draft"), sessions.join("1")).unwrap();
     }
 
     fn wait_until_it_answers(&self) {
@@ -192,6 +201,18 @@ fn learned_program() -> Option<(Service, LoopFs)> {
     Some((service, fs))
 }
 
+/// Makes the device of a file system a slow one in the model that was measured of it: it has another
+/// name each time that it is attached.
+fn write_slow_model(devices: &Path, fs: &LoopFs) {
+    let measured = std::fs::read_dir(devices).unwrap().next().unwrap().unwrap().path();
+    let mut model: Value = serde_json::from_slice(&std::fs::read(&measured).unwrap()).unwrap();
+    (model["latency_us"], model["bandwidth_mb_s"]) = (5000.into(), 10.into());
+    let name = measured.file_name().unwrap().to_str().unwrap();
+    let number = std::fs::read_to_string(fs.sysfs().join("diskseq")).unwrap();
+    let name = format!("{}-{}.json", name.rsplit_once('-').unwrap().0, number.trim());
+    std::fs::write(devices.join(name), model.to_string()).unwrap();
+}
+
 fn resident_files(fs: &LoopFs) -> u64 {
     let is_resident = |number: &u64| {
         let file = File::open(fs.path().join(number.to_string())).unwrap();
@@ -247,7 +268,6 @@ fn a_login_prefetches_pinned_programs_and_what_was_forgotten_is_not_read() {
     }
     let Some((service, fs)) = learned_program() else { return };
     let login_pack = service.dir.path().join("state/login/0.pack");
-    let sessions = service.dir.path().join("sessions");
     let name = service.programs().into_iter().find(|name| name.ends_with("reader.py")).unwrap();
     assert!(!login_pack.exists(), "one program is not likely to follow a login");
     assert!(service.ask(&["pin", &name]).status.success());
@@ -255,10 +275,7 @@ fn a_login_prefetches_pinned_programs_and_what_was_forgotten_is_not_read() {
 
     fs.remount();
     assert_eq!(resident_files(&fs), 0);
-    let now = headstart::host::clock::monotonic_ns() / 1000;
-    let session = format!("UID=0\nTYPE=tty\nCLASS=user\nMONOTONIC={now}\n");
-    std::fs::write(sessions.join("draft"), session).unwrap();
-    std::fs::rename(sessions.join("draft"), sessions.join("1")).unwrap();
+    service.login();
     // Of some a page at the end is not learned.
     wait_until("prefetched files", || (resident_files(&fs) * 2 >= FILES).then_some(()));
     let counters = &service.json(&["status"])["status"]["counters"];
@@ -266,6 +283,59 @@ fn a_login_prefetches_pinned_programs_and_what_was_forgotten_is_not_read() {
 
     assert!(service.ask(&["forget", &name]).status.success());
     wait_until("end of the login pack", || (!login_pack.exists()).then_some(()));
+}
+
+#[test]
+fn a_program_that_followed_each_login_is_predicted_if_that_is_switched_on() {
+    if !is_root() {
+        return skip("tracing needs root");
+    }
+    let Some((mut service, fs)) = learned_program() else { return };
+    let path = |name: &str| service.dir.path().join(name);
+    let (conf, state) = (path("conf"), path("state/state.json"));
+    let (devices, session) = (path("packs/devices"), path("sessions/1"));
+    assert!(service.ask(&["off"]).status.success());
+    assert!(service.child.wait().unwrap().success());
+
+    // Sixteen logins that it followed.
+    let read =
+        |path: &Path| serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap();
+    let mut known = read(&state);
+    let programs = known["programs"].as_array().unwrap();
+    let is_ours = |program: &&Value| program[1]["name"].as_str().unwrap().ends_with("reader.py");
+    let pack = programs.iter().find(is_ours).unwrap()[0]["file_name"].as_str().unwrap().to_owned();
+    let followers = serde_json::json!({ pack: { "times": 4096, "after_ms": 1000 } });
+    known["model"] =
+        serde_json::json!({ "0": { "login": { "times": 4096, "at": 1, "followers": followers } } });
+    std::fs::write(&state, known.to_string()).unwrap();
+    for predict in [false, true] {
+        let word = if predict { "yes" } else { "no" };
+        std::fs::write(&conf, format!("login-memory = 0\npredict = {word}\n")).unwrap();
+        // A session that is there counts as a login, if it is new.
+        let _ = std::fs::remove_file(&session);
+        service.child = Service::spawn(service.dir.path());
+        service.wait_until_it_answers();
+        fs.remount();
+        write_slow_model(&devices, &fs);
+        service.login();
+        wait_until("login", || {
+            let counters = &service.json(&["status"])["status"]["counters"];
+            (counters["logins"] == 1).then_some(())
+        });
+        if predict {
+            wait_until("prefetched files", || (resident_files(&fs) * 2 >= FILES).then_some(()));
+        }
+        // What is in flight comes before the end.
+        let before = read(&state)["week"]["read_bytes"].as_u64().unwrap();
+        assert!(service.ask(&["off"]).status.success());
+        assert!(service.child.wait().unwrap().success());
+        assert_eq!(resident_files(&fs) * 2 >= FILES, predict);
+        let week = &read(&state)["week"];
+        let read_bytes = week["read_bytes"].as_u64().unwrap() - before;
+        assert_eq!(read_bytes > 0, predict, "{week}");
+        // Nobody started it.
+        assert_eq!(week["wasted_bytes"].as_u64().unwrap(), read_bytes, "{week}");
+    }
 }
 
 #[test]

@@ -1,17 +1,22 @@
-//! Prefetches before a start: at a login the user's login pack. Counts what follows what, and makes
-//! login packs again when what they are made of has changed.
+//! Prefetches before a start: at a login the user's login pack, and programs that are predicted. Counts
+//! what follows what, and makes login packs again when what they are made of has changed.
 
 use super::replays::{Replays, What};
 use super::sessions::SessionFiles;
 use super::shared::{Shared, When, now_ms, now_s};
 use crate::early::common::{Candidate, common};
+use crate::early::gain::pays_off;
 use crate::early::model::{LOGIN, Likely, Open};
 use crate::programs::{Id, Program};
 use headstart::host::error::causes;
+use headstart::host::mounts::Mounts;
 use headstart::launch::policy::FREQUENT;
 use headstart::launch::retention;
 use headstart::pack::Pack;
 use headstart::pack::store::{self, StoreError};
+use headstart::replay::benefit::Expected;
+use headstart::replay::frequency::Frequency;
+use headstart::replay::models::Models;
 use rustix::event::Timespec;
 use std::io;
 use std::path::PathBuf;
@@ -26,6 +31,8 @@ const WAITING: usize = 1024;
 /// Programs that a login pack is made of, and their ranges, at most: those that saved most first.
 const MOST_CANDIDATES: usize = 256;
 const MOST_RANGES: usize = 200_000;
+/// Programs that are predicted of one context.
+const MOST_PREDICTED: usize = 4;
 
 /// A start of a program that is worth remembering.
 #[derive(Debug)]
@@ -79,14 +86,69 @@ impl Early {
     fn started(&mut self, Started { id, at_ms }: &Started) {
         self.replays.note_start(id);
         self.shared.state().model.starts(&mut self.open, id.uid, &id.file_name, *at_ms);
+        self.occurs(id.uid, &id.file_name, *at_ms);
+    }
+
+    /// Predicts what follows a start or a login, by what followed before.
+    fn occurs(&mut self, uid: u32, context: &str, at_ms: u64) {
+        if self.shared.config.predict {
+            if !self.open.has(uid, context, at_ms) {
+                self.predict(uid, context, at_ms);
+            }
+        } else if context != LOGIN {
+            return;
+        }
+        self.shared.state().model.occurs(&mut self.open, uid, context, at_ms, now_s());
+    }
+
+    fn predict(&mut self, uid: u32, context: &str, at_ms: u64) {
+        if self.shared.paused_s().is_some() {
+            return;
+        }
+        let likely = self.shared.state().model.likely(uid, context);
+        for Likely { file_name, chance, .. } in likely.into_iter().take(MOST_PREDICTED) {
+            let id = Id { uid, file_name };
+            // It has been started, and is hot.
+            let has_started = self.open.has(uid, &id.file_name, at_ms);
+            if has_started || !self.may_be_predicted(&id) {
+                continue;
+            }
+            let Some(pack) = pack_of(&self.shared, &id) else { continue };
+            let model = Models::here().of_pack(&pack, &Mounts::default());
+            let choice = Frequency::EVER.choice(&pack);
+            let expected = model.map(|model| Expected::of(&pack, &choice, &model));
+            if !expected.is_some_and(|expected| pays_off(chance, &expected)) {
+                continue;
+            }
+            let wanted = pack.data_bytes().saturating_add(pack.metadata_bytes());
+            match self.replays.room_for(uid, &id.file_name) {
+                Some(room) if room >= wanted => {
+                    self.replays.begin(uid, What::Predicted(id.file_name), pack);
+                }
+                Some(_) => self.shared.count(|counters| counters.predictions_skipped += 1),
+                None => {}
+            }
+        }
+    }
+
+    fn may_be_predicted(&self, id: &Id) -> bool {
+        let state = self.shared.state();
+        let program = state.table.get(id);
+        program.is_some_and(|program| program.learned > 0 && program.useless_until <= now_s())
     }
 
     fn login(&mut self, uid: u32) {
-        if !self.is_on() || self.shared.paused_s().is_some() {
+        if self.shared.paused_s().is_some() {
             return;
         }
         self.shared.count(|counters| counters.logins += 1);
-        self.shared.state().model.occurs(&mut self.open, uid, LOGIN, now_ms(), now_s());
+        if self.is_on() {
+            self.replay_login_pack(uid);
+        }
+        self.occurs(uid, LOGIN, now_ms());
+    }
+
+    fn replay_login_pack(&mut self, uid: u32) {
         self.shared.renew_login_pack(uid, When::AfterWindow);
         match store::read(&self.path(uid), 0) {
             Ok(pack) => self.replays.begin(uid, What::Login, pack),
@@ -161,7 +223,7 @@ impl Early {
         known.truncate(MOST_CANDIDATES);
         let mut left = MOST_RANGES;
         let read = |(id, _, likely): (Id, u64, Likely)| {
-            let pack = FREQUENT.chosen(&store::read(&self.shared.pack_of(&id), 0).ok()?);
+            let pack = pack_of(&self.shared, &id)?;
             left = left.checked_sub(pack.ranges.len())?;
             Some(Candidate { pack, likely })
         };

@@ -41,6 +41,13 @@ pub(super) fn read(dir: &Path) -> (State, Option<String>) {
     }
 }
 
+/// Keeps the state as it is in the end, when no thread changes it any more.
+pub(super) fn keep_last(shared: &Shared) {
+    if let Err(error) = write(&shared.places.state, &encode(&shared.state())) {
+        (shared.tell)(&format!("the state is not kept: {error}"));
+    }
+}
+
 /// Keeps the state until the service ends.
 ///
 /// # Errors
@@ -54,7 +61,10 @@ fn keep(shared: &Shared) {
     let mut failed = false;
     loop {
         let begin = Instant::now();
-        while !shared.stops() && begin.elapsed() < INTERVAL {
+        while begin.elapsed() < INTERVAL {
+            if shared.stops() {
+                return;
+            }
             thread::sleep(LOOK);
         }
         let line = shared.state().week.end(now_s());
@@ -74,9 +84,6 @@ fn keep(shared: &Shared) {
                 }
                 Err(_) => {}
             }
-        }
-        if shared.stops() {
-            return;
         }
     }
 }

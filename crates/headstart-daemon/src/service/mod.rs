@@ -18,6 +18,7 @@ mod handle;
 mod keeper;
 mod latency;
 mod looks;
+mod machine;
 mod pool;
 mod replays;
 pub mod run;

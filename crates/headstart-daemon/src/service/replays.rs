@@ -1,7 +1,9 @@
 //! The replays before a start: begins them, and finds out what came of each when its window is over.
 
 use super::early::pack_of;
+use super::machine::Machine;
 use super::shared::{Shared, now_ms};
+use crate::early::conditions::Conditions;
 use crate::early::model::WINDOW_MS;
 use crate::early::settle::{Settled, settle};
 use crate::programs::Id;
@@ -15,9 +17,12 @@ use headstart::replay::frequency::Frequency;
 use headstart::replay::model::Model;
 use headstart::replay::models::Models;
 use headstart::replay::report::Report;
+use headstart_sys::ioprio::{DEFAULT_LEVEL, IoPriority, set_for_thread};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// The I/O priority of a thread that has set none.
+const USUAL: IoPriority = IoPriority::BestEffort(DEFAULT_LEVEL);
 /// Replays whose window is open, at most.
 const MOST: usize = 16;
 /// Programs that are kept of those that start in a window.
@@ -28,11 +33,20 @@ const MOST_STARTED: usize = 64;
 pub(super) enum What {
     /// A login.
     Login,
+    /// A program that was predicted, by the file name of its pack.
+    Predicted(String),
+}
+
+impl What {
+    fn is_prediction(&self) -> bool {
+        matches!(self, Self::Predicted(_))
+    }
 }
 
 /// The replays.
 pub(super) struct Replays {
     shared: Arc<Shared>,
+    machine: Machine,
     open: Vec<Early>,
 }
 
@@ -51,7 +65,19 @@ struct Early {
 
 impl Replays {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, open: Vec::new() }
+        Self { shared, machine: Machine::default(), open: Vec::new() }
+    }
+
+    /// How many bytes a prediction may read now; none while another one is read, or where this was
+    /// predicted lately.
+    pub(super) fn room_for(&mut self, uid: u32, file_name: &str) -> Option<u64> {
+        let is_it =
+            |early: &Early| early.uid == uid && early.what == What::Predicted(file_name.to_owned());
+        let is_busy = |early: &Early| early.what.is_prediction() && early.replay.is_some();
+        if self.open.iter().any(|early| is_it(early) || is_busy(early)) {
+            return None;
+        }
+        Some(self.machine.now().may_read())
     }
 
     /// Begins to prefetch all of a pack.
@@ -59,6 +85,7 @@ impl Replays {
         if self.open.len() >= MOST {
             return self.shared.count(|counters| counters.crowded += 1);
         }
+        let is_prediction = what.is_prediction();
         let wanted = pack.data_bytes().saturating_add(pack.metadata_bytes());
         let available = memory::available().unwrap_or(0);
         let percent = self.shared.config.memory_percent;
@@ -68,11 +95,16 @@ impl Replays {
         };
         let mounts = Mounts::default();
         let model = Models::here().of_pack(&pack, &mounts);
-        let bounds = Bounds { budget: Some(granted), ..Bounds::default() };
+        let bounds = Bounds { budget: Some(granted), threads: is_prediction.then_some(1) };
         let purpose = Purpose::Start { bounds, log: false, sampled: false };
         let strategy = purpose.strategy(model, &pack);
         let plan = prefetch::plan_chosen(&pack, &Frequency::EVER.choice(&pack), strategy, &purpose);
-        match prefetch::start(plan, &purpose, mounts, Instant::now()) {
+        // Its threads inherit it.
+        let priority = if is_prediction { IoPriority::Idle } else { USUAL };
+        let _ = set_for_thread(priority);
+        let started = prefetch::start(plan, &purpose, mounts, Instant::now());
+        let _ = set_for_thread(USUAL);
+        match started {
             Ok(replay) => self.open.push(Early {
                 uid,
                 what,
@@ -88,9 +120,12 @@ impl Replays {
         }
     }
 
-    /// A program starts.
+    /// A program starts. If it was predicted, its own replay goes on.
     pub(super) fn note_start(&mut self, id: &Id) {
         for early in self.open.iter_mut().filter(|early| early.uid == id.uid) {
+            if early.predicts(id) {
+                early.end(&self.shared);
+            }
             if early.started.len() < MOST_STARTED && !early.started.contains(id) {
                 early.started.push(id.clone());
             }
@@ -100,6 +135,14 @@ impl Replays {
     /// Notes what came of replays whose window is over.
     pub(super) fn look(&mut self) {
         let now = now_ms();
+        let is_predicting = |early: &Early| early.what.is_prediction() && early.replay.is_some();
+        let conditions = self.open.iter().any(is_predicting).then(|| self.machine.now());
+        let has_room = |conditions: Conditions| conditions.may_read() > 0;
+        if !conditions.is_none_or(has_room) {
+            self.open.iter_mut().filter(|early| is_predicting(early)).for_each(|early| {
+                early.end(&self.shared);
+            });
+        }
         for early in &mut self.open {
             let is_over = now >= early.until_ms;
             if early.replay.as_ref().is_some_and(|(replay, _)| is_over || replay.is_finished()) {
@@ -124,6 +167,10 @@ impl Replays {
 }
 
 impl Early {
+    fn predicts(&self, id: &Id) -> bool {
+        self.uid == id.uid && self.what == What::Predicted(id.file_name.clone())
+    }
+
     fn end(&mut self, shared: &Shared) {
         if let Some((replay, number)) = self.replay.take() {
             self.report = replay.end().report;
@@ -145,6 +192,14 @@ impl Early {
                 counters.login_read_bytes += read_bytes;
                 counters.login_wasted_bytes += wasted_bytes;
                 counters.login_saved_us += saved_us;
+            }
+            What::Predicted(_) => {
+                counters.predictions += 1;
+                counters.predictions_hit +=
+                    u64::from(self.started.iter().any(|id| self.predicts(id)));
+                counters.predicted_read_bytes += read_bytes;
+                counters.predicted_wasted_bytes += wasted_bytes;
+                counters.predicted_saved_us += saved_us;
             }
         });
         shared.state().week.note_early(read_bytes, settled);

@@ -143,6 +143,7 @@ impl Threads {
         let mut left = Arc::into_inner(starts).map(Pool::end).unwrap_or_default();
         wait_for(&mut left);
         shared.tracer.iter().for_each(Tracer::end);
+        keeper::keep_last(shared);
     }
 }
 
