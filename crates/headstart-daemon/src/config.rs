@@ -29,6 +29,8 @@ pub struct Config {
     pub login_memory: u64,
     /// Whether programs that probably start next are prefetched.
     pub predict: bool,
+    /// The machine is idle while its load is below this share of its CPUs, in percent.
+    pub idle_load: u64,
     /// Executables in these directories, or with these paths, are ignored.
     pub ignore: Vec<String>,
 }
@@ -45,6 +47,7 @@ impl Default for Config {
             memory_percent: 25,
             login_memory: 64 << 20,
             predict: false,
+            idle_load: 20,
             ignore: Vec::new(),
         }
     }
@@ -92,6 +95,7 @@ impl Config {
             "memory-percent" => self.memory_percent = number(value, 1, 50)?,
             "login-memory" => self.login_memory = number::<u64>(value, 0, 1024)? << 20,
             "predict" => self.predict = yes_or_no(value)?,
+            "idle-load" => self.idle_load = number(value, 1, 1000)?,
             "ignore" => {
                 if !value.starts_with('/') {
                     return Err("`ignore` takes an absolute path".into());
@@ -155,7 +159,7 @@ mod tests {
     fn an_empty_file_leaves_the_defaults_and_each_setting_changes_one() {
         assert_eq!(Config::parse("\n# nothing\n").unwrap(), Config::default());
         let text = "learn = no\nwindow=20s\nthreshold = 250 ms\nrecordings = 2\ntrace-memory = 8\n\
-                    replays = 3\nmemory-percent = 10\nlogin-memory = 0\npredict = yes\nignore = /opt/games/\nignore = /usr/bin/top\n";
+                    replays = 3\nmemory-percent = 10\nlogin-memory = 0\npredict = yes\nidle-load = 5\nignore = /opt/games/\nignore = /usr/bin/top\n";
         let expected = Config {
             learn: false,
             window: Duration::from_secs(20),
@@ -166,6 +170,7 @@ mod tests {
             memory_percent: 10,
             login_memory: 0,
             predict: true,
+            idle_load: 5,
             ignore: vec!["/opt/games".into(), "/usr/bin/top".into()],
         };
         assert_eq!(Config::parse(text).unwrap(), expected);
@@ -181,6 +186,7 @@ mod tests {
             ("window = 99999999999999999999s", "from 1s"),
             ("threshold = 1s", "from 10ms to 60000ms"),
             ("memory-percent = 51", "from 1 to 50"),
+            ("idle-load = 0", "from 1 to 1000"),
             ("predict = 1", "`yes` or `no`"),
             ("login-memory = 2000", "from 0 to 1024"),
             ("recordings = -1", "from 1 to 64"),

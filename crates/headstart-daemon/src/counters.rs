@@ -62,6 +62,8 @@ pub struct Counters {
     pub predicted_saved_us: u64,
     /// Predicted programs that were not prefetched: on battery, or for lack of free memory.
     pub predictions_skipped: u64,
+    /// Parts of pinned programs, of a huge page each, that were put into large folios.
+    pub large_folios: u64,
     /// Clients of the socket that were refused, or were too slow.
     pub refused_clients: u64,
 }

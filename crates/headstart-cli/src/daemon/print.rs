@@ -67,6 +67,13 @@ pub fn status(answer: &Answer) -> anyhow::Result<()> {
                 counters.predicted_saved_us as f64 / 1e6
             )?;
         }
+        if counters.large_folios > 0 {
+            writeln!(
+                out,
+                "{} parts of pinned programs put into large folios",
+                counters.large_folios
+            )?;
+        }
         let missed = [
             (counters.lost_execs, "execs not reported"),
             (counters.missed_execs, "execs not looked at"),

@@ -5,6 +5,7 @@
 use crate::common::instances;
 use headstart::cache::residency::are_resident;
 use headstart::host::range::PageRange;
+use headstart_sys::huge::{Folio, bring_in};
 use headstart_sys::signals::kill;
 use headstart_testing::{
     LoopFs, as_nobody, is_root, noise, public_dir, python, skip, wait_until, write_synced,
@@ -18,9 +19,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Files of the program, and the pages of each: more than Python has of its own.
+/// Files of the program that it reads, and the pages of each.
 const FILES: u64 = 64;
-const PAGES: u64 = 96;
+const PAGES: u64 = 32;
+/// One that it maps: four huge pages. All of them are more than Python's own files.
+const LIBRARY_BYTES: usize = 8 << 20;
 
 /// First starts that are tried, and how long each may take to be noticed.
 const TRIALS: u32 = 5;
@@ -28,8 +31,11 @@ const NOTICED: Duration = Duration::from_secs(11);
 
 /// Waits for a line before it reads its files, and for one before it ends.
 const PROGRAM: &str = "\
-import sys
+import mmap, sys
 sys.stdin.readline()
+with open(f'{sys.argv[1]}/library', 'rb') as library:
+    pages = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)
+    sum(pages[at] for at in range(0, len(pages), 4096))
 for number in range(64):
     open(f'{sys.argv[1]}/{number}', 'rb').read()
 sys.stdin.readline()
@@ -43,8 +49,13 @@ struct Service {
 
 impl Service {
     fn start() -> Self {
+        Self::with("")
+    }
+
+    /// With more settings.
+    fn with(settings: &str) -> Self {
         let dir = public_dir();
-        std::fs::write(dir.path().join("conf"), "threshold = 50ms\n").unwrap();
+        std::fs::write(dir.path().join("conf"), format!("threshold = 50ms\n{settings}")).unwrap();
         std::fs::create_dir(dir.path().join("sessions")).unwrap();
         let child = Self::spawn(dir.path());
         let service = Self { dir, child };
@@ -177,15 +188,16 @@ fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
     seen
 }
 
-/// A service that has learned the program, and the file system that it is on.
-fn learned_program() -> Option<(Service, LoopFs)> {
+/// A service with these settings that has learned the program, and the file system that it is on.
+fn learned_program(settings: &str) -> Option<(Service, LoopFs)> {
     let (fs, python) = (LoopFs::new("ext4")?, python()?);
     std::os::unix::fs::symlink(python, fs.path().join("python3")).unwrap();
     write_synced(&fs.path().join("reader.py"), PROGRAM.as_bytes());
     for number in 0..FILES {
         write_synced(&fs.path().join(number.to_string()), &noise((PAGES * 4096) as usize));
     }
-    let service = Service::start();
+    write_synced(&fs.path().join("library"), &noise(LIBRARY_BYTES));
+    let service = Service::with(settings);
 
     // The first is noticed.
     let seen = (0..TRIALS).find_map(|_| first_start(&service, &fs)).unwrap();
@@ -226,7 +238,7 @@ fn a_slow_program_is_learned_without_being_named_and_prefetched_from_its_third_c
     if !is_root() {
         return skip("tracing needs root");
     }
-    let Some((service, fs)) = learned_program() else { return };
+    let Some((service, fs)) = learned_program("") else { return };
 
     // The third has its files before it asks.
     let mut third = Start::cold(&fs);
@@ -266,7 +278,7 @@ fn a_login_prefetches_pinned_programs_and_what_was_forgotten_is_not_read() {
     if !is_root() {
         return skip("tracing needs root");
     }
-    let Some((service, fs)) = learned_program() else { return };
+    let Some((service, fs)) = learned_program("") else { return };
     let login_pack = service.dir.path().join("state/login/0.pack");
     let name = service.programs().into_iter().find(|name| name.ends_with("reader.py")).unwrap();
     assert!(!login_pack.exists(), "one program is not likely to follow a login");
@@ -290,7 +302,7 @@ fn a_program_that_followed_each_login_is_predicted_if_that_is_switched_on() {
     if !is_root() {
         return skip("tracing needs root");
     }
-    let Some((mut service, fs)) = learned_program() else { return };
+    let Some((mut service, fs)) = learned_program("") else { return };
     let path = |name: &str| service.dir.path().join(name);
     let (conf, state) = (path("conf"), path("state/state.json"));
     let (devices, session) = (path("packs/devices"), path("sessions/1"));
@@ -336,6 +348,34 @@ fn a_program_that_followed_each_login_is_predicted_if_that_is_switched_on() {
         // Nobody started it.
         assert_eq!(week["wasted_bytes"].as_u64().unwrap(), read_bytes, "{week}");
     }
+}
+
+#[test]
+fn a_big_file_of_a_pinned_program_is_put_into_large_folios_when_the_machine_is_idle() {
+    if !is_root() {
+        return skip("tracing needs root");
+    }
+    // It always is.
+    let Some((service, fs)) = learned_program("idle-load = 1000\n") else { return };
+    let library = fs.path().join("library");
+    let is_large = || {
+        let file = File::open(&library).unwrap();
+        bring_in(&file, 0, 2 << 20).unwrap() == Folio::Large
+    };
+    fs.remount();
+    if !is_large() {
+        return skip("the kernel gives ext4 no large folios");
+    }
+    // Page by page.
+    fs.remount();
+    std::fs::read(&library).unwrap();
+    let name = service.programs().into_iter().find(|name| name.ends_with("reader.py")).unwrap();
+    assert!(service.ask(&["pin", &name]).status.success());
+    wait_until("large folios", || {
+        let counters = &service.json(&["status"])["status"]["counters"];
+        counters["large_folios"].as_u64().filter(|made| *made > 0)
+    });
+    assert!(is_large());
 }
 
 #[test]

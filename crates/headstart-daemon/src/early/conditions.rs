@@ -1,4 +1,4 @@
-//! Whether the machine has power and memory to prefetch what may never be used. Pure; `service/machine`
+//! Whether the machine has power, memory and time for what nobody waits for. Pure; `service/machine`
 //! reads what the kernel says.
 
 /// The part of the available memory that may be filled.
@@ -25,6 +25,13 @@ impl Conditions {
         }
         self.spare.min(self.available / OF_AVAILABLE)
     }
+}
+
+/// Whether the machine is idle: the load of the last minute, by /proc/loadavg (proc(5)), is below so
+/// many percent of its CPUs.
+pub fn is_idle(loadavg: &str, cpus: usize, percent: u64) -> bool {
+    let load = loadavg.split_ascii_whitespace().next().and_then(|load| load.parse::<f64>().ok());
+    load.is_some_and(|load| load * 100.0 < cpus as f64 * percent as f64)
 }
 
 /// What /sys/class/power_supply says of a supply
@@ -100,6 +107,19 @@ mod tests {
         assert_eq!(spare("MemFree: 100 kB", zones, 4096), Some(0));
         for (meminfo, zones) in [("", zones), (meminfo, ""), ("MemFree: many kB", zones)] {
             assert_eq!(spare(meminfo, zones, 4096), None);
+        }
+    }
+
+    #[test]
+    fn a_machine_is_idle_while_its_load_is_a_small_part_of_its_cpus() {
+        for (loadavg, cpus, percent, expected) in [
+            ("0.39 0.80 1.20 1/123 4567\n", 2, 20, true),
+            ("0.40 0.00 0.00 1/123 4567\n", 2, 20, false),
+            ("0.40 0.00 0.00 1/123 4567\n", 4, 20, true),
+            ("", 2, 20, false),
+            ("much", 2, 20, false),
+        ] {
+            assert_eq!(is_idle(loadavg, cpus, percent), expected, "{loadavg}");
         }
     }
 

@@ -1,10 +1,11 @@
 //! What the kernel says of power and memory.
 
-use crate::early::conditions::{Conditions, Supply, on_battery, spare};
+use crate::early::conditions::{Conditions, Supply, is_idle, on_battery, spare};
 use headstart::host::contents;
 use headstart::host::memory;
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 const SUPPLIES: &str = "/sys/class/power_supply";
@@ -35,6 +36,14 @@ impl Machine {
             spare: spare(&text("/proc/meminfo"), &text("/proc/zoneinfo"), page_size).unwrap_or(0),
             stalled: self.stalled_at.is_some_and(|at| at.elapsed() < LATELY),
         }
+    }
+}
+
+impl Machine {
+    /// Whether its load is below so many percent of its CPUs.
+    pub(super) fn is_idle(percent: u64) -> bool {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        is_idle(&contents::text("/proc/loadavg").unwrap_or_default(), cpus, percent)
     }
 }
 

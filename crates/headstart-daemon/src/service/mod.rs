@@ -5,7 +5,7 @@
 //! execs   decides     looks at
 //!            │        /proc
 //!            └──────▶ handle ──▶ prefetch, record (tracer), learn
-//! early, replays (sessions): login packs
+//! early, replays (sessions): login packs, predictions; folios: pinned programs
 //! socket, keeper: control, state file, weekly line
 //! ```
 //!
@@ -14,6 +14,7 @@
 
 mod arrival;
 mod early;
+mod folios;
 mod handle;
 mod keeper;
 mod latency;

@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::shared::Shared;
 pub use super::shared::{Places, Tell};
 use super::tracer::Tracer;
-use super::{early, keeper, socket, watcher};
+use super::{early, folios, keeper, socket, watcher};
 use crate::config::Config;
 use crate::execs::pace::Pace;
 use crate::execs::traced::Traced;
@@ -129,7 +129,8 @@ fn begin(
     let look = move |batch: Vec<Exec>| batch.into_iter().for_each(|exec| arrival.exec(exec));
     let execs = Pool::start("exec", LOOKERS, WAITING_BATCHES, look)?;
     let control = socket::serve(Arc::clone(shared), listener)?;
-    let others = vec![control, keeper::start(Arc::clone(shared))?, early_thread];
+    let (keeper, folios) = (keeper::start(Arc::clone(shared))?, folios::start(Arc::clone(shared))?);
+    let others = vec![control, keeper, early_thread, folios];
     Ok(Threads { execs, starts, others })
 }
 
