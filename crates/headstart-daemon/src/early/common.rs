@@ -75,12 +75,12 @@ pub fn common(candidates: &[Candidate], most_bytes: u64) -> Pack {
             }
         }
     }
-    let mut left = most_bytes >> page_shift;
+    let mut room = most_bytes >> page_shift;
     // Without metadata each file costs several requests, and there is little of it.
-    for Part { of, piece, .. } in best(metadata, &mut left) {
+    for Part { of, piece, .. } in best(metadata, &mut room) {
         out.metadata.entry(of).or_default().push(piece);
     }
-    for Part { of, piece, .. } in best(touches, &mut left) {
+    for Part { of, piece, .. } in best(touches, &mut room) {
         out.files.entry(of).and_modify(|file| file.pieces.push(piece));
     }
     out.build(names.table())
@@ -98,7 +98,7 @@ fn add<K: Hash + Eq>(to: &mut HashMap<K, Vec<Touch>>, of: K, pieces: &[Piece], l
 }
 
 /// The parts that are likely used, the most likely ones that so many pages have room for.
-fn best<K: Copy + Ord>(touches: HashMap<K, Vec<Touch>>, left: &mut u64) -> Vec<Part<K>> {
+fn best<K: Copy + Ord>(touches: HashMap<K, Vec<Touch>>, room: &mut u64) -> Vec<Part<K>> {
     let mut parts: Vec<_> =
         touches.into_iter().flat_map(|(of, touches)| likely_parts(of, touches)).collect();
     parts.sort_by(|a, b| {
@@ -107,8 +107,8 @@ fn best<K: Copy + Ord>(touches: HashMap<K, Vec<Touch>>, left: &mut u64) -> Vec<P
     });
     for part in &mut parts {
         let pages = &mut part.piece.pages;
-        pages.end = pages.end.min(pages.first.saturating_add(*left));
-        *left -= pages.count();
+        pages.end = pages.end.min(pages.first.saturating_add(*room));
+        *room -= pages.count();
     }
     parts.retain(|part| !part.piece.pages.is_empty());
     parts

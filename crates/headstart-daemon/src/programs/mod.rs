@@ -53,6 +53,8 @@ pub struct Program {
     pub wasted_bytes: u64,
     /// Bytes that were prefetched for recorded starts: what `wasted_bytes` is a part of.
     pub measured_bytes: u64,
+    /// Recorded starts in a row that wasted more than half of what was prefetched.
+    pub wasteful_streak: u32,
     /// Bytes that its pack has; 0 if that is not known.
     pub pack_bytes: u64,
     /// Whether its user wants it prefetched and kept, whatever the figures say.

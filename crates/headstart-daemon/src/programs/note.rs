@@ -26,6 +26,9 @@ pub struct Prefetched {
     pub wasted_bytes: Option<u64>,
 }
 
+/// After so many wasteful starts in a row a program is not prefetched for a while.
+const WASTEFUL: u32 = 2;
+
 /// Less than this is hot, in bytes: changed configuration files and the like.
 const HOT_BYTES: u64 = 256 << 10;
 
@@ -33,6 +36,13 @@ impl Prefetched {
     /// Whether more was read than a few files, by whomever.
     pub fn is_cold(&self) -> bool {
         self.read_bytes.saturating_add(self.missed_bytes) >= HOT_BYTES
+    }
+
+    /// Whether more than half of it was wasted; not known of little, and of a start that was not
+    /// recorded.
+    fn is_wasteful(&self) -> Option<bool> {
+        let wasted = self.wasted_bytes.filter(|_| self.read_bytes >= HOT_BYTES)?;
+        Some(wasted > self.read_bytes / 2)
     }
 }
 
@@ -63,6 +73,10 @@ impl Program {
             self.wasted_bytes = self.wasted_bytes.saturating_add(wasted.min(what.read_bytes));
             self.measured_bytes = self.measured_bytes.saturating_add(what.read_bytes);
         }
+        if let Some(is_wasteful) = what.is_wasteful() {
+            self.wasteful_streak =
+                if is_wasteful { self.wasteful_streak.saturating_add(1) } else { 0 };
+        }
         if !what.is_cold() {
             return self.note_hot(now_ms, LONGEST_LEARNED_MS);
         }
@@ -77,8 +91,15 @@ impl Program {
         self.learned_at = now;
     }
 
+    /// Whether its starts have too little in common: one that reads the files of its arguments
+    /// wastes what others read.
+    pub fn is_wasteful(&self) -> bool {
+        self.wasteful_streak >= WASTEFUL
+    }
+
     /// Prefetching gains nothing here.
     pub fn note_useless(&mut self, now: u64) {
+        self.wasteful_streak = 0;
         self.useless_until = now.saturating_add(USELESS);
     }
 
@@ -121,6 +142,30 @@ mod tests {
             program.note_prefetched(Prefetched::default(), 0);
         }
         assert_eq!((program.quiet_until_ms, program.prefetched), (LONGEST_LEARNED_MS, 0));
+    }
+
+    #[test]
+    fn a_program_that_wastes_most_of_what_was_prefetched_twice_in_a_row_is_given_a_rest() {
+        let start = |wasted: u64| Prefetched {
+            read_bytes: 1 << 20,
+            wasted_bytes: Some(wasted),
+            ..Prefetched::default()
+        };
+        let (good, bad) = (start(1 << 19), start((1 << 19) + 1));
+        let small = Prefetched { read_bytes: 4096, ..bad };
+        let unknown = Prefetched { wasted_bytes: None, ..bad };
+        for (starts, expected) in [
+            (&[bad][..], false),
+            (&[bad, bad], true),
+            (&[bad, good, bad], false),
+            (&[bad, small, unknown, bad], true),
+        ] {
+            let mut program = Program::default();
+            starts.iter().for_each(|start| program.note_prefetched(*start, 0));
+            assert_eq!(program.is_wasteful(), expected, "{starts:?}");
+            program.note_useless(5);
+            assert!(!program.is_wasteful() && program.useless_until > 5);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// How often it is checked whether the machine is idle, and the service ends.
 const LOOK: Duration = Duration::from_secs(5);
 const LOOK_AT_END: Duration = Duration::from_millis(200);
-/// A program is looked at again after this time: its pages may have been reclaimed and read again.
+/// A program is checked again after this time: its pages may have been reclaimed and read again.
 const AGAIN: Duration = Duration::from_secs(60 * 60);
 
 /// Starts the thread.

@@ -241,7 +241,7 @@ impl Handled {
                     program.note_learned(now);
                     program.pack_bytes = learned.data_bytes.saturating_add(learned.metadata_bytes);
                 }
-                if is_useless {
+                if is_useless || program.is_wasteful() {
                     program.note_useless(now);
                 }
             },
