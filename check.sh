@@ -252,6 +252,8 @@ smoke() {
         return
     fi
     check "benchmark, python on two disks" bench/standing.py --smoke --bin "$work/bin"
+    check "mixed use with the service" bench/mixed.py --smoke --headstart "$work/bin/headstart" --slowdisk "$work/bin/slowdisk"
+    tail -n 3 "$log" | sed 's/^/        /'
     check "power cuts during layouts" bench/storm/layout.py --smoke --headstart "$work/bin/headstart" --slowdisk "$work/bin/slowdisk"
     check "boots of a container, on two disks" bench/boot/container.py --smoke --bin "$work/bin"
     check "services that systemd starts through headstart run" bench/boot/exec_start.py
