@@ -142,10 +142,13 @@ impl Handled {
         }
     }
 
+    /// Whether the program has ended, and that which led to it: it may start the program again.
     fn has_ended(&self) -> bool {
-        let own = self.tree.own().map(|(_, own)| own);
-        let Started { pid, start_time, .. } = own.as_ref().unwrap_or(&self.started);
-        proc::has_ended(i32::try_from(*pid).unwrap_or(i32::MAX), *start_time)
+        let ended = |started: &Started| {
+            let pid = i32::try_from(started.pid).unwrap_or(i32::MAX);
+            proc::has_ended(pid, started.start_time)
+        };
+        ended(&self.started) && self.tree.own().is_none_or(|(_, own)| ended(&own))
     }
 
     /// How long it is recorded at most. The first one that is waits for disks most of the time.
