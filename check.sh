@@ -233,6 +233,8 @@ smoke() {
         check "programs through headstart run" bench/storm/programs.py --smoke
         check "killed commands" bench/storm/kills.py --smoke
         check "failing system calls" bench/storm/errors.py --smoke
+        check "troubles of the service" bench/storm/daemon.py --smoke
+        check "costs of the service" bench/daemon-cost.py --smoke
     fi
     check "fuzzing, 2 s for each target" ended fuzzing
     if ((EUID != 0)); then
@@ -254,6 +256,7 @@ smoke() {
     check "benchmark, python on two disks" bench/standing.py --smoke --bin "$work/bin"
     check "mixed use with the service" bench/mixed.py --smoke --headstart "$work/bin/headstart" --slowdisk "$work/bin/slowdisk"
     tail -n 3 "$log" | sed 's/^/        /'
+    check "third start by the service, on a slow disk" bench/daemon.py --smoke --bin "$work/bin"
     check "power cuts during layouts" bench/storm/layout.py --smoke --headstart "$work/bin/headstart" --slowdisk "$work/bin/slowdisk"
     check "boots of a container, on two disks" bench/boot/container.py --smoke --bin "$work/bin"
     check "services that systemd starts through headstart run" bench/boot/exec_start.py

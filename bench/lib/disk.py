@@ -20,6 +20,8 @@ class Disk:
     """
 
     name = "headstart-disk"
+    # Where it is mounted in its folder.
+    point = "root"
 
     def __init__(self, slowdisk, model, image):
         self.slowdisk, self.model, self.image = slowdisk, model, image
@@ -28,7 +30,7 @@ class Disk:
         # In memory, so that starting a program touches no other disk; and always
         # the same, because a pack that was learned on one disk is read on others.
         self.folder = Path("/dev/shm") / self.name
-        self.mount = self.folder / "root"
+        self.mount = self.folder / self.point
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.lock = os.open(self.folder, os.O_RDONLY)
         try:

@@ -219,4 +219,14 @@ WORKLOADS = (
         "int main(void) { return puts(\"hello\") < 0; }\\n' >/srv/clang/main.c",
         is_standing=False,
     ),
+    # The first start makes what a user has of it, in HOME.
+    Workload(
+        "gimp", "GIMP without a window, with all of its plug-ins", ("gimp",),
+        ("gimp-console", "--no-interface", "--batch", "(gimp-quit 0)"), is_standing=False,
+    ),
+    Workload(
+        "emacs", "Emacs loads Org, Gnus and Tramp", ("emacs-nox",),
+        ("emacs", "--batch", "--eval", "(progn (require 'org) (require 'gnus) (require 'tramp))"),
+        is_standing=False,
+    ),
 )

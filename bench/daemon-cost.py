@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""What the service `headstart daemon` costs a machine that executes many programs.
+
+    build   `make -j2` of a small C project, without the service, without it again, and with it, in
+            rounds of random order: the ratios of times with their intervals. The second is the proof of
+            the first: its interval has to include 1.
+    execs   the service's CPU time for 10,000 execs a minute: of one name, of one executable by names that
+            the kernel can't ignore, and of as many executables as execs
+    memory  resident memory at most, after all that and 50,000 execs as fast as fork allows
+
+Usage: sudo bench/daemon-cost.py [--parts A,B] [--rounds N] [--headstart FILE] [--out FILE] [--smoke]
+Needs gcc and make. Nothing else should run.
+"""
+import os
+import random
+import resource
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from lib.execs import Load
+from lib.run import Trouble
+from lib.service import Service
+from measured import BUILT, RESULTS, about, command_line, main, needs_root, ratio_of, run, spread, tool, write
+
+# 10,000 a minute, for so many execs.
+GAP_NS = 6_000_000
+EXECS = 2_500
+STORM = 50_000
+FILES = 320
+ARMS = ("without", "without again", "with")
+# The service is at rest before the build begins.
+REST_S = 0.5
+
+
+def arguments():
+    parser = command_line(__doc__)
+    add = parser.add_argument
+    add("--parts", default="build,execs,memory", metavar="A,B", help="[default: all]")
+    add("--rounds", type=int, default=20, help="of the build [default: 20]")
+    add("--headstart", default=BUILT / "headstart")
+    add("--out", default=RESULTS / "daemon-cost.json")
+    add("--smoke", action="store_true", help="a few execs and one small build; keeps no results")
+    return parser.parse_args()
+
+
+class Project:
+    """A C project of some hundred files."""
+
+    def __init__(self, place, files):
+        self.place = Path(place) / "project"
+        self.place.mkdir()
+        names = [f"part{number}" for number in range(files)]
+        for name in names:
+            lines = "".join(f"int {name}_{i}(int x) {{ return x * {i} + printf(\"%d\\n\", x); }}\n" for i in range(10))
+            (self.place / f"{name}.c").write_text(f"#include <stdio.h>\n{lines}")
+        objects = " ".join(f"{name}.o" for name in names)
+        (self.place / "Makefile").write_text(
+            f"all.a: {objects}\n\tar rcs $@ $^\n%.o: %.c\n\tgcc -O1 -c $< -o $@\n")
+
+    def build(self):
+        """The seconds of a whole build, and its CPU time."""
+        for old in [*self.place.glob("*.o"), *self.place.glob("*.a")]:
+            old.unlink()
+        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        run("make", "-s", "-j2", "-C", self.place)
+        took, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        return took, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def build(service, project, rounds):
+    """Builds in rounds of random order."""
+    project.build()
+    found, used, counters, own = [], [], {}, []
+    for _ in range(rounds):
+        times, cpu = {}, {}
+        for arm in random.sample(ARMS, len(ARMS)):
+            if arm != "with":
+                time.sleep(REST_S)
+                times[arm], cpu[arm] = project.build()
+                continue
+            with service() as running:
+                time.sleep(REST_S)
+                before = running.cpu_s()
+                times[arm], cpu[arm] = project.build()
+                own.append(round(running.cpu_s() - before, 4))
+                counters = running.counters()
+        # The service's own CPU time is a part of what the build costs.
+        cpu["with"] += own[-1]
+        found.append(times)
+        used.append(cpu)
+    result = {"rounds": rounds, "service_cpu_s": spread(own), "counters": counters}
+    for name, of in (("seconds", found), ("cpu_seconds", used)):
+        result[name] = {arm: spread([round(one[arm], 4) for one in of]) for arm in ARMS}
+        for arm in ARMS[1:]:
+            result[f"{name}, {arm}"] = ratio_of(of, arm, "without")
+    return result
+
+
+def execs(service, load, count):
+    """The service's CPU time for execs at that rate."""
+    many = load.program.parent / "many"
+    many.mkdir(exist_ok=True)
+    for number in range(count):
+        # Hard links would be one executable for the kernel, and many for the service.
+        shutil.copy(load.program, many / str(number))
+    found = {}
+    for name, start in (
+        ("nothing", lambda: time.sleep(count * GAP_NS / 1e9)),
+        ("one name", lambda: load.storm(count, GAP_NS, load.frequent)),
+        ("one executable", lambda: load.storm(count, GAP_NS)),
+        ("each another", lambda: each(many, count)),
+    ):
+        with service() as running:
+            time.sleep(REST_S)
+            before, began = running.cpu_s(), time.monotonic()
+            start()
+            seconds = time.monotonic() - began
+            cpu = running.cpu_s() - before
+            found[name] = {"execs": count, "execs_a_minute": round(count / seconds * 60),
+                           "cpu_us": round(cpu / count * 1e6, 1), "cpu_percent": round(cpu / seconds * 100, 3),
+                           "counters": {k: v for k, v in running.counters().items() if v}}
+    return found
+
+
+def each(many, count):
+    """Executes each of so many programs once, at that rate."""
+    began = time.monotonic()
+    for number in range(count):
+        time.sleep(max(0, began + number * GAP_NS / 1e9 - time.monotonic()))
+        path = str(many / str(number))
+        os.waitpid(os.posix_spawn(path, [path, "end"], {}), 0)
+
+
+def memory(service, load, count):
+    """Memory after a storm of execs."""
+    with service() as running:
+        begin = running.memory()
+        storm = load.storm(count)
+        return {"at_begin": begin, "after": running.memory(), **storm}
+
+
+def bench():
+    args = arguments()
+    needs_root("The service needs root")
+    for needed in ("gcc", "make"):
+        tool(needed, f"apt-get install {needed}")
+    headstart = tool(args.headstart, "./build.sh")
+    result = about("headstart/daemon-cost/1", headstart)
+    parts = args.parts.split(",")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        load = Load(place)
+        service = lambda: Service(headstart, Path(place) / "service")  # noqa: E731
+        if "build" in parts:
+            project = Project(place, 20 if args.smoke else FILES)
+            result["build"] = build(service, project, 1 if args.smoke else args.rounds)
+        if "execs" in parts:
+            result["execs"] = execs(service, load, 100 if args.smoke else EXECS)
+        if "memory" in parts:
+            result["memory"] = memory(service, load, 1_000 if args.smoke else STORM)
+    for part in parts:
+        for name, found in result[part].items():
+            print(f"{part}: {name}: {found}")
+    if args.smoke and not result["build"]["counters"]["execs"]:
+        raise Trouble("the service saw nothing of the build")
+    if not args.smoke:
+        write(args.out, result)
+    return 0
+
+
+if __name__ == "__main__":
+    main(bench)
