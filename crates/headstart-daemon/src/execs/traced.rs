@@ -18,11 +18,16 @@ const GROUP: &str = "sched";
 const EVENT: &str = "sched_process_exec";
 /// The buffer of each CPU, in KiB: a thousand execs.
 const BUFFER_KB: u32 = 64;
+/// From so many bytes of one buffer on it may have been full. Pages have room left at their ends.
+const FULL: usize = 32 << 10;
 
 /// A trace instance with that event alone.
 #[derive(Debug)]
 pub struct Traced {
-    buffers: Vec<File>,
+    /// By CPU.
+    buffers: Vec<(u32, File)>,
+    /// Events for which there was no room, as far as they were counted.
+    dropped: u64,
     /// Wakes when one of the buffers has something.
     any: OwnedFd,
     page: Vec<u8>,
@@ -46,13 +51,12 @@ impl Traced {
         let header = parse_page_header(&header).map_err(io::Error::other)?;
         let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let buffers = instance.open_buffers().map_err(io::Error::other)?;
-        let buffers: Vec<File> = buffers.into_iter().map(|(_, file)| file).collect();
-        for buffer in &buffers {
+        for (_, buffer) in &buffers {
             epoll::add(&any, buffer, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         let page = vec![0; instance.sub_buffer_size()];
         let frequent = Frequent::default();
-        Ok(Self { buffers, any, page, header, pid, name, frequent, instance })
+        Ok(Self { buffers, dropped: 0, any, page, header, pid, name, frequent, instance })
     }
 
     fn instance(tracefs: &Tracefs) -> Result<(Instance, [Field; 2]), TraceError> {
@@ -75,8 +79,10 @@ impl Source for Traced {
     fn read(&mut self, out: &mut Vec<Exec>) -> io::Result<Lost> {
         let first = out.len();
         let mut lost = 0u64;
-        let Self { buffers, page, header, pid, name, frequent, instance, .. } = self;
-        for buffer in buffers {
+        let mut was_full = false;
+        let Self { buffers, dropped, page, header, pid, name, frequent, instance, .. } = self;
+        for (_, buffer) in &mut *buffers {
+            let mut bytes = 0;
             loop {
                 let read = match buffer.read(page) {
                     Ok(0) => break,
@@ -87,6 +93,8 @@ impl Source for Traced {
                     Err(error) if error.raw_os_error() == Some(NO_DEVICE) => break,
                     Err(error) => return Err(error),
                 };
+                bytes += read;
+                was_full |= bytes >= FULL;
                 let end = records(&page[..read], header, |at, record| {
                     let pid = pid.read(record).and_then(|pid| u32::try_from(pid).ok());
                     out.extend(pid.map(|pid| Exec { pid, at }));
@@ -98,6 +106,12 @@ impl Source for Traced {
                     Ok(page::Lost::Unknown) | Err(_) => 1,
                 });
             }
+        }
+        if was_full && let Ok(stats) = instance.stats(buffers.iter().map(|(cpu, _)| *cpu)) {
+            // A full buffer takes no more events, and no page of it says so.
+            let all = stats.lost(false);
+            lost = lost.saturating_add(all.saturating_sub(*dropped));
+            *dropped = all;
         }
         out[first..].sort_by_key(|exec| exec.at);
         let newest = out[first..].last().map(|exec| exec.at);
