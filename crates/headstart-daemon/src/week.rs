@@ -72,13 +72,10 @@ impl Week {
         let Self { prefetched, learned, .. } = self;
         let (saved, read) = (self.saved_us as f64 / 1e6, self.read_bytes as f64 / 1e6);
         let assumed = self.assumed();
-        let wasted = self.wasted_percent().map_or_else(
-            || "how much of it was wasted was not measured".to_owned(),
-            |percent| format!("{percent:.0} % of it wasted, as measured in recorded starts"),
-        );
+        let wasted = self.wasted();
         format!(
             "in {days} days: about {saved:.0} s saved{assumed} in {prefetched} starts, {read:.0} MB \
-             read, {wasted}; {learned} starts learned"
+             read, {wasted}, {learned} starts learned"
         )
     }
 
@@ -91,10 +88,14 @@ impl Week {
         format!(" ({seconds:.1} s of it on disks that were never measured)")
     }
 
-    /// The share of the prefetched bytes that was wasted, in percent, if that was measured.
-    pub fn wasted_percent(&self) -> Option<f64> {
-        let is_measured = self.measured_bytes > 0;
-        is_measured.then(|| self.wasted_bytes as f64 * 100.0 / self.measured_bytes as f64)
+    /// What to say of waste. Recorded starts are mostly the first ones of a program, which waste more
+    /// than others: so there is no share of all that was read.
+    pub fn wasted(&self) -> String {
+        let [wasted, measured] = [self.wasted_bytes, self.measured_bytes].map(|b| b as f64 / 1e6);
+        match self.measured_bytes {
+            0 => "how much of it was wasted was not measured".into(),
+            _ => format!("{wasted:.0} MB wasted of the {measured:.0} MB where that was measured"),
+        }
     }
 }
 
@@ -120,8 +121,8 @@ mod tests {
         assert_eq!(week.end(1000 + WEEK - 1), None);
         assert_eq!(
             week.end(1000 + WEEK).unwrap(),
-            "in 7 days: about 6 s saved in 2 starts, 125 MB read, 10 % of it wasted, as measured in \
-             recorded starts; 1 starts learned"
+            "in 7 days: about 6 s saved in 2 starts, 125 MB read, 8 MB wasted of the 75 MB \
+             where that was measured, 1 starts learned"
         );
         assert_eq!(week, Week { since: 1000 + WEEK, ..Week::default() });
         let line = week.end(1000 + 3 * WEEK).unwrap();

@@ -8,7 +8,6 @@ use std::io::{self, Write};
 pub fn status(answer: &Answer) -> anyhow::Result<()> {
     let Some(status) = &answer.status else { return Ok(()) };
     let (counters, week) = (&status.counters, &status.week);
-    let wasted = week.wasted_percent();
     output::print(|out| {
         let state = match (status.paused_s, &status.not_learning) {
             (Some(0), _) => "paused".to_owned(),
@@ -25,10 +24,7 @@ pub fn status(answer: &Answer) -> anyhow::Result<()> {
             week.assumed(),
             week.prefetched,
             size(week.read_bytes),
-            wasted.map_or_else(
-                || "waste not measured".into(),
-                |percent| format!("{percent:.0} % of it wasted")
-            ),
+            week.wasted(),
         )?;
         writeln!(
             out,
