@@ -18,7 +18,7 @@ impl Program {
                 (self.led, self.led_of) = (1, starts.clamp(1, MOST_BEFORE));
             }
             Some(known) if known == file_name => {
-                self.led = self.led.saturating_add(1).min(self.led_of)
+                self.led = self.led.saturating_add(1).min(self.led_of);
             }
             // A start may have several slow programs: the first of them counts.
             Some(_) => {}
