@@ -17,6 +17,7 @@ use fxprof_processed_profile::{
 };
 use headstart::host::names;
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -63,8 +64,11 @@ fn profile(recording: &Recording, sections: &SectionsOf, subject: &str, began: B
     let kinds = Kinds::new(&mut profile);
     let mut places = Places::new(recording, sections);
     let mut texts: Vec<[StringHandle; 3]> = Vec::new();
+    let mut times = vec![0_u64; recording.threads.len()];
     for fault in &recording.faults {
         let Some(thread) = tracks.thread(&mut profile, fault.thread, fault.time) else { continue };
+        let time = &mut times[fault.thread as usize];
+        *time = time.saturating_add(fault.latency);
         let (place, offset) = places.of(fault);
         for Spelled { file, segment, section } in places.spelled().iter().skip(texts.len()) {
             let text = [file, *segment, section].map(|text| profile.intern_string(text));
@@ -90,12 +94,17 @@ fn profile(recording: &Recording, sections: &SectionsOf, subject: &str, began: B
         add_waits(&mut profile, &mut tracks, waits);
         add_devices(&mut profile, &tracks, &waits.requests);
     }
+    // Shown first: the thread whose faults took longest, not a shell that started the program.
+    let longest = (0..).zip(&times).max_by_key(|(number, time)| (**time, Reverse(*number)));
+    if let Some(thread) = longest.and_then(|(number, _)| tracks.known(number)) {
+        profile.add_initial_selected_thread(thread);
+    }
     profile
 }
 
 /// Adds waits as markers.
 fn add_waits(profile: &mut Profile, tracks: &mut Tracks, waits: &Waits) {
-    let schema = profile.register_marker_type(schema("Wait", false));
+    let schema = profile.register_marker_type(schema("Wait", WAIT, false));
     let category = profile.add_category("Wait", CategoryColor::Purple);
     let none = profile.intern_string("");
     for wait in &waits.waits {
@@ -155,6 +164,11 @@ impl<'a> Tracks<'a> {
         Timestamp::from_nanos_since_reference(ns.saturating_sub(self.began))
     }
 
+    /// The track that a thread has already.
+    fn known(&self, number: usize) -> Option<ThreadHandle> {
+        self.threads.get(number).copied().flatten()
+    }
+
     /// The track of a thread, which begins with its first fault or wait. A recording knows the thread
     /// of each.
     fn thread(&mut self, profile: &mut Profile, number: u32, begins: u64) -> Option<ThreadHandle> {
@@ -171,9 +185,6 @@ impl<'a> Tracks<'a> {
         profile.set_thread_show_markers_in_timeline(new, true);
         // Else threads without samples are hidden.
         profile.add_initial_visible_thread(new);
-        if self.threads.iter().all(Option::is_none) {
-            profile.add_initial_selected_thread(new);
-        }
         self.threads[at] = Some(new);
         Some(new)
     }
@@ -196,7 +207,7 @@ struct Kinds {
 impl Kinds {
     fn new(profile: &mut Profile) -> Self {
         let mut kind = |name: &str, color, graph| {
-            let schema = profile.register_marker_type(schema(name, graph));
+            let schema = profile.register_marker_type(schema(name, FAULT, graph));
             let category = profile.add_category(name, color);
             Kind { schema, name: profile.intern_string(name), category }
         };
@@ -216,21 +227,26 @@ impl Kinds {
     }
 }
 
-/// Fields of a marker, those with texts first.
+/// Fields of a marker, those with texts first. The profiler has a meaning of its own for `cause` and `stack`, and
+/// refuses profiles where these are something else.
 const TEXTS: [(&str, &str, MarkerFieldFormat); 4] = [
     ("file", "File", MarkerFieldFormat::FilePath),
     ("segment", "Segment", MarkerFieldFormat::String),
     ("section", "Section", MarkerFieldFormat::String),
-    ("cause", "Cause", MarkerFieldFormat::String),
+    ("reason", "Cause", MarkerFieldFormat::String),
 ];
 const NUMBERS: [(&str, &str, MarkerFieldFormat); 2] = [
     ("offset", "Offset in the file", MarkerFieldFormat::Integer),
     ("latency", "Latency", MarkerFieldFormat::Duration),
 ];
 
-/// What the profiler is told of markers with this name; with a graph, each thread has a track of
+/// What is written on faults and waits.
+const FAULT: &str = "{marker.data.file} {marker.data.section}";
+const WAIT: &str = "{marker.data.file}";
+
+/// What the profiler is told of markers with this name and label; with a graph, each thread has a track of
 /// their latencies.
-fn schema(name: &str, graph: bool) -> RuntimeSchemaMarkerSchema {
+fn schema(name: &str, label: &str, graph: bool) -> RuntimeSchemaMarkerSchema {
     let field = |(key, label, format): &(&str, &str, MarkerFieldFormat)| RuntimeSchemaMarkerField {
         key: (*key).into(),
         label: (*label).into(),
@@ -248,9 +264,9 @@ fn schema(name: &str, graph: bool) -> RuntimeSchemaMarkerSchema {
         locations: MarkerLocations::MARKER_CHART
             | MarkerLocations::MARKER_TABLE
             | MarkerLocations::TIMELINE_OVERVIEW,
-        chart_label: Some("{marker.data.file} {marker.data.section}".into()),
+        chart_label: Some(label.into()),
         tooltip_label: Some("{marker.name}: {marker.data.file}".into()),
-        table_label: Some("{marker.data.file} {marker.data.section}".into()),
+        table_label: Some(label.into()),
         fields: TEXTS.iter().chain(&NUMBERS).map(field).collect(),
         graphs: if graph { vec![latency] } else { Vec::new() },
     }
@@ -316,6 +332,7 @@ mod tests {
         assert_eq!(numbers, [(json!("7"), json!("7")), (json!("7"), json!("8"))]);
         assert_eq!(threads[1]["name"], "worker");
         assert_eq!(meta["initialVisibleThreads"], json!([0, 1]));
+        assert_eq!(meta["initialSelectedThreads"], json!([0]), "its faults took longest");
         let markers = &threads[0]["markers"];
         assert_eq!(markers["startTime"], json!([0.0005, 0.002]));
         assert_eq!(markers["endTime"], json!([0.0015, 0.0025]));
@@ -330,10 +347,11 @@ mod tests {
             (&json!("Major fault"), &json!("/li;b\\012x"), &json!(4112.0))
         );
         assert_eq!(
-            (text(&data["segment"]), text(&data["cause"])),
+            (text(&data["segment"]), text(&data["reason"])),
             (json!("text"), json!("not-mapped"))
         );
         assert_eq!(data["latency"], 0.001);
+        assert_eq!(data.get("cause"), None, "for the profiler that is where a marker was set");
         assert_eq!(threads[1]["markers"]["phase"], json!([1, 1, 0]), "one has no end");
     }
 
