@@ -115,7 +115,7 @@ fn an_image_of_very_many_accesses_stays_small() {
         })
         .collect();
     let image = svg(&recording::picture(&many, &[]));
-    assert!(image.len() < 3 << 19, "{}", image.len());
+    assert!(image.len() < 90_000, "{}", image.len());
 }
 
 #[test]

@@ -3,15 +3,15 @@
 
 use super::place::{Place, fill};
 use super::xml::{Escaped, Px, put};
-use crate::picture::{Frame, Mark, Marks, Picture, Unit};
+use crate::picture::{Frame, Kind, Mark, Marks, Picture, Unit};
 use crate::units::amount;
 use std::collections::{BTreeSet, HashMap};
 
-/// So many marks have their own words.
-const WITH_WORDS: usize = 400;
-/// The least room of a bar, and of a point, which is larger, in pixels.
-const STEP_OF_BARS: (f64, f64) = (1.0, 2.0);
-const STEP_OF_POINTS: (f64, f64) = (3.0, 4.0);
+/// So many marks of a panel have their own words.
+const WITH_WORDS: usize = 40;
+/// The room of a bar, and of a point, which is larger, in pixels of the finest image.
+const ROOM_OF_BARS: (f64, f64) = (1.0, 2.0);
+const ROOM_OF_POINTS: (f64, f64) = (3.0, 4.0);
 /// The least width of a bar.
 const LEAST: f64 = 1.5;
 
@@ -54,15 +54,15 @@ pub(super) fn draw(out: &mut String, picture: &Picture, marks: Marks, place: &Pl
     let at =
         |column: usize, row: usize| frame.columns.get(column).map_or(0.0, |column| column.at(row));
     let mut cells: HashMap<(i64, i64, usize), Drawn> = HashMap::new();
-    // A few are all drawn, also where one hides another.
-    let few = rows(frame, marks).take(WITH_WORDS + 1).count() <= WITH_WORDS;
-    let step = if marks.length.is_some() { STEP_OF_BARS } else { STEP_OF_POINTS };
+    // A few are all drawn, also where one hides another, each with its words.
+    let few = place.is_finest() && rows(frame, marks).take(WITH_WORDS + 1).count() <= WITH_WORDS;
+    let room = room(place, marks.length.is_some());
     for (row, value) in rows(frame, marks) {
         let Some(y) = place.y(at(marks.y, row)) else { continue };
         let x = place.x.pixel(value);
         let end = place.x.pixel(value + marks.length.map_or(0.0, |column| at(column, row)));
         let drawn = Drawn { row, kind: at(marks.kind, row) as usize, x, y, width: end - x };
-        let cell = ((x / step.0) as i64, (y / step.1) as i64, if few { row } else { 0 });
+        let cell = ((x / room.0) as i64, (y / room.1) as i64, if few { row } else { 0 });
         let is_more = |other: &Drawn| (drawn.kind, drawn.width) > (other.kind, other.width);
         if cells.get(&cell).is_none_or(is_more) {
             cells.insert(cell, drawn);
@@ -71,12 +71,12 @@ pub(super) fn draw(out: &mut String, picture: &Picture, marks: Marks, place: &Pl
     let mut drawn: Vec<Drawn> = cells.into_values().collect();
     drawn.sort_unstable_by_key(|one| (one.kind, one.row));
     let heights = place.heights();
-    let shape = |one: &Drawn, mark| shape(mark, (one.x, one.y), one.width, heights);
-    if drawn.len() <= WITH_WORDS {
+    if few {
         for one in &drawn {
             let Some(kind) = picture.kinds.get(one.kind) else { continue };
-            let (d, words) = (shape(one, kind.mark), words(frame, one.row, kind.name.as_str()));
-            let (style, words) = (fill(kind), Escaped(&words));
+            let d = shape(kind.mark, (one.x, one.y), one.width, heights);
+            let (style, words) = (fill(kind), words(frame, one.row, kind.name.as_str()));
+            let words = Escaped(&words);
             put(
                 out,
                 format_args!("<path style=\"{style}\" d=\"{d}\"><title>{words}</title></path>\n"),
@@ -88,25 +88,34 @@ pub(super) fn draw(out: &mut String, picture: &Picture, marks: Marks, place: &Pl
         let Some(kind) = of_kind.first().and_then(|one| picture.kinds.get(one.kind)) else {
             continue;
         };
-        let of_kind = match marks.length.is_some() {
-            true => joined(of_kind),
+        let bars = match marks.length.is_some() {
+            true => joined(of_kind, room),
             false => of_kind.to_vec(),
         };
-        let d: String = of_kind.iter().map(|one| shape(one, kind.mark)).collect();
-        let (style, name) = (fill(kind), Escaped(kind.name.as_str()));
+        let (style, d) = many(kind, &bars, heights);
+        let name = Escaped(kind.name.as_str());
         put(out, format_args!("<path style=\"{style}\" d=\"{d}\"><title>{name}</title></path>\n"));
     }
 }
 
-/// Bars of one kind, of which those that touch each other at the same height are one.
-fn joined(bars: &[Drawn]) -> Vec<Drawn> {
-    let level = |bar: &Drawn| (bar.y / STEP_OF_BARS.1) as i64;
+/// The room of a mark: of several in it one is drawn. Lanes have at least their own height.
+fn room(place: &Place, are_bars: bool) -> (f64, f64) {
+    let (width, height) = if are_bars { ROOM_OF_BARS } else { ROOM_OF_POINTS };
+    (width * place.coarse, (height * place.coarse).max(place.lane_height()))
+}
+
+/// Bars of one kind, of which those with less than a room between them at the same height are one.
+fn joined(bars: &[Drawn], room: (f64, f64)) -> Vec<Drawn> {
+    let level = |bar: &Drawn| (bar.y / room.1) as i64;
     let mut sorted = bars.to_vec();
     sorted.sort_by(|a, b| level(a).cmp(&level(b)).then(a.x.total_cmp(&b.x)));
     let mut out: Vec<Drawn> = Vec::new();
     for bar in sorted {
         match out.last_mut() {
-            Some(last) if level(last) == level(&bar) && bar.x <= last.x + last.width.max(LEAST) => {
+            Some(last)
+                if level(last) == level(&bar)
+                    && bar.x <= last.x + last.width.max(LEAST) + room.0 - 1.0 =>
+            {
                 last.width = last.width.max(bar.x + bar.width.max(LEAST) - last.x);
             }
             _ => out.push(bar),
@@ -115,19 +124,52 @@ fn joined(bars: &[Drawn]) -> Vec<Drawn> {
     out
 }
 
+/// Marks of one kind as the style and the outline of one path. It is short: on whole pixels, each begins where
+/// the one before ended, and a bar is a line that is as wide as the bar is high.
+fn many(kind: &Kind, marks: &[Drawn], heights: (f64, f64)) -> (String, String) {
+    let name = kind.colour.name();
+    let line = match kind.mark {
+        Mark::Plain => Some((format!("var(--{name})"), heights.0)),
+        Mark::Hatched => Some((format!("url(#hatched-{name})"), heights.1)),
+        _ => None,
+    };
+    let (mut d, mut pen) = (String::new(), (0.0, 0.0));
+    for one in marks {
+        let width = (one.width.round()).max(LEAST);
+        let (offset, drawn) = match line {
+            Some(_) => ((0.0, 0.0), format!("h{}", Px(width))),
+            None => outline(kind.mark, width, heights),
+        };
+        let to = (one.x.round() + offset.0, one.y.round() + offset.1);
+        put(&mut d, format_args!("m{} {}{drawn}", Px(to.0 - pen.0), Px(to.1 - pen.1)));
+        pen = (if line.is_some() { to.0 + width } else { to.0 }, to.1);
+    }
+    let style = match line {
+        Some((paint, height)) => format!("fill:none;stroke:{paint};stroke-width:{}", Px(height)),
+        None => fill(kind),
+    };
+    (style, d)
+}
+
 /// The outline of a mark from a point on; `heights` are those of plain bars and of others.
 pub(super) fn shape(mark: Mark, (x, y): (f64, f64), width: f64, heights: (f64, f64)) -> String {
+    let ((right, down), drawn) = outline(mark, width, heights);
+    format!("M{} {}{drawn}", Px(x + right), Px(y + down))
+}
+
+/// Where the outline of a mark begins, from its point on, and how it goes on from there and back.
+fn outline(mark: Mark, width: f64, heights: (f64, f64)) -> ((f64, f64), String) {
     let bar = |height: f64| {
-        let (x, y, width, height) = (Px(x), Px(y - height / 2.0), Px(width.max(LEAST)), Px(height));
-        format!("M{x} {y}h{width}v{height}h-{width}z")
+        let (down, width, height) = (-height / 2.0, Px(width.max(LEAST)), Px(height));
+        ((0.0, down), format!("h{width}v{height}h-{width}z"))
     };
     match mark {
         Mark::Plain => bar(heights.0),
         Mark::Outline => bar((heights.0 + heights.1) / 2.0),
         Mark::Hatched => bar(heights.1),
-        Mark::Up => format!("M{} {}l3.5 7h-7z", Px(x), Px(y - 3.5)),
-        Mark::Down => format!("M{} {}l3.5 -7h-7z", Px(x), Px(y + 3.5)),
-        Mark::Dot => format!("M{} {}a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0 -6.4 0", Px(x - 3.2), Px(y)),
+        Mark::Up => ((0.0, -3.5), "l3.5 7h-7z".into()),
+        Mark::Down => ((0.0, 3.5), "l3.5 -7h-7z".into()),
+        Mark::Dot => ((-3.2, 0.0), "a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0 -6.4 0".into()),
     }
 }
 
@@ -162,7 +204,22 @@ mod tests {
             bar(12.0, 8.5, 0.0),
             bar(12.0, 20.0, 1.0),
         ];
-        let found: Vec<_> = joined(&bars).iter().map(|bar| (bar.x, bar.y, bar.width)).collect();
+        let found: Vec<_> =
+            joined(&bars, ROOM_OF_BARS).iter().map(|bar| (bar.x, bar.y, bar.width)).collect();
         assert_eq!(found, [(10.0, 8.0, 5.0), (30.0, 8.0, 2.0), (12.0, 20.0, 1.0)]);
+        let coarse = joined(&bars, (16.0, 16.0));
+        assert_eq!(coarse.len(), 2, "15 pixels between them are less than a room");
+    }
+
+    #[test]
+    fn many_marks_are_one_path_that_goes_from_each_to_the_next() {
+        let bar = |x: f64, y: f64, width: f64| Drawn { row: 0, kind: 0, x, y, width };
+        let bars = [bar(10.2, 8.0, 0.3), bar(30.0, 8.0, 2.0), bar(12.0, 20.4, 1.0)];
+        let kind = |mark| Kind::new("", crate::picture::Colour::Red, mark);
+        let (style, d) = many(&kind(Mark::Hatched), &bars, (3.0, 7.0));
+        assert_eq!(style, "fill:none;stroke:url(#hatched-red);stroke-width:7");
+        assert_eq!(d, "m10 8h1.5m18.5 0h2m-20 12h1.5");
+        let (_, d) = many(&kind(Mark::Up), &bars[..2], (3.0, 7.0));
+        assert_eq!(d, "m10 4.5l3.5 7h-7zm20 0l3.5 7h-7z", "a closed outline ends where it began");
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Place<'a> {
     pub y: Option<Scale>,
     /// How many lanes are drawn.
     pub lanes: usize,
+    /// How much coarser than the finest image this is.
+    pub coarse: f64,
 }
 
 impl Place<'_> {
@@ -32,9 +34,22 @@ impl Place<'_> {
         match self.y {
             Some(scale) => Some(scale.pixel(value)),
             None if value < self.lanes as f64 => {
-                Some(self.top + (value + 0.5) * (self.bottom - self.top) / self.lanes as f64)
+                Some(self.top + (value + 0.5) * self.lane_height())
             }
             None => None,
+        }
+    }
+
+    /// Whether it has all details.
+    pub fn is_finest(&self) -> bool {
+        self.coarse <= 1.0
+    }
+
+    /// That of a lane; 0 where there are none.
+    pub fn lane_height(&self) -> f64 {
+        match self.y {
+            Some(_) => 0.0,
+            None => (self.bottom - self.top) / self.lanes.max(1) as f64,
         }
     }
 
@@ -43,7 +58,7 @@ impl Place<'_> {
         match self.y {
             Some(_) => (3.0, 7.0),
             None => {
-                let lane = (self.bottom - self.top) / self.lanes.max(1) as f64;
+                let lane = self.lane_height();
                 ((lane * 0.5).clamp(1.2, 7.0), (lane * 0.8).clamp(1.8, 11.0))
             }
         }

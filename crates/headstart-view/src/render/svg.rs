@@ -30,8 +30,32 @@ const STYLE: &str = r#"
 .headstart-picture .grid{stroke:var(--grid)}.headstart-picture .line{stroke:var(--muted)}
 "#;
 
+/// An image has about so many bytes, so that it can lie beside a document: where it would have more, it is
+/// drawn coarser, up to the last step.
+const MOST_BYTES: usize = 60_000;
+const STEPS: [f64; 5] = [1.0, 1.5, 2.0, 3.0, 4.0];
+
+/// What is drawn, and how much coarser than with full detail.
+#[derive(Clone, Copy)]
+struct Drawing<'a> {
+    picture: &'a Picture,
+    coarse: f64,
+}
+
 /// The picture, as an SVG file's text.
 pub fn svg(picture: &Picture) -> String {
+    let mut image = String::new();
+    for coarse in STEPS {
+        image = image_of(Drawing { picture, coarse });
+        if image.len() <= MOST_BYTES {
+            break;
+        }
+    }
+    image
+}
+
+fn image_of(drawing: Drawing) -> String {
+    let picture = drawing.picture;
     let mut body = String::new();
     let mut y = 34.0;
     text(&mut body, 24.0, y, "t", &shortened(picture.title.as_str(), 110));
@@ -39,7 +63,7 @@ pub fn svg(picture: &Picture) -> String {
         y = paragraph(&mut body, y + 6.0, words);
     }
     for shown in &picture.views {
-        y = view(&mut body, picture, shown, y + 40.0);
+        y = view(&mut body, drawing, shown, y + 40.0);
     }
     let height = y + 24.0;
     let (width, height) = (Px(WIDTH), Px(height));
@@ -82,12 +106,12 @@ fn pattern(out: &mut String, kind: &Kind) {
     );
 }
 
-fn view(out: &mut String, picture: &Picture, view: &View, top: f64) -> f64 {
+fn view(out: &mut String, drawing: Drawing, view: &View, top: f64) -> f64 {
     text(out, 24.0, top, "h", view.title.as_str());
     let mut y = paragraph(out, top + 2.0, &view.help);
-    y = legend(out, picture, view, y + 22.0);
+    y = legend(out, drawing.picture, view, y + 22.0);
     for shown in view.subjects.iter().take(SUBJECTS) {
-        y = subject(out, picture, view, shown, y + 14.0);
+        y = subject(out, drawing, view, shown, y + 14.0);
     }
     if view.subjects.len() > SUBJECTS {
         y += 20.0;
@@ -128,7 +152,7 @@ fn legend(out: &mut String, picture: &Picture, view: &View, y: f64) -> f64 {
     y
 }
 
-fn subject(out: &mut String, picture: &Picture, view: &View, subject: &Subject, top: f64) -> f64 {
+fn subject(out: &mut String, drawing: Drawing, view: &View, subject: &Subject, top: f64) -> f64 {
     let mut y = top;
     if !subject.name.as_str().is_empty() {
         y += 16.0;
@@ -141,7 +165,7 @@ fn subject(out: &mut String, picture: &Picture, view: &View, subject: &Subject, 
     let axis = Axis { high: subject.x_high.unwrap_or(view.x.high), ..view.x.clone() };
     let x = Scale::new(&axis, LEFT, RIGHT);
     for shown in &subject.panels {
-        y = panel(out, picture, shown, &x, y + 10.0);
+        y = panel(out, drawing, shown, &x, y + 10.0);
     }
     for (value, label) in x.ticks(8) {
         text(out, x.pixel(value), y + 16.0, "m mid", &label);
@@ -150,7 +174,8 @@ fn subject(out: &mut String, picture: &Picture, view: &View, subject: &Subject, 
     y + 36.0
 }
 
-fn panel(out: &mut String, picture: &Picture, panel: &Panel, x: &Scale, top: f64) -> f64 {
+fn panel(out: &mut String, drawing: Drawing, panel: &Panel, x: &Scale, top: f64) -> f64 {
+    let Drawing { picture, coarse } = drawing;
     let mut top = top;
     let title = match &panel.y {
         Y::Value(axis) if panel.title.as_str().is_empty() => &axis.title,
@@ -175,22 +200,9 @@ fn panel(out: &mut String, picture: &Picture, panel: &Panel, x: &Scale, top: f64
         Y::Value(axis) => Some(Scale::new(axis, bottom, top)),
         Y::Lanes(_) => None,
     };
-    let place = Place { x, left: LEFT, right: RIGHT, top, bottom, y, lanes };
+    let place = Place { x, left: LEFT, right: RIGHT, top, bottom, y, lanes, coarse };
     grid(out, &place);
-    for span in &panel.spans {
-        let (from, to) = (x.pixel(span.from), x.pixel(span.to));
-        let (at, width) = (Px(from), Px((to - from).max(0.5)));
-        put(
-            out,
-            format_args!(
-                "<rect style=\"fill:var(--muted)\" fill-opacity=\".16\" x=\"{at}\" y=\"{}\" \
-                 width=\"{width}\" height=\"{}\"><title>{}</title></rect>\n",
-                Px(top),
-                Px(height),
-                Escaped(span.name.as_str())
-            ),
-        );
-    }
+    bars::spans(out, panel, &place);
     bars::bands(out, picture, panel, &place);
     if let Some(flow) = &panel.flow {
         bars::flow(out, picture, flow, &place);
@@ -217,17 +229,19 @@ fn grid(out: &mut String, place: &Place) {
             Px(place.bottom - place.top)
         ),
     );
+    let (mut lines, [left, right, top, bottom]) =
+        (String::new(), [place.left, place.right, place.top, place.bottom].map(Px));
     for (value, _) in place.x.ticks(8) {
-        let x = place.x.pixel(value);
-        line(out, "grid", (x, place.top), (x, place.bottom));
+        put(&mut lines, format_args!("M{} {top}V{bottom}", Px(place.x.pixel(value))));
     }
     let ticks =
         place.y.map_or_else(Vec::new, |y| y.ticks(((place.bottom - place.top) / 36.0) as usize));
     for (value, label) in ticks {
         let y = place.y(value).unwrap_or(place.bottom);
-        line(out, "grid", (place.left, y), (place.right, y));
+        put(&mut lines, format_args!("M{left} {}H{right}", Px(y)));
         text(out, place.left - 8.0, y + 4.0, "m end", &label);
     }
+    put(out, format_args!("<path class=\"grid\" d=\"{lines}\"/>\n"));
 }
 
 /// The names of lanes that have room, and how many are not drawn.
@@ -237,9 +251,13 @@ fn names(out: &mut String, picture: &Picture, lanes: Lanes, place: &Place) -> f6
     let every = ((LANE - 2.0) / height).ceil().max(1.0) as usize;
     for (lane, name) in names.iter().enumerate().take(place.lanes).step_by(every) {
         let Some(y) = place.y(lane as f64) else { continue };
-        let (x, y, shown, whole) =
-            (Px(place.left - 8.0), Px(y + 4.0), fitting(name.as_str(), 25), Escaped(name.as_str()));
-        let shown = Escaped(&shown);
+        let shown = fitting(name.as_str(), 25);
+        if shown == name.as_str() || !place.is_finest() {
+            text(out, place.left - 8.0, y + 4.0, "m end", &shown);
+            continue;
+        }
+        let (x, y) = (Px(place.left - 8.0), Px(y + 4.0));
+        let (whole, shown) = (Escaped(name.as_str()), Escaped(&shown));
         put(
             out,
             format_args!(
