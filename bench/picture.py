@@ -70,6 +70,8 @@ class Page:
             return
         self.open_s = browser.open(file, LOADED)
         browser.value(FRAME)
+        if browser.value("[...document.querySelectorAll('iframe')].some((frame) => frame.srcdoc)"):
+            raise Trouble("a report loads a picture before it is opened")
         began = time.monotonic()
         browser.enter(LOOK, ready)
         browser.value(FRAME)
@@ -121,6 +123,19 @@ def recorded(headstart, faults, directory):
     run(headstart, "faults", "--quiet", "--picture", picture, *command)
     run(headstart, "report", "--output", report, *command)
     return picture, report
+
+
+def of_several(headstart, directory, browser):
+    """Of a report with pictures, only the one that is opened is loaded."""
+    data, report = directory / "several.json", directory / "several-report.html"
+    run(headstart, "faults", "--quiet", "--picture", data, "--", PYTHON, "-c", "")
+    run(headstart, "report", "--picture", data, "--picture", data, "--output", report)
+    page = Page(browser, report)
+    browser.context, frame = None, browser.context
+    loaded = browser.value("[...document.querySelectorAll('iframe')].map((frame) => !!frame.srcdoc)")
+    browser.context = frame
+    if loaded != [True, False]:
+        raise Trouble(f"of two pictures the first was opened, and loaded are {loaded}")
 
 
 def hovers(page, count):
@@ -217,6 +232,7 @@ def smoke(browser, headstart, args, directory):
         lanes = picture["views"][0]["subjects"][:1] and picture["frames"][0]["columns"]
         names = [column["labels"] for column in lanes if column["title"] == "file"]
         tried(browser, file, names[0][0] if names else "", args.shots)
+    of_several(headstart, directory, browser)
     print("search, names and zoom work at 0, 1 and 1,000 faults")
 
 

@@ -116,6 +116,9 @@ class Browser:
             message = self.receive()
             if message.get("method") == "Runtime.executionContextCreated":
                 self.contexts.append(message["params"]["context"]["id"])
+            if message.get("method") == "Runtime.executionContextDestroyed":
+                gone = message["params"]["executionContextId"]
+                self.contexts = [context for context in self.contexts if context != gone]
             if message.get("method") == "Runtime.exceptionThrown":
                 details = message["params"]["exceptionDetails"]
                 raise Trouble(f"the page failed: {details.get('exception', details)}")
@@ -147,13 +150,21 @@ class Browser:
         """Opens a frame by a script; scripts are then for that. How many seconds until it is ready."""
         began = time.monotonic()
         self.value(script)
-        # A frame has a context before it is opened, or gets one.
+        # A frame has a context before it is opened, and gets another one with its page.
         self.wait_for(lambda: self.in_frame(ready), "the frame", began)
         return time.monotonic() - began
 
     def in_frame(self, ready):
+        self.context = None
+        self.value("0")  # Now it is known which contexts there are.
         self.context = self.contexts[-1]
-        return self.value(f"location.href === 'about:srcdoc' && ({ready})")
+        try:
+            return self.value(f"location.href === 'about:srcdoc' && ({ready})")
+        except Trouble as trouble:
+            # The frame got another one meanwhile.
+            if "Cannot find context" not in str(trouble):
+                raise
+            return False
 
     def wait_for(self, condition, name, began):
         while not condition():

@@ -37,7 +37,7 @@ fn a_page_has_advice_first_then_faults_and_a_benchmark_with_its_picture() {
     let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
     assert!(place("4.0 ms (40.0 %): prefetch") < place("Page faults of &lt;b&gt;x y</h2>"));
     assert!(place("/lib/&lt;i&gt;.so text") < place("<h2 id=\"s2\">Benchmark"));
-    assert!(place("srcdoc=\"<!DOCTYPE html>") < place(">Machine</h2>"));
+    assert!(place("data-page=\"<!DOCTYPE html>") < place(">Machine</h2>"));
     place("<code>sudo headstart run -- x</code>");
     for absent in ["tiny", "<b>x", "src=", "href=\"http", "url(http"] {
         assert!(!text.contains(absent), "{absent}");
