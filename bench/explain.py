@@ -10,6 +10,9 @@ each hot one right after a cold one of its kind. For cold − hot and headstart 
                its files, along what the end of the program depended on (doc/faults.md)
     ratio      parts ÷ measured, with the interval of 95 % of 2,000 resamplings of the rounds; it should be
                within 10 % of 1
+    recording  how much longer recorded starts take. It takes CPU time, in which a disk that has been asked
+               to prefetch works on: so it makes a prefetched start longer by less than a hot one, and the
+               parts are smaller than the measured difference by what that is
 
 and the first table of the recorded start in the middle, as it is printed. A program is learned once, on
 nvme; --learn does it again. --pictures draws the last recorded start of each kind.
@@ -221,7 +224,10 @@ def difference(timed, recorded, arm, rng):
         kinds[kind].append((part, name))
     kinds = [kind_of(kind, rows) for kind, rows in kinds.items()]
     kinds.sort(key=lambda kind: -kind["s"])
+    slower = {one: statistics.mean(start["s"] for start in recorded[one])
+              - statistics.mean(start["s"] for start in timed[one]) for one in (arm, "hot")}
     return {
+        "recording_s": {one: round(s, 4) for one, s in slower.items()},
         "measured_s": round(statistics.mean(seconds), 4), "parts_s": round(statistics.mean(by_parts), 4),
         "ratio": round(ratio, 4), "low": round(low, 4), "high": round(high, 4),
         "holds": abs(ratio - 1) <= ALLOWED,
@@ -243,7 +249,8 @@ def lines(cell):
            + ", ".join(f"{arm} {s:.3f} s" for arm, s in medians.items()))
     for arm, found in cell["differences"].items():
         yield (f"  {arm} − hot: {found['measured_s']:.3f} s measured, {found['parts_s']:.3f} s by parts: "
-               f"{found['ratio']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+               f"{found['ratio']:.3f} [{found['low']:.3f}, {found['high']:.3f}], recording adds "
+               + " and ".join(f"{1000 * s:.0f} ms ({one})" for one, s in found["recording_s"].items())
                + ("" if found["holds"] else f", not within {ALLOWED:.0%}"))
         for kind in found["kinds"]:
             if abs(kind["s"]) < 0.01 * abs(found["parts_s"]):
