@@ -5,7 +5,7 @@ use anyhow::{Context, anyhow, ensure};
 use headstart::host::id::{Dev, InodeId};
 use headstart::host::mounts::MountTable;
 use headstart::host::proc;
-use headstart::outcome::waited::{RequestsOf, Waited, WaitedFile};
+use headstart::outcome::waited::{RequestsOf, Waited, WaitedFile, by_inode};
 use headstart_faults::capture::points::Points;
 use headstart_faults::capture::{self, Access, Captured, MOST_BYTES, Over, Scope, names};
 use headstart_faults::recorder::Recorder;
@@ -91,21 +91,21 @@ impl Recording {
         let _ = names::find(&mut decoded.recording, &HashSet::new());
         let recording = &decoded.recording;
         let waits = recording.waits.as_ref().context("nothing was recorded")?;
-        Ok(start::waited(recording, waits, pid, &own, requests, &paths_of(requests)))
+        let (requests, paths) = inodes(requests);
+        Ok(start::waited(recording, waits, pid, &own, &requests, &paths))
     }
 }
 
-/// The files that were requested, by their inodes; without those whose file server may not answer.
-fn paths_of(requests: &RequestsOf) -> HashMap<InodeId, PathBuf> {
-    let Ok(mounts) = MountTable::read() else { return HashMap::new() };
-    let of = |path: &PathBuf| {
-        if !mounts.path_answers(path) {
+/// What was requested by inodes; without those of files whose server may not answer.
+fn inodes(requests: &RequestsOf) -> (RequestsOf, HashMap<InodeId, PathBuf>) {
+    let mounts = MountTable::read().ok();
+    by_inode(requests, |path| {
+        if !mounts.as_ref()?.path_answers(path) {
             return None;
         }
         let meta = path.metadata().ok()?;
-        Some((InodeId { dev: Dev::from_stat(meta.dev()), ino: meta.ino() }, path.clone()))
-    };
-    requests.keys().filter_map(of).collect()
+        Some(InodeId { dev: Dev::from_stat(meta.dev()), ino: meta.ino() })
+    })
 }
 
 fn own_tid() -> i32 {

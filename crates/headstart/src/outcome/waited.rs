@@ -4,10 +4,12 @@
 //! A page that is late, missing or ready does not say how long the program waited: a fault on a page that
 //! is in flight is minor, and waits. This does.
 
+use crate::host::id::InodeId;
 use crate::host::json_path::JsonPath;
 use crate::host::range::ByteRange;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::path::PathBuf;
 
 /// Files that are named, those that were waited for longest first.
@@ -125,15 +127,19 @@ impl Pages {
 impl Waited {
     /// That of a start of `wall` ns, of which `cpu` ns were on a CPU.
     pub fn of(wall: u64, cpu: u64, waits: &[WaitSpan], requests: &RequestsOf) -> Self {
-        let mut files: HashMap<&PathBuf, Pages> = HashMap::new();
+        let mut files: HashMap<&PathBuf, (Pages, Earliest)> = HashMap::new();
         let (mut pages, [mut names, mut replay, mut others, mut other, mut unknown]) =
             (Pages::default(), [0u64; 5]);
         for wait in waits {
             let sum = match &wait.what {
                 WaitFor::Pages(path, offset) => {
-                    let requested = requested(requests.get(path), *offset);
+                    let (of_file, earliest) = files.entry(path).or_insert_with(|| {
+                        let requests = requests.get(path).map_or(&[][..], Vec::as_slice);
+                        (Pages::default(), Earliest::of(requests))
+                    });
+                    let requested = earliest.at(*offset);
                     pages.add(wait, requested);
-                    files.entry(path).or_default().add(wait, requested);
+                    of_file.add(wait, requested);
                     continue;
                 }
                 WaitFor::Names => &mut names,
@@ -145,7 +151,7 @@ impl Waited {
             *sum = sum.saturating_add(wait.end.saturating_sub(wait.start));
         }
         let mut files: Vec<_> = files.into_iter().collect();
-        files.sort_by_key(|(path, pages)| (std::cmp::Reverse(pages.all()), *path));
+        files.sort_by_key(|(path, (pages, _))| (Reverse(pages.all()), *path));
         let us = |ns: u64| ns / 1000;
         Self {
             wall_us: us(wall),
@@ -162,7 +168,7 @@ impl Waited {
             files: files
                 .into_iter()
                 .take(MAX_FILES)
-                .map(|(path, pages)| WaitedFile {
+                .map(|(path, (pages, _))| WaitedFile {
                     path: path.as_path().into(),
                     not_requested_us: us(pages.not_requested),
                     too_late_us: us(pages.too_late),
@@ -179,13 +185,65 @@ impl Waited {
     }
 }
 
-/// When a page of a file was requested first; without its offset, any page of it.
-fn requested(of_file: Option<&Vec<(ByteRange, u64)>>, offset: Option<u64>) -> Option<u64> {
-    let contains = |range: &ByteRange| {
-        offset.is_none_or(|offset| range.offset <= offset && offset < range.end)
-    };
-    let requests = of_file?.iter().filter(|(range, _)| contains(range));
-    requests.map(|(_, at)| *at).min()
+/// When each part of a file was requested first: disjoint parts, by their begin.
+#[derive(Default)]
+struct Earliest(Vec<(ByteRange, u64)>);
+
+impl Earliest {
+    fn of(requests: &[(ByteRange, u64)]) -> Self {
+        let mut sorted: Vec<_> =
+            requests.iter().filter(|(range, _)| range.offset < range.end).collect();
+        sorted.sort_by_key(|(range, _)| range.offset);
+        let mut ends: Vec<u64> =
+            sorted.iter().flat_map(|(range, _)| [range.offset, range.end]).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let mut next = sorted.into_iter().peekable();
+        // Those that have begun, the earliest request on top.
+        let mut begun = BinaryHeap::new();
+        let mut parts: Vec<(ByteRange, u64)> = Vec::new();
+        for (begin, end) in ends.iter().zip(ends.iter().skip(1)) {
+            while let Some((range, at)) = next.next_if(|(range, _)| range.offset <= *begin) {
+                begun.push(Reverse((*at, range.end)));
+            }
+            while begun.peek().is_some_and(|Reverse((_, end))| end <= begin) {
+                begun.pop();
+            }
+            let Some(Reverse((at, _))) = begun.peek() else { continue };
+            match parts.last_mut() {
+                Some((last, of_last)) if last.end == *begin && of_last == at => last.end = *end,
+                _ => parts.push((ByteRange { offset: *begin, end: *end }, *at)),
+            }
+        }
+        Self(parts)
+    }
+
+    /// That of a place; without one, that of any.
+    fn at(&self, offset: Option<u64>) -> Option<u64> {
+        let Some(offset) = offset else { return self.0.iter().map(|(_, at)| *at).min() };
+        let behind = self.0.partition_point(|(range, _)| range.offset <= offset);
+        let (range, at) = self.0.get(behind.checked_sub(1)?)?;
+        (offset < range.end).then_some(*at)
+    }
+}
+
+/// Requests of one file by several names, such as hard links, as requests of the first of them; and the names
+/// by inodes. `inode` says which inode a name leads to, if that can be known.
+pub fn by_inode(
+    requests: &RequestsOf,
+    inode: impl Fn(&PathBuf) -> Option<InodeId>,
+) -> (RequestsOf, HashMap<InodeId, PathBuf>) {
+    let mut names: Vec<_> = requests.keys().collect();
+    names.sort();
+    let (mut joined, mut paths) = (RequestsOf::new(), HashMap::new());
+    for name in names {
+        let first = match inode(name) {
+            Some(id) => paths.entry(id).or_insert_with(|| name.clone()),
+            None => name,
+        };
+        joined.entry(first.clone()).or_default().extend_from_slice(&requests[name]);
+    }
+    (joined, paths)
 }
 
 #[cfg(test)]
@@ -229,6 +287,27 @@ mod tests {
     }
 
     #[test]
+    fn requests_by_two_names_of_a_file_are_requests_of_one() {
+        let dev = crate::host::id::Dev::new(8, 1);
+        let request = |offset, at| vec![(ByteRange::of(offset, 4096), at)];
+        let requests = RequestsOf::from([
+            ("/b".into(), request(0, 10)),
+            ("/a".into(), request(4096, 20)),
+            ("/other".into(), request(0, 30)),
+            ("/unknown".into(), request(0, 40)),
+        ]);
+        let inode = |path: &PathBuf| match path.to_str().unwrap() {
+            "/a" | "/b" => Some(InodeId { dev, ino: 7 }),
+            "/other" => Some(InodeId { dev, ino: 8 }),
+            _ => None,
+        };
+        let (joined, paths) = by_inode(&requests, inode);
+        assert_eq!(paths[&InodeId { dev, ino: 7 }], PathBuf::from("/a"));
+        assert_eq!(joined[&PathBuf::from("/a")].len(), 2);
+        assert_eq!((joined.len(), paths.len()), (3, 2));
+    }
+
+    #[test]
     fn files_that_were_waited_for_longest_come_first_and_others_are_counted() {
         let mut waits: Vec<_> = (0..MAX_FILES as u64 + 3)
             .map(|at| wait(0, 1000 * (at + 1), pages(&format!("/{at:03}"), 0)))
@@ -240,6 +319,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_place_was_requested_when_the_first_of_its_requests_was(
+            requests in proptest::collection::vec((0u64..40, 0u64..12, 0u64..9), 0..30), offset in 0u64..60,
+        ) {
+            let requests: Vec<_> = requests
+                .into_iter()
+                .map(|(offset, length, at)| (ByteRange::of(offset, length), at))
+                .collect();
+            let here = requests.iter().filter(|(range, _)| range.offset <= offset && offset < range.end);
+            let earliest = Earliest::of(&requests);
+            prop_assert_eq!(earliest.at(Some(offset)), here.map(|(_, at)| *at).min());
+            prop_assert!(earliest.0.is_sorted_by(|(a, _), (b, _)| a.end <= b.offset));
+        }
+
         #[test]
         fn the_parts_are_the_whole(
             parts in proptest::collection::vec((0u64..1_000_000, 0u8..6), 0..50), cpu in 0u64..99_999,
