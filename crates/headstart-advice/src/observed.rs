@@ -44,16 +44,35 @@ pub struct Step {
     pub touch: Touch,
 }
 
+/// A fault that takes so long, in ns, has waited: also a minor one, if its page was in flight.
+const WAIT: u64 = 80_000;
+
+impl Touch {
+    /// Whether it waited, for I/O of its own or of another.
+    pub fn is_wait(&self) -> bool {
+        self.is_major || self.latency >= WAIT
+    }
+}
+
 impl Part {
     /// Major faults, each with its distance from the major one before it. The first has none.
     pub fn major_steps(&self) -> Vec<Step> {
+        self.steps(|touch| touch.is_major)
+    }
+
+    /// Likewise of all faults that waited.
+    pub fn waited_steps(&self) -> Vec<Step> {
+        self.steps(Touch::is_wait)
+    }
+
+    fn steps(&self, is_meant: impl Fn(&Touch) -> bool) -> Vec<Step> {
         let mut last = HashMap::new();
-        let majors = self.touches.iter().filter(|touch| touch.is_major);
+        let meant = self.touches.iter().filter(|touch| is_meant(touch));
         let step = |touch: &Touch| {
             let before: u64 = last.insert(touch.process, touch.page)?;
             Some(Step { pages: touch.page.wrapping_sub(before).cast_signed(), touch: *touch })
         };
-        majors.filter_map(step).collect()
+        meant.filter_map(step).collect()
     }
 
     /// How many bytes of it are read at least, if each touch maps so many bytes around it.

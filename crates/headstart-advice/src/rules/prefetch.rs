@@ -1,9 +1,10 @@
 //! What headstart itself would save: the waits for files, less what the device needs to read the same.
-//! Where waits were not recorded, those of major faults.
+//! Where waits were not recorded, those of major faults, and of minor ones that took as long as a wait.
 
 use super::found::Found;
 use crate::advice::{Faults, Measure, Rule, Start};
 use crate::facts::{Facts, FileWaits};
+use crate::observed::sum;
 use crate::text::{number, percent, size, time};
 use headstart::replay::benefit::{USUAL_PERCENT, WINDOW};
 use headstart::replay::model::Model;
@@ -20,10 +21,18 @@ fn of_start(facts: &Facts) -> Option<Found> {
             (sum, read_bytes, "waits for files", Measure { waits, ..Measure::default() })
         }
         None => {
-            let major = facts.total.major;
-            let bytes = major.count.saturating_mul(WINDOW);
-            let lowers = Measure { faults: Faults::Major, ..Measure::default() };
-            (major, bytes, "major faults", lowers)
+            let touches = facts.observed.parts.iter().flat_map(|part| &part.touches);
+            // Minor ones: without them, a start that reads forwards waits for nothing.
+            let in_flight = sum(touches.filter(|touch| touch.is_wait() && !touch.is_major));
+            let mut waits = facts.total.major;
+            waits.count = waits.count.saturating_add(in_flight.count);
+            waits.time_ns = waits.time_ns.saturating_add(in_flight.time_ns);
+            let bytes = waits.count.saturating_mul(WINDOW);
+            let (what, faults) = match in_flight.count {
+                0 => ("major faults", Faults::Major),
+                _ => ("faults that waited", Faults::All),
+            };
+            (waits, bytes, what, Measure { faults, ..Measure::default() })
         }
     };
     if waits.count == 0 || facts.command.is_empty() {
@@ -68,9 +77,17 @@ fn read_ns(model: &Model, requests: u64, bytes: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::examples::CLOUD;
+    use super::super::examples::{CLOUD, facts, part};
     use super::*;
-    use headstart_faults::tables::{Row, Sum};
+    use headstart_faults::tables::{Row, Segment, Sum};
+
+    #[test]
+    fn a_minor_fault_that_took_as_long_as_a_wait_is_one() {
+        let touches = (0..20).map(|page| (page, if page < 10 { 90_000 } else { 2_000 }));
+        let found = apply(&facts(vec![part(Segment::Rodata, touches)])).pop().unwrap();
+        assert!(found.evidence.starts_with("10 faults that waited took 900"), "{}", found.evidence);
+        assert_eq!(found.gain_ns as u64, 675_000);
+    }
 
     #[test]
     fn of_waits_the_usual_part_is_gained_or_what_the_device_leaves() {

@@ -30,7 +30,7 @@ fn too_small(facts: &Facts) -> Vec<Found> {
         let (Some((window, setting)), Some(model)) = (&file.readahead, file.model) else {
             continue;
         };
-        let steps = part.major_steps();
+        let steps = part.waited_steps();
         let on = steps.iter().filter(|step| is_sequential(step, window / PAGE));
         let more = sum(on.map(|step| &step.touch));
         let (.., all) = by_setting.entry(setting).or_insert((*window, model, Sum::default()));
@@ -47,7 +47,7 @@ fn too_small(facts: &Facts) -> Vec<Found> {
             rule: Rule::Readahead,
             file: None,
             evidence: format!(
-                "{} major faults go on where the readahead of {} ended, and took {}; the device has {} \
+                "{} faults go on where the readahead of {} ended, and waited {}; the device has {} \
                  and {} MB/s",
                 number(waits.count),
                 size(window),
@@ -65,7 +65,7 @@ fn too_small(facts: &Facts) -> Vec<Found> {
             ),
             command: set(better, setting),
             note: String::new(),
-            lowers: Some(Measure { faults: Faults::Major, ..Measure::default() }),
+            lowers: Some(Measure { faults: Faults::All, ..Measure::default() }),
         })
     });
     advice.collect()
