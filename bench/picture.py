@@ -9,7 +9,8 @@ the names of what is under it, and from a key that zooms to the frame after it; 
 frame, as a user sees it. All views are shown once. A page that reports an error, or is slower than the
 limits, ends the benchmark.
 
-With --smoke, reports of pictures of 0, 1 and 1,000 faults are tried: names under the pointer, search, zoom.
+With --smoke, reports of pictures of 0, 1 and 1,000 faults are tried: names under the pointer, search, zoom; and one of
+two pictures: only that which is opened is loaded.
 
 Usage: bench/picture.py [--faults N,…] [--hovers N] [--headstart FILE] [--out FILE] [--shots DIRECTORY]
                         [--smoke]

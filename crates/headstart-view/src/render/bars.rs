@@ -56,7 +56,7 @@ pub(super) fn spans(out: &mut String, panel: &Panel, place: &Place) {
         }
         let (from, to) = (from.round(), to.round());
         match joined.last_mut() {
-            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            Some(last) if (last.0..=last.1).contains(&from) => last.1 = last.1.max(to),
             _ => joined.push((from, to)),
         }
     }
