@@ -3,10 +3,10 @@
 //! The file system keeps the content of a file whatever is moved; so a wrong journal can cost places,
 //! never content. All the same the content of each range is compared before and after.
 
-use super::content::{crc, crc_on_disk};
+use super::content::{crc, crc_on_disk, extents_of};
 pub use super::direction::Direction;
 use super::error::LayoutError;
-use super::examine::{Looked, Swaps, extents_of};
+use super::examine::{Looked, Swaps};
 use super::extents::{Compared, compare};
 use super::journal::{Journal, LaidFile, Swap};
 use super::mover::{Mover, Stop, mover};

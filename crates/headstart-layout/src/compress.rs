@@ -13,7 +13,6 @@ use miniz_oxide::deflate::compress_to_vec;
 use serde::Serialize;
 use std::fs::File;
 use std::path::Path;
-use std::str::FromStr;
 
 /// Bytes of a file in one compressed extent, at most (`BTRFS_MAX_UNCOMPRESSED`).
 const EXTENT: u64 = 128 << 10;
@@ -23,28 +22,6 @@ const BLOCK: u64 = 4096;
 const EXTENTS: u64 = 64;
 /// The level of deflate.
 const LEVEL: u8 = 6;
-
-/// How ranges are compressed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Zstd {
-    /// The level; without one it is that of the file system.
-    pub level: Option<u8>,
-}
-
-impl FromStr for Zstd {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("{text:?} is no compression; write it like zstd or zstd:9 (1 to 15)");
-        let level = match text.split_once(':') {
-            None if text == "zstd" => return Ok(Self { level: None }),
-            Some(("zstd", level)) => level.parse().map_err(|_| wrong())?,
-            _ => return Err(wrong()),
-        };
-        if (1..=15).contains(&level) { Ok(Self { level: Some(level) }) } else { Err(wrong()) }
-    }
-}
 
 /// How much smaller a sample got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -56,7 +33,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of ranges of a plan, spread evenly over all of them. What can't be read is left out.
+    /// Of ranges of a plan, spread evenly over all of them. What can't be read is skipped.
     pub fn of(root: &Path, found: &Found, plan: &Plan) -> Self {
         let mut out = Self::default();
         for (file, range) in chosen(plan) {
@@ -114,22 +91,6 @@ fn chosen(plan: &Plan) -> Vec<(usize, ByteRange)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_compression_is_zstd_with_or_without_a_level() {
-        for (text, expected) in [
-            ("zstd", Some(None)),
-            ("zstd:1", Some(Some(1))),
-            ("zstd:15", Some(Some(15))),
-            ("zstd:0", None),
-            ("zstd:16", None),
-            ("zstd:", None),
-            ("lzo", None),
-            ("", None),
-        ] {
-            assert_eq!(text.parse().ok(), expected.map(|level| Zstd { level }), "{text}");
-        }
-    }
 
     #[test]
     fn a_sample_takes_whole_blocks_and_never_more_than_it_has() {

@@ -1,7 +1,9 @@
-//! Checksums of what files hold, from memory or from the disk. A driver.
+//! What files hold, its checksums, from memory or from the disk, and where it lies. A driver.
 
+use super::extents::placed;
 use super::journal::CRC;
 use headstart::host::range::ByteRange;
+use headstart_sys::fiemap::{self, Extent, Stored};
 use rustix::fs::{Advice, Mode, OFlags};
 use std::fs::File;
 use std::io;
@@ -36,6 +38,14 @@ pub fn crc(file: &File, range: ByteRange) -> io::Result<u64> {
         at += read as u64;
     }
     Ok(digest.finalize())
+}
+
+/// Where a range of a file lies.
+pub(crate) fn extents_of(file: &File, range: ByteRange) -> io::Result<Vec<Extent>> {
+    let pieces = fiemap::pieces_in(file, range.offset, range.length())?;
+    let has_place =
+        |(_, stored): &&(Extent, Stored)| !matches!(stored, Stored::Later | Stored::Elsewhere);
+    Ok(pieces.iter().filter(has_place).map(placed).collect())
 }
 
 /// The bytes of a range of a file, as far as the file goes.

@@ -5,14 +5,14 @@
 //! file's blocks. The new one is written: on xfs to a donor in one place, of which it gets its part, on
 //! btrfs to blocks of its own, since btrfs writes nothing in place once it is shared.
 
-use super::compress::Zstd;
+use super::content::extents_of;
 use super::error::LayoutError;
-use super::examine::extents_of;
 use super::extents::{joined, shifted, within};
 use super::journal::{CRC, Donor, Swap};
 use super::kind::Kind;
 use super::plan::{Piece, Plan};
 use super::volume::{DONOR, Store, Volume};
+use super::zstd::Zstd;
 use headstart::cache::residency::page_size;
 use headstart::host::range::ByteRange;
 use headstart_sys::btrfs;

@@ -1,7 +1,6 @@
 //! Which files of packs may be moved, and where they lie. A driver; [`super::skip`] decides.
 
 use super::error::LayoutError;
-use super::extents::placed;
 use super::journal::LaidFile;
 use super::kind::Kind;
 use super::skip::{Facts, Skip, Skipped};
@@ -14,14 +13,13 @@ use headstart::host::mounts::MountTable;
 use headstart::host::names;
 use headstart::host::open::open_again;
 use headstart::host::range::ByteRange;
-use headstart_sys::fiemap::{self, Extent, Stored};
+use headstart_sys::fiemap::{self, Extent};
 use headstart_sys::{lease, xfs};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -189,14 +187,6 @@ impl Looked {
         };
         Ok(Self { file: opened.into(), identity, facts })
     }
-}
-
-/// Where a range of a file lies.
-pub(crate) fn extents_of(file: &File, range: ByteRange) -> io::Result<Vec<Extent>> {
-    let pieces = fiemap::pieces_in(file, range.offset, range.length())?;
-    let has_place =
-        |(_, stored): &&(Extent, Stored)| !matches!(stored, Stored::Later | Stored::Elsewhere);
-    Ok(pieces.iter().filter(has_place).map(placed).collect())
 }
 
 /// Files that are swap space.

@@ -16,7 +16,7 @@ const PLUG: u64 = 128 << 10;
 const LEAST_PART: u64 = 50;
 
 /// How fast one CPU unpacks zstd in btrfs, in 10^6 bytes a second of what comes out (doc/layout.md).
-const UNPACKED_MB_S: u64 = 500;
+const UNPACKED_MB_S: u64 = 1000;
 
 /// How the ranges of a start are read from where they lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -2,7 +2,6 @@
 //! needs copies. A driver.
 
 use super::apply::Go;
-use super::compress::Zstd;
 use super::content::crc;
 use super::copies::Copies;
 use super::error::LayoutError;
@@ -12,6 +11,7 @@ use super::journal::{Donor, Journal, LaidFile, Swap};
 use super::plan::{Piece, Plan};
 use super::skip::{Skip, Skipped};
 use super::volume::{Store, Volume};
+use super::zstd::Zstd;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -7,10 +7,10 @@ use crate::replay::named_pack;
 use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
 use headstart_layout::LayoutError;
-use headstart_layout::compress::Zstd;
 use headstart_layout::skip::Skipped;
 use headstart_layout::volume::Volume;
 use headstart_layout::wanted::{Wanted, wanted};
+use headstart_layout::zstd::Zstd;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
