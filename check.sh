@@ -257,7 +257,11 @@ smoke() {
     check "mixed use with the service" bench/mixed.py --smoke --headstart "$work/bin/headstart" --slowdisk "$work/bin/slowdisk"
     tail -n 3 "$log" | sed 's/^/        /'
     check "third start by the service, on a slow disk" bench/daemon.py --smoke --bin "$work/bin"
-    check "power cuts during layouts" bench/storm/layout.py --smoke --headstart "$work/bin/headstart" --slowdisk "$work/bin/slowdisk"
+    local kind
+    for kind in ext4 xfs btrfs; do
+        check "power cuts during layouts on $kind" bench/storm/layout.py --smoke --kind "$kind" \
+            --headstart "$work/bin/headstart" --slowdisk "$work/bin/slowdisk"
+    done
     check "boots of a container, on two disks" bench/boot/container.py --smoke --bin "$work/bin"
     check "services that systemd starts through headstart run" bench/boot/exec_start.py
     check "guest for killed starts of services" bench/storm/services.py --smoke

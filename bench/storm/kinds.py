@@ -80,7 +80,7 @@ KINDS = {
             "the disk fills": Scenario(BOTH, meanwhile="fill", mib=40),
             "blocks of 1 KiB": Scenario(BOTH, mkfs=("-b", "size=1024")),
             "reverse map": Scenario(BOTH, mkfs=("-m", "rmapbt=1")),
-            "old log": Scenario(BOTH, options="noatime,logbsize=32k,wsync"),
+            "wsync": Scenario(BOTH, options="noatime,logbsize=32k,wsync"),
         }),
     "btrfs": Kind(
         128, ("mkfs.btrfs", "-q", "-f", "-K"), ("btrfs", "check", "--readonly", "--check-data-csum"),

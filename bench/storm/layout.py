@@ -271,7 +271,7 @@ def trial(rig, scenario, after):
 
 
 def storm():
-    parser = drawn(__doc__, "layout", "24 trials and 2 live ones", 1000, "trials")
+    parser = drawn(__doc__, "layout", "a trial of each scenario and 2 live ones", 1000, "trials")
     parser.add_argument("--kind", choices=KINDS, default="ext4", help="of file system [default: %(default)s]")
     parser.add_argument("--live", type=int, default=100, help="disks that die below a layout [default: %(default)s]")
     parser.add_argument("--scenarios", metavar="NAME;…", help="only these [default: all]")
@@ -284,7 +284,7 @@ def storm():
     slowdisk = tool(options.slowdisk, "./build.sh, or --slowdisk FILE")
     kind = KINDS[options.kind]
     names = options.scenarios.split(";") if options.scenarios else list(kind.scenarios)
-    count, live = (24, 2) if options.smoke else (options.n, options.live)
+    count, live = (len(names), 2) if options.smoke else (options.n, options.live)
     chance = random.Random(options.seed)
     result = about("headstart/storm-layout/1", headstart) | {"kind": options.kind, "seed": options.seed}
     tally, live_tally, bad, seconds = {}, collections.Counter(), [], time.monotonic()
