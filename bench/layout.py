@@ -201,7 +201,7 @@ def lay_out(headstart, path, where, pack, compress):
     with at(path, where):
         # A start through headstart also reads some files of the machine's own disk.
         only = ["--on", where, pack]
-        plan = planned(headstart, where, pack)
+        plan = planned(headstart, where, pack, compress)
         run(headstart, "layout", "apply", "--force", *[f"--compress={compress}"] * bool(compress), *only)
         run(headstart, "layout", "release", where)
         # What is compressed lies in as many pieces as the kernel made of it.
@@ -212,9 +212,9 @@ def lay_out(headstart, path, where, pack, compress):
     return {key: plan[key] for key in ("files", "ranges", "bytes", "gain")} | {"skipped": skipped, "lies": lies}
 
 
-def planned(headstart, where, pack):
+def planned(headstart, where, pack, compress=None):
     """What `layout plan` says; its status says whether something is gained."""
-    words = [headstart, "layout", "plan", "--json", "--on", where, pack]
+    words = [headstart, "layout", "plan", "--json", *[f"--compress={compress}"] * bool(compress), "--on", where, pack]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return json.loads(done.stdout)["file_systems"][0]
 
@@ -242,7 +242,7 @@ def measure(headstart, disks, workload, pack, args):
                 # As after the first start that is learned from a device.
                 run(headstart, "doctor", "--reprobe")
                 if arm == "before" and predicted is None:
-                    gain = planned(headstart, disk.mount, pack)["gain"]
+                    gain = planned(headstart, disk.mount, pack, args.compress)["gain"]
                     predicted = {kind: [gain[arm][f"{kind}_us"] for arm in ARMS]
                                  for kind in ("replay", "program")}
                 for how in order.sample(kinds, len(kinds)):
