@@ -166,9 +166,13 @@ def commit():
 
 
 def write(path, document):
-    """Writes a result atomically."""
+    """Writes a result atomically; in place to what is no file, so that `/dev/null` stays what it is."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    if path.exists() and not path.is_file():
+        path.write_text(text)
+        return
     draft = path.with_name(path.name + ".new")
-    draft.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    draft.write_text(text)
     draft.replace(path)
