@@ -83,7 +83,7 @@ pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
 }
 
 /// Whether this is the plain name of a pack file: it becomes a part of a path.
-fn is_file_name(name: &str) -> bool {
+pub(crate) fn is_file_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
     name.ends_with(".pack")
         && name.len() <= MOST_NAME

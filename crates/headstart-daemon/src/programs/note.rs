@@ -97,6 +97,18 @@ impl Program {
         self.wasteful_streak >= WASTEFUL
     }
 
+    /// There is a pack of it that was learned then, by somebody else.
+    pub fn note_found(&mut self, learned_at: u64) {
+        if self.learned == 0 {
+            (self.learned, self.learned_at) = (1, learned_at);
+        }
+    }
+
+    /// Its pack holds so many starts.
+    pub fn note_pack(&mut self, starts: u32) {
+        self.learned = self.learned.max(starts.into());
+    }
+
     /// Prefetching gains nothing here.
     pub fn note_useless(&mut self, now: u64) {
         self.wasteful_streak = 0;

@@ -53,33 +53,32 @@ impl Table {
         let is_new = !self.programs.contains_key(id);
         let forgotten = if is_new { self.make_room() } else { Vec::new() };
         let program = self.programs.entry(id.clone()).or_insert_with(new);
-        let was = !is_new && program.is_remembered();
+        let was = (!is_new && program.is_remembered()).then(|| program.executable.clone());
         change(program);
-        let (is, executable) = (program.is_remembered(), program.executable.clone());
-        self.count(executable, was, is);
+        let is = program.is_remembered().then(|| program.executable.clone());
+        self.count(was, is);
         forgotten
     }
 
     /// Forgets a program.
     pub fn remove(&mut self, id: &Id) -> Option<Program> {
         let program = self.programs.remove(id)?;
-        self.count(program.executable.clone(), program.is_remembered(), false);
+        self.count(program.is_remembered().then(|| program.executable.clone()), None);
         Some(program)
     }
 
-    fn count(&mut self, executable: String, was: bool, is: bool) {
-        match (was, is) {
-            (false, true) => *self.known.entry(executable).or_default() += 1,
-            (true, false) => {
-                if let Some(count) = self.known.get_mut(&executable) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.known.remove(&executable);
-                    }
-                }
-            }
-            _ => {}
+    /// The executable of a program that was remembered, and of one that is.
+    fn count(&mut self, was: Option<String>, is: Option<String>) {
+        if was == is {
+            return;
         }
+        if let Some(count) = was.as_ref().and_then(|was| self.known.get_mut(was)) {
+            *count -= 1;
+        }
+        if let Some(is) = is {
+            *self.known.entry(is).or_default() += 1;
+        }
+        was.filter(|was| self.known.get(was) == Some(&0)).map(|was| self.known.remove(&was));
     }
 
     /// Forgets those of least value if it is full: first what was never slow, by the time of the
@@ -163,5 +162,9 @@ mod tests {
         assert!(table.knows_executable("/bin/sh"));
         table.remove(&id(2));
         assert!(!table.knows_executable("/bin/sh") && table.is_empty());
+        // A pack that was found says nothing of the executable; a start does.
+        table.change(&id(3), Program::default, |program| program.note_found(1));
+        table.change(&id(3), Program::default, |program| program.executable = "/bin/sh".into());
+        assert!(table.knows_executable("/bin/sh") && !table.knows_executable(""));
     }
 }

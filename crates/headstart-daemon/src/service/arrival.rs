@@ -2,6 +2,7 @@
 //! a look at an executable may wait for a file server.
 
 use super::early::Started as EarlyStarted;
+use super::found;
 use super::handle::Handled;
 use super::latency::Latencies;
 use super::looks;
@@ -126,18 +127,30 @@ impl Arrival {
             _ => (None, at_ms),
         };
         let conditions = self.shared.conditions();
-        let new = || Program { name: key.name.clone(), executable, ..Program::default() };
+        let new = Program { name: key.name.clone(), executable, ..Program::default() };
+        let new = new.with_short_names();
+        let executable = new.executable.clone();
         let mut decision = Decision::Skip;
         let mut program = Program::default();
         self.shared.change(
             &id,
-            || new().with_short_names(),
+            || new,
             |known| {
                 decision = decide(known, conditions);
+                // Not known if only its pack was found.
+                known.executable = executable;
                 program = known.clone();
                 known.note_start(conditions.now);
             },
         );
+        let is_new = matches!(decision, Decision::Watch | Decision::Record);
+        if let Some(at) = is_new.then(|| self.learned_at(&id, &key)).flatten() {
+            self.shared.change(&id, Program::default, |known| {
+                known.note_found(at);
+                decision = decide(known, conditions);
+                program = known.clone();
+            });
+        }
         if program.is_remembered() {
             self.note_early(&id, exec);
         }
@@ -234,6 +247,12 @@ impl Arrival {
                 tracer.drop(ticket);
             }
         }
+    }
+
+    /// When somebody else learned a pack of a program that is not known, such as `headstart run`.
+    fn learned_at(&self, id: &Id, key: &Key) -> Option<u64> {
+        let of = |file_name| self.shared.pack_of(&Id { uid: id.uid, file_name });
+        key.file_names().into_iter().find_map(|name| found::learned_at(&of(name)))
     }
 
     fn watch(&self, exec: Exec, started: &Started, id: Id, name: String, led_by: Option<Id>) {

@@ -63,7 +63,8 @@ pub(super) struct Handled {
 struct Outcome {
     read: Prefetched,
     was_prefetched: bool,
-    has_pack: bool,
+    /// Starts in its pack, if there is one.
+    pack_starts: Option<u32>,
     is_useless: bool,
     first_request_us: Option<u64>,
     learned: Option<(Learned, PageCounts)>,
@@ -237,8 +238,11 @@ impl Handled {
             |program| {
                 if outcome.was_prefetched {
                     program.note_prefetched(read, at_ms);
-                } else if program.learned > 0 && !outcome.has_pack {
-                    program.note_forgotten();
+                }
+                match outcome.pack_starts {
+                    Some(starts) => program.note_pack(starts),
+                    None if program.learned > 0 => program.note_forgotten(),
+                    None => {}
                 }
                 if let Some((learned, _)) = written {
                     program.note_learned(now);
@@ -293,9 +297,10 @@ impl Handled {
 impl Outcome {
     fn of(ended: &EndedLaunch) -> Self {
         let expected = ended.expected;
+        let pack_starts = ended.pack().map(|pack| pack.origin.starts);
         let Some(report) = ended.report else {
             let is_useless = expected.is_some_and(|expected| !expected.has_benefit());
-            return Self { is_useless, has_pack: ended.pack().is_some(), ..Self::default() };
+            return Self { is_useless, pack_starts, ..Self::default() };
         };
         let assumed = || ended.pack().map(assumed);
         let saved =
@@ -308,7 +313,7 @@ impl Outcome {
                 ..Prefetched::default()
             },
             was_prefetched: true,
-            has_pack: true,
+            pack_starts,
             first_request_us: report.first_request_us,
             ..Self::default()
         }

@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::shared::Shared;
 pub use super::shared::{Places, Tell};
 use super::tracer::Tracer;
-use super::{early, folios, keeper, socket, watcher};
+use super::{early, folios, found, keeper, socket, watcher};
 use crate::config::Config;
 use crate::execs::pace::Pace;
 use crate::execs::traced::Traced;
@@ -93,8 +93,9 @@ pub fn run(config: Config, places: Places, tell: Tell) -> Result<(), ServiceErro
     if let (Err(why), true) = (&tracer, config.learn) {
         tell(&format!("nothing is learned: {why}"));
     }
-    let (state, damage) = keeper::read(&places.state);
+    let (mut state, damage) = keeper::read(&places.state);
     damage.iter().for_each(|why| tell(why));
+    found::add(&mut state.table, &places);
     let replays = config.replays;
     let shared = Arc::new(Shared::new(config, places, tell, "sched_process_exec", tracer, state));
     let threads = begin(&shared, listener, replays).map_err(ServiceError::Thread)?;

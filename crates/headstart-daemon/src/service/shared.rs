@@ -33,6 +33,13 @@ pub struct Places {
     pub sessions: PathBuf,
 }
 
+impl Places {
+    /// The directory of the packs of users other than root.
+    pub(super) fn users(&self) -> PathBuf {
+        self.state.join("users")
+    }
+}
+
 /// Takes one line for the journal.
 pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -166,7 +173,7 @@ impl Shared {
     pub(super) fn pack_of(&self, id: &Id) -> PathBuf {
         match id.uid {
             0 => self.places.packs.join(&id.file_name),
-            uid => self.places.state.join("users").join(uid.to_string()).join(&id.file_name),
+            uid => self.places.users().join(uid.to_string()).join(&id.file_name),
         }
     }
 
