@@ -14,6 +14,8 @@ pub struct Counters {
     pub missed_execs: u64,
     /// Processes that ended before they were looked at.
     pub gone: u64,
+    /// Starts by names that are executed often, which were seen by their reads.
+    pub by_reads: u64,
     /// Execs that were skipped by their rate.
     pub skipped_by_rate: u64,
     /// Execs of programs that were lately hot, or gain nothing.

@@ -42,19 +42,23 @@ sys.stdin.readline()
 ";
 
 /// The service, with places of its own.
-struct Service {
-    dir: TempDir,
+pub struct Service {
+    pub dir: TempDir,
     child: Child,
 }
 
 impl Service {
-    fn start() -> Self {
+    pub fn start() -> Self {
         Self::with("")
     }
 
     /// With more settings.
     fn with(settings: &str) -> Self {
-        let dir = public_dir();
+        Self::start_in(public_dir(), settings)
+    }
+
+    /// With these packs and settings.
+    pub fn start_in(dir: TempDir, settings: &str) -> Self {
         std::fs::write(dir.path().join("conf"), format!("threshold = 50ms\n{settings}")).unwrap();
         std::fs::create_dir(dir.path().join("sessions")).unwrap();
         let child = Self::spawn(dir.path());
@@ -105,25 +109,25 @@ impl Service {
         self.command(Command::new(env!("CARGO_BIN_EXE_headstart")), words)
     }
 
-    fn json(&self, words: &[&str]) -> Value {
+    pub fn json(&self, words: &[&str]) -> Value {
         let output = self.ask(&[words, &["--json"]].concat());
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// What `top` tells of the start with this process number, if it does.
-    fn listed(&self, pid: u32) -> Option<Value> {
+    pub fn listed(&self, pid: u32) -> Option<Value> {
         let top = self.json(&["top"]);
         let starts = top["starts"].as_array().cloned().unwrap_or_default();
         starts.into_iter().find(|start| start["pid"] == pid)
     }
 
     /// The same, once it does.
-    fn start_of(&self, pid: u32) -> Value {
+    pub fn start_of(&self, pid: u32) -> Value {
         wait_until("start in `top`", || self.listed(pid))
     }
 
-    fn programs(&self) -> Vec<String> {
+    pub fn programs(&self) -> Vec<String> {
         let top = self.json(&["top"]);
         let programs = top["programs"].as_array().cloned().unwrap_or_default();
         programs.iter().map(|program| program["name"].as_str().unwrap().to_owned()).collect()
@@ -144,14 +148,35 @@ impl Drop for Service {
     }
 }
 
+/// A file system with the program, its interpreter and its files.
+pub fn program() -> Option<LoopFs> {
+    let (fs, python) = (LoopFs::new("ext4")?, python()?);
+    std::os::unix::fs::symlink(python, fs.path().join("python3")).unwrap();
+    write_synced(&fs.path().join("reader.py"), PROGRAM.as_bytes());
+    for number in 0..FILES {
+        write_synced(&fs.path().join(number.to_string()), &noise((PAGES * 4096) as usize));
+    }
+    Some(fs)
+}
+
 /// A start of the program on a cold file system.
-struct Start(Child);
+pub struct Start(Child);
 
 impl Start {
     /// By a name of Python that nobody else uses: names that are executed often are skipped.
-    fn cold(fs: &LoopFs) -> Self {
+    pub fn cold(fs: &LoopFs) -> Self {
+        Self::spawn(fs, Command::new(fs.path().join("python3")))
+    }
+
+    /// The same by a command that takes the program as its last arguments.
+    pub fn cold_by(fs: &LoopFs, mut command: Command) -> Self {
+        command.arg(fs.path().join("python3"));
+        Self::spawn(fs, command)
+    }
+
+    fn spawn(fs: &LoopFs, mut command: Command) -> Self {
         fs.remount();
-        let child = Command::new(fs.path().join("python3"))
+        let child = command
             .arg(fs.path().join("reader.py"))
             .arg(fs.path())
             .stdin(Stdio::piped())
@@ -160,15 +185,15 @@ impl Start {
         Self(child)
     }
 
-    fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    fn line(&mut self) {
+    pub fn line(&mut self) {
         self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         self.line();
         assert!(self.0.wait().unwrap().success());
     }
@@ -176,7 +201,7 @@ impl Start {
 
 /// A cold start that nothing is known of, as `top` tells it. None if it was not noticed: on a busy
 /// machine a program may be so slow to begin that it counts as one that reads nothing.
-fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
+pub fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
     let mut start = Start::cold(fs);
     start.line();
     let end = Instant::now() + NOTICED;
@@ -188,28 +213,41 @@ fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
     seen
 }
 
-/// A service with these settings that has learned the program, and the file system that it is on.
-fn learned_program(settings: &str) -> Option<(Service, LoopFs)> {
-    let (fs, python) = (LoopFs::new("ext4")?, python()?);
-    std::os::unix::fs::symlink(python, fs.path().join("python3")).unwrap();
-    write_synced(&fs.path().join("reader.py"), PROGRAM.as_bytes());
-    for number in 0..FILES {
-        write_synced(&fs.path().join(number.to_string()), &noise((PAGES * 4096) as usize));
-    }
-    write_synced(&fs.path().join("library"), &noise(LIBRARY_BYTES));
-    let service = Service::with(settings);
-
-    // The first is noticed.
-    let seen = (0..TRIALS).find_map(|_| first_start(&service, &fs)).unwrap();
-    assert_eq!(seen["kind"], "cold", "{seen}");
-
-    // The second is recorded.
-    let mut second = Start::cold(&fs);
+/// A cold start that is recorded, since it follows one that was noticed.
+pub fn second_start(service: &Service, fs: &LoopFs) {
+    let mut second = Start::cold(fs);
     let pid = second.pid();
+    let is_recorded = || service.json(&["status"])["status"]["recording"] != 0;
+    wait_until("recording", || is_recorded().then_some(()));
     second.line();
     second.end();
     let seen = service.start_of(pid);
     assert_eq!((&seen["kind"], &seen["learned"]), (&"recorded".into(), &true.into()), "{seen}");
+}
+
+/// A cold start of a learned program, as `top` tells it: it has its files before it asks.
+pub fn prefetched_start(service: &Service, fs: &LoopFs) -> Value {
+    let mut start = Start::cold(fs);
+    let pid = start.pid();
+    // Of some a page at the end is not learned.
+    let are_prefetched = || resident_files(fs) * 2 >= FILES;
+    wait_until("prefetched files", || are_prefetched().then_some(()));
+    start.line();
+    start.end();
+    let seen = service.start_of(pid);
+    assert_eq!(seen["kind"], "prefetched", "{seen}");
+    seen
+}
+
+/// A service with these settings that has learned the program, and the file system that it is on.
+fn learned_program(settings: &str) -> Option<(Service, LoopFs)> {
+    let fs = program()?;
+    write_synced(&fs.path().join("library"), &noise(LIBRARY_BYTES));
+    let service = Service::with(settings);
+    // The first is noticed.
+    let seen = (0..TRIALS).find_map(|_| first_start(&service, &fs)).unwrap();
+    assert_eq!(seen["kind"], "cold", "{seen}");
+    second_start(&service, &fs);
     Some((service, fs))
 }
 
@@ -225,7 +263,7 @@ fn write_slow_model(devices: &Path, fs: &LoopFs) {
     std::fs::write(devices.join(name), model.to_string()).unwrap();
 }
 
-fn resident_files(fs: &LoopFs) -> u64 {
+pub fn resident_files(fs: &LoopFs) -> u64 {
     let is_resident = |number: &u64| {
         let file = File::open(fs.path().join(number.to_string())).unwrap();
         are_resident(&file, PageRange::of(0, PAGES))
@@ -239,17 +277,7 @@ fn a_slow_program_is_learned_without_being_named_and_prefetched_from_its_third_c
         return skip("tracing needs root");
     }
     let Some((service, fs)) = learned_program("") else { return };
-
-    // The third has its files before it asks.
-    let mut third = Start::cold(&fs);
-    let pid = third.pid();
-    // Of some a page at the end is not learned.
-    let are_prefetched = || resident_files(&fs) * 2 >= FILES;
-    wait_until("prefetched files", || are_prefetched().then_some(()));
-    third.line();
-    third.end();
-    let seen = service.start_of(pid);
-    assert_eq!(seen["kind"], "prefetched", "{seen}");
+    let seen = prefetched_start(&service, &fs);
     let [touched, ready, late, missing] =
         [0, 1, 2, 3].map(|number| seen["pages"][number].as_u64().unwrap());
     assert!(touched >= FILES * PAGES, "{seen}");
@@ -409,7 +437,7 @@ fn nothing_is_left_of_a_killed_service_and_off_ends_tracing() {
     }
     let mut service = Service::start();
     let pid = service.child.id();
-    assert_eq!(Service::instances(pid).len(), 2);
+    assert_eq!(Service::instances(pid).len(), 3);
     kill(pid.cast_signed(), 9).unwrap();
     service.child.wait().unwrap();
     service.child = Service::spawn(service.dir.path());

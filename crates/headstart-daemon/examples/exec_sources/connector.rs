@@ -1,6 +1,6 @@
 //! Execs from the proc connector: `include/uapi/linux/cn_proc.h`, `Documentation/driver-api/connector.rst`.
 
-use headstart_daemon::execs::{Exec, Lost, Source};
+use headstart_daemon::execs::{Exec, Lost, Seen, Source};
 use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -76,5 +76,5 @@ fn parse(message: &[u8]) -> Option<Exec> {
     let at = message.get(HEADERS + 8..HEADERS + 16)?;
     let at = u64::from_ne_bytes(at.try_into().ok()?);
     (word(0)? == EXEC).then_some(())?;
-    Some(Exec { pid: word(20)?, at })
+    Some(Exec { pid: word(20)?, at, seen: Seen::Exec })
 }

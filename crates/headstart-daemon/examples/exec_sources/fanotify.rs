@@ -1,7 +1,7 @@
 //! Execs from fanotify(7), `FAN_OPEN_EXEC`: the kernel opens a file in order to execute it. The
 //! process is not yet what it will be, and the program's interpreter is an event of its own.
 
-use headstart_daemon::execs::{Exec, Lost, Source};
+use headstart_daemon::execs::{Exec, Lost, Seen, Source};
 use nix::errno::Errno;
 use nix::sys::fanotify::{EventFFlags, Fanotify as Group, InitFlags, MarkFlags, MaskFlags};
 use rustix::time::{ClockId, clock_gettime};
@@ -60,7 +60,11 @@ impl Source for Fanotify {
             let (execs, overflows): (Vec<_>, Vec<_>) =
                 events.iter().partition(|event| !event.mask().contains(MaskFlags::FAN_Q_OVERFLOW));
             lost += overflows.len() as u64;
-            out.extend(execs.iter().map(|event| Exec { pid: event.pid().cast_unsigned(), at }));
+            out.extend(execs.iter().map(|event| Exec {
+                pid: event.pid().cast_unsigned(),
+                at,
+                seen: Seen::Exec,
+            }));
         }
     }
 }

@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         execs.clear();
         lost += source.read(&mut execs)?.0;
         let at = now(ClockId::Monotonic);
-        for Exec { pid, at: called } in &execs {
+        for Exec { pid, at: called, .. } in &execs {
             seen.extend([u64::from(*pid), *called, at]);
             gone += u64::from(!is_there(check, *pid)?);
         }

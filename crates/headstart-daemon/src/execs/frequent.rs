@@ -1,11 +1,12 @@
 //! Which names are executed so often that their files are in memory anyway, such as a shell or the
-//! parts of a compiler: the kernel does not report them for a while, and they cost nothing. Pure:
-//! times are given. Names are bytes that any user may choose.
+//! parts of a compiler: the kernel does not report them for a while, and they cost nothing. Those that
+//! read from a disk nevertheless are reported by [`reads`](super::reads). Pure: times are given. Names are
+//! bytes that any user may choose.
 
 use std::collections::HashMap;
 
 /// A name that is executed this often within [`WINDOW`] is ignored.
-const OFTEN: u32 = 64;
+const OFTEN: u32 = 20;
 /// In nanoseconds, as what follows.
 const WINDOW: u64 = 60_000_000_000;
 /// How long it is ignored.
@@ -18,6 +19,8 @@ const MOST_COUNTED: usize = 1024;
 /// less than a page, the most that a filter may have.
 const MOST_IGNORED: usize = 32;
 const LONGEST: usize = 96;
+/// Bytes of a name in `comm` (`TASK_COMM_LEN` without the zero byte).
+const COMM: usize = 15;
 
 /// Counts names, and says which are ignored.
 #[derive(Debug, Default)]
@@ -49,9 +52,8 @@ impl Frequent {
         }
     }
 
-    /// The kernel's filter (Documentation/trace/events.rst) for the field `filename`, if it is another
-    /// one now, and one may be set.
-    pub fn new_filter(&mut self, now: u64) -> Option<String> {
+    /// What the kernel is to ignore, if it is something else now, and may be set.
+    pub fn new_filter(&mut self, now: u64) -> Option<Ignored> {
         let before = self.ignored.len();
         self.ignored.retain(|(_, until)| *until > now);
         self.has_changed |= self.ignored.len() < before;
@@ -60,12 +62,29 @@ impl Frequent {
         }
         self.has_changed = false;
         self.may_change_at = now.saturating_add(BETWEEN);
-        let differs = |(name, _): &(Box<[u8]>, u64)| {
-            format!("filename != \"{}\"", String::from_utf8_lossy(name))
-        };
-        let terms: Vec<String> = self.ignored.iter().map(differs).collect();
+        let text = |(name, _): &(Box<[u8]>, u64)| String::from_utf8_lossy(name).into_owned();
+        Some(Ignored(self.ignored.iter().map(text).collect()))
+    }
+}
+
+/// Names that are ignored: absolute ones, with no characters that mean something in a filter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ignored(Vec<String>);
+
+impl Ignored {
+    /// The kernel's filter (Documentation/trace/events.rst) for the field `filename`.
+    pub fn filter(&self) -> String {
+        let differs = |name: &String| format!("filename != \"{name}\"");
+        let terms: Vec<String> = self.0.iter().map(differs).collect();
         // A single 0 removes the filter.
-        Some(if terms.is_empty() { "0".into() } else { terms.join(" && ") })
+        if terms.is_empty() { "0".into() } else { terms.join(" && ") }
+    }
+
+    /// What the kernel calls their processes (`comm`).
+    pub fn comms(&self) -> impl Iterator<Item = &str> {
+        let last = |name: &'_ String| name.rfind('/').map_or(0, |at| at + 1);
+        let called = self.0.iter().map(move |name| &name[last(name)..]);
+        called.filter(|name| !name.is_empty()).map(|name| &name[..name.len().min(COMM)])
     }
 }
 
@@ -89,21 +108,33 @@ mod tests {
     #[test]
     fn what_is_executed_often_is_ignored_for_a_while() {
         let mut frequent = Frequent::default();
-        note(&mut frequent, "/bin/sh", OFTEN - 1, 1);
-        assert_eq!(frequent.new_filter(1), None);
-        note(&mut frequent, "/bin/sh", 1, 1 + WINDOW);
-        assert_eq!(frequent.new_filter(1 + WINDOW), None, "not within a minute");
+        let mut filter = |note: &dyn Fn(&mut Frequent), now| {
+            note(&mut frequent);
+            frequent.new_filter(now).map(|ignored| ignored.filter())
+        };
+        assert_eq!(filter(&|f| note(f, "/bin/sh", OFTEN - 1, 1), 1), None);
+        let later = 1 + WINDOW;
+        assert_eq!(filter(&|f| note(f, "/bin/sh", 1, later), later), None, "not within a minute");
         let now = 2 * WINDOW;
-        note(&mut frequent, "/bin/sh", 2 * OFTEN, now);
-        note(&mut frequent, "sh", OFTEN, now);
-        note(&mut frequent, "/bin/a\" || 1 || \"", OFTEN, now);
-        assert_eq!(frequent.new_filter(now), Some("filename != \"/bin/sh\"".into()));
-        assert_eq!(frequent.new_filter(now), None, "it is set");
-        note(&mut frequent, "/bin/ls", OFTEN, now);
-        assert_eq!(frequent.new_filter(now + BETWEEN - 1), None, "too early");
+        let many = |frequent: &mut Frequent| {
+            note(frequent, "/bin/sh", 2 * OFTEN, now);
+            note(frequent, "sh", OFTEN, now);
+            note(frequent, "/bin/a\" || 1 || \"", OFTEN, now);
+        };
+        assert_eq!(filter(&many, now), Some("filename != \"/bin/sh\"".into()));
+        assert_eq!(filter(&|_| (), now), None, "it is set");
+        let early = now + BETWEEN - 1;
+        assert_eq!(filter(&|f| note(f, "/bin/ls", OFTEN, now), early), None, "too early");
         let both = "filename != \"/bin/sh\" && filename != \"/bin/ls\"";
-        assert_eq!(frequent.new_filter(now + BETWEEN), Some(both.into()));
-        assert_eq!(frequent.new_filter(now + IGNORED_FOR), Some("0".into()));
+        assert_eq!(filter(&|_| (), now + BETWEEN), Some(both.into()));
+        assert_eq!(filter(&|_| (), now + IGNORED_FOR), Some("0".into()));
+    }
+
+    #[test]
+    fn a_process_is_called_by_the_first_bytes_of_the_last_part_of_its_name() {
+        let names = ["/usr/bin/python3", "/x/a-long-name-of-it", "/x/", "/"];
+        let ignored = Ignored(names.map(String::from).to_vec());
+        assert_eq!(ignored.comms().collect::<Vec<_>>(), ["python3", "a-long-name-of-"]);
     }
 
     proptest! {
@@ -116,7 +147,7 @@ mod tests {
             for name in &names {
                 note(&mut frequent, &format!("/{name}"), OFTEN, 1);
             }
-            let filter = frequent.new_filter(1).unwrap_or_default();
+            let filter = frequent.new_filter(1).map(|ignored| ignored.filter()).unwrap_or_default();
             prop_assert!(filter.len() < 4096);
             for term in filter.split(" && ").filter(|term| !term.is_empty()) {
                 let name = term.strip_prefix("filename != \"").and_then(|t| t.strip_suffix('"'));

@@ -1,15 +1,15 @@
 //! Execs from `sched_process_exec` in a trace instance of its own. The driver. The kernel's filter
-//! drops names that are executed often ([`Frequent`]).
+//! drops names that are executed often ([`Frequent`]); of these, programs that read are reported ([`Reads`]).
 
+use super::buffers::Buffers;
 use super::frequent::Frequent;
-use super::{Exec, Lost, Source};
-use headstart::trace::format::{Field, PageHeader, parse_event, parse_page_header};
-use headstart::trace::instance::Instance;
-use headstart::trace::page::{self, records};
-use headstart::trace::tracefs::{TraceError, Tracefs};
+use super::reads::{self, Reads};
+use super::{Exec, Lost, Seen, Source};
+use headstart::host::clock::monotonic_ns;
+use headstart::trace::format::Field;
+use headstart::trace::tracefs::Tracefs;
 use rustix::event::epoll;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What the instance is called among ours.
@@ -18,56 +18,57 @@ const GROUP: &str = "sched";
 const EVENT: &str = "sched_process_exec";
 /// The buffer of each CPU, in KiB: a thousand execs.
 const BUFFER_KB: u32 = 64;
-/// From so many bytes of one buffer on it may have been full. Pages have room left at their ends.
-const FULL: usize = 32 << 10;
 
-/// A trace instance with that event alone.
+/// A trace instance with that event alone, and one for reads.
 #[derive(Debug)]
 pub struct Traced {
-    /// By CPU.
-    buffers: Vec<(u32, File)>,
-    /// Events for which there was no room, as far as they were counted.
-    dropped: u64,
-    /// Wakes when one of the buffers has something.
-    any: OwnedFd,
-    page: Vec<u8>,
-    header: PageHeader,
+    buffers: Buffers,
     pid: Field,
     /// Where the name is in a record (`__data_loc`).
     name: Field,
     frequent: Frequent,
-    // After the buffers: the kernel refuses to remove it while they are open.
-    instance: Instance,
+    /// None where the kernel does not report them.
+    reads: Option<Reads>,
+    /// Whether `any` waits for them.
+    waits_for_reads: bool,
+    any: OwnedFd,
 }
 
 impl Traced {
-    /// Makes the instance and enables the event.
+    /// Makes the instances and enables the events.
     ///
     /// # Errors
     /// Nothing can be traced here.
     pub fn start(tracefs: &Tracefs) -> io::Result<Self> {
-        let (instance, [pid, name]) = Self::instance(tracefs).map_err(io::Error::other)?;
-        let header = tracefs.header_page().map_err(io::Error::other)?;
-        let header = parse_page_header(&header).map_err(io::Error::other)?;
+        let buffers = Buffers::create(tracefs, LABEL, BUFFER_KB)?;
+        let fields = buffers.fields((GROUP, EVENT), ["pid", "filename"]);
+        let [pid, name] = fields.map_err(io::Error::other)?;
+        buffers.instance.enable(GROUP, EVENT).map_err(io::Error::other)?;
         let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let buffers = instance.open_buffers().map_err(io::Error::other)?;
-        for (_, buffer) in &buffers {
-            epoll::add(&any, buffer, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        }
-        let page = vec![0; instance.sub_buffer_size()];
+        add(&any, buffers.fd())?;
+        let reads = Reads::start(tracefs).ok();
         let frequent = Frequent::default();
-        Ok(Self { buffers, dropped: 0, any, page, header, pid, name, frequent, instance })
+        Ok(Self { buffers, pid, name, frequent, reads, waits_for_reads: false, any })
     }
 
-    fn instance(tracefs: &Tracefs) -> Result<(Instance, [Field; 2]), TraceError> {
-        let instance = Instance::labelled(tracefs, LABEL, Some(BUFFER_KB))?;
-        // The clock of `Exec::at`.
-        instance.set_clock("mono")?;
-        instance.wake_at(0)?;
-        let text = instance.enable(GROUP, EVENT)?;
-        let format = parse_event(&text).map_err(|_| TraceError::NoEvents)?;
-        let field = |name| format.field(name).cloned().ok_or(TraceError::NoEvents);
-        Ok((instance, [field("pid")?, field("filename")?]))
+    /// Which events it reports, for people.
+    pub fn events(&self) -> String {
+        let reads = self.reads.as_ref().map(|_| reads::EVENT);
+        [Some(EVENT), reads].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    fn read_reads(&mut self, out: &mut Vec<Exec>) -> io::Result<()> {
+        let Some(reads) = &mut self.reads else { return Ok(()) };
+        reads.read(monotonic_ns(), out)?;
+        let waits = reads.paused_until().is_none();
+        if waits != self.waits_for_reads {
+            match waits {
+                true => add(&self.any, reads.fd())?,
+                false => epoll::delete(&self.any, reads.fd())?,
+            }
+            self.waits_for_reads = waits;
+        }
+        Ok(())
     }
 }
 
@@ -76,51 +77,32 @@ impl Source for Traced {
         self.any.as_fd()
     }
 
+    fn due(&self) -> Option<u64> {
+        self.reads.as_ref()?.paused_until()
+    }
+
     fn read(&mut self, out: &mut Vec<Exec>) -> io::Result<Lost> {
         let first = out.len();
-        let mut lost = 0u64;
-        let mut was_full = false;
-        let Self { buffers, dropped, page, header, pid, name, frequent, instance, .. } = self;
-        for (_, buffer) in &mut *buffers {
-            let mut bytes = 0;
-            loop {
-                let read = match buffer.read(page) {
-                    Ok(0) => break,
-                    Ok(read) => read,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                    // The kernel names a buffer for each CPU that there may be.
-                    Err(error) if error.raw_os_error() == Some(NO_DEVICE) => break,
-                    Err(error) => return Err(error),
-                };
-                bytes += read;
-                was_full |= bytes >= FULL;
-                let end = records(&page[..read], header, |at, record| {
-                    let pid = pid.read(record).and_then(|pid| u32::try_from(pid).ok());
-                    out.extend(pid.map(|pid| Exec { pid, at }));
-                    frequent.note(text(record, name).unwrap_or_default(), at);
-                });
-                lost = lost.saturating_add(match end {
-                    Ok(page::Lost::None) => 0,
-                    Ok(page::Lost::Count(count)) => count,
-                    Ok(page::Lost::Unknown) | Err(_) => 1,
-                });
-            }
-        }
-        if was_full && let Ok(stats) = instance.stats(buffers.iter().map(|(cpu, _)| *cpu)) {
-            // A full buffer takes no more events, and no page of it says so.
-            let all = stats.lost(false);
-            lost = lost.saturating_add(all.saturating_sub(*dropped));
-            *dropped = all;
-        }
+        let Self { buffers, pid, name, frequent, .. } = self;
+        let lost = buffers.drain(|at, record| {
+            let pid = pid.read(record).and_then(|pid| u32::try_from(pid).ok());
+            out.extend(pid.map(|pid| Exec { pid, at, seen: Seen::Exec }));
+            frequent.note(text(record, name).unwrap_or_default(), at);
+        })?;
+        self.read_reads(out)?;
         out[first..].sort_by_key(|exec| exec.at);
         let newest = out[first..].last().map(|exec| exec.at);
-        if let Some(filter) = newest.and_then(|now| frequent.new_filter(now)) {
+        if let Some(ignored) = newest.and_then(|now| self.frequent.new_filter(now)) {
             // Without it they are reported, which costs more and is no error.
-            let _ = instance.set_filter(GROUP, EVENT, &filter);
+            let _ = self.buffers.instance.set_filter(GROUP, EVENT, &ignored.filter());
+            self.reads.iter_mut().for_each(|reads| reads.set_names(ignored.comms()));
         }
-        Ok(Lost(lost))
+        Ok(lost)
     }
+}
+
+fn add(set: &OwnedFd, fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(epoll::add(set, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
 }
 
 /// The text that a `__data_loc` field of a record describes: 16 bits of length and of offset; without
@@ -131,8 +113,6 @@ fn text<'a>(record: &'a [u8], field: &Field) -> Option<&'a [u8]> {
     let text = record.get(offset..offset.checked_add(length)?)?;
     text.split(|byte| *byte == 0).next()
 }
-
-const NO_DEVICE: i32 = rustix::io::Errno::NODEV.raw_os_error();
 
 #[cfg(test)]
 mod tests {

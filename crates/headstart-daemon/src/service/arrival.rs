@@ -10,7 +10,7 @@ use super::pool::Pool;
 use super::shared::Shared;
 use super::trees::{Root, Tree, Trees};
 use super::watcher::Watched;
-use crate::execs::Exec;
+use crate::execs::{Exec, Seen};
 use crate::programs::decide::{Conditions, Decision, decide};
 use crate::programs::rates::Rates;
 use crate::programs::{Id, Program};
@@ -34,6 +34,8 @@ use std::time::{Duration, Instant};
 const MOST_OURS: usize = 256;
 /// Starts by env(1) that are remembered.
 const MOST_BY_ENV: usize = 32;
+/// Processes whose starts are remembered, so that they are not seen once more by their reads.
+const MOST_SEEN: usize = 256;
 /// The program whose starts need no help of the service.
 const HEADSTART: &str = "headstart";
 
@@ -58,6 +60,8 @@ struct Memory {
     by_env: VecDeque<Started>,
     mounts: Option<CurrentMounts>,
     trees: Trees,
+    /// With the times when the processes began.
+    seen: VecDeque<(u32, u64)>,
 }
 
 impl Arrival {
@@ -84,6 +88,7 @@ impl Arrival {
         if self.shared.stops() || self.shared.paused_s().is_some() {
             return;
         }
+        let Some(exec) = self.of_process(exec) else { return };
         let Ok(path) = fs::read_link(format!("/proc/{}/exe", exec.pid)) else {
             return self.shared.count(|counters| counters.gone += 1);
         };
@@ -93,7 +98,7 @@ impl Arrival {
         }
         let executable = path.to_string_lossy().into_owned();
         let is_known = self.shared.state().table.knows_executable(&executable);
-        if !self.admits(&path, is_known, exec.at / 1_000_000) {
+        if !self.admits(&path, is_known, exec) {
             return self.shared.count(|counters| counters.skipped_by_rate += 1);
         }
         let Some(started) = Started::read(exec.pid) else {
@@ -110,8 +115,28 @@ impl Arrival {
             return self.shared.count(|counters| counters.in_containers += 1);
         }
         if let Some(key) = started.key(&mounts) {
+            if exec.seen == Seen::Read {
+                self.shared.count(|counters| counters.by_reads += 1);
+            }
+            let mut memory = self.memory();
+            memory.seen.truncate(MOST_SEEN - 1);
+            memory.seen.push_front((started.pid, started.start_time));
+            drop(memory);
             self.start(exec, started, key, executable);
         }
+    }
+
+    /// The same for the process of a thread that reads, if that has begun lately and was not seen before.
+    fn of_process(&self, exec: Exec) -> Option<Exec> {
+        if exec.seen == Seen::Exec {
+            return Some(exec);
+        }
+        let thread = i32::try_from(exec.pid).ok()?;
+        let process = u32::try_from(proc::status(thread, "Tgid")?).ok()?;
+        let began = proc::start_time(process.cast_signed())?;
+        let is_new = proc::age(began) < self.shared.config.window
+            && !self.memory().seen.contains(&(process, began));
+        is_new.then_some(Exec { pid: process, ..exec })
     }
 
     /// A program was executed: it is a part of a start, or begins one.
@@ -301,10 +326,12 @@ impl Arrival {
         memory.mounts.as_mut().map(|mounts| Arc::clone(mounts.now()))
     }
 
-    fn admits(&self, path: &Path, is_known: bool, now_ms: u64) -> bool {
+    /// Whether this exec is looked at. Reads are counted apart: thousands of hot starts must not hide them.
+    fn admits(&self, path: &Path, is_known: bool, exec: Exec) -> bool {
         let mut hasher = DefaultHasher::new();
-        path.hash(&mut hasher);
-        self.memory().rates.admits(hasher.finish(), is_known, now_ms)
+        (path, exec.seen).hash(&mut hasher);
+        let is_known = is_known || exec.seen == Seen::Read;
+        self.memory().rates.admits(hasher.finish(), is_known, exec.at / 1_000_000)
     }
 
     /// Whether headstart itself starts this program, or is it. The process of `headstart run`

@@ -35,7 +35,7 @@ const WAITING_BATCHES: usize = 512;
 /// Starts that may wait for a replay.
 const WAITING_STARTS: usize = 32;
 /// How often it is checked whether the service ends, and the watchdog is fed.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+const LOOK: Duration = Duration::from_millis(500);
 /// How often the watchdog is fed.
 const FEED: Duration = Duration::from_secs(1);
 /// How long threads may take to end: one may wait for a file server.
@@ -97,7 +97,7 @@ pub fn run(config: Config, places: Places, tell: Tell) -> Result<(), ServiceErro
     damage.iter().for_each(|why| tell(why));
     found::add(&mut state.table, &places);
     let replays = config.replays;
-    let shared = Arc::new(Shared::new(config, places, tell, "sched_process_exec", tracer, state));
+    let shared = Arc::new(Shared::new(config, places, tell, source.events(), tracer, state));
     let threads = begin(&shared, listener, replays).map_err(ServiceError::Thread)?;
     notify(notify::READY);
     let ended = read_execs(&shared, &mut source, &interrupt, &threads.execs);
@@ -173,8 +173,10 @@ fn read_execs(
             PollFd::from_borrowed_fd(source.fd(), PollFlags::IN),
             PollFd::new(interrupt, PollFlags::IN),
         ];
+        let due = source.due().map(|at| Duration::from_nanos(at.saturating_sub(monotonic_ns())));
+        let wait = due.map_or(LOOK, |due| due.min(LOOK));
         // An error is a wake-up.
-        let _ = poll(&mut fds, Some(&LOOK));
+        let _ = poll(&mut fds, Timespec::try_from(wait).ok().as_ref());
         if interrupt.came() {
             break;
         }

@@ -57,7 +57,7 @@ pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) places: Places,
     pub(super) tell: Tell,
-    pub(super) source: &'static str,
+    pub(super) source: String,
     /// None when nothing can be recorded, for this reason.
     pub(super) tracer: Result<Tracer, String>,
     pub(super) began: Instant,
@@ -78,7 +78,7 @@ impl Shared {
         config: Config,
         places: Places,
         tell: Tell,
-        source: &'static str,
+        source: String,
         tracer: Result<Tracer, String>,
         state: State,
     ) -> Self {
@@ -221,7 +221,7 @@ impl Shared {
         Status {
             pid: std::process::id(),
             uptime_s: self.began.elapsed().as_secs(),
-            source: self.source.into(),
+            source: self.source.clone(),
             paused_s: self.paused_s(),
             not_learning,
             programs,

@@ -18,6 +18,11 @@ pub fn monotonic_ns() -> u64 {
     ns_of(ClockId::Monotonic)
 }
 
+/// Since boot, in ns, including the time in which the machine was suspended.
+pub fn boot_ns() -> u64 {
+    ns_of(ClockId::Boottime)
+}
+
 /// The CPU time of this process, in ns.
 pub fn process_ns() -> u64 {
     ns_of(ClockId::ProcessCPUTime)

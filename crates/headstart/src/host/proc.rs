@@ -1,16 +1,25 @@
 //! Facts about processes, from /proc (proc(5)).
 
-use crate::host::contents;
+use crate::host::{clock, contents};
 use rustix::io::Errno;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 /// When a process started, in clock ticks since boot: with the PID it names
 /// a process for good. `None` when there is none, or only what its parent has
 /// not yet requested.
 pub fn start_time(pid: i32) -> Option<u64> {
     parse_start_time(&contents::bytes(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// For how long a process runs that started at this time, in clock ticks since boot.
+pub fn age(start_time: u64) -> Duration {
+    let ticks = rustix::param::clock_ticks_per_second().max(1);
+    let began = u128::from(start_time) * 1_000_000_000 / u128::from(ticks);
+    let began = u64::try_from(began).unwrap_or(u64::MAX);
+    Duration::from_nanos(clock::boot_ns().saturating_sub(began))
 }
 
 /// Whether the process that started at this time has certainly ended, with all of its threads. What
@@ -167,6 +176,9 @@ mod tests {
         let started = start_time(pid).unwrap();
         assert!(!has_ended(pid, started));
         assert!(has_ended(pid, started + 1));
+        // Ticks are coarse, and this machine may be busy.
+        assert!(age(started) < Duration::from_secs(60));
+        assert_eq!(age(u64::MAX), Duration::ZERO);
         child.kill().unwrap();
         // Returns when it is a zombie, and leaves it one.
         let options =
