@@ -91,7 +91,7 @@ tools=(cc:gcc g++:g++ mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-pro
     losetup:mount fincore:util-linux strace:strace /usr/bin/python3:python3
     debootstrap:debootstrap systemd-nspawn:systemd-container zstd:zstd make:make
     qemu-system-x86_64:qemu-system-x86 vmtouch:vmtouch dbus-run-session:dbus gdbus:libglib2.0-bin
-    ld.lld:lld mksquashfs:squashfs-tools dpkg-deb:dpkg rpmbuild:rpm pacman-conf:pacman-package-manager)
+    ld.lld:lld mksquashfs:squashfs-tools dpkg-deb:dpkg rpmbuild:rpm pacman-conf:pacman-package-manager podman:podman crun:crun)
 if grep -qw f2fs /proc/filesystems || modprobe --quiet --dry-run f2fs 2>/dev/null; then
     tools+=(mkfs.f2fs:f2fs-tools)
 fi

@@ -27,6 +27,6 @@ fuzz_target!(|input: (&[u8], bool, &[u8], Vec<&[u8]>)| {
     for name in names {
         (0..64).for_each(|_| frequent.note(name, 1));
     }
-    let filter = frequent.new_filter(1).unwrap_or_default();
+    let filter = frequent.new_filter(1).map(|ignored| ignored.filter()).unwrap_or_default();
     assert!(filter.len() < 4096 && !filter.contains(['|', '~', '\n', '\0']));
 });

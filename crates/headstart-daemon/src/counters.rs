@@ -22,8 +22,10 @@ pub struct Counters {
     pub skipped: u64,
     /// Execs within a start that was handled: they are a part of it.
     pub in_starts: u64,
-    /// Programs in containers, which are not handled.
+    /// Programs in containers.
     pub in_containers: u64,
+    /// Programs in another root directory that is of no known image, which are not handled.
+    pub elsewhere: u64,
     /// Starts that were only watched.
     pub watched: u64,
     /// Of those, the ones that waited for disks for longer than the threshold.

@@ -82,7 +82,10 @@ pub fn status(answer: &Answer) -> anyhow::Result<()> {
             ),
             (counters.lost_events, "trace events lost"),
             (counters.failed, "recordings not learned"),
-            (counters.in_containers, "starts in containers, which are not handled"),
+            (
+                counters.elsewhere,
+                "starts in another root directory without an image, which are not handled",
+            ),
             (counters.refused_clients, "clients refused"),
         ];
         for (count, what) in missed.into_iter().filter(|(count, _)| *count > 0) {

@@ -101,7 +101,7 @@ impl Arrival {
         if !self.admits(&path, is_known, exec) {
             return self.shared.count(|counters| counters.skipped_by_rate += 1);
         }
-        let Some(started) = Started::read(exec.pid) else {
+        let Some(mut started) = Started::read(exec.pid) else {
             return self.shared.count(|counters| counters.gone += 1);
         };
         if self.is_headstart_at(started.parent) {
@@ -111,10 +111,18 @@ impl Arrival {
             return;
         }
         let Some(mounts) = self.mounts() else { return };
-        if started.is_elsewhere(&mounts) {
-            return self.shared.count(|counters| counters.in_containers += 1);
+        let is_elsewhere = started.is_elsewhere(&mounts);
+        let image = is_elsewhere.then(|| started.image(&mounts)).flatten();
+        if is_elsewhere && image.is_none() {
+            return self.shared.count(|counters| counters.elsewhere += 1);
         }
-        if let Some(key) = started.key(&mounts) {
+        if let Some(mut key) = started.key(&mounts) {
+            if let Some((image, dev)) = image {
+                self.shared.count(|counters| counters.in_containers += 1);
+                key = key.in_image(&image.identity, &image.name);
+                // That of an overlay is no device.
+                started.executable.dev = dev.unwrap_or(started.executable.dev);
+            }
             if exec.seen == Seen::Read {
                 self.shared.count(|counters| counters.by_reads += 1);
             }

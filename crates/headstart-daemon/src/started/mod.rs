@@ -7,18 +7,21 @@
 //!                           interpreter           directory of the process
 //! ```
 //!
-//! [`command`] is pure; [`files`] looks names up where that needs no server; [`mounts`] knows where
-//! that is. No word of a process is trusted: what is read is bounded, and nothing but files of /proc
+//! [`command`] and [`image`] are pure; [`files`] looks names up where that needs no server; [`mounts`] knows
+//! where that is; `container` reads of which image a process is. No word of a process is trusted: what is read is bounded, and nothing but files of /proc
 //! is opened.
 
 pub mod command;
+mod container;
 pub mod files;
+pub mod image;
 pub mod mounts;
 
 use files::Files;
 use headstart::host::mounts::MountTable;
 use headstart::host::proc;
 use headstart::pack::key::Key;
+use image::Image;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, makedev};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -129,6 +132,11 @@ impl Started {
         let program = script.is_none().then_some(self.path.as_path());
         let mounts = Some(mounts).filter(|mounts| !self.is_elsewhere(mounts));
         Some(Key::of_command(&command, Files { program, cwd: &self.cwd, mounts }))
+    }
+
+    /// The image of its container, and the device that this is on, as far as they are known.
+    pub fn image(&self, mounts: &MountTable) -> Option<(Image, Option<u64>)> {
+        container::image(self.pid, mounts)
     }
 
     /// Whether this is the interpreter that env(1) found for a script (`#!/usr/bin/env python3`),

@@ -93,6 +93,15 @@ impl Key {
         Self { words, subcommand, ..Self::new(&name, &identity) }
     }
 
+    /// The same command in a container of an image with this identity and name.
+    #[must_use]
+    pub fn in_image(&self, identity: &OsStr, name: &str) -> Self {
+        let all = [identity.as_bytes(), b"\0", self.file_name.as_bytes()].concat();
+        let words = [OsString::from(name)].into_iter().chain(self.words.clone()).collect();
+        let subcommand = self.subcommand.clone();
+        Self { words, subcommand, ..Self::new(&format!("{name}-{}", self.name), &all) }
+    }
+
     /// The key for a name that the user gave.
     pub fn of_name(name: &str) -> Self {
         Self::new(name, &[b"name", name.as_bytes()].concat())
@@ -386,6 +395,13 @@ mod tests {
         ] {
             assert!(key(command).file_name.starts_with(prefix), "{:?}", key(command));
         }
+        let web = key(&["ls"]).in_image("sha256:1".as_ref(), "web:1");
+        assert!(web.file_name.starts_with("web_1-ls-") && web.words == ["web:1", "ls"]);
+        assert_eq!(
+            web.file_name,
+            key(&["ls", "-l"]).in_image("sha256:1".as_ref(), "web:1").file_name
+        );
+        assert_ne!(web.file_name, key(&["ls"]).in_image("sha256:2".as_ref(), "web:1").file_name);
         assert!(Key::of_name("../../etc").file_name.starts_with("_.._etc-"));
         assert!(Key::of_name(&"x".repeat(500)).file_name.len() < 100);
     }
