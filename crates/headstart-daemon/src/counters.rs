@@ -16,6 +16,8 @@ pub struct Counters {
     pub gone: u64,
     /// Starts by names that are executed often, which were seen by their reads.
     pub by_reads: u64,
+    /// Children without exec that do slow jobs.
+    pub by_forks: u64,
     /// Execs that were skipped by their rate.
     pub skipped_by_rate: u64,
     /// Execs of programs that were lately hot, or gain nothing.

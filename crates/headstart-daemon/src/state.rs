@@ -95,7 +95,7 @@ impl Program {
     /// The same with names that are not longer than a line.
     #[must_use]
     pub fn with_short_names(mut self) -> Self {
-        for name in [&mut self.name, &mut self.executable] {
+        for name in [&mut self.name, &mut self.executable, &mut self.forker] {
             if let Some((at, _)) = name.char_indices().nth(MOST_NAME) {
                 name.truncate(at);
             }

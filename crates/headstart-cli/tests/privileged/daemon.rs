@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Files of the program that it reads, and the pages of each.
-const FILES: u64 = 64;
+pub const FILES: u64 = 64;
 const PAGES: u64 = 32;
 /// One that it maps: four huge pages. All of them are more than Python's own files.
 const LIBRARY_BYTES: usize = 8 << 20;
 
 /// First starts that are tried, and how long each may take to be noticed.
-const TRIALS: u32 = 5;
+pub const TRIALS: u32 = 5;
 const NOTICED: Duration = Duration::from_secs(11);
 
 /// Waits for a line before it reads its files, and for one before it ends.
@@ -125,6 +125,28 @@ impl Service {
     /// The same, once it does.
     pub fn start_of(&self, pid: u32) -> Value {
         wait_until("start in `top`", || self.listed(pid))
+    }
+
+    /// The starts of a program in `top`, the latest first.
+    pub fn starts(&self, program: &str) -> Vec<Value> {
+        let top = self.json(&["top"]);
+        let starts = top["starts"].as_array().cloned().unwrap_or_default();
+        starts.into_iter().filter(|start| start["program"] == program).collect()
+    }
+
+    /// Another start of a program than these, if it is noticed.
+    pub fn new_start(&self, program: &str, known: &[Value]) -> Option<Value> {
+        let end = Instant::now() + NOTICED;
+        let mut new = None;
+        while new.is_none() && Instant::now() < end {
+            new = self.starts(program).into_iter().find(|start| !known.contains(start));
+        }
+        new
+    }
+
+    /// One of the counts of `status`.
+    pub fn count(&self, name: &str) -> u64 {
+        self.json(&["status"])["status"]["counters"][name].as_u64().unwrap()
     }
 
     pub fn programs(&self) -> Vec<String> {
@@ -437,7 +459,7 @@ fn nothing_is_left_of_a_killed_service_and_off_ends_tracing() {
     }
     let mut service = Service::start();
     let pid = service.child.id();
-    assert_eq!(Service::instances(pid).len(), 3);
+    assert_eq!(Service::instances(pid).len(), 5);
     kill(pid.cast_signed(), 9).unwrap();
     service.child.wait().unwrap();
     service.child = Service::spawn(service.dir.path());

@@ -1,13 +1,12 @@
 //! Which starts the service sees, and by which programs it knows them: one that `headstart run` has
 //! learned; one whose name is executed all the time.
 
-use crate::daemon::{Service, Start, first_start, prefetched_start, program, second_start};
+use crate::daemon::{Service, Start, TRIALS, first_start, prefetched_start, program, second_start};
 use headstart_testing::{is_root, public_dir, skip};
 use std::process::Command;
 
 /// Execs of a name that the kernel then no longer reports.
 const MANY: u32 = 64;
-const TRIALS: u32 = 5;
 
 #[test]
 fn what_run_has_learned_is_prefetched_at_the_first_start_that_the_service_sees() {
@@ -34,17 +33,15 @@ fn a_slow_script_is_learned_though_its_interpreter_is_executed_all_the_time() {
     }
     let Some(fs) = program() else { return };
     let service = Service::start();
-    let count =
-        |name: &str| service.json(&["status"])["status"]["counters"][name].as_u64().unwrap();
     for _ in 0..MANY {
         let mut hot = Command::new(fs.path().join("python3"));
         assert!(hot.args(["-I", "-S", "-c", ""]).status().unwrap().success());
     }
     let seen = (0..TRIALS).find_map(|_| first_start(&service, &fs)).unwrap();
     assert_eq!(seen["kind"], "cold", "{seen}");
-    assert!(count("by_reads") > 0);
+    assert!(service.count("by_reads") > 0);
     second_start(&service, &fs);
     let seen = prefetched_start(&service, &fs);
     assert_eq!(seen["program"], "python3-reader.py");
-    assert!(count("by_reads") >= 3);
+    assert!(service.count("by_reads") >= 3);
 }

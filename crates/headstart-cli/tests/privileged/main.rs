@@ -13,6 +13,7 @@ mod command;
 mod common;
 mod daemon;
 mod daemon_containers;
+mod daemon_forks;
 mod daemon_starts;
 mod doctor;
 mod evict;

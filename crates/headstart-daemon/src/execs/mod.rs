@@ -1,6 +1,7 @@
 //! Which processes call exec, as soon as they do. The rest of the crate knows only the [`Source`].
 
 mod buffers;
+pub mod forks;
 pub mod frequent;
 pub mod pace;
 mod reads;
@@ -27,6 +28,8 @@ pub enum Seen {
     Exec,
     /// A request to a disk, of a program with a name that is executed often. The process may be an old one.
     Read,
+    /// A fork, or the name that a child took. The process may do no job of its own.
+    Fork,
 }
 
 /// How many execs were not reported.

@@ -2,9 +2,10 @@
 //! drops names that are executed often ([`Frequent`]); of these, programs that read are reported ([`Reads`]).
 
 use super::buffers::Buffers;
+use super::forks::{Forkers, Forks};
 use super::frequent::Frequent;
 use super::reads::{self, Reads};
-use super::{Exec, Lost, Seen, Source};
+use super::{Exec, Lost, Seen, Source, forks};
 use headstart::host::clock::monotonic_ns;
 use headstart::trace::format::Field;
 use headstart::trace::tracefs::Tracefs;
@@ -19,7 +20,7 @@ const EVENT: &str = "sched_process_exec";
 /// The buffer of each CPU, in KiB: a thousand execs.
 const BUFFER_KB: u32 = 64;
 
-/// A trace instance with that event alone, and one for reads.
+/// A trace instance with that event alone, one for reads, and those for forks.
 #[derive(Debug)]
 pub struct Traced {
     buffers: Buffers,
@@ -31,15 +32,17 @@ pub struct Traced {
     reads: Option<Reads>,
     /// Whether `any` waits for them.
     waits_for_reads: bool,
+    /// None where the kernel does not report them.
+    forks: Option<Forks>,
     any: OwnedFd,
 }
 
 impl Traced {
-    /// Makes the instances and enables the events.
+    /// Makes the instances and enables the events. Children of these programs are reported at once.
     ///
     /// # Errors
     /// Nothing can be traced here.
-    pub fn start(tracefs: &Tracefs) -> io::Result<Self> {
+    pub fn start(tracefs: &Tracefs, forkers: Forkers) -> io::Result<Self> {
         let buffers = Buffers::create(tracefs, LABEL, BUFFER_KB)?;
         let fields = buffers.fields((GROUP, EVENT), ["pid", "filename"]);
         let [pid, name] = fields.map_err(io::Error::other)?;
@@ -47,14 +50,17 @@ impl Traced {
         let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         add(&any, buffers.fd())?;
         let reads = Reads::start(tracefs).ok();
+        let forks = Forks::start(tracefs, forkers).ok();
+        forks.iter().try_for_each(|forks| add(&any, forks.fd()))?;
         let frequent = Frequent::default();
-        Ok(Self { buffers, pid, name, frequent, reads, waits_for_reads: false, any })
+        Ok(Self { buffers, pid, name, frequent, reads, waits_for_reads: false, forks, any })
     }
 
     /// Which events it reports, for people.
     pub fn events(&self) -> String {
         let reads = self.reads.as_ref().map(|_| reads::EVENT);
-        [Some(EVENT), reads].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        let forks = self.forks.as_ref().map(|_| forks::FORK.1);
+        [Some(EVENT), reads, forks].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     fn read_reads(&mut self, out: &mut Vec<Exec>) -> io::Result<()> {
@@ -90,6 +96,7 @@ impl Source for Traced {
             frequent.note(text(record, name).unwrap_or_default(), at);
         })?;
         self.read_reads(out)?;
+        self.forks.iter_mut().try_for_each(|forks| forks.read(monotonic_ns(), out))?;
         out[first..].sort_by_key(|exec| exec.at);
         let newest = out[first..].last().map(|exec| exec.at);
         if let Some(ignored) = newest.and_then(|now| self.frequent.new_filter(now)) {

@@ -33,6 +33,9 @@ pub struct Program {
     pub name: String,
     /// Its executable.
     pub executable: String,
+    /// If it is no exec but a fork: what the kernel calls the program that forks.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub forker: String,
     /// Starts that were looked at.
     pub starts: u64,
     /// Of those, the ones that waited for disks for longer than the threshold.

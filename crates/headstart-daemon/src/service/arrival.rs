@@ -88,6 +88,10 @@ impl Arrival {
         if self.shared.stops() || self.shared.paused_s().is_some() {
             return;
         }
+        if exec.seen == Seen::Fork {
+            self.fork(exec);
+            return;
+        }
         let Some(exec) = self.of_process(exec) else { return };
         let Ok(path) = fs::read_link(format!("/proc/{}/exe", exec.pid)) else {
             return self.shared.count(|counters| counters.gone += 1);
@@ -110,28 +114,29 @@ impl Arrival {
         if self.goes_on(&started) {
             return;
         }
-        let Some(mounts) = self.mounts() else { return };
-        let is_elsewhere = started.is_elsewhere(&mounts);
-        let image = is_elsewhere.then(|| started.image(&mounts)).flatten();
-        if is_elsewhere && image.is_none() {
-            return self.shared.count(|counters| counters.elsewhere += 1);
-        }
-        if let Some(mut key) = started.key(&mounts) {
-            if let Some((image, dev)) = image {
-                self.shared.count(|counters| counters.in_containers += 1);
-                key = key.in_image(&image.identity, &image.name);
-                // That of an overlay is no device.
-                started.executable.dev = dev.unwrap_or(started.executable.dev);
-            }
+        if let Some(key) = self.key(&mut started) {
             if exec.seen == Seen::Read {
                 self.shared.count(|counters| counters.by_reads += 1);
             }
-            let mut memory = self.memory();
-            memory.seen.truncate(MOST_SEEN - 1);
-            memory.seen.push_front((started.pid, started.start_time));
-            drop(memory);
-            self.start(exec, started, key, executable);
+            self.start(exec, started, key, executable, String::new());
         }
+    }
+
+    /// The key of what a process runs, also in a container; none if it is not handled.
+    pub(super) fn key(&self, started: &mut Started) -> Option<Key> {
+        let mounts = self.mounts()?;
+        if !started.is_elsewhere(&mounts) {
+            return started.key(&mounts);
+        }
+        let Some((image, dev)) = started.image(&mounts) else {
+            self.shared.count(|counters| counters.elsewhere += 1);
+            return None;
+        };
+        self.shared.count(|counters| counters.in_containers += 1);
+        // That of an overlay is no device.
+        started.executable.dev = dev.unwrap_or(started.executable.dev);
+        let key = started.key(&mounts)?;
+        Some(key.in_image(&image.identity, &image.name))
     }
 
     /// The same for the process of a thread that reads, if that has begun lately and was not seen before.
@@ -142,13 +147,35 @@ impl Arrival {
         let thread = i32::try_from(exec.pid).ok()?;
         let process = u32::try_from(proc::status(thread, "Tgid")?).ok()?;
         let began = proc::start_time(process.cast_signed())?;
-        let is_new = proc::age(began) < self.shared.config.window
-            && !self.memory().seen.contains(&(process, began));
+        let is_new =
+            began_lately(began, self.shared.config.window) && !self.was_seen((process, began));
         is_new.then_some(Exec { pid: process, ..exec })
     }
 
-    /// A program was executed: it is a part of a start, or begins one.
-    fn start(&self, exec: Exec, started: Started, key: Key, executable: String) {
+    /// Whether a start of this process, by its number and when it began, was handled lately.
+    pub(super) fn was_seen(&self, process: (u32, u64)) -> bool {
+        self.memory().seen.contains(&process)
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// A program was executed: it is a part of a start, or begins one. `forker`: what the kernel calls its
+    /// parent, if it is no exec.
+    pub(super) fn start(
+        &self,
+        exec: Exec,
+        started: Started,
+        key: Key,
+        executable: String,
+        forker: String,
+    ) {
+        {
+            let mut memory = self.memory();
+            memory.seen.truncate(MOST_SEEN - 1);
+            memory.seen.push_front((started.pid, started.start_time));
+        }
         let id = Id { uid: started.uid, file_name: key.file_name.clone() };
         let at_ms = exec.at / 1_000_000;
         let root = self.memory().trees.of(&started, at_ms, self.shared.config.window);
@@ -160,7 +187,7 @@ impl Arrival {
             _ => (None, at_ms),
         };
         let conditions = self.shared.conditions();
-        let new = Program { name: key.name.clone(), executable, ..Program::default() };
+        let new = Program { name: key.name.clone(), executable, forker, ..Program::default() };
         let new = new.with_short_names();
         let executable = new.executable.clone();
         let mut decision = Decision::Skip;
@@ -299,7 +326,8 @@ impl Arrival {
             pid: started.pid,
             start_time: started.start_time,
             at_ms: exec.at / 1_000_000,
-            watch: Watch::new(counters),
+            // A child has read nothing before.
+            watch: Watch::new(if exec.seen == Seen::Fork { Default::default() } else { counters }),
             latency: self.latency(started.executable.dev),
         };
         if self.watcher.try_send(watched).is_err() {
@@ -365,9 +393,14 @@ impl Arrival {
         path.is_ok_and(|path| self.is_headstart(&path))
     }
 
-    fn is_headstart(&self, path: &Path) -> bool {
+    pub(super) fn is_headstart(&self, path: &Path) -> bool {
         path == self.own || path.file_name().is_some_and(|name| name == HEADSTART)
     }
+}
+
+/// Whether a process that began then, in clock ticks since boot, may still start.
+pub(super) fn began_lately(start_time: u64, window: Duration) -> bool {
+    proc::age(start_time) < window
 }
 
 /// The moment of this time of the monotonic clock, in nanoseconds.

@@ -15,6 +15,7 @@
 mod arrival;
 mod early;
 mod folios;
+mod forked;
 mod found;
 mod handle;
 mod keeper;

@@ -3,11 +3,12 @@
 use super::arrival::Arrival;
 use super::handle::Handled;
 use super::pool::Pool;
-use super::shared::Shared;
 pub use super::shared::{Places, Tell};
+use super::shared::{Shared, Watching};
 use super::tracer::Tracer;
 use super::{early, folios, found, keeper, socket, watcher};
 use crate::config::Config;
+use crate::execs::forks::Forkers;
 use crate::execs::pace::Pace;
 use crate::execs::traced::Traced;
 use crate::execs::{Exec, Source};
@@ -84,7 +85,8 @@ pub fn run(config: Config, places: Places, tell: Tell) -> Result<(), ServiceErro
     // What a killed service left.
     remove_orphans(&Machine::at("/"));
     let tracefs = Tracefs::locate()?;
-    let mut source = Traced::start(&tracefs).map_err(ServiceError::Source)?;
+    let forkers = Forkers::default();
+    let mut source = Traced::start(&tracefs, forkers.clone()).map_err(ServiceError::Source)?;
     let tracer = match config.learn {
         true => Tracer::start(&tracefs, config.recordings, config.trace_memory)
             .map_err(|error| causes(&error)),
@@ -97,7 +99,9 @@ pub fn run(config: Config, places: Places, tell: Tell) -> Result<(), ServiceErro
     damage.iter().for_each(|why| tell(why));
     found::add(&mut state.table, &places);
     let replays = config.replays;
-    let shared = Arc::new(Shared::new(config, places, tell, source.events(), tracer, state));
+    state.table.iter().for_each(|(_, program)| forkers.add(&program.forker));
+    let watching = Watching { events: source.events(), forkers };
+    let shared = Arc::new(Shared::new(config, places, tell, watching, tracer, state));
     let threads = begin(&shared, listener, replays).map_err(ServiceError::Thread)?;
     notify(notify::READY);
     let ended = read_execs(&shared, &mut source, &interrupt, &threads.execs);

@@ -5,6 +5,7 @@ use crate::budget::Budget;
 use crate::config::Config;
 use crate::control::answer::{Start, Status};
 use crate::counters::Counters;
+use crate::execs::forks::Forkers;
 use crate::programs::decide::Conditions;
 use crate::programs::{Id, Program};
 use crate::state::State;
@@ -40,6 +41,14 @@ impl Places {
     }
 }
 
+/// How starts are seen.
+pub(super) struct Watching {
+    /// By which events, for people.
+    pub(super) events: String,
+    /// Programs whose children are looked at.
+    pub(super) forkers: Forkers,
+}
+
 /// Takes one line for the journal.
 pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -57,7 +66,7 @@ pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) places: Places,
     pub(super) tell: Tell,
-    pub(super) source: String,
+    pub(super) watching: Watching,
     /// None when nothing can be recorded, for this reason.
     pub(super) tracer: Result<Tracer, String>,
     pub(super) began: Instant,
@@ -78,7 +87,7 @@ impl Shared {
         config: Config,
         places: Places,
         tell: Tell,
-        source: String,
+        watching: Watching,
         tracer: Result<Tracer, String>,
         state: State,
     ) -> Self {
@@ -86,7 +95,7 @@ impl Shared {
             config,
             places,
             tell,
-            source,
+            watching,
             tracer,
             began: Instant::now(),
             learning: Mutex::default(),
@@ -221,7 +230,7 @@ impl Shared {
         Status {
             pid: std::process::id(),
             uptime_s: self.began.elapsed().as_secs(),
-            source: self.source.clone(),
+            source: self.watching.events.clone(),
             paused_s: self.paused_s(),
             not_learning,
             programs,

@@ -105,11 +105,14 @@ impl Watcher {
         let waited = watched.watch.waited(watched.latency);
         let is_cold = waited >= self.shared.config.threshold;
         let now = now_ms();
+        let mut forker = String::new();
         self.shared.change(&watched.id, Default::default, |program| {
             program.note_watched(is_cold, now);
+            forker.clone_from(&program.forker);
         });
         if is_cold {
             self.shared.note_led(watched.led_by.as_ref(), &watched.id);
+            self.shared.watching.forkers.add(&forker);
             self.shared.count(|counters| counters.cold += 1);
             self.shared.note_start(Start {
                 program: watched.name,

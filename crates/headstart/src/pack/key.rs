@@ -96,10 +96,21 @@ impl Key {
     /// The same command in a container of an image with this identity and name.
     #[must_use]
     pub fn in_image(&self, identity: &OsStr, name: &str) -> Self {
-        let all = [identity.as_bytes(), b"\0", self.file_name.as_bytes()].concat();
-        let words = [OsString::from(name)].into_iter().chain(self.words.clone()).collect();
-        let subcommand = self.subcommand.clone();
-        Self { words, subcommand, ..Self::new(&format!("{name}-{}", self.name), &all) }
+        let words = [vec![name.into()], self.words.clone()].concat();
+        self.extended(identity.as_bytes(), &format!("{name}-{}", self.name), words)
+    }
+
+    /// A child of the same command that does a job of this name without exec.
+    #[must_use]
+    pub fn of_job(&self, name: &str) -> Self {
+        let words = [self.words.clone(), vec![name.into()]].concat();
+        let identity = [b"fork\0", name.as_bytes()].concat();
+        self.extended(&identity, &format!("{}-{name}", self.name), words)
+    }
+
+    fn extended(&self, identity: &[u8], name: &str, words: Vec<OsString>) -> Self {
+        let identity = [identity, b"\0", self.file_name.as_bytes()].concat();
+        Self { words, subcommand: self.subcommand.clone(), ..Self::new(name, &identity) }
     }
 
     /// The key for a name that the user gave.
@@ -402,6 +413,9 @@ mod tests {
             key(&["ls", "-l"]).in_image("sha256:1".as_ref(), "web:1").file_name
         );
         assert_ne!(web.file_name, key(&["ls"]).in_image("sha256:2".as_ref(), "web:1").file_name);
+        let job = |name| key(&["python3", "/srv/zygote.py"]).of_job(name);
+        assert!(job("render").file_name.starts_with("python3-zygote.py-render-"));
+        assert_ne!(job("render").file_name, job("child").file_name);
         assert!(Key::of_name("../../etc").file_name.starts_with("_.._etc-"));
         assert!(Key::of_name(&"x".repeat(500)).file_name.len() < 100);
     }
