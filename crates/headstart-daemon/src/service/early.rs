@@ -18,11 +18,13 @@ use headstart::replay::benefit::Expected;
 use headstart::replay::frequency::Frequency;
 use headstart::replay::models::Models;
 use rustix::event::Timespec;
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// How often starts are counted and replays looked at.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
@@ -30,7 +32,10 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 const WAITING: usize = 1024;
 /// Programs that a login pack is made of, and their ranges, at most: those that saved most first.
 const MOST_CANDIDATES: usize = 256;
-const MOST_RANGES: usize = 200_000;
+const MOST_RANGES: usize = 50_000;
+/// A login pack is made again after so long at the earliest, unless the user says so: programs may be
+/// learned one after the other, and each time all packs of a user are read.
+const AGAIN: Duration = Duration::from_secs(10 * 60);
 /// Programs that are predicted of one context.
 const MOST_PREDICTED: usize = 4;
 
@@ -50,7 +55,8 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<(SyncSender<Started>, Joi
     let (send, starts) = sync_channel(WAITING);
     let sessions = SessionFiles::of(shared.places.sessions.clone());
     let replays = Replays::new(Arc::clone(&shared));
-    let early = Early { shared, starts, sessions, replays, open: Open::default() };
+    let early =
+        Early { shared, starts, sessions, replays, open: Open::default(), made: HashMap::new() };
     let thread = thread::Builder::new().name("early".into()).spawn(move || early.run())?;
     Ok((send, thread))
 }
@@ -61,6 +67,8 @@ struct Early {
     sessions: SessionFiles,
     replays: Replays,
     open: Open,
+    /// When the login packs were made.
+    made: HashMap<u32, Instant>,
 }
 
 impl Early {
@@ -179,8 +187,10 @@ impl Early {
     /// Makes login packs again, but for users who have just logged in: what follows that is not known
     /// yet.
     fn renew(&mut self) {
-        let (now, open) = (now_ms(), &mut self.open);
-        for uid in self.shared.login_packs_due(|uid| open.has(uid, LOGIN, now)) {
+        let (now, open, made) = (now_ms(), &mut self.open, &self.made);
+        let is_early = |uid: &u32| made.get(uid).is_some_and(|made| made.elapsed() < AGAIN);
+        for uid in self.shared.login_packs_due(|uid| is_early(&uid) || open.has(uid, LOGIN, now)) {
+            self.made.insert(uid, Instant::now());
             if let Err(error) = self.make(uid) {
                 (self.shared.tell)(&format!("no login pack is made: {}", causes(&error)));
             }

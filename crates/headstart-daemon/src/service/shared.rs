@@ -128,11 +128,11 @@ impl Shared {
         *wanted = when.min(*wanted);
     }
 
-    /// Users whose login packs are to be made again now; `is_open` says who has just logged in.
-    pub(super) fn login_packs_due(&self, mut is_open: impl FnMut(u32) -> bool) -> Vec<u32> {
+    /// Users whose login packs are to be made again now; `may_wait` says whose may be made later.
+    pub(super) fn login_packs_due(&self, mut may_wait: impl FnMut(u32) -> bool) -> Vec<u32> {
         let mut due = Vec::new();
         lock(&self.renew).retain(|uid, when| {
-            let is_due = *when == When::Now || !is_open(*uid);
+            let is_due = *when == When::Now || !may_wait(*uid);
             if is_due {
                 due.push(*uid);
             }
