@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -76,7 +77,9 @@ class Service:
     def ask(self, what, **words):
         """The answer to a request."""
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(PATIENCE_S)
+            # Not settimeout: connecting then fails while others fill the queue.
+            for limit in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                client.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", PATIENCE_S, 0))
             client.connect(str(self.socket))
             client.sendall(json.dumps({"do": what} | words).encode() + b"\n")
             return json.loads(b"".join(iter(lambda: client.recv(65536), b"")))

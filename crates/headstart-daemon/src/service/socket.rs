@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 /// Clients at the same time, and of one user. Root has room when others take it all.
 const MOST_CLIENTS: usize = 32;
 const MOST_OF_ONE: usize = 8;
+/// Clients that are accepted before those that there are get on.
+const MOST_ACCEPTED: usize = 64;
 /// How long a client may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is checked whether the service ends.
@@ -103,7 +105,8 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        for _ in 0..MOST_ACCEPTED {
+            let Ok((stream, _)) = self.listener.accept() else { return };
             let peer = socket_peercred(&stream).map(|peer| peer.uid.as_raw());
             let is_set = stream.set_nonblocking(true).is_ok();
             let Some(uid) = peer.ok().filter(|_| is_set) else { continue };
