@@ -119,7 +119,7 @@ fn weight(pack: &Pack) -> u64 {
 ///
 /// Parts that the same packs touch are a group. Groups lie in an order in which the weightiest pack finds
 /// all that it touches in one piece, the next one too unless there are more than two, and so on, see
-/// [`places`]; within a group the weightiest pack's touch order counts. So a page lies where it saves
+/// `places`; within a group the weightiest pack's touch order counts. So a page lies where it saves
 /// most, and a pack that shares it seeks once for a group, and not for each page between those of others.
 pub fn wanted(packs: &[Pack], page: u64) -> Wanted {
     let mut sorted: Vec<(u64, &Pack)> = packs.iter().map(|pack| (weight(pack), pack)).collect();

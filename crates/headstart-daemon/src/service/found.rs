@@ -86,7 +86,7 @@ mod tests {
         }
         let known = Id { uid: 0, file_name: format!("git-{hash}.pack") };
         table.change(&known, Program::default, |program| {
-            (program.cold_starts, program.name) = (1, "git".into())
+            (program.cold_starts, program.name) = (1, "git".into());
         });
         add(&mut table, &places);
         let found: Vec<_> = table.iter().map(|(id, program)| (id.uid, &*program.name)).collect();
