@@ -178,6 +178,7 @@ pub fn program() -> Option<LoopFs> {
     for number in 0..FILES {
         write_synced(&fs.path().join(number.to_string()), &noise((PAGES * 4096) as usize));
     }
+    write_synced(&fs.path().join("library"), &noise(LIBRARY_BYTES));
     Some(fs)
 }
 
@@ -264,7 +265,6 @@ pub fn prefetched_start(service: &Service, fs: &LoopFs) -> Value {
 /// A service with these settings that has learned the program, and the file system that it is on.
 fn learned_program(settings: &str) -> Option<(Service, LoopFs)> {
     let fs = program()?;
-    write_synced(&fs.path().join("library"), &noise(LIBRARY_BYTES));
     let service = Service::with(settings);
     // The first is noticed.
     let seen = (0..TRIALS).find_map(|_| first_start(&service, &fs)).unwrap();

@@ -161,5 +161,6 @@ fn a_program_in_a_container_is_learned_and_prefetched_in_the_next_container_of_i
     let are_prefetched = || (store.resident_files() * 2 >= FILES).then_some(());
     let prefetched = || wait_until("prefetched files", are_prefetched);
     let seen = start(&service, &store, "prefetched", prefetched).unwrap();
-    assert_eq!(seen["kind"], "prefetched", "{seen}");
+    // By its own start, or by that of a program that leads to it.
+    assert!(seen["kind"] == "prefetched" || seen["kind"] == "hot", "{seen}");
 }

@@ -1,22 +1,15 @@
-//! Starts that are no exec by whoever wants the program: a service that a real D-Bus starts by a wrapper, and
-//! jobs of a program that forks without exec.
+//! Jobs of a program that forks without exec.
 
 use crate::daemon::{FILES, Service, TRIALS, program, resident_files};
-use headstart_testing::{LoopFs, has, is_root, must, python, skip, wait_until, write_synced};
+use headstart_testing::{LoopFs, is_root, must, python, skip, wait_until, write_synced};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What is to be done for one start: it waits for a line, and for another before it ends.
-trait Starts {
-    /// Begins a start; with the input that it waits for.
-    fn begin(&mut self) -> Box<dyn Write>;
-}
-
 /// From the first cold start to one that is prefetched.
-fn is_learned(service: &Service, fs: &LoopFs, program: &str, starts: &mut impl Starts) {
+fn is_learned(service: &Service, fs: &LoopFs, program: &str, starts: &mut Zygote) {
     let mut start = |before: &dyn Fn()| {
         let known = service.starts(program);
         fs.remount();
@@ -53,74 +46,6 @@ impl Drop for Ends {
     }
 }
 
-/// A bus that starts a service for a message to it.
-struct Bus {
-    _daemon: Ends,
-    address: String,
-    input: PathBuf,
-}
-
-impl Bus {
-    fn start(fs: &LoopFs) -> Self {
-        let (services, socket) = (fs.beside("services"), fs.beside("bus"));
-        let address = format!("unix:path={}", socket.display());
-        let input = fifo(fs, "input");
-        let wrapper = fs.beside("wrapper");
-        // A shell that becomes the program, as wrappers of packages do.
-        let command = format!(
-            "exec {0}/python3 {0}/reader.py {0} < {1}\n",
-            fs.path().display(),
-            input.display()
-        );
-        write_synced(&wrapper, command.as_bytes());
-        std::fs::create_dir(&services).unwrap();
-        let service = format!(
-            "[D-BUS Service]\nName=headstart.tests.Reader\nExec=/bin/sh {}\n",
-            wrapper.display()
-        );
-        write_synced(&services.join("headstart.tests.Reader.service"), service.as_bytes());
-        let conf = format!(
-            "<busconfig><type>session</type><listen>{address}</listen><servicedir>{}</servicedir>\
-             <policy context=\"default\"><allow send_destination=\"*\"/><allow receive_sender=\"*\"/>\
-             <allow own=\"*\"/></policy>\
-             </busconfig>",
-            services.display()
-        );
-        let path = fs.beside("bus.conf");
-        write_synced(&path, conf.as_bytes());
-        let mut daemon = Command::new("dbus-daemon");
-        daemon.args(["--nofork", "--nopidfile", "--config-file"]).arg(path);
-        let daemon = Ends(daemon.spawn().unwrap());
-        wait_until("bus", || socket.exists().then_some(()));
-        Self { _daemon: daemon, address, input }
-    }
-}
-
-impl Starts for Bus {
-    fn begin(&mut self) -> Box<dyn Write> {
-        let bus = format!("--bus={}", self.address);
-        must(
-            "dbus-send",
-            &[&bus, "--dest=headstart.tests.Reader", "/", "headstart.tests.Reader.Read"],
-        );
-        // Waits until the wrapper reads it.
-        Box::new(File::options().write(true).open(&self.input).unwrap())
-    }
-}
-
-#[test]
-fn a_service_that_d_bus_starts_is_learned_as_the_program_that_its_wrapper_becomes() {
-    if !is_root() {
-        return skip("tracing needs root");
-    }
-    if !["dbus-daemon", "dbus-send"].iter().all(|program| has(program)) {
-        return skip("dbus-daemon is missing");
-    }
-    let Some(fs) = program() else { return };
-    let service = Service::start();
-    is_learned(&service, &fs, "python3-reader.py", &mut Bus::start(&fs));
-}
-
 /// Forks for each line; the child takes a name, waits for a line, reads files, and waits for another.
 const ZYGOTE: &str = "\
 import os, sys
@@ -137,7 +62,8 @@ for line in sys.stdin:
 
 struct Zygote(Ends, PathBuf);
 
-impl Starts for Zygote {
+impl Zygote {
+    /// Begins a start, with the input that it waits for.
     fn begin(&mut self) -> Box<dyn Write> {
         self.0.0.stdin.as_mut().unwrap().write_all(b"job\n").unwrap();
         Box::new(File::options().write(true).open(&self.1).unwrap())

@@ -1,12 +1,14 @@
 //! Which starts the service sees, and by which programs it knows them: one that `headstart run` has
 //! learned; one whose name is executed all the time.
 
-use crate::daemon::{Service, Start, TRIALS, first_start, prefetched_start, program, second_start};
+use crate::daemon::{Service, Start, TRIALS, first_start, prefetched_start, program};
 use headstart_testing::{is_root, public_dir, skip};
 use std::process::Command;
 
 /// Execs of a name that the kernel then no longer reports.
 const MANY: u32 = 64;
+/// What the service calls the program.
+const NAME: &str = "python3-reader.py";
 
 #[test]
 fn what_run_has_learned_is_prefetched_at_the_first_start_that_the_service_sees() {
@@ -21,9 +23,9 @@ fn what_run_has_learned_is_prefetched_at_the_first_start_that_the_service_sees()
     learned.line();
     learned.end();
     let service = Service::start_in(dir, "");
-    assert!(service.programs().iter().any(|name| name == "python3-reader.py"));
+    assert!(service.programs().iter().any(|name| name == NAME));
     let seen = prefetched_start(&service, &fs);
-    assert_eq!(seen["program"], "python3-reader.py");
+    assert_eq!(seen["program"], NAME);
 }
 
 #[test]
@@ -33,15 +35,20 @@ fn a_slow_script_is_learned_though_its_interpreter_is_executed_all_the_time() {
     }
     let Some(fs) = program() else { return };
     let service = Service::start();
-    for _ in 0..MANY {
-        let mut hot = Command::new(fs.path().join("python3"));
-        assert!(hot.args(["-I", "-S", "-c", ""]).status().unwrap().success());
-    }
-    let seen = (0..TRIALS).find_map(|_| first_start(&service, &fs)).unwrap();
-    assert_eq!(seen["kind"], "cold", "{seen}");
-    assert!(service.count("by_reads") > 0);
-    second_start(&service, &fs);
+    // The kernel's filter changes every two seconds at most, so that the first starts may be seen by their
+    // exec.
+    let is_seen_by_reads = || {
+        for _ in 0..MANY {
+            let mut hot = Command::new(fs.path().join("python3"));
+            assert!(hot.args(["-I", "-S", "-c", ""]).status().unwrap().success());
+        }
+        let before = service.count("by_reads");
+        first_start(&service, &fs);
+        service.count("by_reads") > before && service.starts(NAME).len() > 1
+    };
+    assert!((0..TRIALS).any(|_| is_seen_by_reads()), "{:?}", service.starts(NAME));
+    let before = service.count("by_reads");
     let seen = prefetched_start(&service, &fs);
-    assert_eq!(seen["program"], "python3-reader.py");
-    assert!(service.count("by_reads") >= 3);
+    assert_eq!(seen["program"], NAME);
+    assert!(service.count("by_reads") > before);
 }
