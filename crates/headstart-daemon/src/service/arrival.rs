@@ -7,8 +7,8 @@ use super::handle::Handled;
 use super::latency::Latencies;
 use super::looks;
 use super::pool::Pool;
-use super::shared::Shared;
-use super::trees::{Root, Tree, Trees};
+use super::shared::{Shared, moment};
+use super::trees::{Root, Tree};
 use super::watcher::Watched;
 use crate::execs::{Exec, Seen};
 use crate::programs::decide::{Conditions, Decision, decide};
@@ -17,7 +17,6 @@ use crate::programs::{Id, Program};
 use crate::started::Started;
 use crate::started::mounts::CurrentMounts;
 use crate::watch::Watch;
-use headstart::host::clock::monotonic_ns;
 use headstart::host::mounts::MountTable;
 use headstart::host::proc;
 use headstart::pack::key::Key;
@@ -59,7 +58,6 @@ struct Memory {
     /// Starts by env(1), which go on as another program.
     by_env: VecDeque<Started>,
     mounts: Option<CurrentMounts>,
-    trees: Trees,
     /// With the times when the processes began.
     seen: VecDeque<(u32, u64)>,
 }
@@ -178,7 +176,7 @@ impl Arrival {
         }
         let id = Id { uid: started.uid, file_name: key.file_name.clone() };
         let at_ms = exec.at / 1_000_000;
-        let root = self.memory().trees.of(&started, at_ms, self.shared.config.window);
+        let root = self.shared.trees().of(&started, at_ms, self.shared.config.window);
         let (led_by, began_ms) = match root {
             Some((Root::Handled(tree), began_ms)) if !tree.is_over() || tree.id == id => {
                 return self.belongs(&tree, began_ms, &id, key, started);
@@ -229,11 +227,11 @@ impl Arrival {
         }
         if matches!(decision, Decision::Skip | Decision::Watch) {
             let root = Root::Watched(led_by.clone().unwrap_or_else(|| id.clone()));
-            self.memory().trees.join(&started, began_ms, root);
+            self.shared.trees().join(&started, began_ms, root);
         }
         match decision {
             Decision::Skip => self.shared.count(|counters| counters.skipped += 1),
-            Decision::Watch => self.watch(exec, &started, id, key.name, led_by),
+            Decision::Watch => self.watch(exec, started, id, key, led_by),
             Decision::Record | Decision::Prefetch { .. } => {
                 self.shared.note_led(led_by.as_ref(), &id);
                 let tree = Tree::new(id, None);
@@ -253,7 +251,7 @@ impl Arrival {
     /// Takes an exec within a start that is handled.
     fn belongs(&self, tree: &Arc<Tree>, began_ms: u64, id: &Id, key: Key, started: Started) {
         self.shared.count(|counters| counters.in_starts += 1);
-        self.memory().trees.join(&started, began_ms, Root::Handled(Arc::clone(tree)));
+        self.shared.trees().join(&started, began_ms, Root::Handled(Arc::clone(tree)));
         if tree.id == *id && tree.came(key, started) {
             self.shared.note_led(tree.by.as_ref(), id);
         }
@@ -288,7 +286,7 @@ impl Arrival {
         let records = !matches!(decision, Decision::Prefetch { record: false });
         // At once: what the program touches before is not seen.
         let tracer = self.shared.tracer.as_ref().ok().filter(|_| records);
-        let ticket = tracer.and_then(|tracer| tracer.add(exec.pid));
+        let ticket = tracer.and_then(|tracer| tracer.add(&[exec.pid]));
         if records && ticket.is_none() {
             self.shared.count(|counters| counters.not_recorded += 1);
             if decision == Decision::Record {
@@ -296,10 +294,11 @@ impl Arrival {
             }
         }
         let root = Root::Handled(Arc::clone(&tree));
-        self.memory().trees.join(&started, exec.at / 1_000_000, root);
-        let began = began(exec.at);
+        self.shared.trees().join(&started, exec.at / 1_000_000, root);
+        let began = moment(exec.at);
         let recorded_at = Instant::now();
-        let handled = Handled { tree, key, started, program, began, recorded_at, ticket };
+        let is_rest = false;
+        let handled = Handled { tree, key, started, program, began, recorded_at, ticket, is_rest };
         if let Err(handled) = self.starts.give(handled) {
             handled.tree.end();
             self.shared.count(|counters| counters.crowded += 1);
@@ -315,20 +314,20 @@ impl Arrival {
         key.file_names().into_iter().find_map(|name| found::learned_at(&of(name)))
     }
 
-    fn watch(&self, exec: Exec, started: &Started, id: Id, name: String, led_by: Option<Id>) {
+    fn watch(&self, exec: Exec, started: Started, id: Id, key: Key, led_by: Option<Id>) {
         let Some(counters) = looks::counters(started.pid, started.start_time) else {
             return self.shared.count(|counters| counters.gone += 1);
         };
         let watched = Watched {
             id,
-            name,
+            key,
             led_by,
-            pid: started.pid,
-            start_time: started.start_time,
-            at_ms: exec.at / 1_000_000,
+            at: exec.at,
             // A child has read nothing before.
             watch: Watch::new(if exec.seen == Seen::Fork { Default::default() } else { counters }),
             latency: self.latency(started.executable.dev),
+            // They may be long, and are in the key as far as they count.
+            started: Started { argv: Vec::new(), ..started },
         };
         if self.watcher.try_send(watched).is_err() {
             self.shared.count(|counters| counters.crowded += 1);
@@ -401,11 +400,4 @@ impl Arrival {
 /// Whether a process that began then, in clock ticks since boot, may still start.
 pub(super) fn began_lately(start_time: u64, window: Duration) -> bool {
     proc::age(start_time) < window
-}
-
-/// The moment of this time of the monotonic clock, in nanoseconds.
-fn began(at: u64) -> Instant {
-    let ago = Duration::from_nanos(monotonic_ns().saturating_sub(at));
-    let now = Instant::now();
-    now.checked_sub(ago).unwrap_or(now)
 }

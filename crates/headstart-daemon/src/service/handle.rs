@@ -25,6 +25,7 @@ use headstart::pack::store::{self, claim};
 use headstart::replay::benefit::Expected;
 use headstart::replay::model::Model;
 use headstart::replay::models::Models;
+use headstart::trace::file::Capture;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -36,6 +37,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_secs(4);
 /// The first start that is recorded may take so many times as long as later ones.
 const FIRST_TIMES: u32 = 3;
+/// The rest of a start that is less than this, in bytes, is not learned: 300 events.
+const LEAST_REST: usize = 16 << 10;
 /// A replay takes no longer.
 const LONGEST_REPLAY: Duration = Duration::from_secs(60);
 /// What the packs of a program may read if that is not known, in bytes.
@@ -56,6 +59,8 @@ pub(super) struct Handled {
     pub(super) recorded_at: Instant,
     /// Its recording, if it is recorded.
     pub(super) ticket: Option<Ticket>,
+    /// Whether only the rest of the start is recorded.
+    pub(super) is_rest: bool,
 }
 
 /// What came of a start.
@@ -102,7 +107,7 @@ impl Handled {
         let mut ended = launch.end(self.has_ended(), || None, stops);
         reserved.into_iter().for_each(|(number, _)| shared.budget().release(number));
         let mut outcome = Outcome::of(&ended);
-        if let Some(capture) = recorded {
+        if let Some(capture) = recorded.filter(|capture| self.is_enough(capture)) {
             let lost = capture.description.lost;
             shared.count(|counters| counters.lost_events += lost);
             ended.note_recorded(Recorded { capture, followed: None }, self.recorded_at);
@@ -110,6 +115,11 @@ impl Handled {
             outcome.note_counts();
         }
         self.note(shared, outcome);
+    }
+
+    /// Whether so much was recorded that the next start gains from it.
+    fn is_enough(&self, capture: &Capture) -> bool {
+        !self.is_rest || capture.bytes.len() >= LEAST_REST
     }
 
     /// The pack of the narrowest job that there is, or of the program.
@@ -229,8 +239,11 @@ impl Handled {
     fn note(&self, shared: &Shared, outcome: Outcome) {
         let (now, at_ms) = (now_s(), now_ms());
         let written = outcome.learned.as_ref().filter(|(learned, _)| learned.written);
-        let pays = written.map(|(learned, _)| pays(&learned.pack.to_path()));
-        let is_useless = outcome.is_useless || pays == Some(false);
+        // The rest of a start gains less than a whole one.
+        let of_rest = self.is_rest || self.program.learned == 1;
+        let pays =
+            written.filter(|_| !self.is_rest).map(|(learned, _)| pays(&learned.pack.to_path()));
+        let is_useless = (outcome.is_useless && !of_rest) || pays == Some(false);
         let read = outcome.read;
         shared.change(
             &self.tree.id,

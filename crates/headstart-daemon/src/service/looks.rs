@@ -1,7 +1,8 @@
 //! Reads the counters of a process from /proc (proc(5)).
 
 use crate::watch::Counters;
-use headstart::host::contents;
+use headstart::host::{contents, proc};
+use std::fs;
 use std::time::Duration;
 
 /// The counters of the process that started at this time; none when it has ended.
@@ -11,6 +12,26 @@ pub(super) fn counters(pid: u32, start_time: u64) -> Option<Counters> {
     let counters = of_stat(&stat, start_time, ticks)?;
     let io = contents::bytes(format!("/proc/{pid}/io")).unwrap_or_default();
     Some(Counters { read_bytes: of_io(&io), ..counters })
+}
+
+/// A process and its descendants, as they are now.
+pub(super) fn family(pid: u32) -> Vec<u32> {
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let with_parent = |pid: u32| {
+        let stat = contents::bytes(format!("/proc/{pid}/stat")).ok()?;
+        Some((pid, proc::parse_parent(&stat)?.cast_unsigned()))
+    };
+    let mut others: Vec<_> = numbers.filter_map(with_parent).collect();
+    let mut family = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = family.get(next).copied() {
+        let (children, rest): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, of)| *of == parent);
+        family.extend(children.into_iter().map(|(child, _)| child));
+        (others, next) = (rest, next + 1);
+    }
+    family
 }
 
 /// Fields 12, 13 and 42 of /proc/PID/stat, if field 22 is this; `ticks` of its clock are a second.
@@ -63,6 +84,23 @@ mod tests {
     fn bytes_that_were_read_from_disks_are_found_by_name() {
         assert_eq!(of_io(b"rchar: 5\nread_bytes: 4096\nwrite_bytes: 7\n"), 4096);
         assert_eq!(of_io(b""), 0);
+    }
+
+    #[test]
+    fn a_family_has_the_children_of_children() {
+        let own = std::process::id();
+        let words = ["-c", "sleep 60 & echo $!; wait"];
+        let mut shell = std::process::Command::new("sh");
+        let mut shell = shell.args(words).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let output = shell.stdout.as_mut().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
+        let grandchild: u32 = line.trim().parse().unwrap();
+        let found = family(own);
+        headstart_sys::signals::kill(grandchild.cast_signed(), 9).unwrap();
+        shell.wait().unwrap();
+        assert!([own, shell.id(), grandchild].iter().all(|pid| found.contains(pid)), "{found:?}");
+        assert_eq!(family(u32::MAX), [u32::MAX]);
     }
 
     #[test]

@@ -128,7 +128,7 @@ fn begin(
     let theirs = Arc::clone(shared);
     let handle = move |start: Handled| start.run(&theirs);
     let starts = Arc::new(Pool::start("start", replays, WAITING_STARTS, handle)?);
-    let watcher = watcher::start(Arc::clone(shared))?;
+    let watcher = watcher::start(Arc::clone(shared), Arc::clone(&starts))?;
     let (early, early_thread) = early::start(Arc::clone(shared))?;
     let arrival = Arrival::new(Arc::clone(shared), Arc::clone(&starts), watcher, early);
     let look = move |batch: Vec<Exec>| batch.into_iter().for_each(|exec| arrival.exec(exec));

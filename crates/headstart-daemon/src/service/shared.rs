@@ -1,6 +1,7 @@
 //! What the threads of the service share.
 
 use super::tracer::Tracer;
+use super::trees::Trees;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::control::answer::{Start, Status};
@@ -16,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Starts that `top` lists.
 const RECENT: usize = 50;
@@ -77,6 +78,7 @@ pub(super) struct Shared {
     budget: Mutex<Budget>,
     recent: Mutex<VecDeque<Start>>,
     renew: Mutex<BTreeMap<u32, When>>,
+    trees: Mutex<Trees>,
     stops: AtomicBool,
     /// Milliseconds of the monotonic clock; 0 for never, `u64::MAX` for ever.
     paused_until: AtomicU64,
@@ -104,6 +106,7 @@ impl Shared {
             budget: Mutex::default(),
             recent: Mutex::default(),
             renew: Mutex::default(),
+            trees: Mutex::default(),
             stops: AtomicBool::new(false),
             paused_until: AtomicU64::new(0),
         }
@@ -115,6 +118,10 @@ impl Shared {
 
     pub(super) fn budget(&self) -> MutexGuard<'_, Budget> {
         lock(&self.budget)
+    }
+
+    pub(super) fn trees(&self) -> MutexGuard<'_, Trees> {
+        lock(&self.trees)
     }
 
     pub(super) fn recent(&self) -> MutexGuard<'_, VecDeque<Start>> {
@@ -244,6 +251,13 @@ impl Shared {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The moment of this time of the monotonic clock, in nanoseconds.
+pub(super) fn moment(at: u64) -> Instant {
+    let ago = Duration::from_nanos(monotonic_ns().saturating_sub(at));
+    let now = Instant::now();
+    now.checked_sub(ago).unwrap_or(now)
 }
 
 /// Now, in milliseconds of the monotonic clock.

@@ -1,7 +1,7 @@
 //! The recordings of starts, in one trace instance for all. A thread empties its buffers while there
 //! are some.
 
-use headstart::host::proc::threads_of;
+use headstart::host::proc::{self, threads_of};
 use headstart::trace::capture::CaptureError;
 use headstart::trace::file::Capture;
 use headstart::trace::forks::{Forks, keep_only, tree};
@@ -75,9 +75,9 @@ impl Tracer {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a process from now on; `None` if too many are, or events were lost lately.
-    pub(super) fn add(&self, pid: u32) -> Option<Ticket> {
-        let roots = threads_of(i32::try_from(pid).ok()?);
+    /// Records processes from now on; `None` if too many are, or events were lost lately.
+    pub(super) fn add(&self, pids: &[u32]) -> Option<Ticket> {
+        let roots: Vec<_> = pids.iter().flat_map(|pid| threads_of(pid.cast_signed())).collect();
         let mut inner = self.lock();
         let now = Instant::now();
         if inner.open == 0 {
@@ -90,7 +90,11 @@ impl Tracer {
         let standing = inner.standing.as_mut().filter(|standing| !standing.is_full())?;
         let added = standing.add(&roots);
         let Ok(mark) = added else {
-            inner.not_before = now + PAUSE;
+            // A thread that has ended meanwhile is no trouble.
+            let is_there = |tid: &i32| proc::start_time(*tid).is_some();
+            if roots.iter().all(is_there) {
+                inner.not_before = now + PAUSE;
+            }
             inner.clear_if_idle();
             return None;
         };

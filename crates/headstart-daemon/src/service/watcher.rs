@@ -1,16 +1,21 @@
 //! Looks at starts of unknown programs a few times, in one thread, to find the slow ones.
 
+use super::handle::Handled;
 use super::looks;
-use super::shared::{Shared, now_ms, now_s};
+use super::pool::Pool;
+use super::shared::{Shared, moment, now_ms, now_s};
+use super::trees::{Root, Tree};
 use crate::control::answer::{Kind, Start};
 use crate::programs::Id;
+use crate::started::Started;
 use crate::watch::{Next, Watch};
 use headstart::host::clock::micros;
+use headstart::pack::key::Key;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Starts under observation, at most.
 const MOST: usize = 512;
@@ -21,13 +26,13 @@ const IDLE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) id: Id,
-    pub(super) name: String,
+    pub(super) key: Key,
     /// The program that led to it, if it was started within the start of another one.
     pub(super) led_by: Option<Id>,
-    pub(super) pid: u32,
-    pub(super) start_time: u64,
-    /// When it was executed, in milliseconds of the monotonic clock.
-    pub(super) at_ms: u64,
+    /// Without arguments.
+    pub(super) started: Started,
+    /// When it was executed, in nanoseconds of the monotonic clock.
+    pub(super) at: u64,
     pub(super) watch: Watch,
     /// How long a request to its disk takes.
     pub(super) latency: Duration,
@@ -37,15 +42,19 @@ pub(super) struct Watched {
 ///
 /// # Errors
 /// There is none.
-pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<SyncSender<Watched>> {
+pub(super) fn start(
+    shared: Arc<Shared>,
+    starts: Arc<Pool<Handled>>,
+) -> std::io::Result<SyncSender<Watched>> {
     let (send, new) = sync_channel(MOST);
-    let watcher = Watcher { shared, due: BTreeMap::new(), next: 0 };
+    let watcher = Watcher { shared, starts, due: BTreeMap::new(), next: 0 };
     thread::Builder::new().name("watch".into()).spawn(move || watcher.run(&new))?;
     Ok(send)
 }
 
 struct Watcher {
     shared: Arc<Shared>,
+    starts: Arc<Pool<Handled>>,
     /// By the time of the next look, and a number.
     due: BTreeMap<(u64, u64), Watched>,
     next: u64,
@@ -64,7 +73,7 @@ impl Watcher {
                         continue;
                     }
                     self.shared.count(|counters| counters.watched += 1);
-                    let at = watched.at_ms.saturating_add(millis(watched.watch.begin()));
+                    let at = watched.at_ms().saturating_add(millis(watched.watch.begin()));
                     self.wait(at, watched);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -77,7 +86,8 @@ impl Watcher {
     /// A process that becomes another program soon was a wrapper: what it then reads belongs to
     /// the program.
     fn supersede(&mut self, by: &Watched) {
-        let is_it = |old: &Watched| (old.pid, old.start_time) == (by.pid, by.start_time);
+        let process = |of: &Watched| (of.started.pid, of.started.start_time);
+        let is_it = |old: &Watched| process(old) == process(by);
         self.due.retain(|_, old| !is_it(old));
     }
 
@@ -90,20 +100,53 @@ impl Watcher {
         let now = now_ms();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
             let mut watched = entry.remove();
-            let counters = looks::counters(watched.pid, watched.start_time);
+            let counters = looks::counters(watched.started.pid, watched.started.start_time);
             match watched.watch.look(counters) {
+                Next::At(_) if self.is_cold(&watched) => {
+                    self.end(&watched);
+                    self.record_rest(watched);
+                }
                 Next::At(after) => {
-                    let at = watched.at_ms.saturating_add(millis(after));
+                    let at = watched.at_ms().saturating_add(millis(after));
                     self.wait(at.max(now + 1), watched);
                 }
-                Next::Over => self.end(watched),
+                Next::Over => self.end(&watched),
             }
         }
     }
 
-    fn end(&self, watched: Watched) {
+    fn is_cold(&self, watched: &Watched) -> bool {
+        watched.watch.waited(watched.latency) >= self.shared.config.threshold
+    }
+
+    /// A start that is known to be slow while it still reads: what it touches from now on is learned,
+    /// so that the next one is prefetched already.
+    fn record_rest(&self, watched: Watched) {
+        let Watched { id, key, led_by, started, at, .. } = watched;
+        let Ok(tracer) = &self.shared.tracer else { return };
+        let may_record = self.shared.conditions().may_record;
+        let Some(ticket) = may_record.then(|| tracer.add(&looks::family(started.pid))).flatten()
+        else {
+            return;
+        };
+        let Some(program) = self.shared.state().table.get(&id).cloned() else {
+            return tracer.drop(ticket);
+        };
+        let tree = Tree::new(id, led_by);
+        tree.came(key.clone(), started.clone());
+        self.shared.trees().join(&started, at / 1_000_000, Root::Handled(Arc::clone(&tree)));
+        let (began, recorded_at) = (moment(at), Instant::now());
+        let (ticket, is_rest) = (Some(ticket), true);
+        let handled = Handled { tree, key, started, program, began, recorded_at, ticket, is_rest };
+        if let Err(handled) = self.starts.give(handled) {
+            handled.tree.end();
+            handled.ticket.into_iter().for_each(|ticket| tracer.drop(ticket));
+        }
+    }
+
+    fn end(&self, watched: &Watched) {
         let waited = watched.watch.waited(watched.latency);
-        let is_cold = waited >= self.shared.config.threshold;
+        let is_cold = self.is_cold(watched);
         let now = now_ms();
         let mut forker = String::new();
         self.shared.change(&watched.id, Default::default, |program| {
@@ -115,9 +158,9 @@ impl Watcher {
             self.shared.watching.forkers.add(&forker);
             self.shared.count(|counters| counters.cold += 1);
             self.shared.note_start(Start {
-                program: watched.name,
+                program: watched.key.name.clone(),
                 uid: watched.id.uid,
-                pid: watched.pid,
+                pid: watched.started.pid,
                 at: now_s(),
                 kind: Kind::Cold,
                 waited_us: Some(micros(waited)),
@@ -129,6 +172,13 @@ impl Watcher {
                 pages: None,
             });
         }
+    }
+}
+
+impl Watched {
+    /// When it was executed, in milliseconds of the monotonic clock.
+    fn at_ms(&self) -> u64 {
+        self.at / 1_000_000
     }
 }
 
