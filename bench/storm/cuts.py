@@ -10,7 +10,7 @@ BLOCK = 4096
 
 
 class Log:
-    """What a disk was asked to write."""
+    """What a disk was asked to change."""
 
     def __init__(self, path):
         data = Path(path).read_bytes()
@@ -21,6 +21,8 @@ class Log:
             kind = data[at:at + 1]
             first, second = struct.unpack_from("<QQ", data, at + 1)
             at += 17
+            if kind == b"R":
+                continue
             if kind == b"A":
                 self.answers[first] = len(self.events)
             else:

@@ -44,7 +44,7 @@ pub struct Disk {
     pub engine: Engine<Ticket>,
     /// Where bytes are.
     pub store: Store,
-    /// Where what is written is logged, if it is.
+    /// Where requests are logged, if they are.
     log: Option<Log>,
     /// Whether all requests fail.
     is_cut: AtomicBool,
@@ -182,6 +182,9 @@ impl Filesystem for DiskFile {
         reply: ReplyData,
     ) {
         let len = self.0.store.size().saturating_sub(offset).min(size.into());
+        if let Some(Err(error)) = self.0.log.as_ref().map(|log| log.read(offset, len)) {
+            return reply.error(error.into());
+        }
         self.0.engine.submit(Request::read(offset, len), Ticket::Read(reply));
     }
 

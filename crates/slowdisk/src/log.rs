@@ -1,5 +1,5 @@
-//! What a disk was asked to write, in order, so that a script can make the disk as it is after a power
-//! cut at any moment. Knows nothing of what a cut leaves; `bench/storm/layout.py` does.
+//! What a disk was asked to do, in order: a script can make the disk as it is after a power cut at any
+//! moment, or see what is read where. Knows nothing of what a cut leaves; `bench/storm/layout.py` does.
 //!
 //! The file is a sequence of records. Each has a byte that says what it is and two numbers of 8 bytes,
 //! little endian:
@@ -10,6 +10,7 @@
 //! | `D` a discard came, or zeroes | offset, length | |
 //! | `F` a flush came | 0, 0 | |
 //! | `A` it is about to be answered | which of the records above, from 0; 0 | |
+//! | `R` a read came | offset, length | |
 //!
 //! What was answered before a flush came is on the disk once that flush is answered; all else may be lost.
 
@@ -27,7 +28,7 @@ pub struct Log(Mutex<Inner>);
 #[derive(Debug)]
 struct Inner {
     file: File,
-    /// Records so far, without answers.
+    /// Changes so far.
     count: u64,
 }
 
@@ -69,6 +70,15 @@ impl Log {
         self.add(b'F', 0, 0, &[])
     }
 
+    /// A read came. It changes nothing, so it is not counted and has no answer.
+    ///
+    /// # Errors
+    /// Those of write(2).
+    pub fn read(&self, offset: u64, length: u64) -> io::Result<()> {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.file.write_all(&record(b'R', offset, length))
+    }
+
     /// A change is about to be answered.
     ///
     /// # Errors
@@ -104,12 +114,14 @@ mod tests {
         let path = dir.path().join("log");
         let log = Log::create(&path).unwrap();
         log.discard(4096, 512).unwrap();
+        log.read(16_384, 4096).unwrap();
         let write = log.write(8192, b"ab").unwrap();
         let flush = log.flush().unwrap();
         log.answer(flush).unwrap();
         log.answer(write).unwrap();
         let expected: Vec<u8> = [
             &record(b'D', 4096, 512)[..],
+            &record(b'R', 16_384, 4096),
             &record(b'W', 8192, 2),
             b"ab",
             &record(b'F', 0, 0),

@@ -26,7 +26,7 @@ pub struct Disk {
     pub options: Option<String>,
     /// Whether writes go to the image.
     pub keep_writes: bool,
-    /// Where what is written is logged, if it is.
+    /// Where requests are logged, if they are.
     pub log: Option<PathBuf>,
     /// The server's process.
     pub server: Option<u32>,

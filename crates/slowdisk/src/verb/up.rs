@@ -35,7 +35,7 @@ pub struct Args {
     /// Work on the image itself, which should then be on tmpfs
     #[arg(long)]
     keep_writes: bool,
-    /// Write all writes, discards and flushes to this file, too (src/log.rs has its form)
+    /// Write all requests, and what they write, to this file, too (src/log.rs has its form)
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }
