@@ -105,7 +105,8 @@ fn first(checks: &[(bool, Unfit)]) -> Result<(), Unfit> {
 }
 
 /// Whether a kernel of this release has the fix of CVE-2024-26704, by its number: without it, a swap
-/// that fails halfway may mark blocks as free twice. Distributions fix kernels and keep their numbers.
+/// that fails halfway on ext4 may mark blocks as free twice. Distributions fix kernels and keep their
+/// numbers. The numbers are those of the CVE's record (upstream commit 55583e899a53; the bug is of 3.18).
 pub fn is_kernel_fixed(release: &str) -> bool {
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
     let mut next = || parts.next().flatten();

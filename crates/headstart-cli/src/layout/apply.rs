@@ -96,7 +96,9 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
         return Ok(ExitStatus::Failed);
     }
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    if !args.trust_kernel && !is_kernel_fixed(&release) {
+    // The others don't swap blocks.
+    let swaps = volumes.iter().any(|volume| !volume.kind.shares());
+    if swaps && !args.trust_kernel && !is_kernel_fixed(&release) {
         output::error(&LayoutError::Kernel { release });
         return Ok(ExitStatus::Failed);
     }
