@@ -130,10 +130,17 @@ pub fn command(words: &[&OsStr]) -> Command {
     command
 }
 
+/// Runs a verb, which moves something.
+#[track_caller]
+fn was_moved(words: &[&dyn AsRef<OsStr>]) {
+    let moved = json(words)["moved_bytes"].as_u64();
+    assert!(moved > Some(0), "{moved:?}");
+}
+
 /// Lays it out, back and out again while another thread writes into the files: no byte is lost.
 pub fn written_meanwhile(fs: &LoopFs) {
+    const STILL: usize = 4;
     let paths = fragmented(fs, 12, 40);
-    let pack = pack(fs, &paths);
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut expected: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
     std::thread::scope(|scope| {
@@ -141,7 +148,9 @@ pub fn written_meanwhile(fs: &LoopFs) {
             let mut places = noise(1 << 20).into_iter().cycle();
             while !stop.load(Ordering::Relaxed) {
                 let mut next = || usize::from(places.next().unwrap());
-                let (n, at, byte) = (next() % expected.len(), next() * 2000, next() as u8);
+                // Some files stay as they are, so that they can be moved.
+                let n = next() % (expected.len() - STILL);
+                let (at, byte) = (next() * 2000, next() as u8);
                 // It is closed most of the time, so that the file is not skipped for that.
                 let file = OpenOptions::new().write(true).open(&paths[n]).unwrap();
                 file.write_all_at(&[byte; 3000], at as u64).unwrap();
@@ -154,9 +163,10 @@ pub fn written_meanwhile(fs: &LoopFs) {
             let before = writes();
             wait_until("writes", || (writes() > before + 10).then_some(()));
             match verb {
-                "apply" => layout(&[&verb, &"--force", &pack]),
-                _ => layout(&[&verb, &fs.path()]),
-            };
+                "release" => drop(done(&[&verb, &fs.path()])),
+                "apply" => was_moved(&[&verb, &"--json", &"--force", &pack(fs, &paths)]),
+                _ => was_moved(&[&verb, &"--json", &fs.path()]),
+            }
         }
         stop.store(true, Ordering::Relaxed);
     });
