@@ -3,7 +3,7 @@
 //! The file system keeps the content of a file whatever is moved; so a wrong journal can cost places,
 //! never content. All the same the content of each range is compared before and after.
 
-use super::content::{crc, crc_on_disk, extents_of};
+use super::content::{crc, crc_on_disk, extents_of, in_single_pages};
 pub use super::direction::Direction;
 use super::error::LayoutError;
 use super::examine::{Looked, Swaps};
@@ -116,6 +116,11 @@ impl Worker<'_> {
         if todo.is_empty() {
             let is_there = compared(&now, swap).elsewhere == 0;
             return Ok(if is_there { Ok(0) } else { Err(Skip::Changed) });
+        }
+        // What is applied was just read so.
+        let is_in_pieces = swap.piece.old.len() + swap.new.len() > 2;
+        if is_in_pieces && self.direction == Direction::Undo && !self.store.kind.shares() {
+            in_single_pages(&looked.file, swap.piece.bytes);
         }
         let before = crc(&looked.file, swap.piece.bytes)
             .map_err(LayoutError::io("Can't read", &file.path))?;

@@ -2,7 +2,7 @@
 //! needs copies. A driver.
 
 use super::apply::Go;
-use super::content::crc;
+use super::content::{crc, in_single_pages};
 use super::copies::Copies;
 use super::error::LayoutError;
 use super::examine::{Found, Looked, Swaps};
@@ -70,7 +70,12 @@ pub fn prepare(
                 });
                 let made_of = match &copies {
                     Some(copies) => copies.make(&looked.file, file.identity.size, &piece, number),
-                    None => crc(&looked.file, piece.bytes),
+                    None => {
+                        if piece.old.len() + new.len() > 2 {
+                            in_single_pages(&looked.file, piece.bytes);
+                        }
+                        crc(&looked.file, piece.bytes)
+                    }
                 };
                 let crc = match made_of {
                     Ok(crc) => crc,
