@@ -209,7 +209,7 @@ def lay_out(headstart, path, where, pack, compress):
     skipped = len(plan.pop("skipped"))
     lies = {kind: {"extents": gain["extents"], "pieces": gain["jumps"] + 1}
             for kind, gain in (("before", plan["gain"]["before"]), ("after", laid)) if gain}
-    return {key: plan[key] for key in ("files", "ranges", "bytes", "gain")} | {"skipped": skipped, "lies": lies}
+    return {key: plan[key] for key in ("files", "ranges", "bytes", "gain", "metadata")} | {"skipped": skipped, "lies": lies}
 
 
 def planned(headstart, where, pack, compress=None):
@@ -243,8 +243,7 @@ def measure(headstart, disks, workload, pack, args):
                 run(headstart, "doctor", "--reprobe")
                 if arm == "before" and predicted is None:
                     gain = planned(headstart, disk.mount, pack, args.compress)["gain"]
-                    predicted = {kind: [gain[arm][f"{kind}_us"] for arm in ARMS]
-                                 for kind in ("replay", "program")}
+                    predicted = [gain[arm]["replay_us"] for arm in ARMS]
                 for how in order.sample(kinds, len(kinds)):
                     used = pack if how == "prefetched" else None
                     one = (replayed(headstart, disk, pack) if how == "replay"

@@ -1,14 +1,16 @@
 //! What a layout saves: extents, requests and time, by the device model. Pure.
 
 use super::extents::joined;
+use super::metadata::Metadata;
 use headstart::replay::elevator::{DevicePosition, read_us};
 use headstart::replay::model::{Model, Ranges};
 use headstart::replay::strategy::Order;
 use headstart_sys::fiemap::Extent;
 use serde::Serialize;
 
-/// The kernel's readahead: a program without a replay makes requests of this size, in bytes.
-const WINDOW: u64 = 128 << 10;
+/// Blocks that hold the extents of files are read when files are opened, many at a time: the nearest of
+/// them next, so that one takes this part of a seek.
+const TREE_PART: u64 = 4;
 /// A request of so many bytes is sent, and no longer joined with the next (`BLK_PLUG_FLUSH_SIZE` of
 /// block/blk.h).
 const PLUG: u64 = 128 << 10;
@@ -25,12 +27,12 @@ pub struct Reading {
     pub extents: u64,
     /// Places at which the next range, in touch order, does not begin where the last one ends.
     pub jumps: u64,
-    /// Requests of a replay.
+    /// Requests of a replay, for the data.
     pub requests: u64,
-    /// How long the device needs for a replay of the data, in µs; `None` without a model.
+    /// Files whose extents do not fit into their inodes: each has a block more to read.
+    pub trees: u64,
+    /// How long the device needs for a replay, in µs; `None` without a model.
     pub replay_us: Option<u64>,
-    /// How long it needs for a program that reads in touch order without one, in µs.
-    pub program_us: Option<u64>,
 }
 
 /// Before and after.
@@ -42,43 +44,49 @@ pub struct Gain {
     pub after: Reading,
 }
 
+/// Where the ranges of a start lie.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Places {
+    /// In touch order, each with its extents.
+    pub ranges: Vec<Vec<Extent>>,
+    /// As in [`Reading::trees`].
+    pub trees: u64,
+}
+
 impl Gain {
-    /// Of ranges in touch order, each with its extents now and then.
-    pub fn of(before: &[Vec<Extent>], after: &[Vec<Extent>], model: Option<&Model>) -> Self {
+    /// From places to places. `metadata` is what is read too and stays.
+    pub fn of(before: &Places, after: &Places, metadata: &Metadata, model: Option<&Model>) -> Self {
         // Seeks are compared over one distance, that of both.
-        let all = || before.iter().chain(after).flatten();
+        let all = || before.ranges.iter().chain(&after.ranges).flatten();
         let low = all().map(|e| e.physical).min().unwrap_or(0);
         let high = all().map(|e| e.physical.saturating_add(e.length)).max().unwrap_or(0);
         let span = high.saturating_sub(low);
-        Self { before: reading(before, model, span), after: reading(after, model, span) }
+        let reading = |places| reading(places, metadata, model, span);
+        Self { before: reading(before), after: reading(after) }
     }
 
     /// The same of ranges that are compressed then: so many bytes have to be unpacked after reading. A
-    /// replay does so on all of these CPUs while it reads on, a program waits for each.
+    /// replay does so on all of these CPUs while it reads on.
     pub fn unpacked(mut self, bytes: u64, cpus: u32) -> Self {
         let us = bytes / UNPACKED_MB_S;
-        let (replay, program) = (&mut self.after.replay_us, &mut self.after.program_us);
+        let replay = &mut self.after.replay_us;
         *replay = replay.map(|read| read.max(us / u64::from(cpus.max(1))));
-        *program = program.map(|read| read.saturating_add(us));
         self
     }
 
     /// Whether the layout is expected to save time; without a model, requests.
     pub fn is_expected(&self) -> bool {
-        let saves = |before: u64, after: u64| {
-            before.checked_sub(after).is_some_and(|saved| saved > before / LEAST_PART)
+        let Self { before, after } = self;
+        let (before, after) = match before.replay_us.zip(after.replay_us) {
+            Some(times) => times,
+            None => (before.requests, after.requests),
         };
-        let (before, after) = (&self.before, &self.after);
-        match (before.replay_us.zip(after.replay_us), before.program_us.zip(after.program_us)) {
-            (Some((replay, then)), Some((program, later))) => {
-                saves(replay, then) || saves(program, later)
-            }
-            _ => saves(before.requests, after.requests),
-        }
+        before.checked_sub(after).is_some_and(|saved| saved > before / LEAST_PART)
     }
 }
 
-fn reading(pieces: &[Vec<Extent>], model: Option<&Model>, span: u64) -> Reading {
+fn reading(places: &Places, metadata: &Metadata, model: Option<&Model>, span: u64) -> Reading {
+    let Places { ranges: pieces, trees } = places;
     let mut sorted: Vec<Extent> = pieces.iter().flatten().copied().collect();
     let bytes = sorted.iter().fold(0, |sum, e| e.length.saturating_add(sum));
     let extents = sorted.len() as u64;
@@ -96,22 +104,23 @@ fn reading(pieces: &[Vec<Extent>], model: Option<&Model>, span: u64) -> Reading 
         false => count(&sorted, step),
     };
     let place = |e: &Extent| (DevicePosition { dev: 0, offset: e.physical }, e.length);
-    let seeks = |list: &[Extent], model: &Model| {
-        let parts: Vec<_> = list.iter().map(place).collect();
-        Some(read_us(&parts, model.seek()?, span) as u64)
-    };
-    let replay_us = |m: &Model| seeks(&sorted, m).unwrap_or_else(|| m.read_us(requests, bytes));
-    let waits: u64 = pieces.iter().map(|piece| count(piece, WINDOW)).sum();
-    let program_us = |m: &Model| {
-        let waited = waits.saturating_mul(m.latency_us.into());
-        seeks(&touched, m).unwrap_or_else(|| waited.saturating_add(m.read_us(0, bytes)))
+    let replay_us = |m: &Model| {
+        let Some(seek) = m.seek() else {
+            let all = requests.saturating_add(*trees).saturating_add(metadata.places);
+            return m.read_us(all, bytes.saturating_add(metadata.bytes));
+        };
+        let parts: Vec<_> = sorted.iter().map(place).collect();
+        let of_trees = trees.saturating_mul(u64::from(seek.seek_us) / TREE_PART);
+        (read_us(&parts, seek, span) as u64)
+            .saturating_add(of_trees)
+            .saturating_add(metadata.us.unwrap_or(0))
     };
     Reading {
         extents,
         jumps: (touched.len() as u64).saturating_sub(1),
         requests,
+        trees: *trees,
         replay_us: model.map(replay_us),
-        program_us: model.map(program_us),
     }
 }
 
@@ -174,6 +183,11 @@ mod tests {
         (0..files).map(file).collect()
     }
 
+    fn gain(before: &[Vec<Extent>], after: &[Vec<Extent>], model: Option<&Model>) -> Gain {
+        let places = |ranges: &[Vec<Extent>]| Places { ranges: ranges.to_vec(), trees: 0 };
+        Gain::of(&places(before), &places(after), &Metadata::default(), model)
+    }
+
     fn packed(files: u64, length: u64) -> Vec<Vec<Extent>> {
         let file = |n| vec![Extent { logical: 0, physical: (20 << 30) + n * length, length }];
         (0..files).map(file).collect()
@@ -197,24 +211,36 @@ mod tests {
             ("no model", scattered(40, 4, 16384), packed(40, 65536), None, true),
             ("nothing", vec![], vec![], Some(HDD), false),
         ] {
-            let gain = Gain::of(&before, &after, model.as_ref());
-            assert_eq!(gain.is_expected(), expected, "{name}: {gain:?}");
+            let found = gain(&before, &after, model.as_ref());
+            assert_eq!(found.is_expected(), expected, "{name}: {found:?}");
         }
     }
 
     #[test]
-    fn adjacent_files_are_one_request_in_a_batch_and_the_program_waits_for_each_file() {
-        let gain = Gain::of(&scattered(40, 4, 16384), &packed(40, 65536), Some(&HDD));
-        let Gain { before, after } = gain;
+    fn adjacent_files_are_one_request_in_a_batch() {
+        let Gain { before, after } = gain(&scattered(40, 4, 16384), &packed(40, 65536), Some(&HDD));
         assert_eq!((before.extents, before.jumps, before.requests), (160, 159, 160));
         // On a disk whose bytes take longer than its requests, these are not batched.
         assert_eq!((after.extents, after.jumps, after.requests), (40, 0, 40));
         // On an eMMC they are, two files each.
-        let gain = Gain::of(&scattered(40, 4, 16384), &packed(40, 65536), Some(&EMMC));
-        assert_eq!((gain.before.requests, gain.after.requests), (160, 20));
+        let found = gain(&scattered(40, 4, 16384), &packed(40, 65536), Some(&EMMC));
+        assert_eq!((found.before.requests, found.after.requests), (160, 20));
         // One seek and 26 ms of transfer.
-        assert_eq!((after.replay_us, after.program_us), (Some(34_414), Some(34_414)));
-        assert!(before.program_us > before.replay_us && before.replay_us > Some(600_000));
+        assert_eq!(after.replay_us, Some(34_414));
+        assert!(before.replay_us > Some(600_000));
+    }
+
+    #[test]
+    fn metadata_and_blocks_of_extents_take_their_time_too() {
+        for (model, metadata, tree) in [(HDD, 9000, 2050), (EMMC, 1000, 334)] {
+            let found = |trees, places| {
+                let places_of = Places { ranges: packed(40, 65536), trees };
+                let metadata = Metadata { places, bytes: 0, us: (places > 0).then_some(9000) };
+                Gain::of(&places_of, &places_of, &metadata, Some(&model)).after.replay_us.unwrap()
+            };
+            let none = found(0, 0);
+            assert_eq!((found(0, 3) - none, found(1, 0) - none), (metadata, tree));
+        }
     }
 
     proptest! {
@@ -231,9 +257,9 @@ mod tests {
             };
             let lists: Vec<Vec<Extent>> =
                 lists.iter().map(|list| list.iter().map(extent).collect()).collect();
-            let gain = Gain::of(&lists, &lists, Some(&model));
-            prop_assert_eq!(gain.before, gain.after);
-            prop_assert!(!gain.is_expected());
+            let found = gain(&lists, &lists, Some(&model));
+            prop_assert_eq!(found.before, found.after);
+            prop_assert!(!found.is_expected());
         }
     }
 }

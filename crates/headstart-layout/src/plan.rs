@@ -4,6 +4,7 @@ use super::extents::{shifted, within};
 use super::wanted::WantedRange;
 use headstart::host::range::ByteRange;
 use headstart_sys::fiemap::Extent;
+use std::collections::BTreeMap;
 
 /// A range that is moved.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +69,22 @@ impl Plan {
         let extents: u64 = self.pieces.iter().map(|piece| piece.old.len() as u64).sum();
         let trees = self.pieces.iter().filter(|piece| piece.old.len() > IN_INODE).count() as u64;
         (LEAST_TAIL + trees + extents / IN_BLOCK).saturating_mul(block)
+    }
+
+    /// Of how many files the extents do not fit into the inode, as far as is known of what is moved: now, and
+    /// with all ranges in one piece each.
+    pub fn trees(&self) -> (u64, u64) {
+        let mut files: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+        for piece in &self.pieces {
+            let (old, new) = files.entry(piece.file).or_default();
+            *old += piece.old.len();
+            // Each with what stays between it and the next.
+            *new += 2;
+        }
+        let has_tree = |extents: usize| extents > IN_INODE + 1;
+        let old = files.values().filter(|(old, _)| has_tree(*old)).count();
+        let new = files.values().filter(|(_, new)| has_tree(*new)).count();
+        (old as u64, new as u64)
     }
 
     /// Gives each range its place, as long as there is room. Returns also the indices of the files

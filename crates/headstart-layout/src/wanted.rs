@@ -15,8 +15,6 @@ use std::path::PathBuf;
 const SMALL: u64 = 256 << 10;
 /// So are those of which at least one in this many bytes is read.
 const PART: u64 = 2;
-/// Gaps up to this size within a file are moved too, in bytes: on most devices a replay reads them.
-const GAP: u64 = 64 << 10;
 
 /// A file of packs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,15 +113,17 @@ fn weight(pack: &Pack) -> u64 {
     ranges.saturating_mul(pack.origin.starts.into())
 }
 
-/// What of these packs is laid out. `page` is the size of a page, in bytes.
+/// What of these packs is laid out. `page` is the size of a page, in bytes; `gap` tells the largest gap
+/// within a file that a replay of a pack reads, which is moved too, in bytes.
 ///
 /// Parts that the same packs touch are a group. Groups lie in an order in which the weightiest pack finds
 /// all that it touches in one piece, the next one too unless there are more than two, and so on, see
 /// `places`; within a group the weightiest pack's touch order counts. So a page lies where it saves
 /// most, and a pack that shares it seeks once for a group, and not for each page between those of others.
-pub fn wanted(packs: &[Pack], page: u64) -> Wanted {
+pub fn wanted(packs: &[Pack], page: u64, gap: impl Fn(&Pack) -> u64) -> Wanted {
     let mut sorted: Vec<(u64, &Pack)> = packs.iter().map(|pack| (weight(pack), pack)).collect();
     sorted.sort_by_key(|(weight, _)| Reverse(*weight));
+    let gap = packs.iter().map(gap).max().unwrap_or(0);
     let mut files: BTreeMap<PathBuf, (Identity, Vec<Touched>)> = BTreeMap::new();
     let mut order = 0;
     for (number, (_, pack)) in sorted.iter().enumerate() {
@@ -149,7 +149,7 @@ pub fn wanted(packs: &[Pack], page: u64) -> Wanted {
     let mut ranges = Vec::new();
     let mut all_parts = Vec::new();
     for (path, (identity, touched)) in files {
-        let parts = parts(touched, identity.size, page, packs.len());
+        let parts = parts(touched, identity.size, (page, gap), packs.len());
         ranges.extend(
             parts.iter().map(|part| WantedRange { file: out.files.len(), bytes: part.bytes }),
         );
@@ -165,8 +165,9 @@ pub fn wanted(packs: &[Pack], page: u64) -> Wanted {
     out
 }
 
-/// The parts of a file of this size that are moved, by offset; `packs` is how many there are.
-fn parts(mut ranges: Vec<Touched>, size: u64, page: u64, packs: usize) -> Vec<Part> {
+/// The parts of a file of this size that are moved, by offset, with gaps up to `gap` bytes; `packs` is how
+/// many there are.
+fn parts(mut ranges: Vec<Touched>, size: u64, (page, gap): (u64, u64), packs: usize) -> Vec<Part> {
     let whole = ByteRange::of(0, size).pages(page).bytes(page);
     ranges.sort_unstable();
     let mut out: Vec<Part> = Vec::new();
@@ -180,7 +181,7 @@ fn parts(mut ranges: Vec<Touched>, size: u64, page: u64, packs: usize) -> Vec<Pa
         touched += bytes.end.saturating_sub(bytes.offset.max(reached));
         reached = reached.max(bytes.end);
         match out.last_mut() {
-            Some(last) if bytes.offset <= last.bytes.end.saturating_add(GAP) => {
+            Some(last) if bytes.offset <= last.bytes.end.saturating_add(gap) => {
                 last.bytes.end = last.bytes.end.max(bytes.end);
                 last.order = last.order.min(order);
             }
@@ -238,7 +239,7 @@ mod tests {
     }
 
     fn found(packs: &[Pack]) -> Vec<(String, u64, u64)> {
-        let wanted = wanted(packs, PAGE);
+        let wanted = wanted(packs, PAGE, |_| 64 << 10);
         let name = |file: usize| wanted.files[file].path.to_str().unwrap()[1..].to_owned();
         let range = |r: &WantedRange| (name(r.file), r.bytes.offset / PAGE, r.bytes.end / PAGE);
         wanted.ranges.iter().map(range).collect()

@@ -1,7 +1,7 @@
 //! `headstart layout apply`, `resume` and `undo`: moves blocks.
 
 use super::plan::{Planned, gain, is_expected, no_gain};
-use super::which::{Document, WhatArgs, chosen, each, in_words, may_move, mounts};
+use super::which::{Document, WhatArgs, chosen, each, in_words, may_move, mounts, wanted_of};
 use super::work::{Work, WorkArgs};
 use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted, size};
@@ -86,8 +86,8 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
     if !may_move() {
         return Ok(ExitStatus::PermissionMissing);
     }
-    let (wanted, mounts) = (args.what.wanted()?, mounts()?);
-    let (volumes, refused) = args.what.volumes(&wanted, &mounts)?;
+    let (packs, mounts) = (args.what.packs()?, mounts()?);
+    let (volumes, refused) = args.what.volumes(&wanted_of(&packs, None), &mounts)?;
     refused.iter().for_each(|error| output::error(error));
     if let [_, _, ..] = &volumes[..] {
         output::error(&LayoutError::Several {
@@ -105,7 +105,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
     let work = Work::begin(&args.work)?;
     let mut documents = Vec::new();
     let status = each(&volumes, |volume| {
-        let planned = Planned::of(&wanted, volume, &mounts, &args.what)?;
+        let planned = Planned::of(&packs, volume, &mounts, &args.what)?;
         let store = volume.create()?;
         if store.journal()?.is_some() {
             return Err(LayoutError::Exists { path: volume.dir() });
@@ -171,8 +171,13 @@ fn begin(
         return Ok(Begun::No(ExitStatus::Negative, no_gain(planned).into()));
     }
     let donor = store.allocate(planned.donor_bytes, volume, &planned.plan)?;
-    let (gain, has_model) = gain(&planned.plan, &donor.extents, volume, planned.sample.as_ref());
-    if !args.force && !is_expected(&gain, has_model, volume) {
+    let gain = gain(
+        &planned.plan,
+        &donor.extents,
+        (&planned.metadata, planned.model),
+        planned.sample.as_ref(),
+    );
+    if !args.force && !is_expected(&gain, planned.model, volume) {
         let why = "nothing to gain here: the free space is in too many pieces";
         return Ok(Begun::No(ExitStatus::Negative, why.into()));
     }

@@ -1,6 +1,6 @@
 //! `headstart layout list`: the order of files for the builder of an image.
 
-use super::which::wanted_of;
+use super::which::{packs_of, wanted_of};
 use crate::exit::ExitStatus;
 use crate::output::{self, counted};
 use crate::results::{self, ResultKind};
@@ -55,7 +55,7 @@ pub fn run(args: &ListArgs) -> anyhow::Result<ExitStatus> {
         FormatArg::SquashfsSort => Format::SquashfsSort,
         FormatArg::Paths => Format::Paths,
     };
-    let list = image::list(&wanted_of(&args.packs)?, &args.root, format);
+    let list = image::list(&wanted_of(&packs_of(&args.packs)?, None), &args.root, format);
     for (count, why) in [
         (list.outside, format!("not below {}", output::shown(&args.root))),
         (list.newlines, "with a line end in their names".into()),

@@ -1,20 +1,22 @@
 //! `headstart layout plan`: what a layout would gain.
 
-use super::which::{WhatArgs, in_words, mounts};
+use super::which::{WhatArgs, in_words, mounts, wanted_of};
 use crate::exit::ExitStatus;
 use crate::output::{self, Align, JsonPath, Table, counted, grouped, size};
 use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
+use headstart::pack::Pack;
 use headstart::replay::device::is_rotational;
+use headstart::replay::model::Model;
 use headstart::replay::models::Models;
 use headstart_layout::LayoutError;
 use headstart_layout::compress::Sample;
 use headstart_layout::examine::{Found, examine};
-use headstart_layout::gain::Gain;
+use headstart_layout::gain::{Gain, Places};
+use headstart_layout::metadata::Metadata;
 use headstart_layout::plan::{Piece, Plan};
 use headstart_layout::skip::Skip;
 use headstart_layout::volume::Volume;
-use headstart_layout::wanted::Wanted;
 use headstart_sys::fiemap::Extent;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -24,9 +26,9 @@ use std::thread::available_parallelism;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Extents, jumps (places where what is touched next lies elsewhere) and requests are counted now and \
-with the layout, which is assumed to be in one piece. Times are those of the device model, for the \
-data of the packs: of a replay, and of the program alone; without a model there are none. Where \
-neither gets shorter by 2 %, nothing is gained.
+with the layout, which is assumed to be in one piece. Times are those of a replay by the device model, \
+with directories and inode tables; without a model there are none. Where that does not get shorter by \
+2 %, nothing is gained.
 
 Exit status: 0 a gain is expected; 3 nothing is to be gained here; 1 it failed.")]
 pub struct PlanArgs {
@@ -53,6 +55,8 @@ struct OneDocument {
     /// What may be taken.
     room_bytes: u64,
     has_model: bool,
+    /// Directories and inode tables, which stay where they are.
+    metadata: Metadata,
     gain: Gain,
     is_gain_expected: bool,
     skipped: Vec<SkippedFile>,
@@ -80,10 +84,12 @@ pub struct Planned {
     room: u64,
     /// Where it goes.
     pub plan: Plan,
+    /// What is read too, and stays.
+    pub metadata: Metadata,
     /// What is gained if the donor is in one piece.
     pub gain: Gain,
-    /// Whether the device was measured.
-    pub has_model: bool,
+    /// That of the device, if it was measured.
+    pub model: Option<Model>,
     /// Whether something is gained.
     pub is_gain_expected: bool,
     /// How much smaller a sample gets, if it is to be compressed.
@@ -96,12 +102,14 @@ impl Planned {
     /// # Errors
     /// The file system does not answer.
     pub fn of(
-        wanted: &Wanted,
+        packs: &[Pack],
         volume: &Volume,
         mounts: &MountTable,
         what: &WhatArgs,
     ) -> Result<Self, LayoutError> {
-        let mut found = examine(wanted, volume, mounts)?;
+        let model = Models::here().of_device(volume.device);
+        let metadata = Metadata::of(packs, volume.uuid, model.as_ref());
+        let mut found = examine(&wanted_of(packs, model), volume, mounts)?;
         let ranges = found.ranges.clone();
         let (plan, over) = Plan::of(ranges, page_size(), what.budget.unwrap_or(u64::MAX));
         let over = over.into_iter().filter_map(|file| found.files.get(file));
@@ -113,10 +121,10 @@ impl Planned {
         let donor_bytes = length.saturating_add(plan.tail(volume.block()?));
         let ideal = [Extent { logical: 0, physical: lowest.unwrap_or(0), length }];
         let sample = what.compress.map(|_| Sample::of(&volume.mount_point, &found, &plan));
-        let (gain, has_model) = gain(&plan, &ideal, volume, sample.as_ref());
-        let is_gain_expected = is_expected(&gain, has_model, volume);
+        let gain = gain(&plan, &ideal, (&metadata, model), sample.as_ref());
+        let is_gain_expected = is_expected(&gain, model, volume);
         let room = volume.room()?;
-        Ok(Self { found, donor_bytes, room, plan, gain, has_model, is_gain_expected, sample })
+        Ok(Self { found, donor_bytes, room, plan, metadata, gain, model, is_gain_expected, sample })
     }
 
     fn files(&self) -> usize {
@@ -127,27 +135,27 @@ impl Planned {
     }
 }
 
-/// What a plan gains with this donor, or behind its begin as small as the sample gets, and whether the device
-/// was measured.
+/// What a plan gains with this donor, or behind its begin as small as the sample gets.
 pub fn gain(
     plan: &Plan,
     donor: &[Extent],
-    volume: &Volume,
+    (metadata, model): (&Metadata, Option<Model>),
     sample: Option<&Sample>,
-) -> (Gain, bool) {
+) -> Gain {
+    let (old, new) = plan.trees();
     let before: Vec<_> = plan.pieces.iter().map(|piece| piece.old.clone()).collect();
-    let new = |piece: &Piece| piece.new_place(donor).unwrap_or_else(|| piece.old.clone());
+    let place = |piece: &Piece| piece.new_place(donor).unwrap_or_else(|| piece.old.clone());
     let after: Vec<_> = match sample {
         Some(sample) => sample.placed(plan, donor.first().map_or(0, |extent| extent.physical)),
-        None => plan.pieces.iter().map(new).collect(),
+        None => plan.pieces.iter().map(place).collect(),
     };
-    let model = Models::here().of_device(volume.device);
-    let gain = Gain::of(&before, &after, model.as_ref());
-    let gain = match sample {
+    let before = Places { ranges: before, trees: old };
+    let after = Places { ranges: after, trees: new };
+    let gain = Gain::of(&before, &after, metadata, model.as_ref());
+    match sample {
         Some(_) => gain.unpacked(plan.bytes(), cpus()),
         None => gain,
-    };
-    (gain, model.is_some())
+    }
 }
 
 fn cpus() -> u32 {
@@ -156,17 +164,17 @@ fn cpus() -> u32 {
 
 /// Whether that is something. Of a device that was not measured only a rotational one is known to
 /// be slow.
-pub fn is_expected(gain: &Gain, has_model: bool, volume: &Volume) -> bool {
-    let is_known = has_model || is_rotational(volume.device).unwrap_or(true);
+pub fn is_expected(gain: &Gain, model: Option<Model>, volume: &Volume) -> bool {
+    let is_known = model.is_some() || is_rotational(volume.device).unwrap_or(true);
     is_known && gain.is_expected()
 }
 
 /// Runs the verb.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitStatus> {
-    let (wanted, mounts) = (args.what.wanted()?, mounts()?);
-    let (volumes, refused) = args.what.volumes(&wanted, &mounts)?;
+    let (packs, mounts) = (args.what.packs()?, mounts()?);
+    let (volumes, refused) = args.what.volumes(&wanted_of(&packs, None), &mounts)?;
     let planned = |volume: Volume| {
-        let planned = Planned::of(&wanted, &volume, &mounts, &args.what)?;
+        let planned = Planned::of(&packs, &volume, &mounts, &args.what)?;
         Ok((volume, planned))
     };
     let planned = volumes.into_iter().map(planned).collect::<Result<Vec<_>, LayoutError>>()?;
@@ -202,7 +210,8 @@ fn document(volume: &Volume, planned: &Planned) -> OneDocument {
         bytes: planned.plan.bytes(),
         donor_bytes: planned.donor_bytes,
         room_bytes: planned.room,
-        has_model: planned.has_model,
+        has_model: planned.model.is_some(),
+        metadata: planned.metadata,
         gain: planned.gain,
         is_gain_expected: planned.is_gain_expected,
         skipped: skipped.collect(),
@@ -221,19 +230,21 @@ fn show(volume: &Volume, planned: &Planned, out: &mut dyn Write) -> io::Result<(
         ("extents", before.extents, after.extents),
         ("jumps", before.jumps, after.jumps),
         ("requests", before.requests, after.requests),
+        ("extent trees", before.trees, after.trees),
     ] {
         table.row([name.into(), grouped(now), grouped(then)]);
     }
-    for (name, now, then) in [
-        ("replay", before.replay_us, after.replay_us),
-        ("program alone", before.program_us, after.program_us),
-    ] {
-        if let Some((now, then)) = now.zip(then) {
-            let seconds = |us: u64| format!("{:.2} s", us as f64 / 1e6);
-            table.row([name.into(), seconds(now), seconds(then)]);
-        }
+    let seconds = |us: u64| format!("{:.2} s", us as f64 / 1e6);
+    if let Some((now, then)) = before.replay_us.zip(after.replay_us) {
+        table.row(["replay".into(), seconds(now), seconds(then)]);
     }
     table.write(out)?;
+    let Metadata { places, us, .. } = planned.metadata;
+    if places > 0 {
+        let time = us.map_or_else(String::new, |us| format!(", {} of both times", seconds(us)));
+        let places = counted(places, "place");
+        writeln!(out, "directories and inode tables stay where they are: {places}{time}")?;
+    }
     let room = size(planned.room);
     writeln!(
         out,
@@ -260,7 +271,7 @@ fn show(volume: &Volume, planned: &Planned, out: &mut dyn Write) -> io::Result<(
 
 /// Why nothing is gained.
 pub fn no_gain(planned: &Planned) -> &'static str {
-    match (planned.plan.pieces.is_empty(), planned.has_model, planned.sample.is_some()) {
+    match (planned.plan.pieces.is_empty(), planned.model.is_some(), planned.sample.is_some()) {
         (true, ..) => "nothing to gain here: none of these files can be moved",
         (_, true, true) => {
             "nothing to gain here: neither seeks, requests nor bytes limit these starts, or they do not get \

@@ -6,6 +6,8 @@ use crate::packs;
 use crate::replay::named_pack;
 use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
+use headstart::pack::Pack;
+use headstart::replay::model::{Model, read_strategy};
 use headstart_layout::LayoutError;
 use headstart_layout::skip::Skipped;
 use headstart_layout::volume::Volume;
@@ -67,9 +69,9 @@ impl WhatArgs {
         Ok((fit, refused))
     }
 
-    /// All that is to be moved.
-    pub fn wanted(&self) -> anyhow::Result<Wanted> {
-        wanted_of(&self.packs)
+    /// The packs of what is moved.
+    pub fn packs(&self) -> anyhow::Result<Vec<Pack>> {
+        packs_of(&self.packs)
     }
 }
 
@@ -82,11 +84,15 @@ pub struct Document<T> {
     pub file_systems: Vec<T>,
 }
 
-/// What these packs read.
-pub fn wanted_of(packs: &[PathBuf]) -> anyhow::Result<Wanted> {
+/// The packs with these names.
+pub fn packs_of(packs: &[PathBuf]) -> anyhow::Result<Vec<Pack>> {
     let named = |path: &PathBuf| named_pack(&packs::by_name(path)?);
-    let packs = packs.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(wanted(&packs, page_size()))
+    packs.iter().map(named).collect()
+}
+
+/// What these packs read, with the gaps that a replay reads from a device of this model.
+pub fn wanted_of(packs: &[Pack], model: Option<Model>) -> Wanted {
+    wanted(packs, page_size(), |pack| read_strategy(model, pack).gap_bytes)
 }
 
 /// The mounts of this machine.

@@ -22,9 +22,9 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Threads that look up where files lie before a pass over a rotational disk. It seeks for each,
-/// but may choose the nearest.
-const LOOKING_UP: usize = 4;
+/// Threads that look up where files lie before a pass over a rotational disk. It seeks for each whose
+/// extents do not fit into its inode, but chooses the nearest of as many as its queue takes.
+const LOOKING_UP: usize = 32;
 /// Steps of a batch in elevator order that are in flight at most, and their bytes: some 20 ms.
 const BATCH_STEPS: usize = 16;
 const BATCH_BYTES: u64 = 2 << 20;
