@@ -131,16 +131,17 @@ def prepared(headstart, slowdisk, workload, root, folder, args):
 def age(headstart, path, where, pack, resize):
     """Ages a file system: makes it small if it was not, fills and empties it, and rewrites the files of a pack."""
     chance = random.Random(5)
-    if resize:
-        run("sh", "-c", 'e2fsck -fy "$0" || test $? = 1', path)
     with at(path, where):
         stat = os.statvfs(where)
-        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+        used, block = (stat.f_blocks - stat.f_bfree) * stat.f_frsize, stat.f_bsize
         listed = run(headstart, "show", "--list", pack, capture=True).splitlines()
         names = [Path(line.rsplit(" ", 1)[0]) for line in listed]
         names = [name for name in names if str(name).startswith(f"{where}/") and name.is_file()]
     if resize:
-        run("resize2fs", path, f"{used // FILES * 100 >> 10}K")
+        # It has to be checked since it was mounted.
+        run("sh", "-c", 'e2fsck -fy "$0" || test $? = 1', path)
+        least = int(run("resize2fs", "-P", path, capture=True).split()[-1])
+        run("resize2fs", path, max(used // FILES * 100 // block, least))
     with at(path, where):
         filler = where / "filler"
         filler.mkdir()

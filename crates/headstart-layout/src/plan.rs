@@ -130,6 +130,8 @@ mod tests {
         assert_eq!(new, [Extent { logical: 4096, physical: 1 << 20, length: 5120 }]);
         assert_eq!(plan.pieces[1].new_place(&[]), None);
         assert_eq!(plan.tail(4096), 8 * 4096);
+        let many = Plan { pieces: vec![plan.pieces[0].clone(); 3], donor_bytes: 0 };
+        assert_eq!((plan.trees(), many.trees()), ((0, 0), (0, 1)));
         let parts = plan.pieces[0].parts(4096).unwrap();
         let places: Vec<_> = parts.iter().map(|p| (p.bytes.offset, p.bytes.end, p.donor)).collect();
         assert_eq!(places, [(4096, 8192, 0), (8192, 9216, 4096)]);
