@@ -16,17 +16,15 @@ HERE = Path(__file__).resolve().parent.parent
 class Disk:
     """A disk that is up while the `with` block lasts, whatever ends that.
 
-    `name` is the benchmark's, of which there is one at a time. With `keep`, what is written stays in
-    the image.
+    `name` is the benchmark's, of which there is one at a time.
     """
 
     name = "headstart-disk"
     # Where it is mounted in its folder.
     point = "root"
 
-    def __init__(self, slowdisk, model, image, keep=False):
+    def __init__(self, slowdisk, model, image):
         self.slowdisk, self.model, self.image = slowdisk, model, image
-        self.keep = ["--keep-writes"] if keep else []
 
     def __enter__(self):
         # In memory, so that starting a program touches no other disk; and always
@@ -45,7 +43,7 @@ class Disk:
             with contextlib.suppress(Trouble):  # Of a run that was killed, if any.
                 run(self.slowdisk, "down", self.mount)
             run(self.slowdisk, "up", "--model", self.model, "--image", self.image,
-                "--mount", self.mount, "--options", "noatime", *self.keep)
+                "--mount", self.mount, "--options", "noatime")
             self.furnish()
         except BaseException:
             self.__exit__()
