@@ -73,7 +73,7 @@ pub(crate) fn in_single_pages(file: &File, range: ByteRange) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::Random);
 }
 
-/// The same as [`crc`], read from the disk itself: past the page cache, so that pages which programs have mapped
+/// The same as [`crc()`], read from the disk itself: past the page cache, so that pages which programs have mapped
 /// don't stand for what is on the disk, and stay. Where the file system can't, from the page cache after
 /// the kernel has let go of what is not mapped. What is dirty must have been written before.
 ///

@@ -28,11 +28,13 @@ impl Waiting {
         }
     }
 
-    /// What it runs when it has become this program.
+    /// What it runs when it has become this program. What is read within exec is partly of the program
+    /// before, and then not the same twice.
     fn read_as(&self, name: &str) -> Started {
         loop {
             let started = self.read();
-            if started.path.file_name().is_some_and(|found| found == name) {
+            let is_it = started.path.file_name().is_some_and(|found| found == name);
+            if is_it && started == self.read() {
                 return started;
             }
             std::thread::yield_now();
