@@ -1,6 +1,6 @@
 //! Which names are executed so often that their files are in memory anyway, such as a shell or the
 //! parts of a compiler: the kernel does not report them for a while, and they cost nothing. Those that
-//! read from a disk nevertheless are reported by [`reads`](super::reads). Pure: times are given. Names are
+//! read from a disk nevertheless are reported by `reads`. Pure: times are given. Names are
 //! bytes that any user may choose.
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
 //! Execs from `sched_process_exec` in a trace instance of its own. The driver. The kernel's filter
-//! drops names that are executed often ([`Frequent`]); of these, programs that read are reported ([`Reads`]).
+//! drops names that are executed often ([`Frequent`]); of these, programs that read are reported (`Reads`).
 
 use super::buffers::Buffers;
 use super::forks::{Forkers, Forks};
