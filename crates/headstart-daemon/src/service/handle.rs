@@ -280,6 +280,10 @@ impl Handled {
             state.week.note(read);
             state.week.learned += u64::from(written.is_some());
         }
+        // The start was told when it was found slow.
+        if self.is_rest {
+            return;
+        }
         let counts = outcome.learned.as_ref().map(|(_, counts)| counts);
         shared.note_start(Start {
             program: self.key.name.clone(),

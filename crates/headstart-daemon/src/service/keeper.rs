@@ -44,8 +44,14 @@ pub(super) fn read(dir: &Path) -> (State, Option<String>) {
 /// Keeps the state as it is in the end, when no thread changes it any more.
 pub(super) fn keep_last(shared: &Shared) {
     if let Err(error) = write(&shared.places.state, &encode(&shared.state())) {
-        (shared.tell)(&format!("the state is not kept: {error}"));
+        not_written(shared, &error);
     }
+}
+
+fn not_written(shared: &Shared, error: &io::Error) {
+    let path = shared.places.state.join(FILE);
+    let path = headstart::host::names::path(&path);
+    (shared.tell)(&format!("{path} is not written, and stays as it was until it can be: {error}"));
 }
 
 /// Keeps the state until the service ends.
@@ -76,11 +82,7 @@ fn keep(shared: &Shared) {
                 // Once: a full disk stays full for a while.
                 Err(error) if !failed => {
                     failed = true;
-                    let path = shared.places.state.join(FILE);
-                    let path = headstart::host::names::path(&path);
-                    (shared.tell)(&format!(
-                        "{path} is not written, and stays as it was until it can be: {error}"
-                    ));
+                    not_written(shared, &error);
                 }
                 Err(_) => {}
             }
