@@ -367,7 +367,7 @@ def mixed():
     mixture.needed()
     alone()
     if options.smoke:
-        options.time, options.usage_every = 75.0, 1
+        options.time, options.usage_every = 45.0, 1
     result = measure(options)
     faults = told(result, options.smoke)
     for fault in faults:
