@@ -26,11 +26,10 @@ from pathlib import Path
 
 from explain import has_ended
 from lib import image
-from lib.image import unmount
 from lib.alone import alone
 from lib.choice import add_choice
 from lib.disk import Disk
-from lib.run import Trouble, run, wait_for_helpers
+from lib.run import Trouble, mounted_under, run, wait_for_helpers
 from lib.service import Service, enter
 from lib.workloads import WORKLOADS
 from measured import RESULTS, about, command_line, joined, main, needs_root, ratio_of, spread, write
@@ -75,9 +74,15 @@ class Root(Disk):
         assert (self.folder / "usr/bin").is_dir()
 
     def __exit__(self, *_):
-        # What is mounted beside the disk. The kernel removes trace instances in the background.
-        patiently(lambda: unmount(self.folder))
+        # The kernel removes trace instances in the background.
+        patiently(self.unmount_others)
         super().__exit__()
+
+    def unmount_others(self):
+        """Unmounts what is mounted beside the disk, which ends with its server."""
+        for point in mounted_under(self.folder):
+            if Path(point) != self.mount:
+                run("umount", point)
 
 
 def patiently(do):
