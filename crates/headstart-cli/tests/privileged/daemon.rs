@@ -243,8 +243,8 @@ pub fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
     seen
 }
 
-/// A cold start that is recorded, since it follows one that was noticed. It is prefetched too, if the
-/// first one had a rest that was worth it.
+/// A cold start that is recorded, since it follows one that was noticed. It is prefetched too, if
+/// enough was learned of the rest of the first one.
 pub fn second_start(service: &Service, fs: &LoopFs) {
     let mut second = Start::cold(fs);
     let pid = second.pid();
