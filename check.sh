@@ -233,6 +233,7 @@ smoke() {
         check "programs through headstart run" bench/storm/programs.py --smoke
         check "killed commands" bench/storm/kills.py --smoke
         check "failing system calls" bench/storm/errors.py --smoke
+        check "troubles of the service" bench/storm/daemon.py --smoke
         check "costs of the service" bench/daemon-cost.py --smoke
     fi
     check "fuzzing, 2 s for each target" ended fuzzing

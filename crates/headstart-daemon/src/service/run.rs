@@ -128,14 +128,14 @@ fn begin(
     let theirs = Arc::clone(shared);
     let handle = move |start: Handled| start.run(&theirs);
     let starts = Arc::new(Pool::start("start", replays, WAITING_STARTS, handle)?);
-    let watcher = watcher::start(Arc::clone(shared), Arc::clone(&starts))?;
+    let (watcher, watcher_thread) = watcher::start(Arc::clone(shared), Arc::clone(&starts))?;
     let (early, early_thread) = early::start(Arc::clone(shared))?;
     let arrival = Arrival::new(Arc::clone(shared), Arc::clone(&starts), watcher, early);
     let look = move |batch: Vec<Exec>| batch.into_iter().for_each(|exec| arrival.exec(exec));
     let execs = Pool::start("exec", LOOKERS, WAITING_BATCHES, look)?;
     let control = socket::serve(Arc::clone(shared), listener)?;
     let (keeper, folios) = (keeper::start(Arc::clone(shared))?, folios::start(Arc::clone(shared))?);
-    let others = vec![control, keeper, early_thread, folios];
+    let others = vec![watcher_thread, control, keeper, early_thread, folios];
     Ok(Threads { execs, starts, others })
 }
 
@@ -145,7 +145,7 @@ impl Threads {
         let mut left = execs.end();
         left.extend(others);
         wait_for(&mut left);
-        // The threads of `execs` have given their share back, unless one is stuck.
+        // The watcher and the threads of `execs` have given their share back, unless one is stuck.
         let mut left = Arc::into_inner(starts).map(Pool::end).unwrap_or_default();
         wait_for(&mut left);
         shared.tracer.iter().for_each(Tracer::end);

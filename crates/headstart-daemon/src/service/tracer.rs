@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// What the instance is called among ours.
@@ -41,6 +41,8 @@ pub(super) struct Tracer(Arc<(Mutex<Inner>, Condvar)>);
 struct Inner {
     /// None after the end.
     standing: Option<Standing>,
+    /// What empties its buffers.
+    thread: Option<JoinHandle<()>>,
     /// Recordings that go on.
     open: usize,
     most: usize,
@@ -61,13 +63,21 @@ impl Tracer {
         let standing = Standing::create(tracefs, LABEL, BUFFER_KB, bytes)?;
         let wakes = standing.wakes().map_err(CaptureError::Read)?;
         let now = Instant::now();
-        let inner = Inner { standing: Some(standing), open: 0, most, since: now, not_before: now };
+        let inner = Inner {
+            standing: Some(standing),
+            thread: None,
+            open: 0,
+            most,
+            since: now,
+            not_before: now,
+        };
         let tracer = Self(Arc::new((Mutex::new(inner), Condvar::new())));
         let theirs = tracer.clone();
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("trace".into())
             .spawn(move || theirs.empty_buffers(&wakes))
             .map_err(CaptureError::Read)?;
+        tracer.lock().thread = Some(thread);
         Ok(tracer)
     }
 
@@ -153,8 +163,13 @@ impl Tracer {
 
     /// Removes the instance. Nothing is recorded any more.
     pub(super) fn end(&self) {
-        let standing = self.lock().standing.take();
+        let (standing, thread) = {
+            let mut inner = self.lock();
+            (inner.standing.take(), inner.thread.take())
+        };
         self.0.1.notify_all();
+        // The kernel removes no instance while a descriptor of its buffers is open, which that thread has.
+        let _ = thread.map(JoinHandle::join);
         standing.into_iter().for_each(Standing::remove);
     }
 

@@ -14,7 +14,7 @@ use headstart::pack::key::Key;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Starts under observation, at most.
@@ -45,11 +45,11 @@ pub(super) struct Watched {
 pub(super) fn start(
     shared: Arc<Shared>,
     starts: Arc<Pool<Handled>>,
-) -> std::io::Result<SyncSender<Watched>> {
+) -> std::io::Result<(SyncSender<Watched>, JoinHandle<()>)> {
     let (send, new) = sync_channel(MOST);
     let watcher = Watcher { shared, starts, due: BTreeMap::new(), next: 0 };
-    thread::Builder::new().name("watch".into()).spawn(move || watcher.run(&new))?;
-    Ok(send)
+    let thread = thread::Builder::new().name("watch".into()).spawn(move || watcher.run(&new))?;
+    Ok((send, thread))
 }
 
 struct Watcher {
