@@ -13,6 +13,8 @@ pub struct Counters {
     pub major_faults: u64,
     /// Bytes that were read from disks for it.
     pub read_bytes: u64,
+    /// How often its first thread slept.
+    pub sleeps: u64,
     /// Time in which it waited for blocks; zero where the kernel does not account that.
     pub blocked: Duration,
 }
@@ -22,6 +24,7 @@ impl Counters {
         Self {
             major_faults: self.major_faults.saturating_sub(before.major_faults),
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            sleeps: self.sleeps.saturating_sub(before.sleeps),
             blocked: self.blocked.saturating_sub(before.blocked),
         }
     }
@@ -100,9 +103,11 @@ impl Watch {
     pub fn waited(&self, latency: Duration) -> Duration {
         let spent = self.last.since(self.first);
         let by_bytes = spent.read_bytes.div_ceil(REQUEST_BYTES);
-        // Major faults of memory that was compressed read nothing from disks.
-        let by_faults = spent.major_faults.min(spent.read_bytes / LEAST_REQUEST_BYTES);
-        let requests = u32::try_from(by_bytes.max(by_faults)).unwrap_or(u32::MAX);
+        // A program that reads many small files sleeps for each. Major faults of memory that was
+        // compressed, and sleeps for other reasons, read nothing from disks.
+        let waits = spent.major_faults.max(spent.sleeps);
+        let by_waits = waits.min(spent.read_bytes / LEAST_REQUEST_BYTES);
+        let requests = u32::try_from(by_bytes.max(by_waits)).unwrap_or(u32::MAX);
         spent.blocked.max(latency.saturating_mul(requests))
     }
 }
@@ -148,6 +153,20 @@ mod tests {
                 MS,
                 2,
                 70 * MS,
+            ),
+            (
+                "many small files",
+                vec![Some(Counters { sleeps: 200, ..read(480) }), None],
+                5 * MS,
+                2,
+                600 * MS,
+            ),
+            (
+                "sleeps for other reasons",
+                vec![Some(Counters { sleeps: 9000, ..read(16) }), None],
+                MS,
+                2,
+                4 * MS,
             ),
             (
                 "of memory",

@@ -5,13 +5,23 @@ use headstart::host::{contents, proc};
 use std::fs;
 use std::time::Duration;
 
+/// Less than this is never a slow start, in bytes.
+const FEW_BYTES: u64 = 32 << 10;
+
 /// The counters of the process that started at this time; none when it has ended.
 pub(super) fn counters(pid: u32, start_time: u64) -> Option<Counters> {
     let stat = contents::bytes(format!("/proc/{pid}/stat")).ok()?;
     let ticks = rustix::param::clock_ticks_per_second();
     let counters = of_stat(&stat, start_time, ticks)?;
-    let io = contents::bytes(format!("/proc/{pid}/io")).unwrap_or_default();
-    Some(Counters { read_bytes: of_io(&io), ..counters })
+    let value = |file: &str, name: &str| {
+        let text = contents::bytes(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        value_of(&text, name)
+    };
+    let read_bytes = value("io", "read_bytes:");
+    // This file costs the kernel most, and says nothing of a start that reads nothing.
+    let sleeps =
+        if read_bytes < FEW_BYTES { 0 } else { value("status", "voluntary_ctxt_switches:") };
+    Some(Counters { read_bytes, sleeps, ..counters })
 }
 
 /// A process and its descendants, as they are now.
@@ -49,15 +59,20 @@ fn of_stat(stat: &[u8], start_time: u64, ticks: u64) -> Option<Counters> {
     Some(Counters {
         major_faults: field(12)?.saturating_add(field(13)?),
         read_bytes: 0,
+        sleeps: 0,
         blocked: Duration::from_micros(blocked),
     })
 }
 
-/// `read_bytes` of /proc/PID/io.
-fn of_io(io: &[u8]) -> u64 {
-    let text = std::str::from_utf8(io).unwrap_or_default();
-    let value = |line: &str| line.strip_prefix("read_bytes:")?.trim().parse().ok();
-    text.lines().find_map(value).unwrap_or(0)
+/// The value of the line that begins with `name`, as in /proc/PID/io and /proc/PID/status; 0
+/// without it.
+fn value_of(text: &[u8], name: &str) -> u64 {
+    // The name of a program in `status` may be any bytes.
+    let value = |line: &[u8]| {
+        let value = std::str::from_utf8(line.strip_prefix(name.as_bytes())?).ok()?;
+        value.trim().parse().ok()
+    };
+    text.split(|byte| *byte == b'\n').find_map(value).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -81,9 +96,17 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_were_read_from_disks_are_found_by_name() {
-        assert_eq!(of_io(b"rchar: 5\nread_bytes: 4096\nwrite_bytes: 7\n"), 4096);
-        assert_eq!(of_io(b""), 0);
+    fn a_value_is_found_by_its_name() {
+        let io = b"rchar: 5\nread_bytes: 4096\nwrite_bytes: 7\n";
+        let status = b"Name:\t\xff\nvoluntary_ctxt_switches:\t31\nnonvoluntary_ctxt_switches:\t7\n";
+        for (text, name, expected) in [
+            (&io[..], "read_bytes:", 4096),
+            (&status[..], "voluntary_ctxt_switches:", 31),
+            (b"", "read_bytes:", 0),
+            (b"read_bytes: -1", "read_bytes:", 0),
+        ] {
+            assert_eq!(value_of(text, name), expected, "{name}");
+        }
     }
 
     #[test]
