@@ -23,34 +23,40 @@ pub struct Week {
     pub assumed_us: u64,
     /// Bytes that were prefetched.
     pub read_bytes: u64,
-    /// Of the bytes that were prefetched for recorded starts, those that were not touched.
+    /// Of the bytes that were prefetched, those that were not touched, as far as that is known.
     pub wasted_bytes: u64,
-    /// Bytes that were prefetched for recorded starts.
+    /// The bytes of which that is known: measured, or estimated by the program's latest recorded
+    /// start.
+    pub judged_bytes: u64,
+    /// Of those, the bytes of recorded starts, of logins and predictions, where it was measured.
     pub measured_bytes: u64,
 }
 
 impl Week {
-    /// Adds a start that was prefetched.
-    pub fn note(&mut self, start: Prefetched) {
-        self.prefetched = self.prefetched.saturating_add(u64::from(start.read_bytes > 0));
-        self.saved_us = self.saved_us.saturating_add(start.saved_us);
+    /// Adds a start that was prefetched, and what it wasted in bytes, if that can be said.
+    pub fn note(&mut self, start: Prefetched, wasted: Option<u64>) {
+        add(&mut self.prefetched, u64::from(start.read_bytes > 0));
+        add(&mut self.saved_us, start.saved_us);
         if start.is_assumed {
-            self.assumed_us = self.assumed_us.saturating_add(start.saved_us);
+            add(&mut self.assumed_us, start.saved_us);
         }
-        self.read_bytes = self.read_bytes.saturating_add(start.read_bytes);
-        if let Some(wasted) = start.wasted_bytes {
-            self.wasted_bytes = self.wasted_bytes.saturating_add(wasted.min(start.read_bytes));
-            self.measured_bytes = self.measured_bytes.saturating_add(start.read_bytes);
-        }
+        self.note_read(start.read_bytes, wasted, start.wasted_bytes.is_some());
     }
 
     /// Adds a replay before a start, whose use is known.
     pub fn note_early(&mut self, read_bytes: u64, settled: Settled) {
-        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.saved_us, settled.saved_us);
-        add(&mut self.read_bytes, read_bytes);
-        add(&mut self.measured_bytes, read_bytes);
-        add(&mut self.wasted_bytes, settled.wasted_bytes.min(read_bytes));
+        self.note_read(read_bytes, Some(settled.wasted_bytes), true);
+    }
+
+    fn note_read(&mut self, bytes: u64, wasted: Option<u64>, is_measured: bool) {
+        add(&mut self.read_bytes, bytes);
+        let Some(wasted) = wasted else { return };
+        add(&mut self.judged_bytes, bytes);
+        add(&mut self.wasted_bytes, wasted.min(bytes));
+        if is_measured {
+            add(&mut self.measured_bytes, bytes);
+        }
     }
 
     /// The line, and a new week, if this one is over.
@@ -88,15 +94,25 @@ impl Week {
         format!(" ({seconds:.1} s of it on disks that were never measured)")
     }
 
-    /// What to say of waste. Recorded starts are mostly the first ones of a program, which waste more
-    /// than others: so there is no share of all that was read.
+    /// What to say of waste.
     pub fn wasted(&self) -> String {
-        let [wasted, measured] = [self.wasted_bytes, self.measured_bytes].map(|b| b as f64 / 1e6);
-        match self.measured_bytes {
-            0 => "how much of it was wasted was not measured".into(),
-            _ => format!("{wasted:.0} MB wasted of the {measured:.0} MB where that was measured"),
+        let megabytes = |bytes: u64| bytes as f64 / 1e6;
+        let Self { wasted_bytes, judged_bytes, measured_bytes, .. } = *self;
+        if judged_bytes == 0 {
+            return "how much of it was wasted is not known".into();
         }
+        let (wasted, judged, measured) =
+            (megabytes(wasted_bytes), megabytes(judged_bytes), megabytes(measured_bytes));
+        let percent = 100.0 * wasted / judged;
+        format!(
+            "about {wasted:.0} MB ({percent:.1} %) wasted of the {judged:.0} MB where that is known, \
+             measured in {measured:.0} MB"
+        )
     }
+}
+
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
 }
 
 #[cfg(test)]
@@ -109,25 +125,26 @@ mod tests {
         assert_eq!(week.end(1000), None);
         let start =
             Prefetched { read_bytes: 50_000_000, saved_us: 2_500_000, ..Prefetched::default() };
-        week.note(start);
-        week.note(Prefetched { wasted_bytes: Some(2_500_000), ..start });
-        week.note(Prefetched::default());
+        week.note(start, None);
+        week.note(Prefetched { wasted_bytes: Some(2_500_000), ..start }, Some(2_500_000));
+        week.note(start, Some(2_500_000));
+        week.note(Prefetched::default(), None);
         assert_eq!(week.assumed(), "");
         let mut other = week;
-        other.note(Prefetched { is_assumed: true, ..start });
+        other.note(Prefetched { is_assumed: true, ..start }, None);
         assert_eq!(other.assumed(), " (2.5 s of it on disks that were never measured)");
         week.note_early(25_000_000, Settled { wasted_bytes: 5_000_000, saved_us: 1_000_000 });
         week.learned = 1;
         assert_eq!(week.end(1000 + WEEK - 1), None);
         assert_eq!(
             week.end(1000 + WEEK).unwrap(),
-            "in 7 days: about 6 s saved in 2 starts, 125 MB read, 8 MB wasted of the 75 MB \
-             where that was measured, 1 starts learned"
+            "in 7 days: about 8 s saved in 3 starts, 175 MB read, about 10 MB (8.0 %) wasted of the \
+             125 MB where that is known, measured in 75 MB, 1 starts learned"
         );
         assert_eq!(week, Week { since: 1000 + WEEK, ..Week::default() });
         let line = week.end(1000 + 3 * WEEK).unwrap();
         assert!(line.starts_with("in 14 days: about 0 s saved in 0 starts"), "{line}");
-        assert!(line.contains("was not measured"), "{line}");
+        assert!(line.contains("is not known"), "{line}");
     }
 
     #[test]

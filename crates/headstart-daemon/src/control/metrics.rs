@@ -17,6 +17,7 @@ pub fn text(status: &Status) -> String {
     for (name, value) in [
         ("week_saved_seconds", week.saved_us as f64 / 1e6),
         ("week_read_bytes", week.read_bytes as f64),
+        ("week_judged_bytes", week.judged_bytes as f64),
         ("week_measured_bytes", week.measured_bytes as f64),
         ("week_wasted_bytes", week.wasted_bytes as f64),
         ("programs", status.programs as f64),

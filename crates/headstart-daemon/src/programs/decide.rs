@@ -6,6 +6,10 @@ use headstart::launch::policy::WELL_KNOWN;
 /// A well known program is recorded once in this time, in case that it has changed, in seconds.
 const LEARN_AGAIN: u64 = 24 * 60 * 60;
 
+/// Of the prefetched starts of a well known program one in so many is recorded too: what is said of
+/// waste and gain then holds for all starts, not only for the first ones.
+const SAMPLED: u64 = 16;
+
 /// What is done for a start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
@@ -44,7 +48,9 @@ pub fn decide(program: &Program, at: Conditions) -> Decision {
         // A time in the future comes from a wrong clock.
         let age = at.now.checked_sub(program.learned_at);
         let is_old = age.is_none_or(|age| age >= LEARN_AGAIN);
-        return Decision::Prefetch { record: at.may_record && (is_new || is_old) };
+        // Of hot ones nothing is to be learned.
+        let is_sampled = program.prefetched % SAMPLED == SAMPLED - 1 && program.hot_streak == 0;
+        return Decision::Prefetch { record: at.may_record && (is_new || is_old || is_sampled) };
     }
     match (program.cold_starts > 0 || program.pinned, at.may_record) {
         (true, true) => Decision::Record,
@@ -65,6 +71,9 @@ mod tests {
         let slow = Program { cold_starts: 1, ..unknown.clone() };
         let learned = Program { learned: 1, learned_at: at.now, ..slow.clone() };
         let well_known = Program { learned: 3, ..learned.clone() };
+        let sampled = Program { prefetched: 2 * SAMPLED - 1, ..well_known.clone() };
+        let hot = Program { hot_streak: 1, ..sampled.clone() };
+        let after = Program { prefetched: 2 * SAMPLED, ..well_known.clone() };
         let old = Program { learned_at: at.now - LEARN_AGAIN, ..well_known.clone() };
         let ahead = Program { learned_at: at.now + 5, ..well_known.clone() };
         let quiet = Program { quiet_until_ms: 51, ..well_known.clone() };
@@ -79,6 +88,10 @@ mod tests {
             ("learned once", &learned, at, prefetch(true)),
             ("learned once, overload", &learned, overload, prefetch(false)),
             ("well known", &well_known, at, prefetch(false)),
+            ("well known, in the sample", &sampled, at, prefetch(true)),
+            ("well known, in the sample, overload", &sampled, overload, prefetch(false)),
+            ("well known, in the sample, hot before", &hot, at, prefetch(false)),
+            ("well known, behind one of the sample", &after, at, prefetch(false)),
             ("learned long ago", &old, at, prefetch(true)),
             ("learned in the future", &ahead, at, prefetch(true)),
             ("always hot", &quiet, at, Decision::Skip),

@@ -9,6 +9,7 @@
 //! All of it is pure: times are given.
 
 pub mod decide;
+pub mod gain;
 pub mod lead;
 pub mod note;
 pub mod rates;
@@ -50,12 +51,17 @@ pub struct Program {
     pub started_at: u64,
     /// Time that was saved, as estimated, in µs.
     pub saved_us: u64,
+    /// How long the latest slow start that was not prefetched took until its end, in µs; 0 if none
+    /// has ended while it was looked at.
+    pub cold_us: u64,
+    /// The time that the latest measured start saved, in thousandths of the estimate; 0 for none.
+    pub gain_permille: u32,
     /// Bytes that were prefetched.
     pub read_bytes: u64,
-    /// Of the bytes that were prefetched for recorded starts, those that were not touched.
-    pub wasted_bytes: u64,
-    /// Bytes that were prefetched for recorded starts: what `wasted_bytes` is a part of.
-    pub measured_bytes: u64,
+    /// Bytes that were prefetched for the latest recorded start that was cold.
+    pub last_measured_bytes: u64,
+    /// Of those, the ones that were not touched.
+    pub last_wasted_bytes: u64,
     /// Recorded starts in a row that wasted more than half of what was prefetched.
     pub wasteful_streak: u32,
     /// Bytes that its pack has; 0 if that is not known.

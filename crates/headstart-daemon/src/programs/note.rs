@@ -65,13 +65,23 @@ impl Program {
         }
     }
 
+    /// What a prefetched start wasted, in bytes: what was measured, or the same share as in the
+    /// latest start of the program where it was.
+    pub fn waste(&self, what: Prefetched) -> Option<u64> {
+        let estimated = || {
+            let (wasted, of) = (self.last_wasted_bytes, self.last_measured_bytes);
+            (of > 0).then(|| (what.read_bytes as f64 * (wasted as f64 / of as f64)) as u64)
+        };
+        Some(what.wasted_bytes.or_else(estimated)?.min(what.read_bytes))
+    }
+
     /// A start was prefetched. With less than a few files to read it was hot.
     pub fn note_prefetched(&mut self, what: Prefetched, now_ms: u64) {
         self.saved_us = self.saved_us.saturating_add(what.saved_us);
         self.read_bytes = self.read_bytes.saturating_add(what.read_bytes);
-        if let Some(wasted) = what.wasted_bytes {
-            self.wasted_bytes = self.wasted_bytes.saturating_add(wasted.min(what.read_bytes));
-            self.measured_bytes = self.measured_bytes.saturating_add(what.read_bytes);
+        if let Some(wasted) = what.wasted_bytes.filter(|_| what.read_bytes >= HOT_BYTES) {
+            self.last_measured_bytes = what.read_bytes;
+            self.last_wasted_bytes = wasted.min(what.read_bytes);
         }
         if let Some(is_wasteful) = what.is_wasteful() {
             self.wasteful_streak =
@@ -181,14 +191,26 @@ mod tests {
     }
 
     #[test]
-    fn only_recorded_starts_tell_what_was_wasted() {
+    fn a_start_that_is_not_recorded_wastes_as_much_as_the_latest_one_that_was() {
         let mut program = Program::default();
         let start = Prefetched { read_bytes: 1 << 20, saved_us: 7, ..Prefetched::default() };
-        program.note_prefetched(start, 0);
-        assert_eq!((program.wasted_bytes, program.measured_bytes), (0, 0));
-        program.note_prefetched(Prefetched { wasted_bytes: Some(4096), ..start }, 0);
-        assert_eq!((program.wasted_bytes, program.measured_bytes), (4096, 1 << 20));
-        assert_eq!((program.prefetched, program.saved_us, program.read_bytes), (2, 14, 2 << 20));
+        let measured = |wasted| Prefetched { wasted_bytes: Some(wasted), ..start };
+        let small = Prefetched { read_bytes: 4096, wasted_bytes: Some(4096), ..start };
+        assert_eq!((program.waste(start), program.waste(measured(5))), (None, Some(5)));
+        for (note, expected) in [
+            (start, None),
+            (measured(1 << 18), Some(1 << 18)),
+            (start, Some(1 << 18)),
+            (small, Some(1 << 18)),
+            (measured(2 << 20), Some(1 << 20)),
+            (measured(0), Some(0)),
+        ] {
+            program.note_prefetched(note, 0);
+            assert_eq!(program.waste(start), expected, "{note:?}");
+        }
+        program.note_prefetched(measured(1 << 18), 0);
+        assert_eq!(program.waste(Prefetched { read_bytes: 1 << 10, ..start }), Some(1 << 8));
+        assert_eq!((program.prefetched, program.saved_us), (6, 49));
     }
 
     proptest! {
@@ -201,8 +223,7 @@ mod tests {
                 let missed_bytes = saved_us;
                 let start = Prefetched { read_bytes, missed_bytes, saved_us, is_assumed: false, wasted_bytes };
                 program.note_prefetched(start, u64::MAX);
-                prop_assert!(program.wasted_bytes <= program.measured_bytes);
-                prop_assert!(program.measured_bytes <= program.read_bytes);
+                prop_assert!(program.waste(start).is_none_or(|wasted| wasted <= read_bytes));
             }
         }
     }

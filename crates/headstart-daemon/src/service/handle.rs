@@ -5,9 +5,11 @@ use super::shared::{Shared, When, now_ms, now_s};
 use super::tracer::Ticket;
 use super::trees::Tree;
 use crate::control::answer::{Kind, Start};
+use crate::programs::gain::Estimate;
 use crate::programs::note::Prefetched;
 use crate::programs::{Id, Program};
 use crate::started::Started;
+use headstart::host::clock::micros;
 use headstart::host::error::causes;
 use headstart::host::memory;
 use headstart::host::mounts::Mounts;
@@ -22,7 +24,7 @@ use headstart::outcome::counts::PageCounts;
 use headstart::pack::Pack;
 use headstart::pack::key::Key;
 use headstart::pack::store::{self, claim};
-use headstart::replay::benefit::Expected;
+use headstart::replay::benefit::{AvoidedWait, Expected};
 use headstart::replay::model::Model;
 use headstart::replay::models::Models;
 use headstart::trace::file::Capture;
@@ -41,6 +43,8 @@ const FIRST_TIMES: u32 = 3;
 const LEAST_REST: usize = 16 << 10;
 /// A replay takes no longer.
 const LONGEST_REPLAY: Duration = Duration::from_secs(60);
+/// What was read of a pack, if the rest may have been resident.
+const ALL_SHARE: f64 = 0.9;
 /// What the packs of a program may read if that is not known, in bytes.
 const USUAL_BYTES: u64 = 256 << 20;
 
@@ -68,6 +72,14 @@ pub(super) struct Handled {
 struct Outcome {
     read: Prefetched,
     was_prefetched: bool,
+    /// What the model says that is saved if all comes in time.
+    estimate: Estimate,
+    /// The part of it that came in time, 0 to 1, if that is known.
+    in_time: Option<f64>,
+    /// Whether all that the pack has had to be read, and was.
+    was_all_read: bool,
+    /// How long the start took until its end, in µs, if it has ended meanwhile.
+    lasted_us: Option<u64>,
     /// Starts in its pack, if there is one.
     pack_starts: Option<u32>,
     is_useless: bool,
@@ -94,6 +106,7 @@ impl Handled {
         // It has gone already; this begins what was left for later.
         let Ok(()) = launch.release(|| Ok::<_, std::convert::Infallible>(()));
         let coverage = self.wait(shared, &mut launch);
+        let lasted = self.has_ended().then(|| micros(self.began.elapsed()));
         self.tree.end();
         let recorded = self.ticket.take().and_then(|ticket| {
             let tracer = shared.tracer.as_ref().ok()?;
@@ -106,7 +119,7 @@ impl Handled {
         };
         let mut ended = launch.end(self.has_ended(), || None, stops);
         reserved.into_iter().for_each(|(number, _)| shared.budget().release(number));
-        let mut outcome = Outcome::of(&ended);
+        let mut outcome = Outcome { lasted_us: lasted, ..Outcome::of(&ended) };
         if let Some(capture) = recorded.filter(|capture| self.is_enough(capture)) {
             let lost = capture.description.lost;
             shared.count(|counters| counters.lost_events += lost);
@@ -114,6 +127,8 @@ impl Handled {
             outcome.learned = self.learn(shared, &mut ended, coverage);
             outcome.note_counts();
         }
+        let estimate = outcome.estimate.in_time(outcome.in_time.unwrap_or(1.0));
+        outcome.read.saved_us = self.program.saved(estimate, outcome.lasted_us);
         self.note(shared, outcome);
     }
 
@@ -245,12 +260,21 @@ impl Handled {
             written.filter(|_| !self.is_rest).map(|(learned, _)| pays(&learned.pack.to_path()));
         let is_useless = (outcome.is_useless && !of_rest) || pays == Some(false);
         let read = outcome.read;
+        let mut wasted = None;
         shared.change(
             &self.tree.id,
             || self.program.clone(),
             |program| {
                 if outcome.was_prefetched {
                     program.note_prefetched(read, at_ms);
+                    wasted = program.waste(read);
+                }
+                match (outcome.lasted_us, outcome.was_prefetched) {
+                    (Some(_), true) if outcome.was_all_read => {
+                        program.note_gain(outcome.estimate, read.saved_us);
+                    }
+                    (Some(lasted), false) if self.is_rest => program.note_cold(lasted),
+                    _ => {}
                 }
                 match outcome.pack_starts {
                     Some(starts) => program.note_pack(starts),
@@ -277,7 +301,7 @@ impl Handled {
         });
         {
             let mut state = shared.state();
-            state.week.note(read);
+            state.week.note(read, wasted);
             state.week.learned += u64::from(written.is_some());
         }
         // The start was told when it was found slow.
@@ -320,15 +344,20 @@ impl Outcome {
             return Self { is_useless, pack_starts, ..Self::default() };
         };
         let assumed = || ended.pack().map(assumed);
-        let saved =
-            expected.or_else(assumed).map(|expected| expected.avoided_wait(report.read_share()));
+        let share = report.read_share();
+        let estimate = expected.or_else(assumed).map(|expected| {
+            let AvoidedWait { least_us, usual_us } = expected.avoided_wait(share);
+            let most_us = (expected.wait_us as f64 * share) as u64;
+            Estimate { least_us, usual_us, most_us: most_us.max(usual_us) }
+        });
         Self {
             read: Prefetched {
                 read_bytes: report.bytes,
-                saved_us: saved.map_or(0, |saved| saved.usual_us),
                 is_assumed: expected.is_none(),
                 ..Prefetched::default()
             },
+            estimate: estimate.unwrap_or_default(),
+            was_all_read: share >= ALL_SHARE,
             was_prefetched: true,
             pack_starts,
             first_request_us: report.first_request_us,
@@ -345,7 +374,7 @@ impl Outcome {
         let missed = counts.late_pages.saturating_add(counts.missing_pages);
         self.read.missed_bytes = missed.saturating_mul(page);
         self.read.wasted_bytes = Some(counts.wasted_pages.saturating_mul(page));
-        self.read.saved_us = (self.read.saved_us as f64 * counts.in_time_share()) as u64;
+        self.in_time = Some(counts.in_time_share());
     }
 }
 
