@@ -43,6 +43,11 @@ pub fn decide(program: &Program, at: Conditions) -> Decision {
     if !program.pinned && (program.quiet_until_ms > at.now_ms || is_useless) {
         return Decision::Skip;
     }
+    // Metadata that our own threads read for such a start would not be seen as read by the program,
+    // and be missing in the pack.
+    if program.has_rest_only && at.may_record {
+        return Decision::Record;
+    }
     if program.learned > 0 {
         let is_new = program.learned < u64::from(WELL_KNOWN);
         // A time in the future comes from a wrong clock.
@@ -70,6 +75,7 @@ mod tests {
         let unknown = Program::default();
         let slow = Program { cold_starts: 1, ..unknown.clone() };
         let learned = Program { learned: 1, learned_at: at.now, ..slow.clone() };
+        let rest = Program { has_rest_only: true, ..learned.clone() };
         let well_known = Program { learned: 3, ..learned.clone() };
         let sampled = Program { prefetched: 2 * SAMPLED - 1, ..well_known.clone() };
         let hot = Program { hot_streak: 1, ..sampled.clone() };
@@ -87,6 +93,8 @@ mod tests {
             ("one cold start, overload", &slow, overload, Decision::Skip),
             ("learned once", &learned, at, prefetch(true)),
             ("learned once, overload", &learned, overload, prefetch(false)),
+            ("the rest of a start is learned", &rest, at, Decision::Record),
+            ("the rest of a start is learned, overload", &rest, overload, prefetch(false)),
             ("well known", &well_known, at, prefetch(false)),
             ("well known, in the sample", &sampled, at, prefetch(true)),
             ("well known, in the sample, overload", &sampled, overload, prefetch(false)),

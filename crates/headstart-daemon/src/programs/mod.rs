@@ -45,6 +45,8 @@ pub struct Program {
     pub prefetched: u64,
     /// Starts that were learned.
     pub learned: u64,
+    /// Whether only the rest of a start was learned.
+    pub has_rest_only: bool,
     /// When it was learned last, in seconds of Unix time.
     pub learned_at: u64,
     /// When it was started last, in seconds of Unix time.

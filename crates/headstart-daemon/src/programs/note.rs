@@ -95,8 +95,9 @@ impl Program {
         self.quiet_until_ms = 0;
     }
 
-    /// A start was learned.
-    pub fn note_learned(&mut self, now: u64) {
+    /// A start was learned, or the rest of one.
+    pub fn note_learned(&mut self, now: u64, is_rest: bool) {
+        self.has_rest_only = is_rest && (self.learned == 0 || self.has_rest_only);
         self.learned = self.learned.saturating_add(1);
         self.learned_at = now;
     }
@@ -128,6 +129,7 @@ impl Program {
     /// Its pack is gone.
     pub fn note_forgotten(&mut self) {
         (self.learned, self.learned_at, self.useless_until) = (0, 0, 0);
+        self.has_rest_only = false;
     }
 
     fn note_hot(&mut self, now_ms: u64, longest: u64) {
@@ -187,6 +189,25 @@ mod tests {
             assert_eq!(program.is_wasteful(), expected, "{starts:?}");
             program.note_useless(5);
             assert!(!program.is_wasteful() && program.useless_until > 5);
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_start_is_all_that_is_known_until_a_whole_one_is_learned() {
+        for (learned, expected) in [
+            (&[][..], false),
+            (&[true], true),
+            (&[true, true], true),
+            (&[true, false], false),
+            (&[true, false, true], false),
+            (&[false, true], false),
+        ] {
+            let mut program = Program::default();
+            learned.iter().for_each(|is_rest| program.note_learned(5, *is_rest));
+            assert_eq!(program.has_rest_only, expected, "{learned:?}");
+            assert_eq!(program.learned, learned.len() as u64);
+            program.note_forgotten();
+            assert!(!program.has_rest_only);
         }
     }
 

@@ -297,8 +297,17 @@ impl Arrival {
         self.shared.trees().join(&started, exec.at / 1_000_000, root);
         let began = moment(exec.at);
         let recorded_at = Instant::now();
-        let is_rest = false;
-        let handled = Handled { tree, key, started, program, began, recorded_at, ticket, is_rest };
+        let handled = Handled {
+            tree,
+            key,
+            started,
+            program,
+            began,
+            recorded_at,
+            ticket,
+            is_rest: false,
+            prefetches: decision != Decision::Record,
+        };
         if let Err(handled) = self.starts.give(handled) {
             handled.tree.end();
             self.shared.count(|counters| counters.crowded += 1);

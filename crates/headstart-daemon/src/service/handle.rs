@@ -65,6 +65,8 @@ pub(super) struct Handled {
     pub(super) ticket: Option<Ticket>,
     /// Whether only the rest of the start is recorded.
     pub(super) is_rest: bool,
+    /// Whether its pack, if there is one, is prefetched.
+    pub(super) prefetches: bool,
 }
 
 /// What came of a start.
@@ -155,7 +157,11 @@ impl Handled {
             user: User::own(),
             explicit: Some(path.into()),
             file_names: Vec::new(),
-            prefetch: budget.map(|_| PrefetchOptions { bounds, always, log: false }),
+            prefetch: budget.filter(|_| self.prefetches).map(|_| PrefetchOptions {
+                bounds,
+                always,
+                log: false,
+            }),
             learn: self.ticket.is_some(),
             began: self.began,
             max_delay: Duration::ZERO,
@@ -179,7 +185,7 @@ impl Handled {
 
     /// How long it is recorded at most. The first one that is waits for disks most of the time.
     fn window(&self, shared: &Shared) -> Duration {
-        let times = if self.program.learned == 0 { FIRST_TIMES } else { 1 };
+        let times = if self.prefetches { 1 } else { FIRST_TIMES };
         shared.config.window * times
     }
 
@@ -255,7 +261,7 @@ impl Handled {
         let (now, at_ms) = (now_s(), now_ms());
         let written = outcome.learned.as_ref().filter(|(learned, _)| learned.written);
         // The rest of a start gains less than a whole one.
-        let of_rest = self.is_rest || self.program.learned == 1;
+        let of_rest = self.is_rest || self.program.has_rest_only;
         let pays =
             written.filter(|_| !self.is_rest).map(|(learned, _)| pays(&learned.pack.to_path()));
         let is_useless = (outcome.is_useless && !of_rest) || pays == Some(false);
@@ -278,11 +284,11 @@ impl Handled {
                 }
                 match outcome.pack_starts {
                     Some(starts) => program.note_pack(starts),
-                    None if program.learned > 0 => program.note_forgotten(),
+                    None if self.prefetches && program.learned > 0 => program.note_forgotten(),
                     None => {}
                 }
                 if let Some((learned, _)) = written {
-                    program.note_learned(now);
+                    program.note_learned(now, self.is_rest);
                     program.pack_bytes = learned.data_bytes.saturating_add(learned.metadata_bytes);
                 }
                 if is_useless || program.is_wasteful() {

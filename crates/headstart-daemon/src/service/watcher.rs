@@ -136,8 +136,17 @@ impl Watcher {
         tree.came(key.clone(), started.clone());
         self.shared.trees().join(&started, at / 1_000_000, Root::Handled(Arc::clone(&tree)));
         let (began, recorded_at) = (moment(at), Instant::now());
-        let (ticket, is_rest) = (Some(ticket), true);
-        let handled = Handled { tree, key, started, program, began, recorded_at, ticket, is_rest };
+        let handled = Handled {
+            tree,
+            key,
+            started,
+            program,
+            began,
+            recorded_at,
+            ticket: Some(ticket),
+            is_rest: true,
+            prefetches: false,
+        };
         if let Err(handled) = self.starts.give(handled) {
             handled.tree.end();
             handled.ticket.into_iter().for_each(|ticket| tracer.drop(ticket));
