@@ -26,7 +26,7 @@ fn is_learned(service: &Service, fs: &LoopFs, program: &str, starts: &mut Zygote
     wait_until("end of its recording", || (!service.is_recording()).then_some(()));
     let is_recorded = || service.is_recording().then_some(());
     let seen = start(&|| wait_until("recording", is_recorded)).unwrap();
-    assert_eq!(seen["learned"], true, "{seen}");
+    assert_eq!(seen["learned"], true, "{seen} {}", service.json(&["status"]));
     let are_prefetched = || (resident_files(fs) * 2 >= FILES).then_some(());
     let seen: Value = start(&|| wait_until("prefetched files", are_prefetched)).unwrap();
     assert_eq!(seen["kind"], "prefetched", "{seen}");

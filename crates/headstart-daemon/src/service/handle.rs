@@ -78,8 +78,8 @@ struct Outcome {
     estimate: Estimate,
     /// The part of it that came in time, 0 to 1, if that is known.
     in_time: Option<f64>,
-    /// Whether all that the pack has had to be read, and was.
-    was_all_read: bool,
+    /// The part of the pack that had to be read, and was, 0 to 1.
+    read_share: f64,
     /// How long the start took until its end, in µs, if it has ended meanwhile.
     lasted_us: Option<u64>,
     /// Starts in its pack, if there is one.
@@ -276,7 +276,7 @@ impl Handled {
                     wasted = program.waste(read);
                 }
                 match (outcome.lasted_us, outcome.was_prefetched) {
-                    (Some(_), true) if outcome.was_all_read => {
+                    (Some(_), true) if outcome.read_share >= ALL_SHARE => {
                         program.note_gain(outcome.estimate, read.saved_us);
                     }
                     (Some(lasted), false) if self.is_rest => program.note_cold(lasted),
@@ -363,7 +363,7 @@ impl Outcome {
                 ..Prefetched::default()
             },
             estimate: estimate.unwrap_or_default(),
-            was_all_read: share >= ALL_SHARE,
+            read_share: share,
             was_prefetched: true,
             pack_starts,
             first_request_us: report.first_request_us,
@@ -379,7 +379,9 @@ impl Outcome {
         let page = rustix::param::page_size() as u64;
         let missed = counts.late_pages.saturating_add(counts.missing_pages);
         self.read.missed_bytes = missed.saturating_mul(page);
-        self.read.wasted_bytes = Some(counts.wasted_pages.saturating_mul(page));
+        // Those that were resident cost nothing.
+        let wasted = counts.wasted_pages.saturating_mul(page) as f64 * self.read_share;
+        self.read.wasted_bytes = Some(wasted as u64);
         self.in_time = Some(counts.in_time_share());
     }
 }
