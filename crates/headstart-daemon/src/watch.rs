@@ -93,6 +93,12 @@ impl Watch {
         }
     }
 
+    /// Its process becomes another program, the watch of which has just begun: no more is read for this
+    /// one.
+    pub fn becomes(&mut self, program: &Self) {
+        self.last = program.first;
+    }
+
     /// What was read from disks so far, in bytes.
     pub fn read_bytes(&self) -> u64 {
         self.last.since(self.first).read_bytes
@@ -187,6 +193,15 @@ mod tests {
         let mut watch = Watch::new(read(4800));
         assert_eq!(watch.look(Some(read(4848))), Next::At(LOOKS[1]));
         assert_eq!((watch.waited(MS), watch.read_bytes()), (MS, 48 << 10));
+    }
+
+    #[test]
+    fn what_a_wrapper_read_until_its_process_became_another_program_counts_for_the_wrapper() {
+        let mut wrapper = Watch::new(read(0));
+        let mut program = Watch::new(read(480));
+        wrapper.becomes(&program);
+        program.look(Some(read(528)));
+        assert_eq!((wrapper.waited(MS), program.waited(MS)), (10 * MS, MS));
     }
 
     #[test]

@@ -67,7 +67,9 @@ impl Watcher {
             let nap = first.map_or(IDLE, Duration::from_millis).min(IDLE);
             match new.recv_timeout(nap) {
                 Ok(watched) => {
-                    self.supersede(&watched);
+                    if self.is_rest_of_wrapper(&watched) {
+                        continue;
+                    }
                     if self.due.len() >= MOST {
                         self.shared.count(|counters| counters.crowded += 1);
                         continue;
@@ -83,12 +85,22 @@ impl Watcher {
         }
     }
 
-    /// A process that becomes another program soon was a wrapper: what it then reads belongs to
-    /// the program.
-    fn supersede(&mut self, by: &Watched) {
+    /// A process that becomes another program soon was a wrapper: what it then reads belongs to the
+    /// program. Unless the wrapper has waited long enough to be slow itself: then the program is the rest
+    /// of its start, whenever the next look would have been.
+    fn is_rest_of_wrapper(&mut self, program: &Watched) -> bool {
         let process = |of: &Watched| (of.started.pid, of.started.start_time);
-        let is_it = |old: &Watched| process(old) == process(by);
-        self.due.retain(|_, old| !is_it(old));
+        let is_it = |_: &(u64, u64), old: &mut Watched| process(old) == process(program);
+        let old: Vec<_> = self.due.extract_if(.., is_it).map(|(_, old)| old).collect();
+        for mut wrapper in old {
+            wrapper.watch.becomes(&program.watch);
+            if self.is_cold(&wrapper) {
+                self.end(&wrapper);
+                self.record_rest(wrapper);
+                return true;
+            }
+        }
+        false
     }
 
     fn wait(&mut self, at: u64, watched: Watched) {
