@@ -110,11 +110,9 @@ impl Handled {
         let coverage = self.wait(shared, &mut launch);
         let lasted = self.has_ended().then(|| micros(self.began.elapsed()));
         self.tree.end();
-        let recorded = self.ticket.take().and_then(|ticket| {
-            let tracer = shared.tracer.as_ref().ok()?;
-            let capture = tracer.finish(&ticket);
-            capture.map_err(|error| Self::failed(shared, &causes(&error))).ok()
-        });
+        if let (Some(ticket), Ok(tracer)) = (&mut self.ticket, &shared.tracer) {
+            tracer.stop(ticket);
+        }
         let stops = || {
             thread::sleep(LOOK);
             shared.stops() || self.began.elapsed() >= LONGEST_REPLAY
@@ -122,11 +120,8 @@ impl Handled {
         let mut ended = launch.end(self.has_ended(), || None, stops);
         reserved.into_iter().for_each(|(number, _)| shared.budget().release(number));
         let mut outcome = Outcome { lasted_us: lasted, ..Outcome::of(&ended) };
-        if let Some(capture) = recorded.filter(|capture| self.is_enough(capture)) {
-            let lost = capture.description.lost;
-            shared.count(|counters| counters.lost_events += lost);
-            ended.note_recorded(Recorded { capture, followed: None }, self.recorded_at);
-            outcome.learned = self.learn(shared, &mut ended, coverage);
+        if let Some(ticket) = self.ticket.take() {
+            outcome.learned = self.learn(shared, &ticket, &mut ended, coverage);
             outcome.note_counts();
         }
         let estimate = outcome.estimate.in_time(outcome.in_time.unwrap_or(1.0));
@@ -220,12 +215,23 @@ impl Handled {
     fn learn(
         &self,
         shared: &Shared,
+        ticket: &Ticket,
         ended: &mut EndedLaunch,
         coverage: Coverage,
     ) -> Option<(Learned, PageCounts)> {
+        // One at a time, from its raw events on, which take most of the memory.
+        let _one = shared.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        let tracer = shared.tracer.as_ref().ok()?;
+        let capture = tracer.finish(ticket);
+        let capture = capture.map_err(|error| Self::failed(shared, &causes(&error))).ok()?;
+        if !self.is_enough(&capture) {
+            return None;
+        }
+        let lost = capture.description.lost;
+        shared.count(|counters| counters.lost_events += lost);
+        ended.note_recorded(Recorded { capture, followed: None }, self.recorded_at);
         // A start that did not lead to the program is none of it.
         let (key, _) = self.tree.own()?;
-        let _one = shared.learning.lock().unwrap_or_else(PoisonError::into_inner);
         // `headstart run` may learn it at the same time.
         let claimed = claim::claim(&ended.path);
         if claimed.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock) {

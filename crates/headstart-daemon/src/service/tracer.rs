@@ -29,7 +29,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// A recording.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    mark: Mark,
+    from: Mark,
+    /// When it was stopped.
+    until: Option<Mark>,
     roots: Vec<i32>,
 }
 
@@ -99,7 +101,7 @@ impl Tracer {
         }
         let standing = inner.standing.as_mut().filter(|standing| !standing.is_full())?;
         let added = standing.add(&roots);
-        let Ok(mark) = added else {
+        let Ok(from) = added else {
             // A thread that has ended meanwhile is no trouble.
             let is_there = |tid: &i32| proc::start_time(*tid).is_some();
             if roots.iter().all(is_there) {
@@ -110,7 +112,7 @@ impl Tracer {
         };
         inner.open += 1;
         self.0.1.notify_all();
-        Some(Ticket { mark, roots })
+        Some(Ticket { from, until: None, roots })
     }
 
     /// Whether a start can be recorded now, as far as that is known before.
@@ -131,6 +133,15 @@ impl Tracer {
             .standing
             .as_ref()
             .map_or((Duration::MAX, true), |standing| (standing.idle_for(), standing.is_full()))
+    }
+
+    /// Stops a recording, which is handed out later: what comes now is none of it.
+    pub(super) fn stop(&self, ticket: &mut Ticket) {
+        // If this fails, handing it out does so as well, and says it.
+        ticket.until = self.lock().standing.as_mut().and_then(|standing| {
+            standing.collect().ok()?;
+            standing.mark().ok()
+        });
     }
 
     /// Ends a recording and hands it out.
@@ -193,8 +204,15 @@ impl Inner {
     fn take(&mut self, ticket: &Ticket) -> Result<(Capture, Forks), CaptureError> {
         let ended = || CaptureError::Read(io::ErrorKind::NotConnected.into());
         let standing = self.standing.as_mut().ok_or_else(ended)?;
-        standing.collect().map_err(CaptureError::Read)?;
-        Ok((standing.since(ticket.mark)?, standing.forks().clone()))
+        let until = match ticket.until {
+            Some(until) => until,
+            None => {
+                standing.collect().map_err(CaptureError::Read)?;
+                standing.mark()?
+            }
+        };
+        let capture = standing.between(ticket.from, until, self.open <= 1);
+        Ok((capture, standing.forks().clone()))
     }
 
     fn clear_if_idle(&mut self) {

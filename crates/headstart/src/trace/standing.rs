@@ -50,6 +50,7 @@ pub struct Mark {
     pages: usize,
     bytes: usize,
     lost: u64,
+    is_full: bool,
 }
 
 impl Standing {
@@ -122,7 +123,16 @@ impl Standing {
             self.records = true;
         }
         self.last_active = Instant::now();
-        Ok(Mark { pages: self.pages.len(), bytes: self.bytes.len(), lost: self.lost()? })
+        self.mark()
+    }
+
+    /// This moment, as of the last collection.
+    ///
+    /// # Errors
+    /// The kernel does not tell what was lost.
+    pub fn mark(&self) -> Result<Mark, TraceError> {
+        let (pages, bytes, lost) = (self.pages.len(), self.bytes.len(), self.lost()?);
+        Ok(Mark { pages, bytes, lost, is_full: self.is_full() })
     }
 
     /// Takes what the buffers hold.
@@ -168,22 +178,26 @@ impl Standing {
         &self.forks
     }
 
-    /// What was collected since a mark, of all trees.
-    ///
-    /// # Errors
-    /// The kernel does not tell what was lost.
-    pub fn since(&self, mark: Mark) -> Result<Capture, TraceError> {
+    /// What was collected between two marks, of all trees. `is_last`: no other mark is used any more, so
+    /// that it is taken away and needs no memory twice.
+    pub fn between(&mut self, from: Mark, until: Mark, is_last: bool) -> Capture {
         let mut description = self.description.clone();
-        description.lost = self.lost()?.saturating_sub(mark.lost);
-        if self.is_full() {
+        description.lost = until.lost.saturating_sub(from.lost);
+        if until.is_full {
             // What is left in the buffers is not counted.
             description.lost = description.lost.max(1);
         }
-        Ok(Capture {
-            description,
-            bytes: self.bytes.get(mark.bytes..).unwrap_or_default().to_vec(),
-            pages: self.pages.get(mark.pages..).unwrap_or_default().to_vec(),
-        })
+        let (bytes, pages) = match is_last {
+            true => (
+                taken(&mut self.bytes, from.bytes, until.bytes),
+                taken(&mut self.pages, from.pages, until.pages),
+            ),
+            false => (
+                copied(&self.bytes, from.bytes, until.bytes),
+                copied(&self.pages, from.pages, until.pages),
+            ),
+        };
+        Capture { description, bytes, pages }
     }
 
     /// Records nothing any more, and forgets what was. All marks are void.
@@ -211,5 +225,36 @@ impl Standing {
         let Self { instance, buffers, .. } = self;
         drop(buffers);
         instance.remove_in_background();
+    }
+}
+
+/// This part of what is kept, which then is empty.
+fn taken<T>(kept: &mut Vec<T>, from: usize, until: usize) -> Vec<T> {
+    let mut out = std::mem::take(kept);
+    out.truncate(until);
+    out.drain(..from.min(out.len()));
+    out
+}
+
+/// A copy of this part of what is kept.
+fn copied<T: Copy>(kept: &[T], from: usize, until: usize) -> Vec<T> {
+    kept.get(from..until).unwrap_or_default().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_the_same_whether_it_is_taken_or_copied_and_void_marks_are_no_panic() {
+        let all = [1, 2, 3, 4];
+        for (from, until, expected) in
+            [(0, 4, &all[..]), (1, 3, &[2, 3]), (2, 2, &[]), (4, 4, &[]), (3, 1, &[]), (7, 9, &[])]
+        {
+            let mut kept = all.to_vec();
+            assert_eq!(copied(&kept, from, until), expected, "{from} to {until}");
+            assert_eq!(taken(&mut kept, from, until), expected, "{from} to {until}");
+            assert!(kept.is_empty());
+        }
     }
 }
