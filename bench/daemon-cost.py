@@ -29,7 +29,8 @@ from measured import BUILT, RESULTS, about, command_line, main, needs_root, rati
 GAP_NS = 6_000_000
 EXECS = 2_500
 STORM = 50_000
-FILES = 320
+# A short build: what the machine does otherwise changes slowly, and many pairs show less.
+FILES = 80
 ARMS = ("without", "without again", "with")
 # The service is at rest before the build begins.
 REST_S = 0.5
@@ -39,7 +40,7 @@ def arguments():
     parser = command_line(__doc__)
     add = parser.add_argument
     add("--parts", default="build,execs,memory", metavar="A,B", help="[default: all]")
-    add("--rounds", type=int, default=20, help="of the build [default: 20]")
+    add("--rounds", type=int, default=200, help="of the build [default: 200]")
     add("--headstart", default=BUILT / "headstart")
     add("--out", default=RESULTS / "daemon-cost.json")
     add("--smoke", action="store_true", help="a few execs and one small build; keeps no results")
