@@ -35,7 +35,7 @@ impl Program {
         self.cold_us = lasted_us;
     }
 
-    /// A start that has ended, and for which all was prefetched, saved this, in µs. `estimate` is
+    /// A cold start that was prefetched and has ended saved this, in µs. `estimate` is
     /// that of a start for which all comes in time.
     pub fn note_gain(&mut self, estimate: Estimate, saved_us: u64) {
         if self.cold_us > 0 && estimate.usual_us > 0 {

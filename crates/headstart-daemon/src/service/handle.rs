@@ -43,8 +43,6 @@ const FIRST_TIMES: u32 = 3;
 const LEAST_REST: usize = 16 << 10;
 /// A replay takes no longer.
 const LONGEST_REPLAY: Duration = Duration::from_secs(60);
-/// What was read of a pack, if the rest may have been resident.
-const ALL_SHARE: f64 = 0.9;
 /// What the packs of a program may read if that is not known, in bytes.
 const USUAL_BYTES: u64 = 256 << 20;
 
@@ -282,7 +280,7 @@ impl Handled {
                     wasted = program.waste(read);
                 }
                 match (outcome.lasted_us, outcome.was_prefetched) {
-                    (Some(_), true) if outcome.read_share >= ALL_SHARE => {
+                    (Some(_), true) if read.is_cold() => {
                         program.note_gain(outcome.estimate, read.saved_us);
                     }
                     (Some(lasted), false) if self.is_rest => program.note_cold(lasted),
