@@ -36,6 +36,12 @@ pub fn status(answer: &Answer) -> anyhow::Result<()> {
             counters.cold,
             counters.learned
         )?;
+        let others = [
+            (counters.by_reads, "starts of names that are executed often, seen by their reads"),
+            (counters.by_forks, "starts by a fork without exec"),
+            (counters.in_containers, "starts in containers"),
+        ];
+        counted(&others, out)?;
         writeln!(
             out,
             "now: {} recordings, {} in flight at most",
@@ -88,11 +94,14 @@ pub fn status(answer: &Answer) -> anyhow::Result<()> {
             ),
             (counters.refused_clients, "clients refused"),
         ];
-        for (count, what) in missed.into_iter().filter(|(count, _)| *count > 0) {
-            writeln!(out, "{count} {what}")?;
-        }
-        Ok(())
+        counted(&missed, out)
     })
+}
+
+/// A line for each count that is not zero.
+fn counted(counts: &[(u64, &str)], out: &mut dyn Write) -> io::Result<()> {
+    let mut counts = counts.iter().filter(|(count, _)| *count > 0);
+    counts.try_for_each(|(count, what)| writeln!(out, "{count} {what}"))
 }
 
 /// Prints the last starts and the programs.
@@ -180,4 +189,16 @@ fn programs(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
 
 fn seconds(us: u64) -> String {
     format!("{:.2} s", us as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_there_was_is_counted() {
+        let mut out = Vec::new();
+        counted(&[(0, "execs lost"), (3, "starts by a fork"), (1, "more")], &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "3 starts by a fork\n1 more\n");
+    }
 }
