@@ -2,7 +2,7 @@
 //! and its files are resident before it reads them; a hot one costs nothing; clients can't hold it
 //! up; nothing is left of a killed one.
 
-use crate::common::instances;
+use crate::common::{INSTANCES, instances};
 use headstart::cache::residency::are_resident;
 use headstart::host::range::PageRange;
 use headstart_sys::huge::{Folio, bring_in};
@@ -147,9 +147,16 @@ impl Service {
         new
     }
 
-    /// Whether a start is recorded at the moment.
-    pub fn is_recording(&self) -> bool {
-        self.json(&["status"])["status"]["recording"] != 0
+    /// Whether a program is recorded that has this word among its arguments.
+    pub fn records(&self, word: &str) -> bool {
+        let dirs = Self::instances(self.child.id());
+        let starts = dirs.into_iter().find(|name| name.ends_with("-starts")).unwrap();
+        let threads = Path::new(INSTANCES).join(starts).join("set_event_pid");
+        let has_it = |thread: &str| {
+            let arguments = std::fs::read_to_string(format!("/proc/{thread}/cmdline"));
+            arguments.is_ok_and(|arguments| arguments.contains(word))
+        };
+        std::fs::read_to_string(threads).unwrap().lines().any(has_it)
     }
 
     /// One of the counts of `status`.
@@ -241,8 +248,6 @@ pub fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
         seen = service.listed(start.pid());
     }
     start.end();
-    // Its rest is recorded as long as it runs.
-    wait_until("end of its recording", || (!service.is_recording()).then_some(()));
     seen
 }
 
@@ -251,7 +256,8 @@ pub fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
 pub fn second_start(service: &Service, fs: &LoopFs) {
     let mut second = Start::cold(fs);
     let pid = second.pid();
-    wait_until("recording", || service.is_recording().then_some(()));
+    let word = fs.path().to_str().unwrap();
+    wait_until("recording", || service.records(word).then_some(()));
     second.line();
     second.end();
     let seen = service.start_of(pid);

@@ -151,9 +151,8 @@ fn a_program_in_a_container_is_learned_and_prefetched_in_the_next_container_of_i
     let seen = (0..TRIALS).find_map(trial).unwrap();
     assert_eq!(seen["kind"], "cold", "{seen}");
 
-    // Its rest is recorded as long as it runs.
-    wait_until("end of its recording", || (!service.is_recording()).then_some(()));
-    let recorded = || wait_until("recording", || service.is_recording().then_some(()));
+    let is_recorded = || service.records(PROGRAM).then_some(());
+    let recorded = || wait_until("recording", is_recorded);
     let seen = start(&service, &store, "recorded", recorded).unwrap();
     assert_eq!(seen["learned"], true, "{seen}");
     assert!(seen["pages"][0].as_u64() >= Some(FILES as u64), "{seen}");

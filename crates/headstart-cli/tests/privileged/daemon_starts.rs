@@ -1,9 +1,12 @@
-//! Which starts the service knows from before: one that `headstart run` has learned.
+//! Which starts the service sees, and by which programs it knows them: one that `headstart run` has
+//! learned; one whose name is executed all the time.
 
-use crate::daemon::{Service, Start, prefetched_start, program};
+use crate::daemon::{Service, Start, TRIALS, first_start, prefetched_start, program, second_start};
 use headstart_testing::{is_root, public_dir, skip};
 use std::process::Command;
 
+/// Execs of a name that the kernel then no longer reports.
+const MANY: u32 = 64;
 /// What the service calls the program.
 const NAME: &str = "python3-reader.py";
 
@@ -23,4 +26,33 @@ fn what_run_has_learned_is_prefetched_at_the_first_start_that_the_service_sees()
     assert!(service.programs().iter().any(|name| name == NAME));
     let seen = prefetched_start(&service, &fs);
     assert_eq!(seen["program"], NAME);
+}
+
+#[test]
+fn a_slow_script_is_learned_though_its_interpreter_is_executed_all_the_time() {
+    if !is_root() {
+        return skip("tracing needs root");
+    }
+    let Some(fs) = program() else { return };
+    let service = Service::start();
+    let seen_by_reads = |start: &dyn Fn() -> bool| {
+        let before = service.count("by_reads");
+        start() && service.count("by_reads") > before
+    };
+    // The kernel's filter changes every two seconds at most, so that the first starts may be seen by their
+    // exec.
+    let is_cold = || {
+        for _ in 0..MANY {
+            let mut hot = Command::new(fs.path().join("python3"));
+            assert!(hot.args(["-I", "-S", "-c", ""]).status().unwrap().success());
+        }
+        seen_by_reads(&|| first_start(&service, &fs).is_some())
+    };
+    assert!((0..TRIALS).any(|_| is_cold()), "{:?}", service.starts(NAME));
+    let second = || {
+        second_start(&service, &fs);
+        true
+    };
+    assert!(seen_by_reads(&second));
+    assert!(seen_by_reads(&|| prefetched_start(&service, &fs)["program"] == NAME));
 }

@@ -47,6 +47,11 @@ pub trait Source {
         None
     }
 
+    /// Can be read when there is something that does not wait until more has gathered.
+    fn urgent(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Appends the execs since the last call, in the order of time, and does not wait for more.
     /// Of programs that are executed many times a minute only those may be there that read from a disk.
     ///

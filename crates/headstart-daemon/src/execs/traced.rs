@@ -87,6 +87,12 @@ impl Source for Traced {
         self.reads.as_ref()?.paused_until()
     }
 
+    fn urgent(&self) -> Option<BorrowedFd<'_>> {
+        let reads = self.reads.as_ref()?;
+        // They come late: the program reads already.
+        reads.paused_until().is_none().then(|| reads.fd())
+    }
+
     fn read(&mut self, out: &mut Vec<Exec>) -> io::Result<Lost> {
         let first = out.len();
         let Self { buffers, pid, name, frequent, .. } = self;

@@ -332,8 +332,8 @@ impl Arrival {
             key,
             led_by,
             at: exec.at,
-            // A child has read nothing before.
-            watch: Watch::new(if exec.seen == Seen::Fork { Default::default() } else { counters }),
+            // A child has read nothing before; and a process that is seen by its reads has made some.
+            watch: Watch::new(if exec.seen == Seen::Exec { counters } else { Default::default() }),
             latency: self.latency(started.executable.dev),
             // They may be long, and are in the key as far as they count.
             started: Started { argv: Vec::new(), ..started },

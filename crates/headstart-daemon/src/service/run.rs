@@ -177,8 +177,7 @@ fn read_execs(
             PollFd::from_borrowed_fd(source.fd(), PollFlags::IN),
             PollFd::new(interrupt, PollFlags::IN),
         ];
-        let due = source.due().map(|at| Duration::from_nanos(at.saturating_sub(monotonic_ns())));
-        let wait = due.map_or(LOOK, |due| due.min(LOOK));
+        let wait = until_due(source).map_or(LOOK, |due| due.min(LOOK));
         // An error is a wake-up.
         let _ = poll(&mut fds, Timespec::try_from(wait).ok().as_ref());
         if interrupt.came() {
@@ -200,10 +199,23 @@ fn read_execs(
             counters.missed_execs += missed;
         });
         if let Some(pause) = pace.after(all, monotonic_ns()) {
-            std::thread::sleep(pause);
+            gather(source, interrupt, pause);
         }
     }
     Ok(())
+}
+
+/// Waits for this time while execs gather, or until something does not wait for more.
+fn gather(source: &dyn Source, interrupt: &Interrupt, pause: Duration) {
+    let urgent = source.urgent().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let mut fds: Vec<_> = urgent.into_iter().collect();
+    fds.push(PollFd::new(interrupt, PollFlags::IN));
+    let wait = until_due(source).map_or(pause, |due| due.min(pause));
+    let _ = poll(&mut fds, Timespec::try_from(wait).ok().as_ref());
+}
+
+fn until_due(source: &dyn Source) -> Option<Duration> {
+    source.due().map(|at| Duration::from_nanos(at.saturating_sub(monotonic_ns())))
 }
 
 fn notify(what: &str) {

@@ -4,15 +4,19 @@ pub mod packs;
 pub mod process;
 pub mod python;
 pub mod scripted_boot;
+pub mod starts;
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// Where trace instances are.
+pub const INSTANCES: &str = "/sys/kernel/tracing/instances";
+
 /// The names of the trace instances that there are.
 pub fn instances() -> Vec<String> {
-    let entries = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten();
+    let entries = std::fs::read_dir(INSTANCES).into_iter().flatten();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
