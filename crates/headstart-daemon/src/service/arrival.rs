@@ -5,7 +5,7 @@ use super::early::Started as EarlyStarted;
 use super::found;
 use super::handle::Handled;
 use super::latency::Latencies;
-use super::looks;
+use super::looks::{self, Whose};
 use super::pool::Pool;
 use super::shared::{Shared, moment};
 use super::trees::{Root, Tree};
@@ -324,7 +324,7 @@ impl Arrival {
     }
 
     fn watch(&self, exec: Exec, started: Started, id: Id, key: Key, led_by: Option<Id>) {
-        let Some(counters) = looks::counters(started.pid, started.start_time) else {
+        let Some(counters) = looks::counters(started.pid, started.start_time, Whose::Family) else {
             return self.shared.count(|counters| counters.gone += 1);
         };
         let watched = Watched {

@@ -3,7 +3,7 @@
 //! that it is in, else only that it is a child.
 
 use super::arrival::{Arrival, began_lately};
-use super::looks;
+use super::looks::{self, Whose};
 use crate::execs::Exec;
 use crate::programs::Id;
 use crate::started::Started;
@@ -27,7 +27,7 @@ impl Arrival {
         if is_thread || !began_lately(process.1, shared.config.window) || self.was_seen(process) {
             return None;
         }
-        let counters = looks::counters(process.0, process.1)?;
+        let counters = looks::counters(process.0, process.1, Whose::Family)?;
         let has_read = counters.read_bytes >= FEW_BYTES;
         if !has_read && shared.watching.forkers.is_empty() {
             return None;

@@ -8,16 +8,31 @@ use std::time::Duration;
 /// Less than this is never a slow start, in bytes.
 const FEW_BYTES: u64 = 32 << 10;
 
+/// What counts for a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Whose {
+    /// Also what its children did that have ended.
+    Family,
+    /// Only what its threads did that have not ended.
+    Own,
+}
+
 /// The counters of the process that started at this time; none when it has ended.
-pub(super) fn counters(pid: u32, start_time: u64) -> Option<Counters> {
+pub(super) fn counters(pid: u32, start_time: u64, whose: Whose) -> Option<Counters> {
     let stat = contents::bytes(format!("/proc/{pid}/stat")).ok()?;
     let ticks = rustix::param::clock_ticks_per_second();
-    let counters = of_stat(&stat, start_time, ticks)?;
+    let counters = of_stat(&stat, start_time, ticks, whose)?;
     let value = |file: &str, name: &str| {
         let text = contents::bytes(format!("/proc/{pid}/{file}")).unwrap_or_default();
         value_of(&text, name)
     };
-    let read_bytes = value("io", "read_bytes:");
+    let read_bytes = match whose {
+        Whose::Family => value("io", "read_bytes:"),
+        Whose::Own => proc::threads_of(pid.cast_signed())
+            .into_iter()
+            .map(|thread| value(&format!("task/{thread}/io"), "read_bytes:"))
+            .fold(0, u64::saturating_add),
+    };
     // This file costs the kernel most, and says nothing of a start that reads nothing.
     let sleeps =
         if read_bytes < FEW_BYTES { 0 } else { value("status", "voluntary_ctxt_switches:") };
@@ -45,7 +60,7 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
 }
 
 /// Fields 12, 13 and 42 of /proc/PID/stat, if field 22 is this; `ticks` of its clock are a second.
-fn of_stat(stat: &[u8], start_time: u64, ticks: u64) -> Option<Counters> {
+fn of_stat(stat: &[u8], start_time: u64, ticks: u64, whose: Whose) -> Option<Counters> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields: Vec<_> =
         std::str::from_utf8(&stat[after_name..]).ok()?.split_whitespace().collect();
@@ -56,8 +71,9 @@ fn of_stat(stat: &[u8], start_time: u64, ticks: u64) -> Option<Counters> {
         return None;
     }
     let blocked = field(42).unwrap_or(0).saturating_mul(1_000_000) / ticks.max(1);
+    let of_children = if whose == Whose::Family { field(13)? } else { 0 };
     Some(Counters {
-        major_faults: field(12)?.saturating_add(field(13)?),
+        major_faults: field(12)?.saturating_add(of_children),
         read_bytes: 0,
         sleeps: 0,
         blocked: Duration::from_micros(blocked),
@@ -86,12 +102,15 @@ mod tests {
             "7 (a) b) S 1 7 7 0 -1 4194560 100 200 30 4 5 6 7 8 20 0 1 0 4242 {}",
             rest.join(" ")
         );
-        let counters = of_stat(stat.as_bytes(), 4242, 100).unwrap();
+        let of = |stat: &str, start_time| of_stat(stat.as_bytes(), start_time, 100, Whose::Family);
+        let counters = of(&stat, 4242).unwrap();
         assert_eq!((counters.major_faults, counters.blocked), (34, Duration::from_millis(4200)));
-        assert_eq!(of_stat(stat.as_bytes(), 4243, 100), None, "another process of this number");
+        assert_eq!(of(&stat, 4243), None, "another process of this number");
+        let own = of_stat(stat.as_bytes(), 4242, 100, Whose::Own).unwrap();
+        assert_eq!((own.major_faults, own.blocked), (30, counters.blocked));
         let ended = stat.replace(") S ", ") Z ");
         for broken in [ended.as_str(), "", "7 (a", "7 (a) S 1"] {
-            assert_eq!(of_stat(broken.as_bytes(), 4242, 100), None, "{broken}");
+            assert_eq!(of(broken, 4242), None, "{broken}");
         }
     }
 
@@ -130,7 +149,14 @@ mod tests {
     fn this_process_has_counters() {
         let own = std::process::id();
         let start_time = headstart::host::proc::start_time(own as i32).unwrap();
-        assert!(counters(own, start_time).is_some());
-        assert_eq!(counters(own, start_time + 1), None);
+        let [all, threads] =
+            [Whose::Family, Whose::Own].map(|whose| counters(own, start_time, whose));
+        // More may be read meanwhile.
+        assert!(
+            threads.unwrap().read_bytes
+                <= counters(own, start_time, Whose::Family).unwrap().read_bytes
+        );
+        assert!(all.is_some());
+        assert_eq!(counters(own, start_time + 1, Whose::Family), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Looks at starts of unknown programs a few times, in one thread, to find the slow ones.
 
 use super::handle::Handled;
-use super::looks;
+use super::looks::{self, Whose};
 use super::pool::Pool;
 use super::shared::{Shared, moment, now_ms, now_s};
 use super::trees::{Root, Tree};
@@ -112,7 +112,8 @@ impl Watcher {
         let now = now_ms();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
             let mut watched = entry.remove();
-            let counters = looks::counters(watched.started.pid, watched.started.start_time);
+            let Started { pid, start_time, .. } = watched.started;
+            let counters = looks::counters(pid, start_time, self.whose(&watched));
             match watched.watch.look(counters) {
                 Next::At(_) if self.is_cold(&watched) => {
                     self.end(&watched);
@@ -125,6 +126,14 @@ impl Watcher {
                 Next::Over => self.end(&watched),
             }
         }
+    }
+
+    /// What a slow program has read that another one led to is not counted for that, too: a bus or a
+    /// service manager would be slow itself, and all that it starts a part of its start.
+    fn whose(&self, watched: &Watched) -> Whose {
+        let state = self.shared.state();
+        let leads = state.table.get(&watched.id).is_some_and(|program| program.leads_to.is_some());
+        if leads { Whose::Own } else { Whose::Family }
     }
 
     fn is_cold(&self, watched: &Watched) -> bool {
