@@ -58,8 +58,8 @@ struct Memory {
     /// Starts by env(1), which go on as another program.
     by_env: VecDeque<Started>,
     mounts: Option<CurrentMounts>,
-    /// With the times when the processes began.
-    seen: VecDeque<(u32, u64)>,
+    /// With the times when the processes began, and the file names of their packs.
+    seen: VecDeque<((u32, u64), String)>,
 }
 
 impl Arrival {
@@ -152,7 +152,7 @@ impl Arrival {
 
     /// Whether a start of this process, by its number and when it began, was handled lately.
     pub(super) fn was_seen(&self, process: (u32, u64)) -> bool {
-        self.memory().seen.contains(&process)
+        self.memory().seen.iter().any(|(seen, _)| *seen == process)
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -169,10 +169,8 @@ impl Arrival {
         executable: String,
         forker: String,
     ) {
-        {
-            let mut memory = self.memory();
-            memory.seen.truncate(MOST_SEEN - 1);
-            memory.seen.push_front((started.pid, started.start_time));
+        if !self.is_new(&started, &key) {
+            return;
         }
         let id = Id { uid: started.uid, file_name: key.file_name.clone() };
         let at_ms = exec.at / 1_000_000;
@@ -239,6 +237,19 @@ impl Arrival {
                 self.handle(exec, started, key, program, decision, tree);
             }
         }
+    }
+
+    /// Whether this is not what another thread has found at the same process: a wrapper may have become its
+    /// program before the wrapper's own exec is looked at.
+    fn is_new(&self, started: &Started, key: &Key) -> bool {
+        let start = ((started.pid, started.start_time), key.file_name.clone());
+        let mut memory = self.memory();
+        let is_new = !memory.seen.contains(&start);
+        if is_new {
+            memory.seen.truncate(MOST_SEEN - 1);
+            memory.seen.push_front(start);
+        }
+        is_new
     }
 
     /// Has a start counted among what follows others.
