@@ -12,6 +12,7 @@ mod changing;
 mod command;
 mod common;
 mod daemon;
+mod daemon_activation;
 mod daemon_containers;
 mod daemon_forks;
 mod daemon_starts;
