@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::execs::forks::Forkers;
 use crate::execs::pace::Pace;
 use crate::execs::traced::Traced;
-use crate::execs::{Exec, Source};
+use crate::execs::{Exec, Seen, Source};
 use headstart::boot::machine::Machine;
 use headstart::boot::record::remove_orphans;
 use headstart::host::clock::monotonic_ns;
@@ -21,6 +21,8 @@ use headstart::service::notify;
 use headstart::trace::tracefs::{TraceError, Tracefs};
 use headstart_sys::interrupt::Interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
@@ -190,11 +192,14 @@ fn read_execs(
         execs.clear();
         let lost = source.read(&mut execs)?.0;
         let all = execs.len() as u64;
+        execs.retain(|exec| exec.seen != Seen::Exec || is_there(exec.pid));
+        let gone = all - execs.len() as u64;
         let give =
             |batch: &[Exec]| pool.give(batch.to_vec()).map_or_else(|batch| batch.len(), |()| 0);
         let missed = execs.chunks(BATCH).map(give).sum::<usize>() as u64;
         shared.count(|counters| {
             counters.execs += all;
+            counters.gone += gone;
             counters.lost_execs += lost;
             counters.missed_execs += missed;
         });
@@ -216,6 +221,13 @@ fn gather(source: &dyn Source, interrupt: &Interrupt, pause: Duration) {
 
 fn until_due(source: &dyn Source) -> Option<Duration> {
     source.due().map(|at| Duration::from_nanos(at.saturating_sub(monotonic_ns())))
+}
+
+/// Whether a process is there, by a call that opens nothing. Most of a machine that executes many programs
+/// have ended by now, and need wake no thread.
+fn is_there(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 fn notify(what: &str) {
