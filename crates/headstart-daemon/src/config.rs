@@ -42,7 +42,7 @@ impl Default for Config {
             window: Duration::from_secs(10),
             threshold: Duration::from_millis(100),
             recordings: 4,
-            trace_memory: 16 << 20,
+            trace_memory: 8 << 20,
             replays: 8,
             memory_percent: 25,
             login_memory: 64 << 20,
@@ -158,14 +158,14 @@ mod tests {
     #[test]
     fn an_empty_file_leaves_the_defaults_and_each_setting_changes_one() {
         assert_eq!(Config::parse("\n# nothing\n").unwrap(), Config::default());
-        let text = "learn = no\nwindow=20s\nthreshold = 250 ms\nrecordings = 2\ntrace-memory = 8\n\
+        let text = "learn = no\nwindow=20s\nthreshold = 250 ms\nrecordings = 2\ntrace-memory = 9\n\
                     replays = 3\nmemory-percent = 10\nlogin-memory = 0\npredict = yes\nidle-load = 5\nignore = /opt/games/\nignore = /usr/bin/top\n";
         let expected = Config {
             learn: false,
             window: Duration::from_secs(20),
             threshold: Duration::from_millis(250),
             recordings: 2,
-            trace_memory: 8 << 20,
+            trace_memory: 9 << 20,
             replays: 3,
             memory_percent: 10,
             login_memory: 0,

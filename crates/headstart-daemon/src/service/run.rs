@@ -235,3 +235,16 @@ fn notify(what: &str) {
     // systemd restarts what it does not hear of.
     let _ = notify::tell(socket.as_deref(), what);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_there_until_its_parent_has_seen_its_end() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        assert!(is_there(std::process::id()) && is_there(child.id()));
+        child.wait().unwrap();
+        assert!(!is_there(child.id()));
+    }
+}
