@@ -19,6 +19,7 @@ fuzz_target!(|data: &[u8]| {
     let rules = Rules {
         block_devices: capture.description.block_devices.iter().map(|dev| Dev(*dev)).collect(),
         ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
+        metadata_tids: capture.description.metadata_tids.iter().copied().collect(),
         has_access_events: capture.has_access_events(),
     };
     let seen = fold(events.by_ref().inspect(check_event), &rules);

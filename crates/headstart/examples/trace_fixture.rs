@@ -45,6 +45,7 @@ fn wrap(lost: u64, raw: &Path, file: &Path) -> Outcome {
             kernel: format!("{:?} {:?}", uname.release(), uname.machine()).replace('"', ""),
             block_devices: Vec::new(),
             ignored_tids: Vec::new(),
+            metadata_tids: Vec::new(),
             lost,
             buffer_kb: 0,
         },

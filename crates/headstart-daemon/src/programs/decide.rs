@@ -43,11 +43,6 @@ pub fn decide(program: &Program, at: Conditions) -> Decision {
     if !program.pinned && (program.quiet_until_ms > at.now_ms || is_useless) {
         return Decision::Skip;
     }
-    // Metadata that our own threads read for such a start would not be seen as read by the program,
-    // and be missing in the pack.
-    if program.has_rest_only && at.may_record {
-        return Decision::Record;
-    }
     if program.learned > 0 {
         let is_new = program.learned < u64::from(WELL_KNOWN);
         // A time in the future comes from a wrong clock.
@@ -93,7 +88,7 @@ mod tests {
             ("one cold start, overload", &slow, overload, Decision::Skip),
             ("learned once", &learned, at, prefetch(true)),
             ("learned once, overload", &learned, overload, prefetch(false)),
-            ("the rest of a start is learned", &rest, at, Decision::Record),
+            ("the rest of a start is learned", &rest, at, prefetch(true)),
             ("the rest of a start is learned, overload", &rest, overload, prefetch(false)),
             ("well known", &well_known, at, prefetch(false)),
             ("well known, in the sample", &sampled, at, prefetch(true)),

@@ -99,6 +99,12 @@ impl Handled {
             shared.count(|counters| counters.without_budget += 1);
         }
         let path = self.pack_path(shared);
+        // The replay of what is known of the rest looks up files whose metadata is not known.
+        if self.program.has_rest_only
+            && let (Some(ticket), Ok(tracer)) = (&mut self.ticket, &shared.tracer)
+        {
+            tracer.follow_own_reads(ticket);
+        }
         let mut launch = Launch::prepare(self.spec(&path, reserved.map(|(_, bytes)| bytes)));
         if launch.prepared().is_some_and(|prepared| prepared.skip_recording) {
             self.give_up_recording(shared);
@@ -178,7 +184,8 @@ impl Handled {
 
     /// How long it is recorded at most. The first one that is waits for disks most of the time.
     fn window(&self, shared: &Shared) -> Duration {
-        let times = if self.prefetches { 1 } else { FIRST_TIMES };
+        let is_known = self.prefetches && !self.program.has_rest_only;
+        let times = if is_known { 1 } else { FIRST_TIMES };
         shared.config.window * times
     }
 

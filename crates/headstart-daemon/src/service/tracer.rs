@@ -33,6 +33,8 @@ pub(super) struct Ticket {
     /// When it was stopped.
     until: Option<Mark>,
     roots: Vec<i32>,
+    /// Our thread that has files read for it.
+    reader: Option<i32>,
 }
 
 /// Records starts.
@@ -112,7 +114,7 @@ impl Tracer {
         };
         inner.open += 1;
         self.0.1.notify_all();
-        Some(Ticket { from, until: None, roots })
+        Some(Ticket { from, until: None, roots, reader: None })
     }
 
     /// Whether a start can be recorded now, as far as that is known before.
@@ -133,6 +135,15 @@ impl Tracer {
             .standing
             .as_ref()
             .map_or((Duration::MAX, true), |standing| (standing.idle_for(), standing.is_full()))
+    }
+
+    /// From now on metadata that threads read which the calling one makes counts as read by the program:
+    /// they look up its files before it does.
+    pub(super) fn follow_own_reads(&self, ticket: &mut Ticket) {
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        let mut inner = self.lock();
+        let added = inner.standing.as_mut().map(|standing| standing.add(&[own]));
+        ticket.reader = added.is_some_and(|added| added.is_ok()).then_some(own);
     }
 
     /// Stops a recording, which is handed out later: what comes now is none of it.
@@ -160,7 +171,10 @@ impl Tracer {
         // Others may begin while this is decoded.
         drop(inner);
         let (mut capture, forks) = taken?;
-        let tids = tree(&ticket.roots, &forks.of(&capture));
+        let forks = forks.of(&capture);
+        let readers = ticket.reader.map(|own| tree(&[own], &forks));
+        capture.description.metadata_tids = readers.into_iter().flatten().collect();
+        let tids = tree(&ticket.roots, &forks);
         keep_only(&mut capture, &tids)?;
         Ok(capture)
     }

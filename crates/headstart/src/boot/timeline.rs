@@ -208,6 +208,7 @@ mod tests {
             block_devices: [DISK].into(),
             ignored_tids: ignored.iter().copied().collect(),
             has_access_events: true,
+            ..Rules::default()
         };
         let (boot, ahead) = (fold(events, &rules(&[7])), fold(events, &rules(&[1])));
         let names = Resolution {

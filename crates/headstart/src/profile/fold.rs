@@ -41,6 +41,22 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// Adds an access to metadata; whether it is one.
+    fn add_metadata(&mut self, event: &Event, at: u64, rules: &Rules) -> bool {
+        match event.kind {
+            EventKind::Metadata => {
+                let device = self.metadata.entry(event.id.dev).or_default();
+                device.touched.touch(event.pages, at, How::READ);
+            }
+            EventKind::Insert if is_block_device(event, rules) => {
+                let device = self.metadata.entry(Dev(event.id.ino as u32)).or_default();
+                device.inserted.touch(event.pages, at, How::INSERTED);
+            }
+            _ => return false,
+        }
+        true
+    }
+
     /// The same as if the start had not waited for a disk.
     #[must_use]
     pub fn without_waits(&self) -> Self {
@@ -70,6 +86,9 @@ pub struct Rules {
     pub block_devices: HashSet<Dev>,
     /// Threads that are not the program's.
     pub ignored_tids: HashSet<i32>,
+    /// Those of them that read files for the program, ahead of it: metadata that they read counts as
+    /// read by it.
+    pub metadata_tids: HashSet<i32>,
     /// Whether the kernel reports accesses.
     pub has_access_events: bool,
 }
@@ -84,6 +103,13 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
     for event in events {
         if rules.ignored_tids.contains(&event.tid) {
             pacing.other(&event);
+            if rules.metadata_tids.contains(&event.tid) {
+                out.add_metadata(
+                    &event,
+                    event.time.saturating_sub(began.unwrap_or(event.time)),
+                    rules,
+                );
+            }
             continue;
         }
         out.began = *began.get_or_insert(event.time);
@@ -98,15 +124,12 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
         out.duration = out.duration.max(at);
         out.tids.insert(event.tid);
         let pages = event.pages;
+        if out.add_metadata(&event, at, rules) {
+            continue;
+        }
         match event.kind {
-            EventKind::Metadata => {
-                let device = out.metadata.entry(event.id.dev).or_default();
-                device.touched.touch(pages, at, How::READ);
-            }
-            EventKind::Insert if is_block_device(&event, rules) => {
-                let device = out.metadata.entry(Dev(event.id.ino as u32)).or_default();
-                device.inserted.touch(pages, at, How::INSERTED);
-            }
+            // It was added.
+            EventKind::Metadata => {}
             EventKind::Insert => {
                 let file = out.files.entry(event.id).or_default();
                 file.inserted.touch(pages, at, How::INSERTED);
@@ -262,6 +285,37 @@ mod tests {
             let last = seen.files[&FILE].touched.iter().last().unwrap();
             assert_eq!((last.at / MS, seen.duration / MS), (expected, expected), "{name}");
         }
+    }
+
+    #[test]
+    fn of_threads_that_read_ahead_of_the_program_only_metadata_counts() {
+        let device = Dev::new(7, 0);
+        let ours = [8, 9].into();
+        let rules = Rules {
+            block_devices: [device].into(),
+            ignored_tids: ours,
+            metadata_tids: [8].into(),
+            ..Rules::default()
+        };
+        let bdev = InodeId { dev: Dev::new(0, 9), ino: u64::from(device.0) };
+        let of =
+            |tid, time, id, first| Event { tid, time, ..event(EventKind::Insert, id, first, 1) };
+        let events = [
+            of(8, 50, bdev, 4),
+            of(8, 60, FILE, 5),
+            of(7, 100, FILE, 6),
+            of(8, 130, bdev, 7),
+            of(9, 140, bdev, 8),
+        ];
+        let seen = fold(events, &rules);
+        let metadata: Vec<_> = seen.metadata[&device]
+            .inserted
+            .iter()
+            .map(|span| (span.pages.first, span.at))
+            .collect();
+        assert_eq!(metadata, [(4, 0), (7, 30)]);
+        assert_eq!(pages(&seen.files[&FILE].inserted), [(6, 7)]);
+        assert_eq!((seen.began, seen.duration, seen.tids.len()), (100, 0, 1));
     }
 
     #[test]

@@ -126,6 +126,7 @@ impl Recorder {
             ),
             block_devices: Vec::new(),
             ignored_tids,
+            metadata_tids: Vec::new(),
             lost: 0,
             buffer_kb: 0,
         };

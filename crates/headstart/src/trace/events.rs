@@ -110,6 +110,7 @@ pub(super) mod tests {
                 kernel: String::new(),
                 block_devices: vec![],
                 ignored_tids: vec![],
+                metadata_tids: vec![],
                 lost,
                 buffer_kb: 0,
             },

@@ -34,6 +34,9 @@ pub struct Description {
     pub block_devices: Vec<u32>,
     /// Threads whose events are not the program's (headstart's own).
     pub ignored_tids: Vec<i32>,
+    /// Those of them that read files for the program: metadata that they read counts as read by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metadata_tids: Vec<i32>,
     /// Events the kernel dropped in all, from the buffers' own statistics.
     pub lost: u64,
     /// Size the buffer of one CPU had to grow to, in KiB; 0 when the kernel's
@@ -147,6 +150,7 @@ mod tests {
                 kernel: "6.18 x86_64".into(),
                 block_devices: vec![7 << 20],
                 ignored_tids: vec![1],
+                metadata_tids: vec![1],
                 lost: 3,
                 buffer_kb: 1408,
             },

@@ -83,6 +83,7 @@ impl Standing {
             kernel,
             block_devices: Vec::new(),
             ignored_tids: Vec::new(),
+            metadata_tids: Vec::new(),
             lost: 0,
             buffer_kb: 0,
         };

@@ -35,6 +35,7 @@ fn folded(capture: &Capture) -> Observation {
     let rules = Rules {
         block_devices: capture.description.block_devices.iter().map(|dev| Dev(*dev)).collect(),
         ignored_tids: capture.description.ignored_tids.iter().copied().collect(),
+        metadata_tids: capture.description.metadata_tids.iter().copied().collect(),
         has_access_events: capture.has_access_events(),
     };
     fold(capture.events().unwrap(), &rules)
