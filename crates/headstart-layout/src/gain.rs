@@ -11,9 +11,8 @@ use serde::Serialize;
 /// Blocks that hold the extents of files are read when files are opened, many at a time: the nearest of
 /// them next, so that one takes this part of a seek.
 const TREE_PART: u64 = 4;
-/// A request of so many bytes is sent, and no longer joined with the next (`BLK_PLUG_FLUSH_SIZE` of
-/// block/blk.h).
-const PLUG: u64 = 128 << 10;
+/// Larger steps are requested one by one, except in elevator order (`replay/engine/submission`).
+const SMALL: u64 = 128 << 10;
 /// A layout must save at least one in this many parts of the time; less can't be measured.
 const LEAST_PART: u64 = 50;
 
@@ -99,8 +98,8 @@ fn reading(places: &Places, metadata: &Metadata, model: Option<&Model>, span: u6
     let is_batched = strategy.map_or(ranges.are_small(), |strategy| strategy.batched);
     let step = strategy.unwrap_or_default().step_bytes;
     let requests = match is_batched {
-        true if model.is_some_and(|m| m.order() == Order::Elevator) => batched(&sorted, step),
-        true => batched(&in_touch_order, step),
+        true if model.is_some_and(|m| m.order() == Order::Elevator) => batched(&sorted, step, step),
+        true => batched(&in_touch_order, step, SMALL),
         false => count(&sorted, step),
     };
     let place = |e: &Extent| (DevicePosition { dev: 0, offset: e.physical }, e.length);
@@ -135,18 +134,27 @@ fn adjacent(extents: &[Extent]) -> Vec<Extent> {
     joined(one_file.collect())
 }
 
-/// Requests of at most so many bytes for extents that are requested in one batch: the block layer joins
-/// what continues the last request until that has [`PLUG`] bytes.
-fn batched(extents: &[Extent], most: u64) -> u64 {
+/// Requests of at most `most` bytes for extents that are requested in one batch: the block layer joins
+/// what continues the last request. Of extents above `largest` nothing is joined.
+fn batched(extents: &[Extent], most: u64, largest: u64) -> u64 {
     let (mut requests, mut last, mut ends) = (0u64, u64::MAX, None);
     for extent in extents.iter().filter(|extent| extent.length > 0) {
-        let first = extent.length.min(most);
-        let is_joined = ends == Some(extent.physical) && last < PLUG && last + first <= most;
+        let (first, rest) = (extent.length.min(most), extent.length % most);
+        let may_join = first <= largest;
+        let is_joined =
+            may_join && ends == Some(extent.physical) && last.saturating_add(first) <= most;
         requests = requests.saturating_add(extent.length.div_ceil(most) - u64::from(is_joined));
-        last = match (extent.length > most, is_joined) {
-            (true, _) => (extent.length - 1) % most + 1,
-            (false, true) => last + first,
-            (false, false) => first,
+        last = match (may_join, extent.length > most, is_joined) {
+            (false, ..) => u64::MAX,
+            (true, true, _) => {
+                if rest == 0 {
+                    most
+                } else {
+                    rest
+                }
+            }
+            (true, false, true) => last + first,
+            (true, false, false) => first,
         };
         ends = extent.physical.checked_add(extent.length);
     }
@@ -220,11 +228,14 @@ mod tests {
     fn adjacent_files_are_one_request_in_a_batch() {
         let Gain { before, after } = gain(&scattered(40, 4, 16384), &packed(40, 65536), Some(&HDD));
         assert_eq!((before.extents, before.jumps, before.requests), (160, 159, 160));
-        // On a disk whose bytes take longer than its requests, these are not batched.
-        assert_eq!((after.extents, after.jumps, after.requests), (40, 0, 40));
-        // On an eMMC they are, two files each.
+        assert_eq!((after.extents, after.jumps, after.requests), (40, 0, 3));
         let found = gain(&scattered(40, 4, 16384), &packed(40, 65536), Some(&EMMC));
-        assert_eq!((found.before.requests, found.after.requests), (160, 20));
+        assert_eq!((found.before.requests, found.after.requests), (160, 3));
+        // Larger ones only on a rotational disk, where 160 KiB are read at a time.
+        for (model, requests) in [(HDD, 7), (EMMC, 40)] {
+            let large = packed(40, 160 << 10);
+            assert_eq!(gain(&large, &large, Some(&model)).after.requests, requests);
+        }
         // One seek and 26 ms of transfer.
         assert_eq!(after.replay_us, Some(34_414));
         assert!(before.replay_us > Some(600_000));
@@ -232,7 +243,7 @@ mod tests {
 
     #[test]
     fn metadata_and_blocks_of_extents_take_their_time_too() {
-        for (model, metadata, tree) in [(HDD, 9000, 2050), (EMMC, 1000, 334)] {
+        for (model, metadata, tree) in [(HDD, 9000, 2050), (EMMC, 1000, 333)] {
             let found = |trees, places| {
                 let places_of = Places { ranges: packed(40, 65536), trees };
                 let metadata = Metadata { places, bytes: 0, us: (places > 0).then_some(9000) };

@@ -135,18 +135,16 @@ impl Model {
     }
 
     /// Whether batched readahead is better for small steps: if the number of requests is the
-    /// bottleneck. Otherwise it only delays them.
+    /// bottleneck. Otherwise it only delays them, except in elevator order, where a batch is a row of
+    /// adjacent steps and waits for nothing.
     fn batched(&self, ranges: &Ranges) -> bool {
         if self.iops >= CHEAP_IOPS {
             return false;
         }
-        if self.depth == 1 && self.order() == Order::Touch {
+        if self.depth == 1 || self.order() == Order::Elevator {
             return true;
         }
-        let request_us = match self.order() {
-            Order::Elevator => f64::from(self.next_us),
-            Order::Touch => 1e6 / f64::from(self.iops.max(1)),
-        };
+        let request_us = 1e6 / f64::from(self.iops.max(1));
         ranges.count as f64 * request_us > CLEARLY * self.transfer_us(ranges.bytes)
     }
 
@@ -317,7 +315,7 @@ mod tests {
         let few_large = Ranges { count: 2800, bytes: 109 << 20, gaps: Vec::new() };
         let many_small = Ranges { count: 20_000, bytes: 81 << 20, gaps: Vec::new() };
         for (name, model, expected) in [
-            ("hard disk", model(8340, 140, 100, 1, 119), (false, true)),
+            ("hard disk", model(8340, 140, 100, 1, 119), (true, true)),
             ("eMMC", model(330, 330, 150, 1, 3000), (true, true)),
             ("network volume", model(1500, 1500, 125, 16, 3000), (false, true)),
             ("SSD", model(80, 80, 500, 32, 50_000), (false, true)),

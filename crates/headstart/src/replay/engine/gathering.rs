@@ -1,5 +1,5 @@
 //! Gathers small steps for one batch, and orders them so that those that are adjacent on their
-//! device follow each other.
+//! device follow each other. In elevator order a batch is one row of adjacent steps.
 
 use super::descriptors::TOGETHER;
 use super::targets::Opened;
@@ -7,6 +7,7 @@ use crate::replay::places::{self, Stretch};
 use crate::replay::step::Step;
 use crate::replay::strategy::Order;
 use headstart_sys::willneed::Piece;
+use std::mem;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ struct Gathered {
     wanted: Vec<PendingStep>,
     /// When the first of them came.
     since: Option<Instant>,
+    /// Where the last of them lies, in elevator order.
+    last: Option<Stretch>,
 }
 
 /// A step that is to be requested.
@@ -48,6 +51,19 @@ impl Gathering {
         gathered.wanted.push(wanted);
     }
 
+    /// Adds a step. If it does not continue the row of those before it, these are returned.
+    pub(super) fn add_to_row(&self, wanted: PendingStep) -> Vec<PendingStep> {
+        let stretch = wanted.stretch();
+        let mut gathered = self.lock();
+        let is_next = follows(gathered.last, stretch);
+        let before = if is_next { Vec::new() } else { mem::take(&mut *gathered).wanted };
+        // Behind a step in several pieces nothing is adjacent.
+        gathered.last = stretch.filter(|s| s.bytes.length() == wanted.step.bytes.length());
+        gathered.since.get_or_insert_with(Instant::now);
+        gathered.wanted.push(wanted);
+        before
+    }
+
     /// Takes the gathered steps, if they `must` be requested, or are enough, or old enough.
     pub(super) fn take(&self, must: bool) -> Vec<PendingStep> {
         let mut gathered = self.lock();
@@ -56,7 +72,7 @@ impl Gathering {
             return Vec::new();
         }
         gathered.since = None;
-        std::mem::take(&mut gathered.wanted)
+        mem::take(&mut gathered.wanted)
     }
 }
 
@@ -69,6 +85,16 @@ impl PendingStep {
             length: step.bytes.length() as usize,
         }
     }
+
+    fn stretch(&self) -> Option<Stretch> {
+        places::stretch(&self.target.file, self.target.dev, self.step.bytes)
+    }
+}
+
+/// Whether a stretch begins where another ends.
+fn follows(before: Option<Stretch>, next: Option<Stretch>) -> bool {
+    let pair = before.zip(next);
+    pair.is_some_and(|(a, b)| (a.dev, a.bytes.end) == (b.dev, b.bytes.offset))
 }
 
 /// Sorts adjacent steps behind each other, at the position of the first of them in the plan. In
@@ -78,10 +104,7 @@ pub(super) fn in_rows(mut wanted: Vec<PendingStep>, order: Order) -> Vec<Pending
     if order == Order::Elevator {
         return wanted;
     }
-    let stretch = |PendingStep { step, target, .. }: &PendingStep| {
-        places::stretch(&target.file, target.dev, step.bytes)
-    };
-    let stretches: Vec<_> = wanted.iter().map(stretch).collect();
+    let stretches: Vec<_> = wanted.iter().map(PendingStep::stretch).collect();
     let mut wanted: Vec<_> = wanted.into_iter().map(Some).collect();
     rows(&stretches).into_iter().filter_map(|number| wanted[number].take()).collect()
 }
@@ -91,22 +114,44 @@ pub(super) fn in_rows(mut wanted: Vec<PendingStep>, order: Order) -> Vec<Pending
 fn rows(stretches: &[Option<Stretch>]) -> Vec<usize> {
     let mut by_place: Vec<usize> = (0..stretches.len()).collect();
     by_place.sort_by_key(|&number| (stretches[number], number));
-    let follows = |a: &usize, b: &usize| match (stretches[*a], stretches[*b]) {
-        (Some(a), Some(b)) => (a.dev, a.bytes.end) == (b.dev, b.bytes.offset),
-        _ => false,
-    };
-    let mut rows: Vec<_> = by_place.chunk_by(follows).collect();
+    let mut rows: Vec<_> =
+        by_place.chunk_by(|a, b| follows(stretches[*a], stretches[*b])).collect();
     rows.sort_by_key(|row| row.iter().min());
     rows.concat()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::targets::tests::opened;
     use super::*;
+    use crate::host::open::Kind;
+    use crate::host::range::ByteRange;
     use proptest::prelude::*;
+    use std::ops::Range;
 
     fn stretch(dev: u64, begin: u64, end: u64) -> Option<Stretch> {
         Some(Stretch { dev, bytes: (begin..end).into() })
+    }
+
+    #[test]
+    fn a_row_ends_before_a_step_that_is_not_adjacent() {
+        let (_dir, target) = opened(8 * 4096, Kind::Unnoticed);
+        target.file.sync_all().unwrap();
+        let wanted = |pages: Range<u64>| {
+            let bytes = ByteRange { offset: pages.start * 4096, end: pages.end * 4096 };
+            let step = Step { target: 0, bytes, touched_us: 0 };
+            PendingStep { step, number: 0, target: target.clone(), missing: bytes.length() }
+        };
+        if wanted(0..8).stretch().is_none_or(|s| s.bytes.length() < 8 * 4096) {
+            eprintln!("skipped: the file does not lie in one piece, or nobody tells");
+            return;
+        }
+        let gathering = Gathering::default();
+        let before = [0..2, 2..3, 4..5, 5..6, 6..8, 0..1]
+            .map(|pages| gathering.add_to_row(wanted(pages)).len());
+        assert_eq!(before, [0, 0, 2, 0, 0, 3]);
+        assert_eq!(gathering.take(true).len(), 1);
+        assert_eq!(gathering.add_to_row(wanted(1..2)).len(), 0);
     }
 
     #[test]

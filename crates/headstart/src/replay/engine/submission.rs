@@ -53,23 +53,34 @@ impl Submission {
         }
     }
 
-    /// Whether a step may be requested with others: by a mapping, which begins with a page.
+    /// Whether a step may be requested with others: by a mapping, which begins with a page. In elevator
+    /// order these are adjacent, and any may be; else larger ones gain nothing.
     pub(super) fn may_gather(&self, PendingStep { step, target, .. }: &PendingStep) -> bool {
+        let most = match self.strategy.order {
+            Order::Touch => SMALL,
+            Order::Elevator => u64::MAX,
+        };
         self.strategy.batched
             && target.kind == Kind::Unnoticed
             && !target.portion.by_reading
-            && step.bytes.length() <= SMALL.min(target.portion.bytes)
+            && step.bytes.length() <= most.min(target.portion.bytes)
             && step.bytes.offset.is_multiple_of(page_size())
     }
 
     /// Gathers a step, to be requested with others.
     pub(super) fn gather(&self, wanted: PendingStep) {
-        self.gathering.add(wanted);
+        match self.strategy.order {
+            Order::Touch => self.gathering.add(wanted),
+            Order::Elevator => self.submit_together(self.gathering.add_to_row(wanted)),
+        }
     }
 
     /// Requests what was gathered, if it `must` be now, or it is time.
     pub(super) fn submit_gathered(&self, must: bool) {
-        let gathered = self.gathering.take(must);
+        self.submit_together(self.gathering.take(must));
+    }
+
+    fn submit_together(&self, gathered: Vec<PendingStep>) {
         if gathered.is_empty() {
             return;
         }
@@ -229,14 +240,18 @@ mod tests {
     #[test]
     fn small_steps_that_begin_with_a_page_may_be_gathered() {
         let batched = ReadStrategy { batched: true, ..ReadStrategy::default() };
+        let in_rows = ReadStrategy { order: Order::Elevator, ..batched };
         for (name, strategy, kind, offset, length, expected) in [
             ("small", batched, Kind::Unnoticed, 4096, SMALL, true),
             ("large", batched, Kind::Unnoticed, 4096, SMALL + 1, false),
+            ("large, in a row", in_rows, Kind::Unnoticed, 4096, 2 * SMALL, true),
+            ("larger than a request", in_rows, Kind::Unnoticed, 4096, 2 * SMALL + 1, false),
             ("in a page", batched, Kind::Unnoticed, 4097, 4096, false),
             ("its time of access would change", batched, Kind::File, 0, 4096, false),
             ("one by one", ReadStrategy::default(), Kind::Unnoticed, 0, 4096, false),
         ] {
-            let (_dir, target) = opened(4096, kind);
+            let (_dir, mut target) = opened(4096, kind);
+            Arc::get_mut(&mut target).unwrap().portion.bytes = 2 * SMALL;
             let wanted = wanted(&target, offset, length);
             assert_eq!(submission(strategy).may_gather(&wanted), expected, "{name}");
         }
