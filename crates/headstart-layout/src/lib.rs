@@ -16,7 +16,7 @@
 //! block of a file lies tells whether its swap was made: so nothing else has to be kept, whatever ends it.
 //!
 //! Pure: [`kind`], [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`journal`], [`gain`],
-//! [`metadata`], [`zstd`], [`image`] (lists for images that are built once). Drivers: [`volume`]
+//! [`metadata`], [`trees`], [`zstd`], [`image`] (lists for images that are built once). Drivers: [`volume`]
 //! finds the file system and keeps donor and journal, [`examine`] looks at files, [`content`] reads
 //! them, [`prepare`] makes the journal, [`apply`] swaps, [`compress`] tells what compression would save,
 //! [`idle`] waits while others use the disk.
@@ -42,6 +42,7 @@ mod mover;
 pub mod plan;
 pub mod prepare;
 pub mod skip;
+pub mod trees;
 pub mod unfit;
 pub mod volume;
 pub mod wanted;

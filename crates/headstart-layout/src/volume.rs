@@ -9,6 +9,7 @@ use super::extents::joined;
 use super::journal::{Donor, Journal};
 use super::kind::Kind;
 use super::plan::Plan;
+use super::trees;
 use super::unfit::{self, Unfit};
 use super::wanted::Wanted;
 use headstart::cache::residency::page_size;
@@ -19,7 +20,7 @@ use headstart::host::mounts::{Mount, MountTable};
 use headstart_sys::fiemap::{self, Extent};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -148,6 +149,26 @@ impl Volume {
             .and_then(|file| file.read_exact_at(&mut block, unfit::OFFSET))
             .map_err(LayoutError::io("Can't read the superblock of", &device.path))?;
         unfit::check(&block, [&mount.options, &mount.super_options], page_size()).map_err(unfit)
+    }
+
+    /// The blocks that hold extents of these inodes on ext4, as [`trees::of_inodes`] tells them. The page cache
+    /// of the device is that of the file system, so all is there that is not on the disk yet.
+    ///
+    /// # Errors
+    /// The device can't be read.
+    pub fn trees(
+        &self,
+        inodes: &HashSet<u64>,
+        mounts: &MountTable,
+    ) -> Result<(u64, HashMap<u64, Vec<u64>>), LayoutError> {
+        let mount = mounts.visible_of(self.dev).into_iter().find(|mount| mount.is_whole());
+        let device = mount.and_then(|mount| fsid::block_device(mount).ok().flatten());
+        let Some(device) = device.filter(|_| self.kind == Kind::Ext4) else {
+            return Ok((0, HashMap::new()));
+        };
+        let failed = LayoutError::io("Can't read", &device.path);
+        let read = |file: File| trees::of_inodes(inodes, |at, bytes| file.read_exact_at(bytes, at));
+        File::open(&device.path).and_then(read).map_err(failed)
     }
 
     /// The directory with donor and journal.

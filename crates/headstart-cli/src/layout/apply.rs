@@ -18,7 +18,8 @@ use std::path::PathBuf;
 /// The arguments of `headstart layout apply`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Files keep content, times, mode and names, so packs stay valid. The blocks where they were are kept \
+Files keep content, times, mode and names, so packs stay valid; these get to know the blocks with the \
+extents of files that are moved in parts. The blocks where they were are kept \
 until headstart layout undo or release, in .headstart-layout at the root of the file system. A \
 signal stops it between two swaps, and headstart layout resume goes on. Whatever ends it, a crash \
 too, each file is whole, and resume and undo can finish.
@@ -116,6 +117,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                     *skipped.entry(skip).or_default() += count;
                 }
                 let (status, mut done) = make(&store, volume, &journal, Direction::Apply, &work)?;
+                args.what.renew(volume, &journal.files, &mounts);
                 for (skip, count) in skipped {
                     *done.skipped.entry(skip).or_default() += count;
                 }

@@ -3,12 +3,13 @@
 use crate::common::laid_out::{
     CHUNK, check, command, dir, done, fails, fragmented, json, pack, places, state, states,
 };
+use headstart::pack::store;
 use headstart_sys::fiemap::Extent;
 use headstart_testing::{LoopFs, must, noise, wait_until};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -49,6 +50,43 @@ fn fragmented_files_become_one_extent_each_in_touch_order_and_come_back_to_the_s
     assert!(fails(&[&"undo", &fs.path()], 3).contains("no layout"));
     check(&fs);
     assert_eq!(states(&paths), before);
+}
+
+#[test]
+fn a_pack_gets_to_know_the_blocks_with_the_extents_of_its_files() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let paths = ["a", "b", "c"].map(|name| fs.path().join(name));
+    let (pack, list) = (fs.beside("files.pack"), fs.beside("list"));
+    // Each in more parts than its inode has room for.
+    let parts: Vec<String> = (0..4u64).map(|n| format!("{}:4096", n << 20)).collect();
+    let line = |path: &PathBuf| format!("{} {}\n", path.display(), parts.join(","));
+    fs::write(&list, paths.iter().map(line).collect::<String>()).unwrap();
+    for path in &paths {
+        fs::write(path, noise(4 << 20)).unwrap();
+    }
+    must("sync", &["-f", fs.path().to_str().unwrap()]);
+    let [to, from] = [&pack, &list].map(|path| path.to_str().unwrap());
+    must(env!("CARGO_BIN_EXE_headstart"), &["pack", "import", "--output", to, from]);
+    let known = || store::read(&pack, 0).unwrap().metadata;
+    assert_eq!(known(), []);
+    done(&[&"apply", &"--force", &pack]);
+    let inodes = states(&paths).into_iter().map(|(_, [.., inode])| inode);
+    check(&fs);
+    // A line of all its extents begins with that of the block that holds them.
+    let image = fs.beside("image");
+    let blocks = inodes.flat_map(|inode| {
+        let request = format!("stat <{inode}>");
+        let said = must("debugfs", &["-R", &request, image.to_str().unwrap()]);
+        let found = said.split("(ETB0):").skip(1).filter_map(|rest| rest.split([',', '\n']).next());
+        found.map(|block| block.trim().parse().unwrap()).collect::<Vec<u64>>()
+    });
+    let mut expected: Vec<u64> = blocks.collect();
+    expected.sort_unstable();
+    assert_eq!(expected.len(), 3);
+    let mut found: Vec<u64> = known().iter().map(|range| range.first).collect();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    must(env!("CARGO_BIN_EXE_headstart"), &["pack", "verify", pack.to_str().unwrap()]);
 }
 
 #[test]
