@@ -136,8 +136,7 @@ def start(headstart, disk, workload, pack):
         if child.poll() is None:
             child.terminate()
             child.wait()
-    reads = disk.counted()["reads"]
-    return {"s": took, "bytes": reads["bytes"], "requests": reads["requests"]}
+    return {"s": took, **disk.read_since_reset()}
 
 
 if __name__ == "__main__":

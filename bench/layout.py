@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What does a layout gain on a modelled disk, and was that predicted?
 
-Each workload is learned once, on nvme. A copy of the root image is laid out for its pack and released.
+Each workload is learned once, on a copy of the root image that keeps what its starts write. Of that a copy
+for each disk is laid out for its pack, on that disk, and released.
 Then it is started cold from either image, in random order: without headstart, with its pack prefetched,
 and as a replay of its pack alone, which reads what the start reads as fast as the disk can. Nothing is learned.
 An image comes up again for each of its turns. `layout plan` says before, with the model of that disk,
-what a layout gains.
+what a layout gains. Of replays it is also told for how long the disk was busy, which other work does not change.
 
 With `--aged` the image is aged before: it is made so small that its files fill 70 % of it, filled with files
 of 4 to 256 KiB, and half of these, by chance, are removed, until 85 % are full; then each file of the pack
@@ -15,7 +16,7 @@ is written once more, as an upgrade does, into what is free.
 what is laid out. Of the layout is told in how many pieces a pack lies before and after.
 
 Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--kind KIND] [--compress[=HOW]]
-                       [--aged] [--out FILE]
+                       [--how A,B] [--aged] [--work DIR [--prepare]] [--out FILE]
 """
 
 import contextlib
@@ -45,6 +46,8 @@ from standing import MODELS, binaries
 
 ARMS = ("before", "after")
 HOW = ("alone", "prefetched", "replay")
+# Programs are learned there: a fast disk that keeps what is written.
+LEARNED = "sata-ssd"
 # Of an aged file system: how full it is made, and how full it is in the end, in percent.
 FULL, LEFT = 96, 85
 # How full its own files make it, in percent.
@@ -78,54 +81,63 @@ def benchmark():
     headstart, slowdisk = programs / "headstart", programs / "slowdisk"
     chosen = [w for w in WORKLOADS if w.name in args.workloads]
     root = args.image or image.image(args.cache, chosen, lambda text: print(text, file=sys.stderr))
-    result = about("headstart-bench/layout/2", str(headstart)) | {"cells": []}
+    result = about("headstart-bench/layout/3", str(headstart)) | {"cells": []}
     with tempfile.TemporaryDirectory() as folder:
         folder = args.work or Path(folder)
         os.environ["HEADSTART_PACKS"] = str(folder)
         for workload in chosen:
-            before, after, pack, moved = prepared(headstart, slowdisk, workload, root, folder, args)
-            for model in [] if args.prepare else args.models:
-                disks = {arm: (slowdisk, model, path)
-                         for arm, path in zip(ARMS, (before, after), strict=True)}
-                cell = measure(headstart, disks, workload, pack, args) | {"layout": moved}
+            before, pack = learned(headstart, slowdisk, workload, root, folder, args)
+            for model in args.models:
+                after, renewed, moved = laid_out(headstart, slowdisk, model, before, pack, args)
+                if args.prepare:
+                    continue
+                sides = {"before": ((slowdisk, model, before), pack),
+                         "after": ((slowdisk, model, after), renewed)}
+                cell = measure(headstart, sides, workload, args) | {"layout": moved}
                 cell |= {"model": model, "aged": args.aged, "kind": args.kind, "compress": args.compress}
                 result["cells"].append(cell)
                 write(args.out, joined(args.out, result, place))
                 print(f"{model:6} {workload.name:12} " + ", ".join(
                     f"{how} {cell[how]['before']['median_s']:.3f} -> "
-                    f"{cell[how]['after']['median_s']:.3f} s ({cell[how]['ratio']:.3f})"
+                    f"{cell[how]['after']['median_s']:.3f} s ({cell[how]['ratio']:.3f}), disk "
+                    f"{cell[how]['before']['disk_s']:.3f} -> {cell[how]['after']['disk_s']:.3f} s"
                     for how in args.how.split(",")) + f"; predicted {cell['predicted']}", file=sys.stderr)
     return 0
 
 
-def prepared(headstart, slowdisk, workload, root, folder, args):
-    """The images before and after a layout, the pack, and what was moved; made unless they are there."""
+def learned(headstart, slowdisk, workload, root, folder, args):
+    """The image from which a workload was learned, and its pack; made unless they are there."""
     aged, kind = args.aged, args.kind
     name = "-".join([workload.name, *[kind] * (kind != "ext4"), *["aged"] * aged])
-    pack = folder / f"{name}.pack"
-    made = name + "-compressed" * bool(args.compress)
-    after, told = (folder / f"{made}.{end}" for end in ("img", "json"))
+    before, pack = folder / f"{name}.img", folder / f"{name}.pack"
+    if pack.exists():
+        return before, pack
     root = converted(root, kind, folder / f"{kind}{'-small' * aged}.img", FILES if aged else None)
-    before = folder / f"{name}-before.img" if aged else root
-    if told.exists():
-        return before, after, pack, json.loads(told.read_text())
+    run("cp", "--sparse=always", root, before)
     if aged:
         fresh = folder / f"{name}-fresh.pack"
-        if not fresh.exists():
-            with Programs(slowdisk, "nvme", root) as disk:
-                learn(headstart, disk, workload, fresh, exact=True)
-        with Programs(slowdisk, "nvme", root) as disk:
+        with Programs(slowdisk, LEARNED, root) as disk:
             where = disk.mount
-        run("cp", "--sparse=always", root, before)
+            learn(headstart, disk, workload, fresh, exact=True)
         age(headstart, before, where, fresh, resize=kind == "ext4")
-    with Programs(slowdisk, "nvme", before) as disk:
-        if not pack.exists():
-            learn(headstart, disk, workload, pack, exact=True)
-        where = disk.mount
+    with Programs(slowdisk, LEARNED, before, keep=True) as disk:
+        learn(headstart, disk, workload, pack, exact=True)
+    return before, pack
+
+
+def laid_out(headstart, slowdisk, model, before, pack, args):
+    """The image after a layout on a disk, the pack for it, and what was moved; made unless they are there."""
+    name = f"{before.stem}-{model}" + "-compressed" * bool(args.compress)
+    after, told, renewed = (before.with_name(f"{name}.{end}") for end in ("img", "json", "pack"))
+    if told.exists():
+        return after, renewed, json.loads(told.read_text())
     run("cp", "--sparse=always", before, after)
-    moved = lay_out(headstart, after, where, pack, args.compress)
+    shutil.copy(pack, renewed)
+    with Programs(slowdisk, model, after, keep=True) as disk:
+        run(headstart, "doctor", "--reprobe")
+        moved = lay_out(headstart, disk.mount, renewed, args.compress)
     told.write_text(json.dumps(moved))
-    return before, after, pack, moved
+    return after, renewed, moved
 
 
 def age(headstart, path, where, pack, resize):
@@ -197,16 +209,15 @@ def place(cell):
             cell.get("compress"))
 
 
-def lay_out(headstart, path, where, pack, compress):
-    """Lays an image out for a pack, where the pack knows its files; what `layout plan` said before."""
-    with at(path, where):
-        # A start through headstart also reads some files of the machine's own disk.
-        only = ["--on", where, pack]
-        plan = planned(headstart, where, pack, compress)
-        run(headstart, "layout", "apply", "--force", *[f"--compress={compress}"] * bool(compress), *only)
-        run(headstart, "layout", "release", where)
-        # What is compressed lies in as many pieces as the kernel made of it.
-        laid = None if compress else planned(headstart, where, pack)["gain"]["before"]
+def lay_out(headstart, where, pack, compress):
+    """Lays a file system out for a pack; what `layout plan` said before."""
+    # A start through headstart also reads some files of the machine's own disk.
+    only = ["--on", where, pack]
+    plan = planned(headstart, where, pack, compress)
+    run(headstart, "layout", "apply", "--force", *[f"--compress={compress}"] * bool(compress), *only)
+    run(headstart, "layout", "release", where)
+    # What is compressed lies in as many pieces as the kernel made of it.
+    laid = None if compress else planned(headstart, where, pack)["gain"]["before"]
     skipped = len(plan.pop("skipped"))
     lies = {kind: {"extents": gain["extents"], "pieces": gain["jumps"] + 1}
             for kind, gain in (("before", plan["gain"]["before"]), ("after", laid)) if gain}
@@ -227,11 +238,10 @@ def replayed(headstart, disk, pack):
     began = time.monotonic()
     run(headstart, "replay", "--quiet", "--wait", pack)
     took = time.monotonic() - began
-    reads = disk.counted()["reads"]
-    return {"s": took, "bytes": reads["bytes"], "requests": reads["requests"]}
+    return {"s": took, **disk.read_since_reset()}
 
 
-def measure(headstart, disks, workload, pack, args):
+def measure(headstart, sides, workload, args):
     """Pairs of starts of one workload from the two images."""
     order = random.Random(f"{args.seed} {workload.name}")
     kinds = args.how.split(",")
@@ -239,7 +249,8 @@ def measure(headstart, disks, workload, pack, args):
     predicted = None
     for _ in range(args.pairs):
         for arm in order.sample(ARMS, len(ARMS)):
-            with Programs(*disks[arm]) as disk:
+            place, pack = sides[arm]
+            with Programs(*place) as disk:
                 # As after the first start that is learned from a device.
                 run(headstart, "doctor", "--reprobe")
                 if arm == "before" and predicted is None:
@@ -262,6 +273,7 @@ def measure(headstart, disks, workload, pack, args):
                 "median_s": round(statistics.median(one["s"] for one in starts), 4),
                 "read_bytes": statistics.median(one["bytes"] for one in starts),
                 "read_requests": statistics.median(one["requests"] for one in starts),
+                "disk_s": round(statistics.median(one["disk_s"] for one in starts), 4),
             }
     return cell
 

@@ -16,15 +16,16 @@ HERE = Path(__file__).resolve().parent.parent
 class Disk:
     """A disk that is up while the `with` block lasts, whatever ends that.
 
-    `name` is the benchmark's, of which there is one at a time.
+    `name` is the benchmark's, of which there is one at a time. With `keep` the image itself is written to.
     """
 
     name = "headstart-disk"
     # Where it is mounted in its folder.
     point = "root"
 
-    def __init__(self, slowdisk, model, image):
+    def __init__(self, slowdisk, model, image, keep=False):
         self.slowdisk, self.model, self.image = slowdisk, model, image
+        self.options = ["--keep-writes"] if keep else []
 
     def __enter__(self):
         # In memory, so that starting a program touches no other disk; and always
@@ -43,7 +44,7 @@ class Disk:
             with contextlib.suppress(Trouble):  # Of a run that was killed, if any.
                 run(self.slowdisk, "down", self.mount)
             run(self.slowdisk, "up", "--model", self.model, "--image", self.image,
-                "--mount", self.mount, "--options", "noatime")
+                "--mount", self.mount, "--options", "noatime", *self.options)
             self.furnish()
         except BaseException:
             self.__exit__()
@@ -69,6 +70,13 @@ class Disk:
         """What passed through the disk since that was last reset."""
         words = ["--reset"] if reset else []
         return json.loads(run(self.slowdisk, "stats", "--json", *words, self.mount, capture=True))
+
+    def read_since_reset(self):
+        """The bytes and requests that were read since the counters were reset, and for how long the disk was busy."""
+        counted = self.counted()
+        reads = counted["reads"]
+        return {"bytes": reads["bytes"], "requests": reads["requests"],
+                "disk_s": sum(counted.get("depth_ns", [])[1:]) / 1e9}
 
 
 class Programs(Disk):
