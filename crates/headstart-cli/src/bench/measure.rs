@@ -51,7 +51,7 @@ pub struct Bench {
 /// What runs in parallel with the program.
 enum Parallel<'a> {
     Nothing,
-    Launch(Launch),
+    Launch(Box<Launch>),
     Peer(&'a Peer, Running),
 }
 
@@ -107,7 +107,7 @@ impl Bench {
                 let path = self.pack.as_deref().context("There is no pack to prefetch")?;
                 let mut spec = spec(path, true, false, began);
                 spec.prefetch.iter_mut().for_each(|how| how.log = waits.is_some());
-                Parallel::Launch(released(Launch::prepare(spec))?)
+                Parallel::Launch(Box::new(released(Launch::prepare(spec))?))
             }
             Arm::Helped { peer } => {
                 let peer = &self.peers[peer];
