@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn of_threads_that_read_ahead_of_the_program_only_metadata_counts() {
+    fn of_threads_that_read_before_the_program_only_metadata_counts() {
         let device = Dev::new(7, 0);
         let ours = [8, 9].into();
         let rules = Rules {
