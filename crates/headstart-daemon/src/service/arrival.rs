@@ -294,6 +294,9 @@ impl Arrival {
         decision: Decision,
         tree: Arc<Tree>,
     ) {
+        // First: another thread may look at what the process becomes.
+        let root = Root::Handled(Arc::clone(&tree));
+        self.shared.trees().join(&started, exec.at / 1_000_000, root);
         let records = !matches!(decision, Decision::Prefetch { record: false });
         // At once: what the program touches before is not seen.
         let tracer = self.shared.tracer.as_ref().ok().filter(|_| records);
@@ -301,11 +304,9 @@ impl Arrival {
         if records && ticket.is_none() {
             self.shared.count(|counters| counters.not_recorded += 1);
             if decision == Decision::Record {
-                return;
+                return tree.end();
             }
         }
-        let root = Root::Handled(Arc::clone(&tree));
-        self.shared.trees().join(&started, exec.at / 1_000_000, root);
         let began = moment(exec.at);
         let recorded_at = Instant::now();
         let handled = Handled {
