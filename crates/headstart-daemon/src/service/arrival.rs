@@ -131,6 +131,7 @@ impl Arrival {
             return None;
         };
         self.shared.count(|counters| counters.in_containers += 1);
+        started.is_in_image = true;
         // That of an overlay is no device.
         started.executable.dev = dev.unwrap_or(started.executable.dev);
         let key = started.key(&mounts)?;
@@ -176,7 +177,7 @@ impl Arrival {
         let at_ms = exec.at / 1_000_000;
         let root = self.shared.trees().of(&started, at_ms, self.shared.config.window);
         let (led_by, began_ms) = match root {
-            Some((Root::Handled(tree), began_ms)) if !tree.is_over() || tree.id == id => {
+            Some((Root::Handled(tree), began_ms)) if tree.id == id || tree.has(&started) => {
                 return self.belongs(&tree, began_ms, &id, key, started);
             }
             Some((Root::Watched(by), began_ms)) => (Some(by).filter(|by| *by != id), began_ms),

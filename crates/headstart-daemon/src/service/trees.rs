@@ -78,6 +78,13 @@ impl Tree {
         self.is_over.load(Ordering::Relaxed)
     }
 
+    /// Whether what is executed within this start is a part of it. It goes on, and a program in a container is
+    /// none of what starts containers: another image has other files.
+    pub(super) fn has(&self, started: &Started) -> bool {
+        let is_in_image = || self.own().is_some_and(|(_, own)| own.is_in_image);
+        !self.is_over() && (!started.is_in_image || is_in_image())
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Key, Started)>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -197,5 +204,23 @@ mod tests {
         assert_eq!(tree.own().map(|(_, own)| own.pid), Some(1));
         tree.end();
         assert!(tree.is_over());
+    }
+
+    #[test]
+    fn a_program_in_a_container_is_no_part_of_the_start_of_what_starts_containers() {
+        let outside = process(1, 2, 3);
+        let inside = Started { is_in_image: true, ..process(4, 5, 1) };
+        for (begins, executed, expected) in [
+            (&outside, &outside, true),
+            (&outside, &inside, false),
+            (&inside, &inside, true),
+            (&inside, &outside, true),
+        ] {
+            let tree = Tree::new(id("a"), None);
+            tree.came(Key::of_name("a"), begins.clone());
+            assert_eq!(tree.has(executed), expected);
+            tree.end();
+            assert!(!tree.has(executed));
+        }
     }
 }

@@ -74,6 +74,8 @@ pub struct Started {
     pub cgroup: PathBuf,
     /// The inode number of its mount namespace.
     pub mount_namespace: u64,
+    /// Whether it was found to be in a container of a known image.
+    pub is_in_image: bool,
 }
 
 impl Started {
@@ -105,6 +107,7 @@ impl Started {
             uid: owner(&dir)?,
             cgroup: PathBuf::from(OsString::from_vec(group.unwrap_or_default().to_vec())),
             mount_namespace: namespace(&link(&dir, "ns/mnt")?)?,
+            is_in_image: false,
         })
     }
 
