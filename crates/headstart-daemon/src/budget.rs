@@ -6,6 +6,12 @@ use std::collections::HashMap;
 /// A replay that is in flight.
 pub type Number = u64;
 
+/// What a replay of a pack with so many bytes may read: the gaps between its ranges, too, where that is
+/// faster than skipping them. Those of data are at most a quarter of it, those of metadata may be more.
+pub fn with_gaps(bytes: u64) -> u64 {
+    bytes.saturating_mul(2)
+}
+
 /// What each replay in flight may read.
 #[derive(Clone, Debug, Default)]
 pub struct Budget {

@@ -4,6 +4,7 @@
 use super::replays::{Replays, What};
 use super::sessions::SessionFiles;
 use super::shared::{Shared, When, now_ms, now_s};
+use crate::budget::with_gaps;
 use crate::early::common::{Candidate, common};
 use crate::early::gain::pays_off;
 use crate::early::model::{LOGIN, Likely, Open};
@@ -128,7 +129,7 @@ impl Early {
             if !expected.is_some_and(|expected| pays_off(chance, &expected)) {
                 continue;
             }
-            let wanted = pack.data_bytes().saturating_add(pack.metadata_bytes());
+            let wanted = with_gaps(pack.data_bytes().saturating_add(pack.metadata_bytes()));
             match self.replays.room_for(uid, &id.file_name) {
                 Some(room) if room >= wanted => {
                     self.replays.begin(uid, What::Predicted(id.file_name), pack);

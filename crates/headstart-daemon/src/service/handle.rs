@@ -4,6 +4,7 @@
 use super::shared::{Shared, When, now_ms, now_s};
 use super::tracer::Ticket;
 use super::trees::Tree;
+use crate::budget::with_gaps;
 use crate::control::answer::{Kind, Start};
 use crate::programs::gain::Estimate;
 use crate::programs::note::Prefetched;
@@ -94,7 +95,7 @@ impl Handled {
             if self.program.pack_bytes > 0 { self.program.pack_bytes } else { USUAL_BYTES };
         let percent = shared.config.memory_percent;
         let available = memory::available().unwrap_or(0);
-        let reserved = shared.budget().reserve(wanted, available, percent);
+        let reserved = shared.budget().reserve(with_gaps(wanted), available, percent);
         if reserved.is_none() {
             shared.count(|counters| counters.without_budget += 1);
         }

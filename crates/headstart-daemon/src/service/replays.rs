@@ -3,6 +3,7 @@
 use super::early::pack_of;
 use super::machine::Machine;
 use super::shared::{Shared, now_ms};
+use crate::budget::with_gaps;
 use crate::early::conditions::Conditions;
 use crate::early::model::WINDOW_MS;
 use crate::early::settle::{Settled, settle};
@@ -86,7 +87,7 @@ impl Replays {
             return self.shared.count(|counters| counters.crowded += 1);
         }
         let is_prediction = what.is_prediction();
-        let wanted = pack.data_bytes().saturating_add(pack.metadata_bytes());
+        let wanted = with_gaps(pack.data_bytes().saturating_add(pack.metadata_bytes()));
         let available = memory::available().unwrap_or(0);
         let percent = self.shared.config.memory_percent;
         let Some((number, granted)) = self.shared.budget().reserve(wanted, available, percent)
