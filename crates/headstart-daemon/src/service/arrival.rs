@@ -347,7 +347,7 @@ impl Arrival {
             at: exec.at,
             // A child has read nothing before; and a process that is seen by its reads has made some.
             watch: Watch::new(if exec.seen == Seen::Exec { counters } else { Default::default() }),
-            latency: self.latency(started.executable.dev),
+            latency: self.latency(&started),
             // They may be long, and are in the key as far as they count.
             started: Started { argv: Vec::new(), ..started },
         };
@@ -356,8 +356,12 @@ impl Arrival {
         }
     }
 
-    fn latency(&self, dev: u64) -> Duration {
-        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).of(dev)
+    /// How long a request takes to the slowest of its devices: nobody tells from which it reads.
+    fn latency(&self, started: &Started) -> Duration {
+        let own = || vec![started.executable.dev];
+        let devices = self.mounts().map_or_else(own, |mounts| started.devices(&mounts));
+        let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.into_iter().map(|dev| latencies.of(dev)).max().unwrap_or_default()
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {

@@ -17,8 +17,8 @@ pub mod files;
 pub mod image;
 pub mod mounts;
 
-use files::Files;
-use headstart::host::mounts::MountTable;
+use files::{Files, real_path};
+use headstart::host::mounts::{Mount, MountTable};
 use headstart::host::proc;
 use headstart::pack::key::Key;
 use image::Image;
@@ -33,6 +33,8 @@ use std::path::PathBuf;
 pub const MOST_ARGUMENTS: usize = 64 << 10;
 /// The same of other files in /proc.
 const MOST_TEXT: usize = 4 << 10;
+/// Arguments that are looked up as names of files.
+const FEW_WORDS: usize = 4;
 
 /// A file as the kernel identifies it while it is there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -135,6 +137,24 @@ impl Started {
         let program = script.is_none().then_some(self.path.as_path());
         let mounts = Some(mounts).filter(|mounts| !self.is_elsewhere(mounts));
         Some(Key::of_command(&command, Files { program, cwd: &self.cwd, mounts }))
+    }
+
+    /// The devices that it probably reads from: of its executable, of its working directory, and of the
+    /// files that its first arguments name, such as the script of an interpreter that lies elsewhere. By
+    /// their numbers of stat(2); only the first one in a container.
+    pub fn devices(&self, mounts: &MountTable) -> Vec<u64> {
+        let mut devices = vec![self.executable.dev];
+        if self.is_elsewhere(mounts) {
+            return devices;
+        }
+        let words = self.argv.iter().skip(1).take(FEW_WORDS).map(|word| self.cwd.join(word));
+        let paths = words.chain([self.cwd.clone()]).filter_map(|path| real_path(&path, mounts));
+        // Not /proc, and nothing in memory.
+        let is_disk = |path: &PathBuf| mounts.at(path).is_some_and(Mount::is_of_device);
+        let files =
+            paths.filter(is_disk).filter_map(|path| FileId::at(CWD, &path, AtFlags::empty()));
+        devices.extend(files.map(|file| file.dev));
+        devices
     }
 
     /// The image of its container, and the device that this is on, as far as they are known.

@@ -3,7 +3,7 @@ use super::*;
 use headstart::launch::learn::locate;
 use rustix::fs::{FileType, Mode, mknodat};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -47,6 +47,34 @@ impl Drop for Waiting {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+#[test]
+fn the_devices_of_a_start_are_those_of_its_executable_its_directory_and_files_that_it_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().canonicalize().unwrap();
+    fs::write(dir.join("file"), "").unwrap();
+    let waiting = Waiting::start(&["cat"], &dir);
+    let mut started = waiting.read_as("cat");
+    started.executable.dev = 7;
+    let dev = fs::metadata(&dir).unwrap().dev();
+    let table = |source: &str| {
+        let text =
+            format!("1 0 8:1 / / rw - ext4 {source} rw\n2 1 0:5 / /proc rw - proc proc rw\n");
+        MountTable::new(headstart::host::mounts::parse(text.as_bytes()).unwrap(), None)
+    };
+    let (disk, memory) = (table("/dev/sda"), table("none"));
+    for (words, mounts, expected) in [
+        (&[][..], &disk, vec![7, dev]),
+        (&["file", "-", "none", "/proc/self/stat"], &disk, vec![7, dev, dev]),
+        (&["a", "b", "c", "d", "file"], &disk, vec![7, dev]),
+        (&["file"], &memory, vec![7]),
+    ] {
+        started.argv = ["cat"].iter().chain(words).map(Into::into).collect();
+        assert_eq!(started.devices(mounts), expected, "{words:?}");
+    }
+    started.root = "/elsewhere".into();
+    assert_eq!(started.devices(&disk), [7]);
 }
 
 fn script(path: &Path, text: &str) {

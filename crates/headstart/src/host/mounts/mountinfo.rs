@@ -82,6 +82,11 @@ impl Mount {
         self.mount_point.as_os_str().as_bytes().ends_with(b"//deleted")
     }
 
+    /// True when it was mounted from a device: not in memory, and not on a server.
+    pub fn is_of_device(&self) -> bool {
+        self.source.as_bytes().starts_with(b"/dev/")
+    }
+
     /// True when all of the file system is mounted, not a part of it.
     pub fn is_whole(&self) -> bool {
         self.root.as_os_str() == OsStr::new("/")
