@@ -298,8 +298,8 @@ def bench():
                     if args.smoke:
                         check(cell, starts.once(workload)[0])
                     else:
-                        result = joined(args.out, result, lambda cell: (cell["workload"], cell["model"]))
-                        write(args.out, result)
+                        write(args.out, joined(args.out, result,
+                                               lambda cell: (cell["workload"], cell["model"])))
     return 0
 
 
