@@ -177,6 +177,7 @@ impl Arrival {
         let at_ms = exec.at / 1_000_000;
         let root = self.shared.trees().of(&started, at_ms, self.shared.config.window);
         let (led_by, began_ms) = match root {
+            Some((Root::Handled(tree), _)) if tree.is_undone_by(&started) => (None, at_ms),
             Some((Root::Handled(tree), began_ms)) if tree.id == id || tree.has(&started) => {
                 return self.belongs(&tree, began_ms, &id, key, started);
             }

@@ -42,6 +42,7 @@ impl Arrival {
         if (child.executable, &child.argv) != (parent.executable, &parent.argv) {
             return None;
         }
+        child.is_job = true;
         let job = job(&child, &parent);
         let key = self.key(&mut child)?.of_job(&job);
         let id = Id { uid: child.uid, file_name: key.file_name.clone() };

@@ -200,6 +200,9 @@ impl Handled {
             if self.has_ended() {
                 return Coverage::Whole;
             }
+            if self.tree.is_over() {
+                return Coverage::Partial;
+            }
             let Some(tracer) = tracer else {
                 if launch.has_prefetched() || self.began.elapsed() >= LONGEST_REPLAY {
                     return Coverage::Partial;

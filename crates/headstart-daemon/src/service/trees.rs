@@ -69,6 +69,20 @@ impl Tree {
         self.lock().clone()
     }
 
+    /// If it was begun by a child without an exec, and that now executes a program, it had only waited for
+    /// that: the start is none, and over. Whether that is so.
+    pub(super) fn is_undone_by(&self, exec: &Started) -> bool {
+        let mut own = self.lock();
+        let is_process = |own: &Started| (own.pid, own.start_time) == (exec.pid, exec.start_time);
+        let is_it =
+            !exec.is_job && own.as_ref().is_some_and(|(_, own)| own.is_job && is_process(own));
+        if is_it {
+            *own = None;
+            self.end();
+        }
+        is_it
+    }
+
     /// Nothing is prefetched or recorded any more.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -204,6 +218,22 @@ mod tests {
         assert_eq!(tree.own().map(|(_, own)| own.pid), Some(1));
         tree.end();
         assert!(tree.is_over());
+    }
+
+    #[test]
+    fn a_child_that_was_taken_for_a_job_and_executes_a_program_was_none() {
+        let job = Started { is_job: true, ..process(4, 5, 1) };
+        for (began, executed, expected) in [
+            (&job, process(4, 5, 1), true),
+            (&job, job.clone(), false),
+            (&job, process(6, 7, 4), false),
+            (&process(4, 5, 1), process(4, 5, 1), false),
+        ] {
+            let tree = Tree::new(id("a"), None);
+            tree.came(Key::of_name("a"), began.clone());
+            assert_eq!(tree.is_undone_by(&executed), expected);
+            assert_eq!((tree.is_over(), tree.own().is_none()), (expected, expected));
+        }
     }
 
     #[test]

@@ -92,7 +92,8 @@ impl Watcher {
         let process = |of: &Watched| (of.started.pid, of.started.start_time);
         let is_it = |_: &(u64, u64), old: &mut Watched| process(old) == process(program);
         let old: Vec<_> = self.due.extract_if(.., is_it).map(|(_, old)| old).collect();
-        for mut wrapper in old {
+        // A child that executes a program was no job of its parent: it had waited for that.
+        for mut wrapper in old.into_iter().filter(|old| !old.started.is_job) {
             wrapper.watch.becomes(&program.watch);
             if self.is_cold(&wrapper) {
                 self.end(&wrapper);

@@ -78,6 +78,8 @@ pub struct Started {
     pub mount_namespace: u64,
     /// Whether it was found to be in a container of a known image.
     pub is_in_image: bool,
+    /// Whether it is a child that is taken for a program of its own without an exec.
+    pub is_job: bool,
 }
 
 impl Started {
@@ -110,6 +112,7 @@ impl Started {
             cgroup: PathBuf::from(OsString::from_vec(group.unwrap_or_default().to_vec())),
             mount_namespace: namespace(&link(&dir, "ns/mnt")?)?,
             is_in_image: false,
+            is_job: false,
         })
     }
 
