@@ -16,7 +16,7 @@ is written once more, as an upgrade does, into what is free.
 what is laid out. Of the layout is told in how many pieces a pack lies before and after.
 
 Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--kind KIND] [--compress[=HOW]]
-                       [--how A,B] [--aged] [--work DIR [--prepare]] [--out FILE]
+                       [--how A,B] [--gaps SIZE] [--aged] [--work DIR [--prepare]] [--out FILE]
 """
 
 import contextlib
@@ -63,6 +63,7 @@ def arguments():
     add("--how", default=",".join(HOW), metavar="A,B", help="[default: %(default)s]")
     add("--kind", choices=("ext4", *MKFS), default="ext4", help="of file system [default: %(default)s]")
     add("--compress", nargs="?", const="zstd", metavar="HOW", help="compress what is laid out")
+    add("--gaps", metavar="SIZE", help="also move gaps of up to so much")
     add("--aged", action="store_true", help="on a file system that was aged")
     add("--image", type=Path, metavar="FILE", help="a root image [default: that of the workloads]")
     add("--work", type=Path, metavar="DIR", help="keep packs and images here, and take them from here")
@@ -94,7 +95,8 @@ def benchmark():
                 sides = {"before": ((slowdisk, model, before), pack),
                          "after": ((slowdisk, model, after), renewed)}
                 cell = measure(headstart, sides, workload, args) | {"layout": moved}
-                cell |= {"model": model, "aged": args.aged, "kind": args.kind, "compress": args.compress}
+                cell |= {"model": model, "aged": args.aged, "kind": args.kind, "compress": args.compress,
+                         "gaps": args.gaps}
                 result["cells"].append(cell)
                 write(args.out, joined(args.out, result, place))
                 print(f"{model:6} {workload.name:12} " + ", ".join(
@@ -127,7 +129,7 @@ def learned(headstart, slowdisk, workload, root, folder, args):
 
 def laid_out(headstart, slowdisk, model, before, pack, args):
     """The image after a layout on a disk, the pack for it, and what was moved; made unless they are there."""
-    name = f"{before.stem}-{model}" + "-compressed" * bool(args.compress)
+    name = f"{before.stem}-{model}" + "-compressed" * bool(args.compress) + f"-gaps-{args.gaps}" * bool(args.gaps)
     after, told, renewed = (before.with_name(f"{name}.{end}") for end in ("img", "json", "pack"))
     if told.exists():
         return after, renewed, json.loads(told.read_text())
@@ -135,7 +137,7 @@ def laid_out(headstart, slowdisk, model, before, pack, args):
     shutil.copy(pack, renewed)
     with Programs(slowdisk, model, after, keep=True) as disk:
         run(headstart, "doctor", "--reprobe")
-        moved = lay_out(headstart, disk.mount, renewed, args.compress)
+        moved = lay_out(headstart, disk.mount, renewed, args)
     told.write_text(json.dumps(moved))
     return after, renewed, moved
 
@@ -206,27 +208,32 @@ def at(path, where):
 def place(cell):
     """What there is one cell of."""
     return (cell["model"], cell["workload"], cell.get("aged", False), cell.get("kind", "ext4"),
-            cell.get("compress"))
+            cell.get("compress"), cell.get("gaps"))
 
 
-def lay_out(headstart, where, pack, compress):
+def options(args):
+    """Those of the layout."""
+    return [*[f"--compress={args.compress}"] * bool(args.compress), *[f"--gaps={args.gaps}"] * bool(args.gaps)]
+
+
+def lay_out(headstart, where, pack, args):
     """Lays a file system out for a pack; what `layout plan` said before."""
     # A start through headstart also reads some files of the machine's own disk.
     only = ["--on", where, pack]
-    plan = planned(headstart, where, pack, compress)
-    run(headstart, "layout", "apply", "--force", *[f"--compress={compress}"] * bool(compress), *only)
+    plan = planned(headstart, where, pack, options(args))
+    run(headstart, "layout", "apply", "--force", *options(args), *only)
     run(headstart, "layout", "release", where)
     # What is compressed lies in as many pieces as the kernel made of it.
-    laid = None if compress else planned(headstart, where, pack)["gain"]["before"]
+    laid = None if args.compress else planned(headstart, where, pack)["gain"]["before"]
     skipped = len(plan.pop("skipped"))
     lies = {kind: {"extents": gain["extents"], "pieces": gain["jumps"] + 1}
             for kind, gain in (("before", plan["gain"]["before"]), ("after", laid)) if gain}
     return {key: plan[key] for key in ("files", "ranges", "bytes", "gain", "metadata")} | {"skipped": skipped, "lies": lies}
 
 
-def planned(headstart, where, pack, compress=None):
+def planned(headstart, where, pack, options=()):
     """What `layout plan` says; its status says whether something is gained."""
-    words = [headstart, "layout", "plan", "--json", *[f"--compress={compress}"] * bool(compress), "--on", where, pack]
+    words = [headstart, "layout", "plan", "--json", *options, "--on", where, pack]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return json.loads(done.stdout)["file_systems"][0]
 
@@ -254,7 +261,7 @@ def measure(headstart, sides, workload, args):
                 # As after the first start that is learned from a device.
                 run(headstart, "doctor", "--reprobe")
                 if arm == "before" and predicted is None:
-                    gain = planned(headstart, disk.mount, pack, args.compress)["gain"]
+                    gain = planned(headstart, disk.mount, pack, options(args))["gain"]
                     predicted = [gain[arm]["replay_us"] for arm in ARMS]
                 for how in order.sample(kinds, len(kinds)):
                     used = pack if how == "prefetched" else None

@@ -946,13 +946,17 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__layout__subcmd__apply)
-            opts="-h --budget --on --compress --json --idle --for --force --trust-kernel --help"
+            opts="-h --budget --gaps --on --compress --json --idle --for --force --trust-kernel --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gaps)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1010,13 +1014,17 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__layout__subcmd__plan)
-            opts="-h --budget --on --compress --json --help"
+            opts="-h --budget --gaps --on --compress --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gaps)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -88,7 +88,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
         return Ok(ExitStatus::PermissionMissing);
     }
     let (packs, mounts) = (args.what.packs()?, mounts()?);
-    let (volumes, refused) = args.what.volumes(&wanted_of(&packs, None), &mounts)?;
+    let (volumes, refused) = args.what.volumes(&wanted_of(&packs, None, 0), &mounts)?;
     refused.iter().for_each(|error| output::error(error));
     if let [_, _, ..] = &volumes[..] {
         output::error(&LayoutError::Several {

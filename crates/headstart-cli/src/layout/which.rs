@@ -31,6 +31,11 @@ pub struct WhatArgs {
     #[arg(long, value_name = "SIZE", value_parser = crate::args::bytes)]
     pub budget: Option<u64>,
 
+    /// Also move gaps of up to so much (64K) between what is read; where starts without headstart matter, too,
+    /// since the kernel's readahead then finds more of what it reads
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::bytes, default_value = "0", hide_default_value = true)]
+    pub gaps: u64,
+
     /// Only files on the file system of this path; apply needs it if packs name files on several
     #[arg(long, value_name = "PATH")]
     on: Option<PathBuf>,
@@ -117,9 +122,10 @@ pub fn packs_of(packs: &[PathBuf]) -> anyhow::Result<Vec<Pack>> {
     packs.iter().map(named).collect()
 }
 
-/// What these packs read, with the gaps that a replay reads from a device of this model.
-pub fn wanted_of(packs: &[Pack], model: Option<Model>) -> Wanted {
-    wanted(packs, page_size(), |pack| read_strategy(model, pack).gap_bytes)
+/// What these packs read, with the gaps that a replay reads from a device of this model, and others up to
+/// `gaps`.
+pub fn wanted_of(packs: &[Pack], model: Option<Model>, gaps: u64) -> Wanted {
+    wanted(packs, page_size(), |pack| read_strategy(model, pack).gap_bytes.max(gaps))
 }
 
 /// The mounts of this machine.
