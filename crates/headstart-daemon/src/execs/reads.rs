@@ -114,6 +114,7 @@ impl Reads {
         if self.paused_until.is_some_and(|until| now < until) {
             return Ok(());
         }
+        let is_any_over = now >= self.may_exclude_at && self.excluded.forget(now);
         let Self { buffers, pid, threads, .. } = self;
         let (mut readers, before) = (BTreeSet::new(), out.len());
         let lost = buffers.drain(|at, record| {
@@ -127,9 +128,12 @@ impl Reads {
         })?;
         // What was lost may be of others.
         let goes_on = lost.0 > 0 || self.pause == LONGEST_PAUSE;
-        if goes_on && !readers.is_empty() && now >= self.may_exclude_at {
-            self.may_exclude_at = now.saturating_add(BETWEEN);
+        let excludes = goes_on && !readers.is_empty() && now >= self.may_exclude_at;
+        if excludes {
             self.excluded.add(readers.iter().copied(), now);
+        }
+        if excludes || is_any_over {
+            self.may_exclude_at = now.saturating_add(BETWEEN);
             self.set_filter();
         }
         let is_any = !readers.is_empty();
@@ -156,8 +160,14 @@ fn filter(names: &[String], excluded: impl Iterator<Item = u32>) -> Option<Strin
 struct Excluded(VecDeque<(u32, u64)>);
 
 impl Excluded {
-    fn add(&mut self, threads: impl Iterator<Item = u32>, now: u64) {
+    /// Drops those whose time is over; whether there were any.
+    fn forget(&mut self, now: u64) -> bool {
+        let before = self.0.len();
         self.0.retain(|(_, until)| now < *until);
+        self.0.len() < before
+    }
+
+    fn add(&mut self, threads: impl Iterator<Item = u32>, now: u64) {
         let until = now.saturating_add(EXCLUDED_FOR);
         self.0.extend(threads.map(|thread| (thread, until)));
         self.0.drain(..self.0.len().saturating_sub(MOST_EXCLUDED));
@@ -227,9 +237,13 @@ mod tests {
         };
         assert_eq!(add(7..9, 1), [7, 8]);
         assert_eq!(add(9..10, EXCLUDED_FOR), [7, 8, 9]);
-        assert_eq!(add(1..2, EXCLUDED_FOR + 1), [9, 1]);
+        assert_eq!(add(1..2, EXCLUDED_FOR), [7, 8, 9, 1]);
+        assert!(!excluded.forget(EXCLUDED_FOR));
+        assert!(excluded.forget(EXCLUDED_FOR + 1));
+        assert_eq!(excluded.threads().collect::<Vec<_>>(), [9, 1]);
         let latest: Vec<_> = (100 - MOST_EXCLUDED as u32..100).collect();
-        assert_eq!(add(0..100, EXCLUDED_FOR + 1), latest);
+        excluded.add(0..100, EXCLUDED_FOR + 1);
+        assert_eq!(excluded.threads().collect::<Vec<_>>(), latest);
         let filter = filter(&vec!["a-long-name-of-".into(); 32], (0..32).map(|n| u32::MAX - n));
         assert!(filter.unwrap().len() < 4096, "it fits in a page");
     }
