@@ -40,7 +40,8 @@ impl Program {
     pub fn note_gain(&mut self, estimate: Estimate, saved_us: u64) {
         if self.cold_us > 0 && estimate.usual_us > 0 {
             let parts = u128::from(saved_us) * u128::from(WHOLE) / u128::from(estimate.usual_us);
-            self.gain_permille = u32::try_from(parts).unwrap_or(u32::MAX);
+            // Nothing saved is measured, too.
+            self.gain_permille = u32::try_from(parts).unwrap_or(u32::MAX).max(1);
         }
     }
 
@@ -89,6 +90,8 @@ mod tests {
         assert_eq!(known.saved(half, None), 450);
         known.note_gain(Estimate::default(), 900);
         assert_eq!(known.gain_permille, 1200);
+        known.note_gain(MODEL, 0);
+        assert_eq!(known.saved(MODEL, None), 0, "one that saved nothing is known");
     }
 
     #[test]
