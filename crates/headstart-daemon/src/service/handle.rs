@@ -95,8 +95,12 @@ impl Handled {
             if self.program.pack_bytes > 0 { self.program.pack_bytes } else { USUAL_BYTES };
         let percent = shared.config.memory_percent;
         let available = memory::available().unwrap_or(0);
-        let reserved = shared.budget().reserve(with_gaps(wanted), available, percent);
-        if reserved.is_none() {
+        // What is only recorded takes no memory from replays.
+        let reserved = self
+            .prefetches
+            .then(|| shared.budget().reserve(with_gaps(wanted), available, percent))
+            .flatten();
+        if self.prefetches && reserved.is_none() {
             shared.count(|counters| counters.without_budget += 1);
         }
         let path = self.pack_path(shared);
@@ -157,11 +161,7 @@ impl Handled {
             user: User::own(),
             explicit: Some(path.into()),
             file_names: Vec::new(),
-            prefetch: budget.filter(|_| self.prefetches).map(|_| PrefetchOptions {
-                bounds,
-                always,
-                log: false,
-            }),
+            prefetch: budget.map(|_| PrefetchOptions { bounds, always, log: false }),
             learn: self.ticket.is_some(),
             began: self.began,
             max_delay: Duration::ZERO,
