@@ -9,6 +9,7 @@ use headstart::host::range::PageRange;
 use headstart::pack::{History, MetadataRange, Pack};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
+use std::ops::Range;
 
 /// `EXT4_EXTENTS_FL`.
 const EXTENTS: u32 = 0x8_0000;
@@ -40,7 +41,7 @@ impl Geometry {
     fn of(superblock: &[u8; unfit::LENGTH]) -> Option<Self> {
         let long = |at| long(superblock, at);
         let short = |at| short(superblock, at);
-        let block = 1024u64.checked_shl(long(0x18)?).filter(|block| *block <= 1 << 16)?;
+        let block = 1024u64 << long(0x18).filter(|shift| *shift <= 6)?;
         let features = long(0x60)?;
         let is_wide = features & WIDE != 0;
         let found = Self {
@@ -120,6 +121,10 @@ fn blocks_of(
         let mut below = Vec::new();
         if depth > 0 {
             for &place in &places {
+                // A damaged tree may name the same node many times.
+                if below.len() >= MOST {
+                    break;
+                }
                 let mut node = vec![0; block as usize];
                 read(place, &mut node)?;
                 let found = children(&node).filter(|found| found.0 == depth);
@@ -162,19 +167,12 @@ pub fn known_to(
 ) -> Option<Pack> {
     let number = pack.file_systems.iter().position(|known| known.uuid == Some(uuid))?;
     let number = u16::try_from(number).ok()?;
-    let mut known: HashSet<u64> = HashSet::new();
-    for range in pack.metadata.iter().filter(|range| range.file_system == number) {
-        known.extend(range.page_range().iter());
-    }
     let mut touched: BTreeMap<u32, (u32, History)> = BTreeMap::new();
     for range in &pack.ranges {
-        let (at_us, history) = touched.entry(range.file).or_insert((range.at_us, range.history));
-        *at_us = range.at_us.min(*at_us);
-        *history = history.union(range.history);
+        add(&mut touched, range.file, (range.at_us, range.history));
     }
-    let mut out = pack.clone();
-    let length = out.metadata.len();
-    for (file, (at_us, history)) in touched {
+    let mut unknown: BTreeMap<u64, (u32, History)> = BTreeMap::new();
+    for (file, wanted) in touched {
         let Some(file) = pack.files.get(file as usize) else { continue };
         let Some(blocks) = trees.get(&file.identity.ino) else { continue };
         if file.file_system != number {
@@ -183,19 +181,35 @@ pub fn known_to(
         for at in blocks {
             let end = at.saturating_add(block);
             let pages = PageRange::from(at / pack.page_size()..end.div_ceil(pack.page_size()));
-            for first in pages.iter().filter(|page| known.insert(*page)) {
-                out.metadata.push(MetadataRange {
-                    file_system: number,
-                    first,
-                    pages: 1,
-                    at_us,
-                    history,
-                });
-            }
+            pages.iter().for_each(|page| add(&mut unknown, page, wanted));
         }
     }
+    for range in pack.metadata.iter().filter(|range| range.file_system == number) {
+        let Range { start, end } = range.page_range().iter();
+        let known: Vec<u64> = unknown.range(start..end).map(|(page, _)| *page).collect();
+        for page in known {
+            unknown.remove(&page);
+        }
+    }
+    if unknown.is_empty() {
+        return None;
+    }
+    let mut out = pack.clone();
+    out.metadata.extend(unknown.into_iter().map(|(first, (at_us, history))| MetadataRange {
+        file_system: number,
+        first,
+        pages: 1,
+        at_us,
+        history,
+    }));
     out.metadata.sort_by_key(|range| (range.at_us, range.file_system, range.first));
-    (out.metadata.len() > length).then_some(out)
+    Some(out)
+}
+
+/// Notes that something is wanted, which may be wanted for something else, too.
+fn add<K: Ord>(to: &mut BTreeMap<K, (u32, History)>, what: K, (at_us, history): (u32, History)) {
+    let wanted = to.entry(what).or_insert((at_us, history));
+    *wanted = (wanted.0.min(at_us), wanted.1.union(history));
 }
 
 #[cfg(test)]
@@ -203,7 +217,7 @@ mod tests {
     use super::*;
     use headstart::host::identity::Identity;
     use headstart::host::usage::How;
-    use headstart::pack::{File, FileSystem, Origin, Range};
+    use headstart::pack::{self, File, FileSystem, Origin};
     use proptest::prelude::*;
 
     const BLOCK: usize = 4096;
@@ -273,12 +287,32 @@ mod tests {
         device.put(1024 + 0x60, 0x2c0 | META_BG);
         assert_eq!(device.trees(&[13]).unwrap(), (0, HashMap::new()));
         assert_eq!(Device(vec![0; 4096]).trees(&[13]).unwrap().1, HashMap::new());
+        // Blocks of 2^64 bytes.
+        device.put(1024 + 0x60, 0x2c0);
+        device.put(1024 + 0x18, 54);
+        assert_eq!(device.trees(&[13]).unwrap(), (0, HashMap::new()));
         assert!(Device(vec![0; 100]).trees(&[13]).is_err());
     }
 
     #[test]
+    fn of_a_tree_that_names_a_node_many_times_few_nodes_are_read() {
+        let mut device = Device::new();
+        device.inode(13, 3, &[10; 4]);
+        device.node(10 * BLOCK, 2, &[11; 340]);
+        device.node(11 * BLOCK, 1, &[12; 340]);
+        let mut reads = 0;
+        let found = of_inodes(&HashSet::from([13]), |at, bytes| {
+            reads += 1;
+            bytes.copy_from_slice(&device.0[at as usize..][..bytes.len()]);
+            Ok(())
+        });
+        assert_eq!(found.unwrap().1[&13].len(), MOST);
+        assert!(reads < 30, "{reads}");
+    }
+
+    #[test]
     fn a_pack_gets_to_know_the_blocks_of_its_files_once() {
-        let range = |file, at_us, history| Range {
+        let range = |file, at_us, history| pack::Range {
             file,
             first: 0,
             pages: 1,
@@ -318,6 +352,14 @@ mod tests {
         let found = known_to(&pack, [7; 16], (1024, &small)).unwrap();
         let pages: Vec<u64> = found.metadata.iter().map(|range| range.first).collect();
         assert_eq!(pages, [7, 8, 9]);
+        // In one page with those of another file.
+        let shared = HashMap::from([(12, vec![29 << 10]), (13, vec![28 << 10])]);
+        let found = known_to(&pack, [7; 16], (1024, &shared)).unwrap();
+        assert_eq!(found.metadata, [known(7, 3, 0b111), known(9, 4, 1)]);
+        // A pack that claims to know all of the device.
+        let all = MetadataRange { pages: u32::MAX, ..known(0, 4, 1) };
+        let pack = Pack { metadata: vec![all], ..pack };
+        assert_eq!(known_to(&pack, [7; 16], (4096, &trees)), None);
     }
 
     proptest! {
