@@ -205,6 +205,15 @@ mod tests {
     }
 
     #[test]
+    fn what_a_process_slept_before_it_became_the_program_is_no_wait() {
+        let mut watch = Watch::new(Counters { sleeps: 9000, ..read(0) });
+        // Sleeps of a program that has read nothing are not looked at.
+        watch.look(Some(read(0)));
+        watch.look(Some(Counters { sleeps: 9020, ..read(480) }));
+        assert_eq!(watch.waited(MS), 20 * MS);
+    }
+
+    #[test]
     fn counters_that_go_back_are_no_wait() {
         let mut watch = Watch::new(read(4800));
         watch.look(Some(read(0)));

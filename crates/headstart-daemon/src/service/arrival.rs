@@ -16,7 +16,7 @@ use crate::programs::rates::Rates;
 use crate::programs::{Id, Program};
 use crate::started::Started;
 use crate::started::mounts::CurrentMounts;
-use crate::watch::Watch;
+use crate::watch::{Counters, Watch};
 use headstart::host::mounts::MountTable;
 use headstart::host::proc;
 use headstart::pack::key::Key;
@@ -341,13 +341,18 @@ impl Arrival {
         let Some(counters) = looks::counters(started.pid, started.start_time, Whose::Family) else {
             return self.shared.count(|counters| counters.gone += 1);
         };
+        let first = match exec.seen {
+            // A wrapper that becomes a program may have slept often, whether it has read or not.
+            Seen::Exec => Counters { sleeps: looks::sleeps(started.pid), ..counters },
+            // A child has read nothing before; and a process that is seen by its reads has made some.
+            Seen::Fork | Seen::Read => Counters::default(),
+        };
         let watched = Watched {
             id,
             key,
             led_by,
             at: exec.at,
-            // A child has read nothing before; and a process that is seen by its reads has made some.
-            watch: Watch::new(if exec.seen == Seen::Exec { counters } else { Default::default() }),
+            watch: Watch::new(first),
             latency: self.latency(&started),
             // They may be long, and are in the key as far as they count.
             started: Started { argv: Vec::new(), ..started },

@@ -22,21 +22,25 @@ pub(super) fn counters(pid: u32, start_time: u64, whose: Whose) -> Option<Counte
     let stat = contents::bytes(format!("/proc/{pid}/stat")).ok()?;
     let ticks = rustix::param::clock_ticks_per_second();
     let counters = of_stat(&stat, start_time, ticks, whose)?;
-    let value = |file: &str, name: &str| {
-        let text = contents::bytes(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        value_of(&text, name)
-    };
     let read_bytes = match whose {
-        Whose::Family => value("io", "read_bytes:"),
+        Whose::Family => value_in(pid, "io", "read_bytes:"),
         Whose::Own => proc::threads_of(pid.cast_signed())
             .into_iter()
-            .map(|thread| value(&format!("task/{thread}/io"), "read_bytes:"))
+            .map(|thread| value_in(pid, &format!("task/{thread}/io"), "read_bytes:"))
             .fold(0, u64::saturating_add),
     };
-    // This file costs the kernel most, and says nothing of a start that reads nothing.
-    let sleeps =
-        if read_bytes < FEW_BYTES { 0 } else { value("status", "voluntary_ctxt_switches:") };
+    let sleeps = if read_bytes < FEW_BYTES { 0 } else { sleeps(pid) };
     Some(Counters { read_bytes, sleeps, ..counters })
+}
+
+/// How often the first thread of a process has slept. This file costs the kernel most, and says nothing of a
+/// start that reads nothing.
+pub(super) fn sleeps(pid: u32) -> u64 {
+    value_in(pid, "status", "voluntary_ctxt_switches:")
+}
+
+fn value_in(pid: u32, file: &str, name: &str) -> u64 {
+    value_of(&contents::bytes(format!("/proc/{pid}/{file}")).unwrap_or_default(), name)
 }
 
 /// A process and its descendants, as they are now.
