@@ -6,10 +6,14 @@ use std::collections::HashMap;
 /// A replay that is in flight.
 pub type Number = u64;
 
+/// Memory for gaps between metadata, which is scattered: on a rotational disk they may have 256 KiB each, many
+/// times what a small program reads, and metadata comes before the data.
+const METADATA_GAPS: u64 = 32 << 20;
+
 /// What a replay of a pack with so many bytes may read: the gaps between its ranges, too, where that is
-/// faster than skipping them. Those of data are at most a quarter of it, those of metadata may be more.
+/// faster than skipping them. Those of data are at most a quarter of it.
 pub fn with_gaps(bytes: u64) -> u64 {
-    bytes.saturating_mul(2)
+    bytes.saturating_mul(2).saturating_add(METADATA_GAPS)
 }
 
 /// What each replay in flight may read.
@@ -49,6 +53,11 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headstart::host::usage::How;
+    use headstart::pack::{File, FileSystem, History, MetadataRange, Origin, Pack, Range};
+    use headstart::replay::frequency::Frequency;
+    use headstart::replay::plan::{Limits, Plan};
+    use headstart::replay::strategy::{Order, ReadStrategy};
     use proptest::prelude::*;
 
     #[test]
@@ -62,6 +71,32 @@ mod tests {
         assert_eq!(budget.reserve(100, 100, 25).unwrap().1, 20);
         budget.release(first);
         assert_eq!(budget.in_flight(), 25, "twice gives back once");
+    }
+
+    #[test]
+    fn data_has_room_behind_metadata_that_lies_far_apart() {
+        let bounds = Limits { budget: with_gaps(104 << 12), metadata: true };
+        let metadata = (0..100).map(|n| MetadataRange {
+            file_system: 0,
+            first: 64 * n,
+            pages: 1,
+            at_us: 0,
+            history: History(1),
+        });
+        let data =
+            Range { file: 0, first: 0, pages: 4, at_us: 1, how: How::READ, history: History(1) };
+        let pack = Pack {
+            origin: Origin { page_shift: 12, ..Origin::default() },
+            file_systems: vec![FileSystem::default()],
+            files: vec![File::default()],
+            ranges: vec![data],
+            metadata: metadata.collect(),
+            ..Pack::default()
+        };
+        let strategy = ReadStrategy { order: Order::Elevator, ..ReadStrategy::default() };
+        let plan = Plan::of_pack(&pack, &Frequency::EVER.choice(&pack), bounds, strategy);
+        assert!(plan.bytes() > 20 * (104 << 12), "{}", plan.bytes());
+        assert_eq!(plan.over_budget, 0);
     }
 
     proptest! {
