@@ -101,8 +101,11 @@ impl Week {
         if judged_bytes == 0 {
             return "how much of it was wasted is not known".into();
         }
-        let (wasted, judged, measured) =
-            (megabytes(wasted_bytes), megabytes(judged_bytes), megabytes(measured_bytes));
+        let (wasted, judged, measured) = (
+            megabytes(wasted_bytes.min(judged_bytes)),
+            megabytes(judged_bytes),
+            megabytes(measured_bytes),
+        );
         let percent = 100.0 * wasted / judged;
         format!(
             "about {wasted:.0} MB ({percent:.1} %) wasted of the {judged:.0} MB where that is known, \

@@ -6,7 +6,7 @@ use headstart::launch::policy::WELL_KNOWN;
 /// A well known program is recorded once in this time, in case that it has changed, in seconds.
 const LEARN_AGAIN: u64 = 24 * 60 * 60;
 
-/// Of the prefetched starts of a well known program one in so many is recorded too: what is said of
+/// Of the prefetched cold starts of a well known program one in so many is recorded too: what is said of
 /// waste and gain then holds for all starts, not only for the first ones.
 const SAMPLED: u64 = 16;
 

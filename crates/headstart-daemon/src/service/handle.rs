@@ -2,7 +2,7 @@
 //! does with the launches that it makes itself.
 
 use super::shared::{Shared, When, now_ms, now_s};
-use super::tracer::Ticket;
+use super::tracer::{Ticket, Tracer};
 use super::trees::Tree;
 use crate::budget::with_gaps;
 use crate::control::answer::{Kind, Start};
@@ -29,6 +29,7 @@ use headstart::replay::benefit::{AvoidedWait, Expected};
 use headstart::replay::model::Model;
 use headstart::replay::models::Models;
 use headstart::trace::file::Capture;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -104,13 +105,14 @@ impl Handled {
             shared.count(|counters| counters.without_budget += 1);
         }
         let path = self.pack_path(shared);
-        // The replay of what is known of the rest looks up files whose metadata is not known.
-        if self.program.has_rest_only
-            && let (Some(ticket), Ok(tracer)) = (&mut self.ticket, &shared.tracer)
-        {
-            tracer.follow_own_reads(ticket);
-        }
-        let mut launch = Launch::prepare(self.spec(&path, reserved.map(|(_, bytes)| bytes)));
+        let spec = self.spec(&path, reserved.map(|(_, bytes)| bytes));
+        let mut launch = match (&mut self.ticket, &shared.tracer) {
+            // The replay of what is known of the rest looks up files whose metadata is not known.
+            (Some(ticket), Ok(tracer)) if self.program.has_rest_only => {
+                prepare_followed(tracer, ticket, spec)
+            }
+            _ => Launch::prepare(spec),
+        };
         if launch.prepared().is_some_and(|prepared| prepared.skip_recording) {
             self.give_up_recording(shared);
         }
@@ -354,6 +356,23 @@ impl Handled {
             }),
         });
     }
+}
+
+/// Prepares a start so that the threads of its replay are followed. The kernel follows a thread until that
+/// ends, and this one makes other replays afterwards: so another one makes the threads.
+fn prepare_followed(tracer: &Tracer, ticket: &mut Ticket, spec: LaunchSpec) -> Launch {
+    thread::scope(|scope| {
+        let again = spec.clone();
+        let prepare = || {
+            tracer.follow_own_reads(ticket);
+            Launch::prepare(spec)
+        };
+        match thread::Builder::new().name("prepare".into()).spawn_scoped(scope, prepare) {
+            Ok(prepared) => prepared.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            // There is no thread for it.
+            Err(_) => Launch::prepare(again),
+        }
+    })
 }
 
 impl Outcome {

@@ -47,8 +47,10 @@ struct Inner {
     standing: Option<Standing>,
     /// What empties its buffers.
     thread: Option<JoinHandle<()>>,
-    /// Recordings that go on.
+    /// Recordings that were not handed out.
     open: usize,
+    /// Of those, the ones that were stopped, and wait to be handed out.
+    stopped: usize,
     most: usize,
     since: Instant,
     not_before: Instant,
@@ -71,6 +73,7 @@ impl Tracer {
             standing: Some(standing),
             thread: None,
             open: 0,
+            stopped: 0,
             most,
             since: now,
             not_before: now,
@@ -97,7 +100,7 @@ impl Tracer {
         if inner.open == 0 {
             inner.since = now;
         }
-        let is_crowded = inner.open >= inner.most || now - inner.since >= LONGEST;
+        let is_crowded = inner.going_on() >= inner.most || now - inner.since >= LONGEST;
         if roots.is_empty() || is_crowded || now < inner.not_before {
             return None;
         }
@@ -120,7 +123,9 @@ impl Tracer {
     /// Whether a start can be recorded now, as far as that is known before.
     pub(super) fn may_add(&self) -> bool {
         let inner = self.lock();
-        inner.standing.is_some() && inner.open < inner.most && Instant::now() >= inner.not_before
+        inner.standing.is_some()
+            && inner.going_on() < inner.most
+            && Instant::now() >= inner.not_before
     }
 
     /// How many recordings go on.
@@ -148,11 +153,13 @@ impl Tracer {
 
     /// Stops a recording, which is handed out later: what comes now is none of it.
     pub(super) fn stop(&self, ticket: &mut Ticket) {
+        let mut inner = self.lock();
         // If this fails, handing it out does so as well, and says it.
-        ticket.until = self.lock().standing.as_mut().and_then(|standing| {
+        ticket.until = inner.standing.as_mut().and_then(|standing| {
             standing.collect().ok()?;
             standing.mark().ok()
         });
+        inner.stopped += usize::from(ticket.until.is_some());
     }
 
     /// Ends a recording and hands it out.
@@ -166,8 +173,7 @@ impl Tracer {
         if lost || taken.is_err() {
             inner.not_before = Instant::now() + PAUSE;
         }
-        inner.open = inner.open.saturating_sub(1);
-        inner.clear_if_idle();
+        inner.close(ticket);
         // Others may begin while this is decoded.
         drop(inner);
         let (mut capture, forks) = taken?;
@@ -180,10 +186,8 @@ impl Tracer {
     }
 
     /// Ends a recording without a result.
-    pub(super) fn drop(&self, _ticket: Ticket) {
-        let mut inner = self.lock();
-        inner.open = inner.open.saturating_sub(1);
-        inner.clear_if_idle();
+    pub(super) fn drop(&self, ticket: Ticket) {
+        self.lock().close(&ticket);
     }
 
     /// Removes the instance. Nothing is recorded any more.
@@ -227,6 +231,17 @@ impl Inner {
         };
         let capture = standing.between(ticket.from, until, self.open <= 1);
         Ok((capture, standing.forks().clone()))
+    }
+
+    /// Recordings that were not stopped.
+    fn going_on(&self) -> usize {
+        self.open.saturating_sub(self.stopped)
+    }
+
+    fn close(&mut self, ticket: &Ticket) {
+        self.open = self.open.saturating_sub(1);
+        self.stopped = self.stopped.saturating_sub(usize::from(ticket.until.is_some()));
+        self.clear_if_idle();
     }
 
     fn clear_if_idle(&mut self) {

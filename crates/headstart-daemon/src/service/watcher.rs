@@ -97,8 +97,7 @@ impl Watcher {
             wrapper.watch.becomes(&program.watch);
             if self.is_cold(&wrapper) {
                 self.end(&wrapper);
-                self.record_rest(wrapper);
-                return true;
+                return self.record_rest(wrapper);
             }
         }
         false
@@ -143,16 +142,18 @@ impl Watcher {
 
     /// A start that is known to be slow while it still reads: what it touches from now on is learned,
     /// so that the next one is prefetched already.
-    fn record_rest(&self, watched: Watched) {
+    /// Whether that begins.
+    fn record_rest(&self, watched: Watched) -> bool {
         let Watched { id, key, led_by, started, at, .. } = watched;
-        let Ok(tracer) = &self.shared.tracer else { return };
+        let Ok(tracer) = &self.shared.tracer else { return false };
         let may_record = self.shared.conditions().may_record;
         let Some(ticket) = may_record.then(|| tracer.add(&looks::family(started.pid))).flatten()
         else {
-            return;
+            return false;
         };
         let Some(program) = self.shared.state().table.get(&id).cloned() else {
-            return tracer.drop(ticket);
+            tracer.drop(ticket);
+            return false;
         };
         let tree = Tree::new(id, led_by);
         tree.came(key.clone(), started.clone());
@@ -172,7 +173,9 @@ impl Watcher {
         if let Err(handled) = self.starts.give(handled) {
             handled.tree.end();
             handled.ticket.into_iter().for_each(|ticket| tracer.drop(ticket));
+            return false;
         }
+        true
     }
 
     fn end(&self, watched: &Watched) {
