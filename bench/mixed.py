@@ -332,7 +332,7 @@ def measure(options):
             use.go(time.monotonic() + options.time, programs[:1] if options.smoke else programs)
         finally:
             result |= {"model": options.model, "seed": options.seed, "for_s": options.time,
-                       "ignore": options.ignore,
+                       "ignored_directories": len(options.ignore),
                        "actions": use.counts, "status": service.status(), "cpu_s": service.cpu_s(),
                        "peak_kb": service.rss_kb(), "messages": (service.folder / "messages").read_text(),
                        **summary(use.pairs, options.seed), "pairs": use.pairs}
