@@ -9,8 +9,8 @@ An image comes up again for each of its turns. `layout plan` says before, with t
 what a layout gains. Of replays it is also told for how long the disk was busy, which other work does not change.
 
 With `--aged` the image is aged before: it is made so small that its files fill 70 % of it, filled with files
-of 4 to 256 KiB, and half of these, by chance, are removed, until 85 % are full; then each file of the pack
-is written once more, as an upgrade does, into what is free.
+of 4 to 256 KiB until nothing is free, and half of these, by chance, are removed, until 85 % are full; then each
+file of the pack is written once more, as an upgrade does, into what is free.
 
 `--kind xfs` and `--kind btrfs` copy the image to such a file system before, and `--compress` compresses
 what is laid out. Of the layout is told in how many pieces a pack lies before and after.
@@ -20,6 +20,7 @@ Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--kind KIND
 """
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -48,8 +49,8 @@ ARMS = ("before", "after")
 HOW = ("alone", "prefetched", "replay")
 # Programs are learned there: a fast disk that keeps what is written.
 LEARNED = "sata-ssd"
-# Of an aged file system: how full it is made, and how full it is in the end, in percent.
-FULL, LEFT = 96, 85
+# Of an aged file system: how full it is in the end, in percent.
+LEFT = 85
 # How full its own files make it, in percent.
 FILES = 70
 
@@ -160,18 +161,18 @@ def age(headstart, path, where, pack, resize):
         filler = where / "filler"
         filler.mkdir()
         files = []
-        while share(where) < FULL:
-            file = filler / f"{len(files):06}"
-            with open(file, "wb") as opened:
-                os.posix_fallocate(opened.fileno(), 0, 4096 * chance.randint(1, 64))
-            files.append(file)
+        # What is reserved for root, too: in what stays free, files would not be fragmented.
+        with until_full():
+            while True:
+                files.append(filler / f"{len(files):06}")
+                allocated(files[-1], chance)
         chance.shuffle(files)
         need = sum(name.stat().st_size for name in names)
         room = need + (need >> 2)
         stat = os.statvfs(where)
         # While the files are written twice there is more room than in the end.
-        while files and (os.statvfs(where).f_bavail * stat.f_frsize < room or share(where) > LEFT):
-            files.pop().unlink()
+        while files and (os.statvfs(where).f_bfree * stat.f_frsize < room or share(where) > LEFT):
+            files.pop().unlink(missing_ok=True)
         os.sync()
         for name in chance.sample(names, len(names)):
             new = name.with_name(name.name + ".new")
@@ -181,15 +182,30 @@ def age(headstart, path, where, pack, resize):
             if chance.random() < 0.2:
                 run("sync", "-f", where)
         while share(where) < LEFT:
-            with open(filler / f"more{share(where)}-{chance.random()}", "wb") as opened:
-                os.posix_fallocate(opened.fileno(), 0, 4096 * chance.randint(1, 64))
+            allocated(filler / f"more-{chance.random()}", chance)
         os.sync()
+
+
+def allocated(path, chance):
+    """Makes a file of some size."""
+    with open(path, "wb") as opened:
+        os.posix_fallocate(opened.fileno(), 0, 4096 * chance.randint(1, 64))
+
+
+@contextlib.contextmanager
+def until_full():
+    """Goes on after it when a file system is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
 
 
 def share(where):
     """How full a file system is, in percent."""
     stat = os.statvfs(where)
-    return 100 - 100 * stat.f_bavail / stat.f_blocks
+    return 100 - 100 * stat.f_bfree / stat.f_blocks
 
 
 @contextlib.contextmanager
