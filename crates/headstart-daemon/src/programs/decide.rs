@@ -70,7 +70,6 @@ mod tests {
         let unknown = Program::default();
         let slow = Program { cold_starts: 1, ..unknown.clone() };
         let learned = Program { learned: 1, learned_at: at.now, ..slow.clone() };
-        let rest = Program { has_rest_only: true, ..learned.clone() };
         let well_known = Program { learned: 3, ..learned.clone() };
         let sampled = Program { prefetched: 2 * SAMPLED - 1, ..well_known.clone() };
         let hot = Program { hot_streak: 1, ..sampled.clone() };
@@ -88,8 +87,6 @@ mod tests {
             ("one cold start, overload", &slow, overload, Decision::Skip),
             ("learned once", &learned, at, prefetch(true)),
             ("learned once, overload", &learned, overload, prefetch(false)),
-            ("the rest of a start is learned", &rest, at, prefetch(true)),
-            ("the rest of a start is learned, overload", &rest, overload, prefetch(false)),
             ("well known", &well_known, at, prefetch(false)),
             ("well known, in the sample", &sampled, at, prefetch(true)),
             ("well known, in the sample, overload", &sampled, overload, prefetch(false)),

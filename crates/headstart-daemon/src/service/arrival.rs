@@ -311,17 +311,8 @@ impl Arrival {
         }
         let began = moment(exec.at);
         let recorded_at = Instant::now();
-        let handled = Handled {
-            tree,
-            key,
-            started,
-            program,
-            began,
-            recorded_at,
-            ticket,
-            is_rest: false,
-            prefetches: decision != Decision::Record,
-        };
+        let handled =
+            Handled { tree, key, started, program, began, recorded_at, ticket, is_rest: false };
         if let Err(handled) = self.starts.give(handled) {
             handled.tree.end();
             self.shared.count(|counters| counters.crowded += 1);

@@ -65,8 +65,6 @@ pub(super) struct Handled {
     pub(super) ticket: Option<Ticket>,
     /// Whether only the rest of the start is recorded.
     pub(super) is_rest: bool,
-    /// Whether its pack, if there is one, is prefetched.
-    pub(super) prefetches: bool,
 }
 
 /// What came of a start.
@@ -98,10 +96,10 @@ impl Handled {
         let available = memory::available().unwrap_or(0);
         // What is only recorded takes no memory from replays.
         let reserved = self
-            .prefetches
+            .prefetches()
             .then(|| shared.budget().reserve(with_gaps(wanted), available, percent))
             .flatten();
-        if self.prefetches && reserved.is_none() {
+        if self.prefetches() && reserved.is_none() {
             shared.count(|counters| counters.without_budget += 1);
         }
         let path = self.pack_path(shared);
@@ -138,6 +136,11 @@ impl Handled {
         let estimate = outcome.estimate.in_time(outcome.in_time.unwrap_or(1.0));
         outcome.read.saved_us = self.program.saved(estimate, outcome.lasted_us);
         self.note(shared, outcome);
+    }
+
+    /// Whether its pack is prefetched: there is one, and the start was not found slow only while it read.
+    fn prefetches(&self) -> bool {
+        self.program.learned > 0 && !self.is_rest
     }
 
     /// Whether so much was recorded that the next start gains from it.
@@ -187,7 +190,7 @@ impl Handled {
 
     /// How long it is recorded at most. The first one that is waits for disks most of the time.
     fn window(&self, shared: &Shared) -> Duration {
-        let is_known = self.prefetches && !self.program.has_rest_only;
+        let is_known = self.prefetches() && !self.program.has_rest_only;
         let times = if is_known { 1 } else { FIRST_TIMES };
         shared.config.window * times
     }
@@ -301,7 +304,7 @@ impl Handled {
                 }
                 match outcome.pack_starts {
                     Some(starts) => program.note_pack(starts),
-                    None if self.prefetches && program.learned > 0 => program.note_forgotten(),
+                    None if self.prefetches() && program.learned > 0 => program.note_forgotten(),
                     None => {}
                 }
                 if let Some((learned, _)) = written {

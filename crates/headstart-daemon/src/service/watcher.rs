@@ -168,7 +168,6 @@ impl Watcher {
             recorded_at,
             ticket: Some(ticket),
             is_rest: true,
-            prefetches: false,
         };
         if let Err(handled) = self.starts.give(handled) {
             handled.tree.end();
