@@ -31,8 +31,8 @@ pub struct WhatArgs {
     #[arg(long, value_name = "SIZE", value_parser = crate::args::bytes)]
     pub budget: Option<u64>,
 
-    /// Also move gaps of up to so much (64K) between what is read; where starts without headstart matter, too,
-    /// since the kernel's readahead then finds more of what it reads
+    /// Also move gaps of up to so much (1M) between what is read, for programs that are started without
+    /// headstart, too; a replay then takes longer
     #[arg(long, value_name = "SIZE", value_parser = crate::args::bytes, default_value = "0", hide_default_value = true)]
     pub gaps: u64,
 
@@ -85,12 +85,11 @@ impl WhatArgs {
     /// other metadata. A layout holds without that, so what fails is only reported.
     pub fn renew(&self, volume: &Volume, files: &[LaidFile], mounts: &MountTable) {
         let inodes = files.iter().map(|file| file.identity.ino).collect();
-        let trees = match (volume.uuid, volume.trees(&inodes, mounts)) {
+        let (uuid, block, trees) = match (volume.uuid, volume.trees(&inodes, mounts)) {
             (Some(uuid), Ok((block, trees))) if !trees.is_empty() => (uuid, block, trees),
             (_, Ok(_)) => return,
             (_, Err(error)) => return output::error(&error),
         };
-        let (uuid, block, trees) = trees;
         for name in &self.packs {
             let renew = || -> anyhow::Result<()> {
                 let path = packs::by_name(name)?;
