@@ -6,6 +6,7 @@
             of the first: its interval has to include 1. The machine builds all the time, also between
             what is counted, since a rest makes the next builds faster; in the builds after its begin the
             service learns the names that the kernel then ignores, as one does that runs for seconds.
+    exec    what the service adds to the exec of a program that it does not know, at 10,000 a minute
     execs   the service's CPU time for 10,000 execs a minute: of one name, of one executable by names that
             the kernel can't ignore, and of as many executables as execs
     memory  resident memory at most, after all that and 50,000 execs as fast as fork allows
@@ -13,16 +14,16 @@
 Usage: sudo bench/daemon-cost.py [--parts A,B] [--rounds N] [--headstart FILE] [--out FILE] [--smoke]
 Needs gcc and make. Nothing else should run.
 """
+import contextlib
 import os
 import random
 import resource
 import shutil
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from lib.execs import Load
+from lib.execs import Load, added
 from lib.run import Trouble
 from lib.service import Service
 from measured import BUILT, RESULTS, about, command_line, main, needs_root, ratio_of, run, spread, tool, write
@@ -34,6 +35,8 @@ STORM = 50_000
 # A short build: what the machine does otherwise changes slowly, and many pairs show less.
 FILES = 80
 ARMS = ("without", "without again", "with")
+# Execs in a row, and how often.
+CHAIN, CHAINS = 200, 60
 # Counted builds in a row.
 BUILDS = 3
 # Builds that are not counted: after the service began, and after it ended. The kernel's filter gets names
@@ -46,7 +49,7 @@ REST_S = 0.5
 def arguments():
     parser = command_line(__doc__)
     add = parser.add_argument
-    add("--parts", default="build,execs,memory", metavar="A,B", help="[default: all]")
+    add("--parts", default="build,exec,execs,memory", metavar="A,B", help="[default: all]")
     add("--rounds", type=int, default=100, help="of the build, 13 s each [default: 100]")
     add("--headstart", default=BUILT / "headstart")
     add("--out", default=RESULTS / "daemon-cost.json")
@@ -113,6 +116,17 @@ def build(service, project, rounds):
     return result
 
 
+def one_exec(service, load, execs, rounds):
+    """What it adds to an exec, in rounds of random order."""
+    took = {arm: [] for arm in ARMS}
+    for _ in range(rounds):
+        for arm in random.sample(ARMS, len(ARMS)):
+            with service() if arm == "with" else contextlib.nullcontext():
+                time.sleep(REST_S)
+                took[arm].append(load.chain(execs, GAP_NS))
+    return {"execs": execs * rounds} | {f"added_us, {arm}": added(took[arm], took["without"]) for arm in ARMS[1:]}
+
+
 def execs(service, load, count):
     """The service's CPU time for execs at that rate."""
     many = load.program.parent / "many"
@@ -170,6 +184,8 @@ def bench():
         if "build" in parts:
             project = Project(place, 20 if args.smoke else FILES)
             result["build"] = build(service, project, 1 if args.smoke else args.rounds)
+        if "exec" in parts:
+            result["exec"] = one_exec(service, load, *((20, 2) if args.smoke else (CHAIN, CHAINS)))
         if "execs" in parts:
             result["execs"] = execs(service, load, 100 if args.smoke else EXECS)
         if "memory" in parts:

@@ -7,16 +7,14 @@ it takes until the reader knows of an exec, what is lost as fast as fork allows,
 of execs in namespaces. Needs root and gcc; build first:
 cargo build --release -p headstart-daemon --example exec_sources
 """
-import array
 import contextlib
 import json
-import os
 import random
-import statistics
 import subprocess
 import tempfile
 from pathlib import Path
 
+from lib.execs import Load, added, numbers, rank
 from lib.run import Trouble
 from measured import BUILT, RESULTS, about, command_line, main, middle, needs_root, run, tool, write
 
@@ -58,12 +56,7 @@ class Bench:
     def __init__(self, options, directory):
         self.directory = Path(directory)
         self.reader = tool(options.reader, "cargo build --release -p headstart-daemon --example exec_sources")
-        # The comma keeps it out of the filter for names that are executed often.
-        self.load = self.directory / "exec,load"
-        self.frequent = self.directory / "exec-load"
-        run("gcc", "-O2", "-static", "-nostdlib", "-fno-stack-protector", "-fno-pie", "-no-pie",
-            "-o", self.load, Path(__file__).parent / "lib" / "exec-load.c")
-        self.frequent.symlink_to(self.load.name)
+        self.load = Load(directory)
         known = options.sources.split(",") + ["none"]
         self.arms = [arm for arm in ARMS if arm.split(",")[0].split(" ")[0] in known]
         if options.arms:
@@ -79,7 +72,7 @@ class Bench:
         if ARMS[arm] is None:
             yield summary
             return
-        words = [str(word).replace("LOAD", str(self.load)) for word in ARMS[arm]]
+        words = [str(word).replace("LOAD", str(self.load.program)) for word in ARMS[arm]]
         seen = self.directory / "seen"
         command = [self.reader, *words[:3], seen, *words[3:]]
         reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -95,10 +88,6 @@ class Bench:
             reader.stdin.close()
             reader.wait()
 
-    def run_load(self, *words, load=None):
-        words = [load or self.load, *map(str, words)]
-        return subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout
-
     def costs(self):
         """What an exec takes, and the reader's CPU time for it, in rounds in random order."""
         took = {arm: [] for arm in self.arms}
@@ -106,20 +95,18 @@ class Bench:
         for _ in range(self.rounds):
             for arm in random.sample(self.arms, len(self.arms)):
                 with self.reading(arm) as summary:
-                    load = self.frequent if arm == "trace, ignored" else self.load
-                    if load == self.frequent:
+                    program = self.load.frequent if arm == "trace, ignored" else self.load.program
+                    if program == self.load.frequent:
                         # Often enough, and then the reader has time to set the filter.
-                        self.run_load("chain", 70, GAP // 10, load=load)
-                    found = numbers(self.run_load("chain", self.few, GAP, load=load), 1)
-                    took[arm].append([ns for (ns,) in found])
+                        self.load.chain(70, GAP // 10, program)
+                    took[arm].append(self.load.chain(self.few, GAP, program))
                 cpu[arm].append(summary.get("cpu_ns", 0) / self.few / 1000)
         out = {}
         for arm in self.arms:
             pooled = [ns / 1000 for round in took[arm] for ns in round]
             out[arm] = {"execs": len(pooled), "reader_us": middle(cpu[arm], 2),
                         "exec_us": {"p50": rank(pooled, 0.5), "p99": rank(pooled, 0.99)},
-                        "added_us": {name: added(took[arm], took["none"], at)
-                                     for name, at in (("p50", 0.5), ("p99", 0.99))}}
+                        "added_us": added(took[arm], took["none"])}
         return out
 
     def latency(self):
@@ -131,7 +118,7 @@ class Bench:
             waits, reported = [], []
             for _ in range(1 if self.rounds == 1 else 4):
                 with self.reading(arm) as summary:
-                    called = numbers(self.run_load("storm", 5 * self.few, GAP), 2)
+                    called, _ = self.load.called(5 * self.few, GAP)
                 at = {pid: (at, seen) for pid, at, seen in summary["seen"]}
                 for called_at, pid in called:
                     if pid in at:
@@ -146,26 +133,22 @@ class Bench:
         out = {}
         for arm in [arm for arm in self.arms if arm in ALONE or "stat" in arm or "read" in arm]:
             with self.reading(arm) as summary:
-                command = [self.load, "storm", str(self.many // 2), "0"]
-                began = os.times().elapsed
-                both = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
-                called = [pid for one in both for _, pid in numbers(one.communicate()[0], 2)]
-                seconds = os.times().elapsed - began
+                called, seconds = self.load.called(self.many)
             seen = {pid for pid, _, _ in summary.pop("seen", ())}
             out[arm] = {"execs_a_second": round(len(called) / seconds), "execs": len(called),
-                        "not_seen": len(set(called) - seen) if ARMS[arm] else None, **summary}
+                        "not_seen": len({pid for _, pid in called} - seen) if ARMS[arm] else None, **summary}
         return out
 
     def namespaces(self):
         """Execs in a PID and mount namespace, and on an overlay: which PIDs are reported?"""
         lower, upper, work, merged = (self.directory / name for name in ("l", "u", "w", "m"))
         script = (f"mount -t overlay -o lowerdir={lower},upperdir={upper},workdir={work} x {merged}"
-                  f" && exec chroot {merged} /{self.load.name} storm 5 1000000")
+                  f" && exec chroot {merged} /{self.load.program.name} storm 5 1000000")
         out = {}
         for arm in [arm for arm in self.arms if arm in ("trace", "connector", "fanotify")]:
             for part in (lower, upper, work, merged):
                 part.mkdir(exist_ok=True)
-            run("cp", self.load, lower)
+            run("cp", self.load.program, lower)
             with self.reading(arm) as summary:
                 unshare = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", script]
                 inside = numbers(subprocess.run(unshare, stdout=subprocess.PIPE, check=True).stdout, 2)
@@ -174,30 +157,7 @@ class Bench:
         return out
 
 
-def added(these, others, part):
-    """By how much a quantile of all execs is above that without a reader, in µs, with an interval of
-    95 % by resampling rounds (bootstrap)."""
-    def difference(rounds):
-        both = [[ns for at in rounds for ns in arm[at]] for arm in (these, others)]
-        return (rank(both[0], part) - rank(both[1], part)) / 1000
-    every = range(len(these))
-    found = sorted(difference(random.choices(every, k=len(these))) for _ in range(400))
-    return [round(value, 1) for value in (difference(every), found[9], found[-10])]
-
-
 PARTS = (("p50", 0.5), ("p99", 0.99), ("max", 1))
-
-
-def numbers(data, width):
-    """Records of so many 64-bit numbers."""
-    flat = array.array("Q", data[:len(data) // (8 * width) * 8 * width])
-    return list(zip(*[iter(flat)] * width))
-
-
-def rank(values, part):
-    """The value below which this part of them is."""
-    ordered = sorted(values)
-    return round(ordered[min(len(ordered) - 1, int(part * len(ordered)))], 2) if ordered else None
 
 
 def bench():
