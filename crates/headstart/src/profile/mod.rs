@@ -21,5 +21,6 @@ mod named;
 pub mod pace;
 pub mod resolve;
 pub mod seen;
+mod sorted;
 pub mod spans;
 pub mod unseen;

@@ -1,9 +1,9 @@
 //! A set of page ranges, each with the time of its first touch. Pure.
 
+use super::sorted::Sorted;
 use crate::host::range::PageRange;
 use crate::host::usage::How;
 use crate::pack::pieces::COALESCE_NS;
-use std::collections::BTreeMap;
 
 /// A range of pages that was touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub struct Span {
 
 /// Ranges that don't overlap.
 #[derive(Clone, Default, Debug)]
-pub struct Spans(BTreeMap<u64, Span>);
+pub struct Spans(Sorted);
 
 impl Spans {
     /// Adds a touch. Pages known already keep their time; the kind of touch
@@ -26,14 +26,14 @@ impl Spans {
     /// their times.
     pub fn touch(&mut self, pages: PageRange, at: u64, how: How) {
         let PageRange { first: mut from, end } = pages;
-        if let Some((_, span)) = self.0.range_mut(..=from).next_back()
+        if let Some(span) = self.0.last_upto_mut(from)
             && span.pages.end > from
         {
             span.how |= how;
             from = span.pages.end;
         }
         while from < end {
-            let next = self.0.range_mut(from..end).next().map(|(_, span)| {
+            let next = self.0.first_in_mut(from, end).map(|span| {
                 span.how |= how;
                 *span
             });
@@ -47,8 +47,8 @@ impl Spans {
 
     /// Adds a range whose pages are not in the set.
     fn add(&mut self, new: Span) {
-        match self.0.range_mut(..new.pages.first).next_back() {
-            Some((_, before))
+        match self.0.last_upto_mut(new.pages.first) {
+            Some(before)
                 if before.pages.end == new.pages.first
                     && new.at.abs_diff(before.at) <= COALESCE_NS =>
             {
@@ -56,16 +56,16 @@ impl Spans {
                 before.at = before.at.min(new.at);
                 before.how |= new.how;
             }
-            _ => {
-                self.0.insert(new.pages.first, new);
-            }
+            _ => self.0.insert(new),
         }
     }
 
     /// The same ranges with other times.
     #[must_use]
     pub fn at_times(&self, time: impl Fn(u64) -> u64) -> Self {
-        Self(self.0.iter().map(|(first, s)| (*first, Span { at: time(s.at), ..*s })).collect())
+        let mut out = self.clone();
+        out.0.iter_mut().for_each(|span| span.at = time(span.at));
+        out
     }
 
     /// The pages that are in this set and not in `other`.
@@ -73,9 +73,9 @@ impl Spans {
         let mut out = Self::default();
         for span in self.iter() {
             let PageRange { first: mut from, end } = span.pages;
-            let before = other.0.range(..=from).next_back();
-            let behind = other.0.range(from + 1..end);
-            let cuts = before.into_iter().chain(behind).map(|(_, cut)| cut.pages);
+            let before = other.0.last_upto(from);
+            let behind = other.0.beginning_in(from + 1, end);
+            let cuts = before.into_iter().chain(behind).map(|cut| cut.pages);
             for cut in cuts.chain([PageRange { first: end, end }]) {
                 if cut.first > from {
                     out.add(Span { pages: PageRange { first: from, end: cut.first }, ..*span });
@@ -93,22 +93,22 @@ impl Spans {
 
     /// Drops pages from `end` on.
     pub fn cut(&mut self, end: u64) {
-        self.0.split_off(&end);
-        if let Some((_, last)) = self.0.range_mut(..end).next_back() {
+        self.0.drop_from(end);
+        if let Some(last) = self.0.last_upto_mut(end) {
             last.pages.end = last.pages.end.min(end);
         }
     }
 
     /// Adds a kind of touch to the ranges that `which` picks.
     pub fn mark(&mut self, how: How, which: impl Fn(&Span) -> bool) {
-        for span in self.0.values_mut().filter(|s| which(s)) {
+        for span in self.0.iter_mut().filter(|s| which(s)) {
             span.how |= how;
         }
     }
 
     /// The ranges in the order of their pages.
     pub fn iter(&self) -> impl Iterator<Item = &Span> {
-        self.0.values()
+        self.0.iter()
     }
 
     /// Number of pages in all.
@@ -118,7 +118,7 @@ impl Spans {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.iter().next().is_none()
     }
 }
 
