@@ -278,7 +278,7 @@ impl Boot<'_> {
         let whole = whole.map_or(&nothing, |(_, pack)| pack);
         let locked = store::lock(&path)?;
         let settle = |before: Option<&Pack>, pack: &mut Pack| settle(pack, before, whole);
-        let joined = join(locked, 0, new, known, rule, settle)?;
+        let joined = join(locked, 0, new, known.cloned(), rule, settle)?;
         if joined.written.is_some() && is_empty(&joined.pack) {
             // All of it was forgotten.
             fs::remove_file(&path).map_err(|source| StoreError::Write { path, source })?;

@@ -182,7 +182,8 @@ pub fn know_device(pack: &Path, models: &Models) {
 }
 
 /// Joins a start, which `began` then, into its pack and classifies the pages. May wait
-/// for a file system that does not answer; a [`super::learner::Learner`] does not.
+/// for a file system that does not answer; a [`super::learner::Learner`] does not. Of a large start each
+/// part takes megabytes, so each is dropped when it was used.
 ///
 /// # Errors
 /// The recording can't be decoded, or the pack not be written.
@@ -190,7 +191,7 @@ pub fn learn(
     recorded: Recorded,
     began: Instant,
     settings: &Settings,
-    facts: &LaunchFacts,
+    mut facts: LaunchFacts,
     uid: u32,
 ) -> Result<(Learned, PageCounts), LaunchError> {
     let from = Instant::now();
@@ -237,12 +238,15 @@ pub fn learn(
     };
     learned.problems.extend(why_not_exact(followed, is_whole, fault_around.exact_files));
     learned.problems.extend(is_cut_off.then(|| END_NOT_SEEN.into()));
-    let origin = pack.filter(|_| own.is_none());
+    drop(prefetched);
+    let known = facts.pack.take().filter(|_| own.is_none());
+    drop(facts);
+    let listed = kept.map(|kept| (kept, launch.seen));
     let locked = match settings.bounded {
         true => store::lock_trusted(&target.pack)?,
         false => store::lock(&target.pack)?,
     };
-    let joined = join(locked, uid, new, origin, rule, |_, _| ())?;
+    let joined = join(locked, uid, new, known, rule, |_, _| ())?;
     learned.note_joined(&joined, last_run);
     if settings.bounded && learned.written {
         learned.share(&joined, &target.pack, settings.share, uid);
@@ -256,8 +260,8 @@ pub fn learn(
     }
     learned.learn_us = micros(from.elapsed());
     // Last: its reader may be slow.
-    if let (Some(listing), Some(kept)) = (&settings.events, kept)
-        && let Err(error) = listing.write(&launch.seen, &kept, settings.force)
+    if let (Some(listing), Some((kept, seen))) = (&settings.events, listed)
+        && let Err(error) = listing.write(&seen, &kept, settings.force)
     {
         learned.problems.push(format!("its accesses are not listed: {}", causes(&error)));
     }

@@ -41,7 +41,7 @@ impl Learner {
     ) -> Result<Self, LaunchError> {
         let (send, result) = channel();
         // Nobody wants it any more when it fails.
-        let work = move || drop(send.send(learn(recorded, began, &settings, &facts, uid)));
+        let work = move || drop(send.send(learn(recorded, began, &settings, facts, uid)));
         let thread = thread::Builder::new().name("learn".into()).spawn(work);
         thread.map_err(LaunchError::Thread)?;
         Ok(Self { result, until: Instant::now() + LIMIT })

@@ -222,13 +222,14 @@ impl EndedLaunch {
     pub fn requests(&self) -> RequestsOf {
         let began = monotonic_ns().saturating_sub(self.began.elapsed().as_nanos() as u64);
         let at = |us: u64| began.saturating_add(us.saturating_mul(1000));
-        let files = self.log.iter().flat_map(Log::files);
-        files
-            .map(|(path, parts)| {
+        let mut requests = RequestsOf::default();
+        if let Some(log) = &self.log {
+            log.each_file(|path, parts| {
                 let parts = parts.iter().map(|part| (part.step.bytes, at(part.at_us)));
-                (path, parts.collect())
-            })
-            .collect()
+                requests.insert(path, parts.collect());
+            });
+        }
+        requests
     }
 
     /// Takes a recording that the caller made of a program that began then.

@@ -120,14 +120,14 @@ fn prefetched(
 ) -> HashMap<NodeId, Vec<PrefetchedSpan>> {
     let nanos = |us: u64| i64::try_from(us).unwrap_or(i64::MAX).saturating_mul(1000);
     let mut out = HashMap::new();
-    for (path, parts) in log.files() {
-        let Some(node) = paths.find(&path) else { continue };
+    log.each_file(|path, parts| {
+        let Some(node) = paths.find(&path) else { return };
         let spans = parts.iter().map(|prefetched| PrefetchedSpan {
             pages: prefetched.step.bytes.pages(page),
             at: nanos(prefetched.at_us).saturating_sub(nanos(released_us)),
         });
         out.insert(node, spans.collect());
-    }
+    });
     out
 }
 

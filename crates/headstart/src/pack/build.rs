@@ -101,7 +101,10 @@ impl Parts {
     /// Takes a pack apart; its names join `names`.
     pub fn of(pack: &Pack, names: &mut PathInterner) -> Self {
         let nodes = names.adopt(&pack.paths);
-        let mut pieces = vec![Vec::new(); pack.files.len()];
+        // Most files have one range, and a list takes room for four.
+        let mut counts = vec![0; pack.files.len()];
+        pack.ranges.iter().for_each(|r| counts[r.file as usize] += 1);
+        let mut pieces: Vec<_> = counts.into_iter().map(Vec::with_capacity).collect();
         for r in &pack.ranges {
             let Range { at_us, how, history, .. } = *r;
             pieces[r.file as usize].push(Piece { pages: r.page_range(), at_us, how, history });

@@ -29,16 +29,19 @@ pub fn join(
     locked: Locked,
     uid: u32,
     new: Pack,
-    known: Option<&Pack>,
+    known: Option<Pack>,
     rule: Rule,
     finish: impl FnOnce(Option<&Pack>, &mut Pack),
 ) -> Result<Joined, StoreError> {
     let path = locked.path();
     // Another start may have been learned since this one began.
     let (old, replaced) = match store::read(path, uid) {
-        Ok(old) => (Some(old), None),
+        Ok(old) => {
+            drop(known);
+            (Some(old), None)
+        }
         // A pack of the image is the base of the pack that is learned here.
-        Err(StoreError::Missing(_)) => (known.cloned(), None),
+        Err(StoreError::Missing(_)) => (known, None),
         Err(error @ StoreError::Content { .. }) => (None, Some(error)),
         Err(error) => return Err(error),
     };
@@ -54,7 +57,7 @@ pub fn join(
         return Ok(Joined { pack, written: None, replaced, locked });
     }
     let mut pack = match &old {
-        Some(old) => merge(old, &new, rule),
+        Some(old) => merge(old, new, rule),
         None => new,
     };
     finish(old.as_ref(), &mut pack);

@@ -8,6 +8,7 @@ use super::paths::{NodeId, PathInterner};
 use super::pieces::{Piece, overlay};
 use super::{FileSystem, History, Origin, Pack};
 use crate::host::usage::How;
+use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
 
 /// How the second pack relates to the first.
@@ -34,10 +35,13 @@ pub fn accepts(old: &Pack, lost: u64) -> bool {
 
 /// Joins `new` into `old`. The new version of a file replaces the old one if the identity differs,
 /// unless the file changes at each start ([`super::changing`]); so it does if the old ranges are
-/// only inferred. A pack with another page size is replaced as a whole.
-pub fn merge(old: &Pack, new: &Pack, rule: Rule) -> Pack {
+/// only inferred. A pack with another page size is replaced as a whole. A `new` one that is given away is
+/// dropped once it is taken apart.
+pub fn merge(old: &Pack, new: impl Borrow<Pack>, rule: Rule) -> Pack {
     let mut names = PathInterner::default();
-    let mut new = Parts::of(new, &mut names);
+    let parts = Parts::of(new.borrow(), &mut names);
+    drop(new);
+    let mut new = parts;
     let mut old = match old.origin.page_shift == new.origin.page_shift {
         true => Parts::of(old, &mut names),
         false => Parts::default(),

@@ -28,19 +28,18 @@ impl Log {
         self.0.extend(other.0);
     }
 
-    /// The files with requested parts, each with its parts in any order.
-    pub fn files(&self) -> Vec<(PathBuf, Vec<Requested>)> {
-        self.0.iter().flat_map(|(plan, requested)| files_of(plan, requested)).collect()
+    /// Visits the files with requested parts, each with its parts in any order.
+    pub fn each_file(&self, mut visit: impl FnMut(PathBuf, &[Requested])) {
+        for (plan, requested) in &self.0 {
+            let mut requested = requested.clone();
+            requested.sort_by_key(|requested| (requested.step.target, requested.step.bytes.offset));
+            for parts in requested.chunk_by(|a, b| a.step.target == b.step.target) {
+                if let Some(Target::File { node, .. }) =
+                    plan.targets.get(parts[0].step.target as usize)
+                {
+                    visit(plan.paths.path(*node), parts);
+                }
+            }
+        }
     }
-}
-
-fn files_of(plan: &Plan, requested: &[Requested]) -> Vec<(PathBuf, Vec<Requested>)> {
-    let mut requested = requested.to_vec();
-    requested.sort_by_key(|requested| (requested.step.target, requested.step.bytes.offset));
-    let same = requested.chunk_by(|a, b| a.step.target == b.step.target);
-    same.filter_map(|parts| match plan.targets.get(parts[0].step.target as usize)? {
-        Target::File { node, .. } => Some((plan.paths.path(*node), parts.to_vec())),
-        Target::Device(_) => None,
-    })
-    .collect()
 }
