@@ -9,10 +9,11 @@
     exec    what the service adds to the exec of a program that it does not know, at 10,000 a minute
     execs   the service's CPU time for 10,000 execs a minute: of one name, of one executable by names that
             the kernel can't ignore, and of as many executables as execs
-    memory  resident memory at most, after all that and 50,000 execs as fast as fork allows
+    memory  resident memory at most: after 50,000 execs as fast as fork allows, and after three cold starts
+            of a program that reads 20,000 files, and of four such at once, each with files of its own
 
 Usage: sudo bench/daemon-cost.py [--parts A,B] [--rounds N] [--headstart FILE] [--out FILE] [--smoke]
-Needs gcc and make. Nothing else should run.
+Needs gcc, make and grep. Nothing else should run; memory does not depend on that.
 """
 import contextlib
 import os
@@ -24,6 +25,7 @@ import time
 from pathlib import Path
 
 from lib.execs import Load, added
+from lib.readers import Readers
 from lib.run import Trouble
 from lib.service import Service
 from measured import BUILT, RESULTS, about, command_line, main, needs_root, ratio_of, run, spread, tool, write
@@ -32,6 +34,11 @@ from measured import BUILT, RESULTS, about, command_line, main, needs_root, rati
 GAP_NS = 6_000_000
 EXECS = 2_500
 STORM = 50_000
+# Files that a program reads, how many such start at once, and how often.
+READ = 20_000
+AT_ONCE = 4
+STARTS = 3
+DISK = "emmc"
 # A short build: what the machine does otherwise changes slowly, and many pairs show less.
 FILES = 80
 ARMS = ("without", "without again", "with")
@@ -52,6 +59,7 @@ def arguments():
     add("--parts", default="build,exec,execs,memory", metavar="A,B", help="[default: all]")
     add("--rounds", type=int, default=100, help="of the build, 13 s each [default: 100]")
     add("--headstart", default=BUILT / "headstart")
+    add("--slowdisk", default=BUILT / "slowdisk")
     add("--out", default=RESULTS / "daemon-cost.json")
     add("--smoke", action="store_true", help="a few execs and one small build; keeps no results")
     return parser.parse_args()
@@ -162,12 +170,17 @@ def each(many, count):
         os.waitpid(os.posix_spawn(path, [path, "end"], {}), 0)
 
 
-def memory(service, load, count):
-    """Memory after a storm of execs."""
+def memory(service, load, count, readers):
+    """Memory after a storm of execs, and with starts that are recorded."""
     with service() as running:
         begin = running.memory()
         storm = load.storm(count)
-        return {"at_begin": begin, "after": running.memory(), **storm}
+        found = {"at_begin": begin, "after": running.memory(), **storm}
+    with readers() as disk:
+        for programs in (1, AT_ONCE):
+            with service(f"{programs}-at-once") as running:
+                found[f"{programs} of many files"] = disk.starts(running, programs, STARTS)
+    return found
 
 
 def bench():
@@ -176,11 +189,12 @@ def bench():
     for needed in ("gcc", "make"):
         tool(needed, f"apt-get install {needed}")
     headstart = tool(args.headstart, "./build.sh")
+    slowdisk = tool(args.slowdisk, "cargo build --release -p slowdisk")
     result = about("headstart/daemon-cost/1", headstart)
     parts = args.parts.split(",")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         load = Load(place)
-        service = lambda: Service(headstart, Path(place) / "service")  # noqa: E731
+        service = lambda name="service": Service(headstart, Path(place) / name)  # noqa: E731
         if "build" in parts:
             project = Project(place, 20 if args.smoke else FILES)
             result["build"] = build(service, project, 1 if args.smoke else args.rounds)
@@ -189,7 +203,8 @@ def bench():
         if "execs" in parts:
             result["execs"] = execs(service, load, 100 if args.smoke else EXECS)
         if "memory" in parts:
-            result["memory"] = memory(service, load, 1_000 if args.smoke else STORM)
+            readers = lambda: Readers(slowdisk, DISK, place, AT_ONCE, 500 if args.smoke else READ)  # noqa: E731
+            result["memory"] = memory(service, load, 1_000 if args.smoke else STORM, readers)
     for part in parts:
         for name, found in result[part].items():
             print(f"{part}: {name}: {found}")
