@@ -14,9 +14,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often it is checked whether the machine is idle, and the service ends.
+/// How often it is checked whether the machine is idle.
 const LOOK: Duration = Duration::from_secs(5);
-const LOOK_AT_END: Duration = Duration::from_millis(200);
 /// A program is checked again after this time: its pages may have been reclaimed and read again.
 const AGAIN: Duration = Duration::from_secs(60 * 60);
 
@@ -40,13 +39,12 @@ impl Folios {
     fn run(mut self) {
         // Otherwise it takes the disk from others for a while.
         let _ = set_for_thread(IoPriority::Idle);
-        let mut looked = Instant::now();
-        while !self.shared.stops() {
-            thread::sleep(LOOK_AT_END);
-            if looked.elapsed() >= LOOK {
-                looked = Instant::now();
-                self.look();
+        loop {
+            self.shared.sleep(LOOK);
+            if self.shared.stops() {
+                return;
             }
+            self.look();
         }
     }
 

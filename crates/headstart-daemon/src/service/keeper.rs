@@ -8,14 +8,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The name of the file.
 const FILE: &str = "state.json";
 /// How often it is written, if it changes.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How often it is checked whether the service ends.
-const LOOK: Duration = Duration::from_millis(200);
 /// Only root sees who uses which programs.
 const MODE: u32 = 0o700;
 
@@ -66,12 +64,9 @@ fn keep(shared: &Shared) {
     let mut written = Vec::new();
     let mut failed = false;
     loop {
-        let begin = Instant::now();
-        while begin.elapsed() < INTERVAL {
-            if shared.stops() {
-                return;
-            }
-            thread::sleep(LOOK);
+        shared.sleep(INTERVAL);
+        if shared.stops() {
+            return;
         }
         let line = shared.state().week.end(now_s());
         line.iter().for_each(|line| (shared.tell)(line));

@@ -16,7 +16,7 @@ use headstart::launch::retention;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Starts that `top` lists.
@@ -80,6 +80,8 @@ pub(super) struct Shared {
     renew: Mutex<BTreeMap<u32, When>>,
     trees: Mutex<Trees>,
     stops: AtomicBool,
+    /// Wakes those that wait for the end.
+    end: (Mutex<()>, Condvar),
     /// Milliseconds of the monotonic clock; 0 for never, `u64::MAX` for ever.
     paused_until: AtomicU64,
 }
@@ -108,6 +110,7 @@ impl Shared {
             renew: Mutex::default(),
             trees: Mutex::default(),
             stops: AtomicBool::new(false),
+            end: Default::default(),
             paused_until: AtomicU64::new(0),
         }
     }
@@ -157,8 +160,19 @@ impl Shared {
         self.stops.load(Ordering::Relaxed)
     }
 
+    /// Waits for a while, or for the end of the service.
+    pub(super) fn sleep(&self, time: Duration) {
+        let (lock, ends) = &self.end;
+        let locked = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever waits looks whether it is the end.
+        drop(ends.wait_timeout_while(locked, time, |()| !self.stops()));
+    }
+
     pub(super) fn stop(&self) {
+        let (lock, ends) = &self.end;
+        let _locked = lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.stops.store(true, Ordering::Relaxed);
+        ends.notify_all();
     }
 
     /// Pauses for so many seconds, or for ever.

@@ -26,7 +26,7 @@ const MOST_ACCEPTED: usize = 64;
 /// How long a client may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is checked whether the service ends.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// Makes the socket. One that a killed service left is replaced.
 ///

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Starts under observation, at most.
 const MOST: usize = 512;
-/// How long nothing may happen before it is checked whether the service ends.
-const IDLE: Duration = Duration::from_millis(500);
+/// How long nothing may happen before it is checked whether the service ends. At its end those that send
+/// starts end first, which is seen at once.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// A start to be watched.
 #[derive(Debug)]
