@@ -241,7 +241,10 @@ impl Pack {
     pub fn names(&self) -> EarlierNames {
         let mut names = EarlierNames::new();
         for file in &self.files {
-            names.entry(file.identity.ino).or_default().push(self.paths.path(file.node));
+            let paths: &mut Vec<_> = names.entry(file.identity.ino).or_default();
+            // Mostly there is one, and a list takes room for four.
+            paths.reserve_exact(usize::from(paths.is_empty()));
+            paths.push(self.paths.path(file.node));
         }
         names
     }

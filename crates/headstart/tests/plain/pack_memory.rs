@@ -1,13 +1,16 @@
 //! Decoding a pack takes at most 16 times the memory of its file, and what is done with it
 //! at most 32 times, whatever is in it; and every pack that comes out can be walked, written
-//! and joined.
+//! and joined. What is kept of a start while it is learned is bounded by its files.
 
+use headstart::host::id::{Dev, InodeId};
+use headstart::host::range::PageRange;
 use headstart::host::usage::How;
 use headstart::pack::codec::{HEADER_BYTES, PackError, decode, decode_body, encode};
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::renew::{Now, renew};
 use headstart::pack::{File, FileSystem, History, Identity, MetadataRange, Origin, Pack, Range};
+use headstart::profile::fold::{Rules, fold};
 use headstart::replay::benefit::Expected;
 use headstart::replay::frequency::Frequency;
 use headstart::replay::model::Model;
@@ -15,6 +18,7 @@ use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::sample::sample;
 use headstart::replay::step::Step;
 use headstart::replay::strategy::ReadStrategy;
+use headstart::trace::{Event, EventKind};
 use headstart_sys::counting::{Counting, peak_of};
 use std::path::Path;
 
@@ -194,6 +198,22 @@ fn work_on_dense_packs_stays_within_its_bound() {
             bounded("estimate", 1, &|| _ = Expected::of(&pack, &choice, &MODEL));
         }
     }
+}
+
+#[test]
+fn a_start_that_touches_many_files_takes_less_than_half_a_kilobyte_for_each() {
+    const FILES: u64 = 20_000;
+    let id = |ino| InodeId { dev: Dev::new(8, 1), ino };
+    let event = |ino, kind| {
+        let pages = PageRange::of(0, 1);
+        Event { time: ino, tid: 1, kind, id: id(ino), pages }
+    };
+    let of_file = |ino| [event(ino, EventKind::Insert), event(ino, EventKind::Read)];
+    let rules = Rules { has_access_events: true, ..Rules::default() };
+    let (seen, peak) = peak_of(|| fold((0..FILES).flat_map(of_file), &rules));
+    assert_eq!(seen.files.len() as u64, FILES);
+    // While the table of files grows, there are two of them.
+    assert!(peak as u64 <= FILES * 512, "{peak}");
 }
 
 #[test]
