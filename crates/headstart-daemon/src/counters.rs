@@ -24,6 +24,9 @@ pub struct Counters {
     pub skipped: u64,
     /// Execs within a start that was handled: they are a part of it.
     pub in_starts: u64,
+    /// Execs of a process that was handled already by the same program, as when it executes itself again: no
+    /// start of their own.
+    pub again: u64,
     /// Programs in containers.
     pub in_containers: u64,
     /// Programs in another root directory that is of no known image, which are not handled.

@@ -81,6 +81,10 @@ pub fn status(answer: &Answer) -> anyhow::Result<()> {
             (counters.missed_execs, "execs not looked at"),
             (counters.crowded, "starts skipped, too many at once"),
             (counters.not_recorded, "starts not recorded, too many at once or events lost"),
+            (
+                counters.again,
+                "execs of a program by itself in its own process, which are no starts",
+            ),
             (counters.without_budget, "starts without memory to prefetch"),
             (
                 counters.predictions_skipped,

@@ -171,7 +171,7 @@ impl Arrival {
         forker: String,
     ) {
         if !self.is_new(&started, &key) {
-            return;
+            return self.shared.count(|counters| counters.again += 1);
         }
         let id = Id { uid: started.uid, file_name: key.file_name.clone() };
         let at_ms = exec.at / 1_000_000;
