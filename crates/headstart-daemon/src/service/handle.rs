@@ -197,7 +197,7 @@ impl Handled {
 
     /// Waits until the start is over.
     fn wait(&self, shared: &Shared, launch: &mut Launch) -> Coverage {
-        let tracer = shared.tracer.as_ref().ok().filter(|_| self.ticket.is_some());
+        let recording = shared.tracer.as_ref().ok().zip(self.ticket.as_ref());
         loop {
             if shared.stops() {
                 return Coverage::Partial;
@@ -208,15 +208,15 @@ impl Handled {
             if self.tree.is_over() {
                 return Coverage::Partial;
             }
-            let Some(tracer) = tracer else {
+            let Some((tracer, ticket)) = recording else {
                 if launch.has_prefetched() || self.began.elapsed() >= LONGEST_REPLAY {
                     return Coverage::Partial;
                 }
                 thread::sleep(LOOK);
                 continue;
             };
-            let (idle, is_full) = tracer.activity();
-            if idle >= IDLE && self.recorded_at.elapsed() >= IDLE {
+            let (idle, is_full) = tracer.activity(ticket);
+            if idle >= IDLE {
                 return Coverage::Whole;
             }
             if is_full || self.began.elapsed() >= self.window(shared) {

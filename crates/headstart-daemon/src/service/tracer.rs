@@ -5,7 +5,7 @@ use headstart::host::proc::{self, threads_of};
 use headstart::trace::capture::CaptureError;
 use headstart::trace::file::Capture;
 use headstart::trace::forks::{Forks, keep_only, tree};
-use headstart::trace::standing::{Mark, Standing};
+use headstart::trace::standing::{Mark, Recording, Standing};
 use headstart::trace::tracefs::Tracefs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -29,6 +29,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// A recording.
 #[derive(Debug)]
 pub(super) struct Ticket {
+    recording: Recording,
     from: Mark,
     /// When it was stopped.
     until: Option<Mark>,
@@ -105,8 +106,8 @@ impl Tracer {
             return None;
         }
         let standing = inner.standing.as_mut().filter(|standing| !standing.is_full())?;
-        let added = standing.add(&roots);
-        let Ok(from) = added else {
+        let begun = standing.begin(&roots);
+        let Ok((recording, from)) = begun else {
             // A thread that has ended meanwhile is no trouble.
             let is_there = |tid: &i32| proc::start_time(*tid).is_some();
             if roots.iter().all(is_there) {
@@ -117,7 +118,7 @@ impl Tracer {
         };
         inner.open += 1;
         self.0.1.notify_all();
-        Some(Ticket { from, until: None, roots, reader: None })
+        Some(Ticket { recording, from, until: None, roots, reader: None })
     }
 
     /// Whether a start can be recorded now, as far as that is known before.
@@ -133,13 +134,13 @@ impl Tracer {
         self.lock().open
     }
 
-    /// For how long none of the recorded programs has read anything, and whether no more is kept.
-    pub(super) fn activity(&self) -> (Duration, bool) {
+    /// For how long a recorded program has read nothing, and whether no more is kept.
+    pub(super) fn activity(&self, ticket: &Ticket) -> (Duration, bool) {
         let inner = self.lock();
-        inner
-            .standing
-            .as_ref()
-            .map_or((Duration::MAX, true), |standing| (standing.idle_for(), standing.is_full()))
+        let of = |standing: &Standing| {
+            (standing.idle_for(ticket.recording).unwrap_or(Duration::MAX), standing.is_full())
+        };
+        inner.standing.as_ref().map_or((Duration::MAX, true), of)
     }
 
     /// From now on metadata that threads read which the calling one makes counts as read by the program:
@@ -147,8 +148,9 @@ impl Tracer {
     pub(super) fn follow_own_reads(&self, ticket: &mut Ticket) {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         let mut inner = self.lock();
-        let added = inner.standing.as_mut().map(|standing| standing.add(&[own]));
-        ticket.reader = added.is_some_and(|added| added.is_ok()).then_some(own);
+        let joined =
+            inner.standing.as_mut().map(|standing| standing.join(ticket.recording, &[own]));
+        ticket.reader = joined.is_some_and(|joined| joined.is_ok()).then_some(own);
     }
 
     /// Stops a recording, which is handed out later: what comes now is none of it.
@@ -156,6 +158,7 @@ impl Tracer {
         let mut inner = self.lock();
         // If this fails, handing it out does so as well, and says it.
         ticket.until = inner.standing.as_mut().and_then(|standing| {
+            standing.end(ticket.recording);
             standing.collect().ok()?;
             standing.mark().ok()
         });
@@ -241,6 +244,7 @@ impl Inner {
     fn close(&mut self, ticket: &Ticket) {
         self.open = self.open.saturating_sub(1);
         self.stopped = self.stopped.saturating_sub(usize::from(ticket.until.is_some()));
+        self.standing.iter_mut().for_each(|standing| standing.end(ticket.recording));
         self.clear_if_idle();
     }
 

@@ -46,9 +46,14 @@ impl Forks {
 
     /// All forks of a capture, in the order of time. A page beyond its bytes has none.
     pub fn of(&self, capture: &Capture) -> Vec<Fork> {
+        self.in_pages(&capture.bytes, &capture.pages)
+    }
+
+    /// The same of raw pages, each with its CPU and length.
+    pub(super) fn in_pages(&self, bytes: &[u8], pages: &[(u32, u32)]) -> Vec<Fork> {
         let mut out = Vec::new();
-        let mut rest = &capture.bytes[..];
-        for &(_, length) in &capture.pages {
+        let mut rest = bytes;
+        for &(_, length) in pages {
             let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
             // What a broken page has before the error counts; decoding reports it.
             let _ = records(page, &self.header, |time, record| out.extend(self.fork(time, record)));

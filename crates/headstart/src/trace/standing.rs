@@ -4,7 +4,8 @@
 //! Events are enabled while there is something to record, and limited to the threads that were
 //! added and what they fork, so that others cost nothing.
 
-use super::activity::ActivityDetector;
+use super::activity::Activities;
+pub use super::activity::Recording;
 use super::capture::CaptureError;
 use super::decode::{Decoder, Tally};
 use super::drain::empty;
@@ -19,9 +20,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Fewer new pages than this in a collection count as idle.
-const TRICKLE: u64 = 8;
-
 /// An instance for process trees that come and go.
 #[derive(Debug)]
 pub struct Standing {
@@ -29,7 +27,7 @@ pub struct Standing {
     header: PageHeader,
     forks: Forks,
     decoder: Decoder,
-    detector: ActivityDetector,
+    activities: Activities,
     /// One sub-buffer.
     page: Vec<u8>,
     bytes: Vec<u8>,
@@ -38,7 +36,6 @@ pub struct Standing {
     most: usize,
     /// Whether events are recorded.
     records: bool,
-    last_active: Instant,
     // Before the instance: the kernel refuses to remove it while they are open.
     buffers: Vec<(u32, File)>,
     instance: Instance,
@@ -90,7 +87,7 @@ impl Standing {
         Ok(Self {
             header: parse_page_header(&description.header_page)?,
             decoder: description.decoder()?,
-            detector: ActivityDetector::default(),
+            activities: Activities::default(),
             page: vec![0; instance.sub_buffer_size()],
             buffers: instance.open_buffers()?,
             description,
@@ -99,7 +96,6 @@ impl Standing {
             pages: Vec::new(),
             most,
             records: false,
-            last_active: Instant::now(),
             instance,
         })
     }
@@ -116,15 +112,35 @@ impl Standing {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn add(&mut self, tids: &[i32]) -> Result<Mark, TraceError> {
+    pub fn begin(&mut self, tids: &[i32]) -> Result<(Recording, Mark), TraceError> {
+        self.trace(tids)?;
+        let from = self.mark()?;
+        Ok((self.activities.begin(tids, Instant::now()), from))
+    }
+
+    /// The same threads for a recording that has begun.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn join(&mut self, recording: Recording, tids: &[i32]) -> Result<(), TraceError> {
+        self.trace(tids)?;
+        self.activities.join(recording, tids);
+        Ok(())
+    }
+
+    /// Ends a recording: its threads, which stay in the trace, are not active for any other.
+    pub fn end(&mut self, recording: Recording) {
+        self.activities.end(recording);
+    }
+
+    fn trace(&mut self, tids: &[i32]) -> Result<(), TraceError> {
         tids.iter().try_for_each(|tid| self.instance.add_pid(*tid))?;
         if !self.records {
             self.instance.enable_events()?;
             self.instance.enable("sched", "sched_process_fork")?;
             self.records = true;
         }
-        self.last_active = Instant::now();
-        self.mark()
+        Ok(())
     }
 
     /// This moment, as of the last collection.
@@ -144,24 +160,25 @@ impl Standing {
         let (seen, seen_bytes) = (self.pages.len(), self.bytes.len());
         let to = (&mut self.bytes, &mut self.pages, self.most);
         empty(&mut self.buffers, 0, &mut self.page, &self.header, to)?;
-        let mut new = 0u64;
-        let mut rest = &self.bytes[seen_bytes..];
-        for &(_, length) in &self.pages[seen..] {
+        // Before the events: a child may run on another CPU.
+        let (bytes, pages) = (&self.bytes[seen_bytes..], &self.pages[seen..]);
+        self.activities.note_forks(&self.forks.in_pages(bytes, pages));
+        let mut rest = bytes;
+        for &(_, length) in pages {
             let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
             self.decoder.page(page, &mut Tally::default(), |event| {
-                new = new.saturating_add(self.detector.of(&event));
+                self.activities.note(&event);
             });
             rest = after;
         }
-        if new > TRICKLE {
-            self.last_active = Instant::now();
-        }
+        self.activities.settle(Instant::now());
         Ok(())
     }
 
-    /// For how long hardly any page was added or first accessed, as of the last collection.
-    pub fn idle_for(&self) -> Duration {
-        self.last_active.elapsed()
+    /// For how long hardly any page was added or first accessed for a recording, as of the last
+    /// collection; none if it has ended.
+    pub fn idle_for(&self, recording: Recording) -> Option<Duration> {
+        self.activities.idle_for(recording, Instant::now())
     }
 
     /// Whether as much is kept as may be: what comes now is lost.
@@ -212,7 +229,7 @@ impl Standing {
         self.instance.clear_pids()?;
         self.collect().map_err(CaptureError::Read)?;
         (self.bytes, self.pages) = (Vec::new(), Vec::new());
-        self.detector = ActivityDetector::default();
+        self.activities = Activities::default();
         Ok(())
     }
 

@@ -45,8 +45,8 @@ fn first_start(
     seen
 }
 
-/// A cold start that reads its files when this has been waited for. It ends before it is told, since other
-/// programs that are recorded make recordings longer.
+/// A cold start that reads its files when this has been waited for. It ends before it is told:
+/// a recording goes on for some seconds after the last read.
 fn later_start(
     service: &Service,
     fs: &LoopFs,
