@@ -188,26 +188,25 @@ impl Arrival {
         let new = Program { name: key.name.clone(), executable, forker, ..Program::default() };
         let new = new.with_short_names();
         let executable = new.executable.clone();
-        let mut decision = Decision::Skip;
         let mut program = Program::default();
         self.shared.change(
             &id,
             || new,
             |known| {
-                decision = decide(known, conditions);
                 // Not known if only its pack was found.
                 known.executable = executable;
                 program = known.clone();
                 known.note_start(conditions.now);
             },
         );
+        let mut decision = self.decide(&id, &program, conditions);
         let is_new = matches!(decision, Decision::Watch | Decision::Record);
         if let Some(at) = is_new.then(|| self.learned_at(&id, &key)).flatten() {
             self.shared.change(&id, Program::default, |known| {
                 known.note_found(at);
-                decision = decide(known, conditions);
                 program = known.clone();
             });
+            decision = self.decide(&id, &program, conditions);
         }
         if program.is_remembered() {
             self.note_early(&id, exec);
@@ -279,11 +278,25 @@ impl Arrival {
     ) -> Option<(Id, Program, Decision)> {
         let of = Id { uid, file_name: program.leads()?.to_owned() };
         let led_to = self.shared.state().table.get(&of).filter(|to| to.is_slow()).cloned()?;
-        let decision = decide(&led_to, conditions);
+        let decision = self.decide(&of, &led_to, conditions);
         matches!(decision, Decision::Record | Decision::Prefetch { .. }).then(|| {
             self.shared.change(&of, Default::default, |to| to.note_start(conditions.now));
             (of, led_to, decision)
         })
+    }
+
+    /// What is done for a start of this program. One that was hot again and again is skipped only as long as
+    /// it is in memory.
+    fn decide(&self, id: &Id, program: &Program, at: Conditions) -> Decision {
+        let decision = decide(program, at);
+        if decision != Decision::Skip || program.quiet_until_ms <= at.now_ms {
+            return decision;
+        }
+        let sample = self.shared.hot().of(id);
+        match sample.is_none_or(|sample| sample.stays()) {
+            true => decision,
+            false => decide(&Program { quiet_until_ms: 0, ..program.clone() }, at),
+        }
     }
 
     /// Has a start recorded or prefetched.

@@ -28,6 +28,7 @@ use headstart::pack::store::{self, claim};
 use headstart::replay::benefit::{AvoidedWait, Expected};
 use headstart::replay::model::Model;
 use headstart::replay::models::Models;
+use headstart::replay::sample::InMemory;
 use headstart::trace::file::Capture;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -129,6 +130,10 @@ impl Handled {
         let mut ended = launch.end(self.has_ended(), || None, stops);
         reserved.into_iter().for_each(|(number, _)| shared.budget().release(number));
         let mut outcome = Outcome { lasted_us: lasted, ..Outcome::of(&ended) };
+        if let Some(pack) = ended.pack().filter(|_| outcome.is_hot()) {
+            let sample = InMemory::now(pack, &FREQUENT.choice(pack), User::own().uid);
+            shared.hot().note(&self.tree.id, sample);
+        }
         if let Some(ticket) = self.ticket.take() {
             outcome.learned = self.learn(shared, &ticket, &mut ended, coverage);
             outcome.note_counts();
@@ -319,7 +324,7 @@ impl Handled {
         if written.is_some() {
             shared.renew_login_pack(self.tree.id.uid, When::AfterWindow);
         }
-        let is_hot = outcome.was_prefetched && !read.is_cold();
+        let is_hot = outcome.is_hot();
         shared.count(|counters| {
             counters.prefetched += u64::from(outcome.was_prefetched && !is_hot);
             counters.hot += u64::from(is_hot);
@@ -406,6 +411,11 @@ impl Outcome {
             first_request_us: report.first_request_us,
             ..Self::default()
         }
+    }
+
+    /// Whether hardly anything had to be read, as far as that is known.
+    fn is_hot(&self) -> bool {
+        self.was_prefetched && !self.read.is_cold()
     }
 
     /// What the classification tells of the replay: what came too late saved nothing.

@@ -5,6 +5,7 @@
 //! execs   decides     looks at
 //!            │        /proc
 //!            └──────▶ handle ──▶ prefetch, record (tracer), learn
+//! hot: whether a program that was always hot is cold now
 //! early, replays (sessions): login packs, predictions; folios: pinned programs
 //! socket, keeper: control, state file, weekly line
 //! ```
@@ -18,6 +19,7 @@ mod folios;
 mod forked;
 mod found;
 mod handle;
+mod hot;
 mod keeper;
 mod latency;
 mod looks;

@@ -1,5 +1,6 @@
 //! What the threads of the service share.
 
+use super::hot::Hot;
 use super::tracer::Tracer;
 use super::trees::Trees;
 use crate::budget::Budget;
@@ -76,6 +77,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     counters: Mutex<Counters>,
     budget: Mutex<Budget>,
+    hot: Mutex<Hot>,
     recent: Mutex<VecDeque<Start>>,
     renew: Mutex<BTreeMap<u32, When>>,
     trees: Mutex<Trees>,
@@ -106,6 +108,7 @@ impl Shared {
             state: Mutex::new(state),
             counters: Mutex::default(),
             budget: Mutex::default(),
+            hot: Mutex::default(),
             recent: Mutex::default(),
             renew: Mutex::default(),
             trees: Mutex::default(),
@@ -125,6 +128,10 @@ impl Shared {
 
     pub(super) fn trees(&self) -> MutexGuard<'_, Trees> {
         lock(&self.trees)
+    }
+
+    pub(super) fn hot(&self) -> MutexGuard<'_, Hot> {
+        lock(&self.hot)
     }
 
     pub(super) fn recent(&self) -> MutexGuard<'_, VecDeque<Start>> {

@@ -6,11 +6,14 @@
 
 use super::frequency::Choice;
 use crate::cache::residency::{are_resident, page_size};
+use crate::host::identity::Identity;
 use crate::host::mounts::is_local;
 use crate::host::open::open_cached;
+use crate::host::range::PageRange;
 use crate::pack::changing::changes_often;
 use crate::pack::{Pack, Range};
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 /// The number of ranges in a sample, or one more. A start of which a tenth is missing counts as
 /// hot once in twelve times, and is prefetched nevertheless.
@@ -23,7 +26,29 @@ const RANGE: u64 = 8;
 /// 5.12.
 pub fn is_in_memory(pack: &Pack, choice: &Choice, uid: u32) -> bool {
     let sample = sample(pack, choice);
-    !sample.is_empty() && sample.into_iter().all(|range| is_range_in_memory(pack, range, uid))
+    let is_in_memory = |range| Part::of(pack, range).is_some_and(|part| part.is_in_memory(uid));
+    !sample.is_empty() && sample.into_iter().all(is_in_memory)
+}
+
+/// What of a sample was in memory, to be looked at again without the pack.
+#[derive(Clone, Debug, Default)]
+pub struct InMemory {
+    parts: Vec<Part>,
+    /// For whom.
+    uid: u32,
+}
+
+impl InMemory {
+    /// What is in memory now of a sample of the chosen ranges of a pack, as [`is_in_memory`] tells it.
+    pub fn now(pack: &Pack, choice: &Choice, uid: u32) -> Self {
+        let parts = sample(pack, choice).into_iter().filter_map(|range| Part::of(pack, range));
+        Self { parts: parts.filter(|part| part.is_in_memory(uid)).collect(), uid }
+    }
+
+    /// Whether all of it still is.
+    pub fn stays(&self) -> bool {
+        self.parts.iter().all(|part| part.is_in_memory(self.uid))
+    }
 }
 
 /// The sample of the chosen ranges. Pure.
@@ -43,16 +68,30 @@ pub fn sample<'a>(pack: &'a Pack, choice: &Choice) -> Vec<&'a Range> {
     chosen.into_iter().filter(is_in_sample).collect()
 }
 
-fn is_range_in_memory(pack: &Pack, range: &Range, uid: u32) -> bool {
-    let Some(file) = pack.files.get(range.file as usize) else { return false };
-    // Opening it might wait for a server.
-    let fs = pack.file_systems.get(usize::from(file.file_system));
-    if !fs.is_some_and(|fs| is_local(OsStr::new(&fs.kind))) {
-        return false;
+/// A part of a file.
+#[derive(Clone, Debug)]
+struct Part {
+    path: PathBuf,
+    /// None of a file that changes often.
+    identity: Option<Identity>,
+    pages: PageRange,
+}
+
+impl Part {
+    /// None on a file server: opening it might wait for that.
+    fn of(pack: &Pack, range: &Range) -> Option<Self> {
+        let file = pack.files.get(range.file as usize)?;
+        let fs = pack.file_systems.get(usize::from(file.file_system))?;
+        is_local(OsStr::new(&fs.kind)).then(|| Self {
+            path: pack.paths.path(file.node),
+            identity: (!changes_often(file.changes)).then_some(file.identity),
+            pages: range.page_range().bytes(pack.page_size()).pages(page_size()),
+        })
     }
-    let path = pack.paths.path(file.node);
-    let identity = (!changes_often(file.changes)).then_some(&file.identity);
-    // A name that has to be read from a disk is not in memory.
-    let Ok(opened) = open_cached(&path, identity, uid) else { return false };
-    are_resident(&opened, range.page_range().bytes(pack.page_size()).pages(page_size()))
+
+    fn is_in_memory(&self, uid: u32) -> bool {
+        // A name that has to be read from a disk is not in memory.
+        let opened = open_cached(&self.path, self.identity.as_ref(), uid);
+        opened.is_ok_and(|file| are_resident(&file, self.pages))
+    }
 }
