@@ -197,23 +197,30 @@ pub fn program() -> Option<LoopFs> {
     Some(fs)
 }
 
-/// A start of the program on a cold file system.
+/// A start of the program.
 pub struct Start(Child);
 
 impl Start {
-    /// By a name of Python that nobody else uses: names that are executed often are skipped.
+    /// On a cold file system.
     pub fn cold(fs: &LoopFs) -> Self {
+        fs.remount();
+        Self::again(fs)
+    }
+
+    /// With what is in memory. By a name of Python that nobody else uses: names that are executed often are
+    /// skipped.
+    pub fn again(fs: &LoopFs) -> Self {
         Self::spawn(fs, Command::new(fs.path().join("python3")))
     }
 
-    /// The same by a command that takes the program as its last arguments.
+    /// A cold one by a command that takes the program as its last arguments.
     pub fn cold_by(fs: &LoopFs, mut command: Command) -> Self {
+        fs.remount();
         command.arg(fs.path().join("python3"));
         Self::spawn(fs, command)
     }
 
     fn spawn(fs: &LoopFs, mut command: Command) -> Self {
-        fs.remount();
         let child = command
             .arg(fs.path().join("reader.py"))
             .arg(fs.path())
@@ -279,7 +286,7 @@ pub fn prefetched_start(service: &Service, fs: &LoopFs) -> Value {
 }
 
 /// A service with these settings that has learned the program, and the file system that it is on.
-fn learned_program(settings: &str) -> Option<(Service, LoopFs)> {
+pub fn learned_program(settings: &str) -> Option<(Service, LoopFs)> {
     let fs = program()?;
     let service = Service::with(settings);
     // The first is noticed.

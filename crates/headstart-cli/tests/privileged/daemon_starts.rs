@@ -1,9 +1,12 @@
 //! Which starts the service sees, and by which programs it knows them: one that `headstart run` has
-//! learned; one whose name is executed all the time.
+//! learned; one whose name is executed all the time; one that was hot again and again.
 
-use crate::daemon::{Service, Start, TRIALS, first_start, prefetched_start, program, second_start};
+use crate::daemon::{
+    Service, Start, TRIALS, first_start, learned_program, prefetched_start, program, second_start,
+};
 use headstart_testing::{is_root, public_dir, skip};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Execs of a name that the kernel then no longer reports.
 const MANY: u32 = 64;
@@ -26,6 +29,35 @@ fn what_run_has_learned_is_prefetched_at_the_first_start_that_the_service_sees()
     assert!(service.programs().iter().any(|name| name == NAME));
     let seen = prefetched_start(&service, &fs);
     assert_eq!(seen["program"], NAME);
+}
+
+/// Hot starts that are looked at before the cold one: the next is only looked at two seconds later. More would
+/// be so many execs that the kernel no longer reports the name.
+const HOT: u32 = 4;
+/// How long it may take to look at a hot start.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_cold_start_is_prefetched_also_while_hot_ones_are_not_looked_at() {
+    if !is_root() {
+        return skip("tracing needs root");
+    }
+    let Some((service, fs)) = learned_program("") else { return };
+    // From now on it is well known, and hot starts are not recorded.
+    prefetched_start(&service, &fs);
+    let mut looks = 0;
+    while looks < HOT {
+        let mut start = Start::again(&fs);
+        let end = Instant::now() + LOOK;
+        let mut seen = None;
+        while seen.is_none() && Instant::now() < end {
+            seen = service.listed(start.pid());
+        }
+        looks += u32::from(seen.is_some_and(|seen| seen["kind"] == "hot"));
+        start.line();
+        start.end();
+    }
+    prefetched_start(&service, &fs);
 }
 
 #[test]
