@@ -124,7 +124,7 @@ mod tests {
     fn one_odd_boot_changes_nothing_that_is_read() {
         let usual = boot(1, &[(0, 4)]);
         let mut pack = merge(&usual, &usual, NEXT);
-        pack = merge(&pack, &boot(1, &[(8, 16)]), NEXT);
+        pack = merge(&pack, boot(1, &[(8, 16)]), NEXT);
         let read = Frequency::TWO_OF_THREE.chosen(&pack);
         assert_eq!(read.ranges.iter().map(|r| r.first).collect::<Vec<_>>(), [0]);
         assert_eq!(read.metadata.len(), 1);
@@ -134,7 +134,7 @@ mod tests {
     fn what_another_phase_of_the_boot_touched_is_not_forgotten() {
         let before = boot(1, &[(0, 4), (8, 12)]);
         let whole = boot(1, &[(0, 4), (8, 12), (20, 24)]);
-        let mut merged = merge(&before, &boot(1, &[(0, 4)]), NEXT);
+        let mut merged = merge(&before, boot(1, &[(0, 4)]), NEXT);
         assert_eq!(histories(&merged), [(0, 0b11), (8, 0b10)]);
         settle(&mut merged, Some(&before), &whole);
         assert_eq!(histories(&merged), [(0, 0b11), (8, 0b11)]);

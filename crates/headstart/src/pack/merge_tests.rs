@@ -51,7 +51,7 @@ fn shape(pack: &Pack) -> Vec<(String, u64, u64, u8)> {
 #[test]
 fn history_tells_for_each_page_in_which_starts_it_was_touched() {
     let pack = start(&[("/a", 1, (0, 8))], &[]);
-    let pack = merge(&pack, &start(&[("/a", 1, (4, 12))], &[]), NEXT);
+    let pack = merge(&pack, start(&[("/a", 1, (4, 12))], &[]), NEXT);
     let a = |first, end, history| ("/a".to_owned(), first, end, history);
     assert_eq!(shape(&pack), [a(0, 4, 0b10), a(4, 8, 0b11), a(8, 12, 0b01)]);
     assert_eq!(pack.origin.starts, 2);
@@ -61,7 +61,7 @@ fn history_tells_for_each_page_in_which_starts_it_was_touched() {
 fn what_four_starts_did_not_touch_drops_out() {
     let mut pack = start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], &[]);
     for left in [2, 2, 2, 1] {
-        pack = merge(&pack, &start(&[("/a", 1, (0, 4))], &[]), NEXT);
+        pack = merge(&pack, start(&[("/a", 1, (0, 4))], &[]), NEXT);
         assert_eq!(pack.files.len(), left);
     }
     assert_eq!(pack.paths.len(), 1, "its name is forgotten too");
@@ -78,7 +78,7 @@ fn what_only_came_in_stays_as_long_as_its_file_is_used() {
     }
     pack = merge(&pack, &came_in, Rule::Union);
     for _ in 0..8 {
-        pack = merge(&pack, &start(&[("/a", 1, (0, 4))], &[]), NEXT);
+        pack = merge(&pack, start(&[("/a", 1, (0, 4))], &[]), NEXT);
     }
     let a = |first, end| ("/a".to_owned(), first, end, 0xff);
     assert_eq!(shape(&pack), [a(0, 4), a(8, 12), ("/c".to_owned(), 0, 4, 0xff)]);
@@ -112,7 +112,7 @@ fn in_a_union_what_is_assumed_adds_nothing_to_what_is_known() {
 #[test]
 fn a_replaced_file_starts_afresh_and_the_others_stay() {
     let pack = start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], &[]);
-    let pack = merge(&pack, &start(&[("/a", 9, (6, 8)), ("/b", 2, (0, 4))], &[]), NEXT);
+    let pack = merge(&pack, start(&[("/a", 9, (6, 8)), ("/b", 2, (0, 4))], &[]), NEXT);
     assert_eq!(shape(&pack), [("/a".into(), 6, 8, 1), ("/b".into(), 0, 4, 0b11)]);
 }
 
@@ -200,19 +200,19 @@ fn file_systems_beyond_the_limit_are_skipped() {
         pack.metadata = (0..MAX_FILE_SYSTEMS as u16).map(of).collect();
         pack
     };
-    assert_eq!(merge(&many(1), &many(2), Rule::Union), many(2));
-    assert_eq!(merge(&many(1), &many(1), Rule::Union), many(1));
+    assert_eq!(merge(&many(1), many(2), Rule::Union), many(2));
+    assert_eq!(merge(&many(1), many(1), Rule::Union), many(1));
 }
 
 #[test]
 fn in_a_union_what_few_starts_are_known_of_does_not_seem_seldom() {
     let mut long = start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], &[]);
     for _ in 0..5 {
-        long = merge(&long, &start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], &[]), NEXT);
+        long = merge(&long, start(&[("/a", 1, (0, 4)), ("/b", 2, (0, 4))], &[]), NEXT);
     }
     // Of two starts the first touched some pages and both touched others.
     let short = start(&[("/a", 1, (6, 9)), ("/c", 3, (0, 1))], &[]);
-    let short = merge(&short, &start(&[("/a", 1, (8, 9)), ("/c", 3, (0, 1))], &[]), NEXT);
+    let short = merge(&short, start(&[("/a", 1, (8, 9)), ("/c", 3, (0, 1))], &[]), NEXT);
     for (a, b) in [(&long, &short), (&short, &long)] {
         let range = |path: &str, first, end, history| (path.to_owned(), first, end, history);
         assert_eq!(

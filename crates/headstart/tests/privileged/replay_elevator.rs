@@ -74,8 +74,11 @@ fn requested(pack: &Pack, wait: bool) -> Vec<PathBuf> {
     wait_until("the end of the replay", || replay.is_finished().then_some(()));
     let ended = replay.end();
     assert!(ended.report.complete);
-    let mut files = ended.log.files();
-    files.sort_by_key(|(_, requested)| requested.iter().map(|requested| requested.at_us).min());
+    let mut files = Vec::new();
+    ended.log.each_file(|path, requested| {
+        files.push((path, requested.iter().map(|requested| requested.at_us).min()));
+    });
+    files.sort_by_key(|(_, first)| *first);
     files.into_iter().map(|(path, _)| path).collect()
 }
 
