@@ -4,11 +4,15 @@
 //! readahead size and its largest request (`mm/readahead.c`,
 //! `force_page_cache_ra`), so longer ones are sent in portions of that size.
 
+use crate::cache::residency::page_size;
 use crate::host::contents;
 use crate::host::id::Dev;
 
 /// The portion for a device without settings: the kernel's default.
 pub const DEFAULT_PORTION: u64 = 128 << 10;
+
+/// Segments of a request, each a page or more (`BLK_MAX_SEGMENTS`).
+const USUAL_SEGMENTS: u64 = 128;
 
 /// How files on a device are brought in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +28,14 @@ pub struct Portion {
 pub fn portion(dev: Dev) -> Portion {
     let readahead = readahead_setting(dev).map(|(_, kb)| kb);
     of_settings(readahead, of_queue(dev, "max_sectors_kb"))
+}
+
+/// The largest request that a device takes, in bytes: by its settings, and by the number of pages that
+/// lie apart in memory. Where it has no settings, the most that is usual.
+pub fn largest_request(dev: Dev) -> u64 {
+    let [kb, pages] = ["max_sectors_kb", "max_segments"].map(|name| of_queue(dev, name));
+    let of_pages = pages.unwrap_or(USUAL_SEGMENTS).saturating_mul(page_size());
+    kb.map_or(of_pages, |kb| of_pages.min(kb << 10))
 }
 
 /// The file that sets the kernel's readahead size of a device, and the size in KiB. A partition has

@@ -11,7 +11,7 @@
 //! derives the strategy; [`probe`] measures the model and [`models`] keeps it. [`benefit`]
 //! estimates the gain, [`frequency`] says which ranges enough starts touch. [`places`] finds the
 //! positions of files on a device, [`elevator`] orders them for a rotational disk, [`device`]
-//! limits a request. [`metadata`] finds block devices, and [`sample`] detects a hot start. [`list`]
+//! limits a request, [`requests`] counts them. [`metadata`] finds block devices, and [`sample`] detects a hot start. [`list`]
 //! parses lists of files, which may stand for a pack. [`folios`] makes large folios of big mapped
 //! files.
 
@@ -31,6 +31,7 @@ pub mod plan;
 mod portions;
 pub mod probe;
 pub mod report;
+pub mod requests;
 pub mod sample;
 mod served;
 pub mod step;

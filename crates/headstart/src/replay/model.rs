@@ -41,6 +41,11 @@ const SHORT_SEEK_PART: u32 = 2;
 const NEAR_US: u32 = 20_000;
 /// Requests are the bottleneck if they take this many times as long as the bytes.
 const CLEARLY: f64 = 2.0;
+/// The number of requests matters if they take at least this part of the time of the bytes.
+const NOTABLE_PART: f64 = 4.0;
+/// Steps wait for others while at least this part of the in-flight limit is in flight: as much as the
+/// device works on at a time, or more.
+const BUSY_PART: u32 = 4;
 /// From this IOPS on, batched readahead costs more than the requests that it saves.
 const CHEAP_IOPS: u32 = 100_000;
 
@@ -115,6 +120,7 @@ impl Model {
             gap_bytes: self.gap(ranges),
             near_us: if one_by_one { u32::MAX } else { NEAR_US },
             batched,
+            rows: if batched { None } else { self.rows(ranges) },
             metadata_lead: Some(if one_by_one { ONE_BY_ONE_LEAD } else { LEAD }),
             in_flight: self.in_flight(),
             seek: None,
@@ -144,8 +150,24 @@ impl Model {
         if self.depth == 1 || self.order() == Order::Elevator {
             return true;
         }
-        let request_us = 1e6 / f64::from(self.iops.max(1));
-        ranges.count as f64 * request_us > CLEARLY * self.transfer_us(ranges.bytes)
+        self.requests_us(ranges) > CLEARLY * self.transfer_us(ranges.bytes)
+    }
+
+    /// From how much in flight on steps wait for others: as long as the device is busy that delays
+    /// nothing, and adjacent steps become fewer requests. It takes CPU time, so not where requests are
+    /// far from being the bottleneck.
+    fn rows(&self, ranges: &Ranges) -> Option<InFlight> {
+        let limit = self.in_flight()?;
+        let is_notable = self.requests_us(ranges) >= self.transfer_us(ranges.bytes) / NOTABLE_PART;
+        is_notable.then_some(InFlight {
+            bytes: limit.bytes / u64::from(BUSY_PART),
+            steps: limit.steps / BUSY_PART as usize,
+        })
+    }
+
+    /// How long the requests take at all, if each range is one.
+    fn requests_us(&self, ranges: &Ranges) -> f64 {
+        ranges.count as f64 * 1e6 / f64::from(self.iops.max(1))
     }
 
     /// How long it needs for so many bytes in so many requests, without seeks, in µs. Requests of a
@@ -324,6 +346,33 @@ mod tests {
             let found =
                 (model.read_strategy(&few_large).batched, model.read_strategy(&many_small).batched);
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn steps_wait_for_others_where_requests_take_a_notable_part_of_the_time() {
+        let ranges = |count, mib: u64| Ranges { count, bytes: mib << 20, gaps: Vec::new() };
+        for (name, model, ranges, expected) in [
+            ("hard disk", model(8340, 140, 100, 1, 119), ranges(1200, 80), None),
+            ("eMMC", model(330, 330, 150, 1, 3000), ranges(1200, 80), None),
+            (
+                "network volume",
+                model(1500, 1500, 125, 16, 3000),
+                ranges(1200, 80),
+                Some((1 << 20, 16)),
+            ),
+            ("few large ranges there", model(1500, 1500, 125, 16, 3000), ranges(400, 80), None),
+            (
+                "many small ones, in batches",
+                model(1500, 1500, 125, 16, 3000),
+                ranges(9000, 80),
+                None,
+            ),
+            ("SSD", model(80, 80, 500, 32, 50_000), ranges(1200, 80), None),
+            ("memory", model(10, 10, 5000, 16, 400_000), ranges(1200, 80), None),
+        ] {
+            let rows = model.read_strategy(&ranges).rows.map(|rows| (rows.bytes, rows.steps));
+            assert_eq!(rows, expected, "{name}");
         }
     }
 

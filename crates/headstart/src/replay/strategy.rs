@@ -32,6 +32,9 @@ pub struct ReadStrategy {
     /// Batched readahead: whether small steps are requested in one call, so that adjacent ones
     /// become one request.
     pub batched: bool,
+    /// Rows: while at least so much is in flight, steps wait for others, and those that are adjacent
+    /// are requested in one call; `None` in batches, and where the number of requests does not matter.
+    pub rows: Option<InFlight>,
     /// The metadata lookahead in bytes: metadata is read this far ahead of its data; `None`: all
     /// metadata comes first, as in elevator order.
     pub metadata_lead: Option<u64>,
@@ -44,7 +47,7 @@ pub struct ReadStrategy {
     pub in_passes: bool,
 }
 
-/// The in-flight limit: what may be requested and not yet resident.
+/// An amount that is requested and not yet resident, such as the in-flight limit.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub struct InFlight {
     /// Bytes.
@@ -72,6 +75,7 @@ impl Default for ReadStrategy {
             gap_bytes: 32 << 10,
             near_us: u32::MAX,
             batched: false,
+            rows: None,
             metadata_lead: None,
             in_flight: None,
             seek: None,
@@ -88,6 +92,12 @@ impl ReadStrategy {
             Order::Elevator => Self { near_us: APART_US, in_passes: true, ..self },
             Order::Touch => self,
         }
+    }
+
+    /// From how much in flight on steps wait for others, where rows are formed: in touch order, without
+    /// batches.
+    pub(super) fn rows_while_busy(&self) -> Option<InFlight> {
+        self.rows.filter(|_| self.order == Order::Touch && !self.batched)
     }
 
     /// How many bytes of metadata go ahead of the data: in elevator order all.
@@ -122,6 +132,9 @@ impl fmt::Display for ReadStrategy {
         }
         if self.batched {
             f.write_str(", batched")?;
+        }
+        if self.rows.is_some() {
+            f.write_str(", in rows")?;
         }
         if let Some(InFlight { bytes, steps }) = self.in_flight {
             write!(f, ", in-flight limit {} MiB and {steps} steps", bytes >> 20)?;

@@ -6,3 +6,4 @@
 mod accuracy;
 mod common;
 mod devices;
+mod rows;

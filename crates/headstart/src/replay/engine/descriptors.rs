@@ -2,11 +2,10 @@
 //! have a low one. getrlimit(2).
 
 use crate::host::cpus;
+use crate::replay::requests::TOGETHER;
 use headstart_sys::descriptors::for_each_open;
 use rustix::process::{Resource, getrlimit};
 
-/// The most steps that are requested together, each with its file open.
-pub(super) const TOGETHER: usize = 64;
 /// Files that are kept open between their steps, at most.
 const KEPT: usize = 256;
 /// Files that may be open before steps stop to wait for others, at most.

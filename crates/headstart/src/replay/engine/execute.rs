@@ -182,7 +182,8 @@ impl Engine {
     fn look_at(&self, step: &Step, number: usize) {
         let began = Instant::now();
         let opened = self.targets.opened(step.target);
-        let has_waited = began.elapsed() >= WAITED;
+        // A busy device is waited for anyway.
+        let has_waited = began.elapsed() >= WAITED && !self.submission.forms_rows();
         let missing = opened.as_ref().map_or(0, |target| self.residency.missing(target, step));
         let mut is_gathered = false;
         match opened {

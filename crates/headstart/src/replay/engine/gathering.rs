@@ -1,9 +1,9 @@
 //! Gathers small steps for one batch, and orders them so that those that are adjacent on their
 //! device follow each other. In elevator order a batch is one row of adjacent steps.
 
-use super::descriptors::TOGETHER;
 use super::targets::Opened;
 use crate::replay::places::{self, Stretch};
+use crate::replay::requests::{ROWS_BYTES, TOGETHER};
 use crate::replay::step::Step;
 use crate::replay::strategy::Order;
 use headstart_sys::willneed::Piece;
@@ -39,6 +39,17 @@ pub(super) struct PendingStep {
     pub(super) missing: u64,
 }
 
+/// When steps that wait for others are requested.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Due {
+    /// When there are more of them, or the device is no longer busy.
+    Later,
+    /// Now.
+    Now,
+    /// When the in-flight limit has room for so many bytes.
+    WithRoom(u64),
+}
+
 impl Gathering {
     fn lock(&self) -> MutexGuard<'_, Gathered> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -62,6 +73,22 @@ impl Gathering {
         gathered.since.get_or_insert_with(Instant::now);
         gathered.wanted.push(wanted);
         before
+    }
+
+    /// When the gathered steps are requested where steps wait for others only while the device
+    /// `is_busy`; `must`: now.
+    pub(super) fn due(&self, must: bool, is_busy: impl FnOnce() -> bool) -> Due {
+        let gathered = self.lock();
+        let bytes = gathered.wanted.iter().map(|wanted| wanted.missing).sum();
+        let is_full = gathered.wanted.len() >= TOGETHER || bytes >= ROWS_BYTES;
+        let is_empty = gathered.wanted.is_empty();
+        drop(gathered);
+        match is_empty {
+            true => Due::Later,
+            false if must || !is_busy() => Due::Now,
+            false if is_full => Due::WithRoom(bytes),
+            false => Due::Later,
+        }
     }
 
     /// Takes the gathered steps, if they `must` be requested, or are enough, or old enough.
@@ -122,10 +149,11 @@ fn rows(stretches: &[Option<Stretch>]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::targets::tests::opened;
+    use super::super::targets::tests::{opened, opened_in};
     use super::*;
     use crate::host::open::Kind;
     use crate::host::range::ByteRange;
+    use headstart_testing::{disk_dir, skip};
     use proptest::prelude::*;
     use std::ops::Range;
 
@@ -135,16 +163,17 @@ mod tests {
 
     #[test]
     fn a_row_ends_before_a_step_that_is_not_adjacent() {
-        let (_dir, target) = opened(8 * 4096, Kind::Unnoticed);
+        let (_dir, target) = opened_in(disk_dir(), 8 * 4096, Kind::Unnoticed);
         target.file.sync_all().unwrap();
         let wanted = |pages: Range<u64>| {
             let bytes = ByteRange { offset: pages.start * 4096, end: pages.end * 4096 };
             let step = Step { target: 0, bytes, touched_us: 0 };
             PendingStep { step, number: 0, target: target.clone(), missing: bytes.length() }
         };
-        if wanted(0..8).stretch().is_none_or(|s| s.bytes.length() < 8 * 4096) {
-            eprintln!("skipped: the file does not lie in one piece, or nobody tells");
-            return;
+        match wanted(0..8).stretch() {
+            Some(stretch) if stretch.bytes.length() == 8 * 4096 => {}
+            Some(_) => return skip("a file of eight pages does not lie in one piece"),
+            None => return skip("the file system of the tests does not say where a file lies"),
         }
         let gathering = Gathering::default();
         let before = [0..2, 2..3, 4..5, 5..6, 6..8, 0..1]
@@ -170,7 +199,53 @@ mod tests {
         }
     }
 
+    #[test]
+    fn steps_wait_for_others_only_while_the_device_is_busy() {
+        let (_dir, target) = opened(4096, Kind::Unnoticed);
+        let half = ROWS_BYTES / 2;
+        for (name, missing, must, is_busy, expected) in [
+            ("nothing is gathered", &[][..], true, false, Due::Later),
+            ("the device has enough to do", &[4096, 4096], false, true, Due::Later),
+            ("it has not", &[4096, 4096], false, false, Due::Now),
+            ("the start needs it now", &[4096], true, true, Due::Now),
+            ("enough bytes", &[half, half], false, true, Due::WithRoom(ROWS_BYTES)),
+            ("enough steps", &[1; TOGETHER], false, true, Due::WithRoom(TOGETHER as u64)),
+        ] {
+            let gathering = Gathering::default();
+            for &missing in missing {
+                let step = Step { target: 0, bytes: ByteRange::of(0, 4096), touched_us: 0 };
+                gathering.add(PendingStep { step, number: 0, target: target.clone(), missing });
+            }
+            assert_eq!(gathering.due(must, || is_busy), expected, "{name}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn each_step_is_requested_once_in_whatever_rows(
+            steps in proptest::collection::vec((1u64..300, any::<bool>(), 0u8..20), 0..300)
+        ) {
+            let (_dir, target) = opened(4096, Kind::Unnoticed);
+            let gathering = Gathering::default();
+            let mut requested = Vec::new();
+            for (number, (pages, is_busy, must)) in steps.iter().enumerate() {
+                let bytes = ByteRange::of(0, pages * 4096);
+                let step = Step { target: 0, bytes, touched_us: 0 };
+                let missing = bytes.length();
+                gathering.add(PendingStep { step, number, target: target.clone(), missing });
+                if gathering.due(*must == 0, || *is_busy) != Due::Later {
+                    let row = gathering.take(true);
+                    let before = row.split_last().map_or(&row[..], |(_, before)| before);
+                    prop_assert!(row.len() <= TOGETHER);
+                    prop_assert!(before.iter().map(|w| w.missing).sum::<u64>() < ROWS_BYTES);
+                    requested.extend(in_rows(row, Order::Touch).iter().map(|w| w.number));
+                }
+            }
+            requested.extend(in_rows(gathering.take(true), Order::Touch).iter().map(|w| w.number));
+            requested.sort_unstable();
+            prop_assert_eq!(requested, (0..steps.len()).collect::<Vec<_>>());
+        }
+
         #[test]
         fn each_stretch_is_requested_once_and_next_to_what_it_is_adjacent_to(
             places in proptest::collection::vec(proptest::option::of((0u64..2, 0u64..20)), 0..40)

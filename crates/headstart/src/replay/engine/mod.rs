@@ -3,7 +3,8 @@
 //! ```text
 //! execute ──▶ targets ──▶ residency ──▶ submission ──▶ arrival
 //! workers     open it     missing?      gathering      if waited for
-//! in order                              in_flight
+//! in order                              backlog
+//!                                       in_flight
 //! ```
 //!
 //! The driver: it opens files (`targets`) and requests what is not in memory
@@ -18,6 +19,7 @@
 //! left behind then (`server`). Those of a server that another process waits for are skipped.
 
 mod arrival;
+mod backlog;
 mod descriptors;
 mod execute;
 mod gathering;

@@ -3,8 +3,9 @@
 //! Small files are often adjacent on their disk. In one call and in the order of their positions
 //! they become few requests; see `headstart_sys::willneed`.
 
-use super::arrival::wait_for_last_page;
-use super::gathering::{Gathering, PendingStep, in_rows};
+use super::arrival::{has_arrived, wait_for_last_page};
+use super::backlog::Backlog;
+use super::gathering::{Due, Gathering, PendingStep, in_rows};
 use super::in_flight::StepsInFlight;
 use super::log::Requested;
 use super::pressure::MemoryPressure;
@@ -14,6 +15,7 @@ use crate::cache::residency::page_size;
 use crate::host::memory;
 use crate::host::open::Kind;
 use crate::host::range::ByteRange;
+use crate::replay::requests::SMALL;
 use crate::replay::step::Step;
 use crate::replay::strategy::{Order, ReadStrategy};
 use headstart_sys::willneed::will_need;
@@ -23,16 +25,12 @@ use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The largest step that is requested with others, in bytes: the kernel
-/// submits plugged requests when one has grown to this (`BLK_PLUG_FLUSH_SIZE`,
-/// `block/blk-mq.c`).
-const SMALL: u64 = 128 << 10;
-
 /// What is requested, together and in flight.
 #[derive(Debug)]
 pub(super) struct Submission {
     strategy: ReadStrategy,
     gathering: Gathering,
+    backlog: Backlog<(Arc<Opened>, Step)>,
     in_flight: StepsInFlight<(Arc<Opened>, Step)>,
     pressure: MemoryPressure,
     /// What was requested, if that is kept.
@@ -46,6 +44,7 @@ impl Submission {
         Self {
             strategy,
             gathering: Gathering::default(),
+            backlog: Backlog::new(strategy.rows_while_busy()),
             in_flight: StepsInFlight::new(strategy.in_flight),
             pressure: MemoryPressure::default(),
             log: log.then(Mutex::default),
@@ -53,14 +52,19 @@ impl Submission {
         }
     }
 
-    /// Whether a step may be requested with others: by a mapping, which begins with a page. In elevator
-    /// order these are adjacent, and any may be; else larger ones gain nothing.
+    /// Whether steps are gathered only while the device is busy.
+    pub(super) fn forms_rows(&self) -> bool {
+        self.strategy.rows_while_busy().is_some()
+    }
+
+    /// Whether a step may be requested with others: by a mapping, which begins with a page. In rows
+    /// these are adjacent, and any may be; else larger ones gain nothing.
     pub(super) fn may_gather(&self, PendingStep { step, target, .. }: &PendingStep) -> bool {
         let most = match self.strategy.order {
-            Order::Touch => SMALL,
-            Order::Elevator => u64::MAX,
+            Order::Touch if !self.forms_rows() => SMALL,
+            _ => u64::MAX,
         };
-        self.strategy.batched
+        (self.strategy.batched || self.forms_rows())
             && target.kind == Kind::Unnoticed
             && !target.portion.by_reading
             && step.bytes.length() <= most.min(target.portion.bytes)
@@ -77,7 +81,17 @@ impl Submission {
 
     /// Requests what was gathered, if it `must` be now, or it is time.
     pub(super) fn submit_gathered(&self, must: bool) {
-        self.submit_together(self.gathering.take(must));
+        if !self.forms_rows() {
+            return self.submit_together(self.gathering.take(must));
+        }
+        let is_busy = || self.backlog.is_enough(|(target, step)| has_arrived(target, step));
+        match self.gathering.due(must, is_busy) {
+            Due::Later => return,
+            Due::Now => {}
+            // Another thread may take it meanwhile, or add more.
+            Due::WithRoom(bytes) => self.wait_for_room(bytes),
+        }
+        self.submit_together(self.gathering.take(true));
     }
 
     fn submit_together(&self, gathered: Vec<PendingStep>) {
@@ -94,6 +108,9 @@ impl Submission {
                 self.submit_now(wanted);
             } else {
                 self.note_request(&wanted.step);
+                if self.forms_rows() {
+                    self.note_in_flight(wanted);
+                }
                 self.note_submitted(wanted, 1, 0);
             }
             self.progress.note_done(wanted.number);
@@ -121,14 +138,22 @@ impl Submission {
             }
             rest.offset = portion.end;
         }
-        if matches!(target.kind, Kind::Device | Kind::Unnoticed) {
-            self.in_flight.add(|| (target.clone(), *step), *missing);
-        }
+        self.note_in_flight(wanted);
         self.note_submitted(wanted, requests, failed);
     }
 
+    fn note_in_flight(&self, PendingStep { step, target, missing, .. }: &PendingStep) {
+        if matches!(target.kind, Kind::Device | Kind::Unnoticed) {
+            self.in_flight.add(|| (target.clone(), *step), *missing);
+        }
+        // Of blocks of metadata it is not known when they arrive.
+        if target.kind == Kind::Unnoticed {
+            self.backlog.add(|| (target.clone(), *step), *missing);
+        }
+    }
+
     fn wait_for_room(&self, bytes: u64) {
-        if !self.in_flight.has_room(bytes) {
+        if !self.forms_rows() && !self.in_flight.has_room(bytes) {
             // What was gathered need not wait for this; before our turn, since what can't be
             // requested together waits for room itself.
             self.submit_gathered(true);
@@ -169,6 +194,7 @@ impl Submission {
     /// Forgets the steps in flight, when nothing more is requested.
     pub(super) fn end(&self) {
         self.in_flight.clear();
+        self.backlog.clear();
     }
 
     /// What was requested, if that was kept.
@@ -241,11 +267,14 @@ mod tests {
     fn small_steps_that_begin_with_a_page_may_be_gathered() {
         let batched = ReadStrategy { batched: true, ..ReadStrategy::default() };
         let in_rows = ReadStrategy { order: Order::Elevator, ..batched };
+        let busy = InFlight { bytes: 1 << 20, steps: 16 };
+        let while_busy = ReadStrategy { rows: Some(busy), ..ReadStrategy::default() };
         for (name, strategy, kind, offset, length, expected) in [
             ("small", batched, Kind::Unnoticed, 4096, SMALL, true),
             ("large", batched, Kind::Unnoticed, 4096, SMALL + 1, false),
             ("large, in a row", in_rows, Kind::Unnoticed, 4096, 2 * SMALL, true),
             ("larger than a request", in_rows, Kind::Unnoticed, 4096, 2 * SMALL + 1, false),
+            ("large, while the device is busy", while_busy, Kind::Unnoticed, 4096, 2 * SMALL, true),
             ("in a page", batched, Kind::Unnoticed, 4097, 4096, false),
             ("its time of access would change", batched, Kind::File, 0, 4096, false),
             ("one by one", ReadStrategy::default(), Kind::Unnoticed, 0, 4096, false),
@@ -270,6 +299,21 @@ mod tests {
         assert_eq!(report(&submission), Report { requests: 2, bytes: 8192, ..Report::default() });
         progress.wait_for_head(Duration::MAX);
         assert!(submission.into_log().is_empty(), "it is not kept");
+    }
+
+    #[test]
+    fn what_waits_for_others_is_requested_at_once_when_the_device_is_not_busy() {
+        let (_dir, target) = opened(4 * 4096, Kind::Unnoticed);
+        let busy = InFlight { bytes: 4096, steps: 1 };
+        let submission = submission(ReadStrategy { rows: Some(busy), ..ReadStrategy::default() });
+        // What is in memory has arrived.
+        for page in 0..4 {
+            submission.gather(wanted(&target, page * 4096, 4096));
+            submission.submit_gathered(false);
+            let expected =
+                Report { requests: page + 1, bytes: (page + 1) * 4096, ..Report::default() };
+            assert_eq!(report(&submission), expected);
+        }
     }
 
     #[test]

@@ -244,7 +244,15 @@ pub(super) mod tests {
 
     /// A file of so many bytes, in memory, opened as if it were of this kind.
     pub(crate) fn opened(size: usize, kind: Kind) -> (tempfile::TempDir, Arc<Opened>) {
-        let dir = tempfile::tempdir().unwrap();
+        opened_in(tempfile::tempdir().unwrap(), size, kind)
+    }
+
+    /// The same of a file in this directory.
+    pub(crate) fn opened_in(
+        dir: tempfile::TempDir,
+        size: usize,
+        kind: Kind,
+    ) -> (tempfile::TempDir, Arc<Opened>) {
         let path = dir.path().join("file");
         fs::write(&path, vec![1; size]).unwrap();
         let file = File::open(path).unwrap();

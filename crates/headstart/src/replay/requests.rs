@@ -1,0 +1,167 @@
+//! How many requests a device gets for the steps of a replay: what is requested in one call and adjacent
+//! is one, up to the largest that it takes. Pure; the engine does what is counted here.
+
+use super::strategy::{InFlight, Order, ReadStrategy};
+use crate::host::range::ByteRange;
+
+/// The largest step that is requested in a batch in touch order, in bytes: the kernel submits plugged
+/// requests when one has grown to this (`BLK_PLUG_FLUSH_SIZE`, `block/blk-mq.c`).
+pub(super) const SMALL: u64 = 128 << 10;
+/// The most steps that are requested together, each with its file open.
+pub(super) const TOGETHER: usize = 64;
+/// How many bytes are gathered for rows at most, while the device is busy.
+pub(super) const ROWS_BYTES: u64 = 2 << 20;
+
+/// The requests for steps in touch order, each given by where its parts lie on the device, of at most
+/// `largest` bytes each.
+pub fn requests(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64) -> u64 {
+    let mut count = Count { largest: largest.max(1), requests: 0, gathered: Vec::new() };
+    match (strategy.order, strategy.batched, strategy.rows_while_busy()) {
+        // Sorted by their places, they are one row where they are adjacent.
+        (Order::Elevator, true, _) => count.gathered = steps.concat(),
+        (Order::Touch, true, _) => {
+            let mut together = 0;
+            for step in steps {
+                if length(step) > SMALL {
+                    count.submit(step.clone());
+                    continue;
+                }
+                count.gathered.extend(step);
+                together += 1;
+                if together == TOGETHER {
+                    count.submit_gathered();
+                    together = 0;
+                }
+            }
+        }
+        (_, false, Some(InFlight { bytes, steps: busy })) => {
+            let (mut before, mut together, mut waiting) = (0u64, 0, 0u64);
+            for (number, step) in steps.iter().enumerate() {
+                if before < bytes && number < busy {
+                    before = length(step).saturating_add(before);
+                    count.submit(step.clone());
+                    continue;
+                }
+                count.gathered.extend(step);
+                (together, waiting) = (together + 1, length(step).saturating_add(waiting));
+                if together == TOGETHER || waiting >= ROWS_BYTES {
+                    count.submit_gathered();
+                    (together, waiting) = (0, 0);
+                }
+            }
+        }
+        (_, false, None) => steps.iter().for_each(|step| count.submit(step.clone())),
+    }
+    count.submit_gathered();
+    count.requests
+}
+
+fn length(parts: &[ByteRange]) -> u64 {
+    parts.iter().fold(0, |sum, part| part.length().saturating_add(sum))
+}
+
+struct Count {
+    largest: u64,
+    requests: u64,
+    gathered: Vec<ByteRange>,
+}
+
+impl Count {
+    fn submit_gathered(&mut self) {
+        let gathered = std::mem::take(&mut self.gathered);
+        self.submit(gathered);
+    }
+
+    /// What is requested in one call.
+    fn submit(&mut self, mut parts: Vec<ByteRange>) {
+        parts.retain(|part| !part.is_empty());
+        parts.sort_unstable();
+        for row in parts.chunk_by(|a, b| a.end == b.offset) {
+            let requests = length(row).div_ceil(self.largest);
+            self.requests = self.requests.saturating_add(requests);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KIB: u64 = 1 << 10;
+
+    /// Steps of so many KiB, each behind the one before.
+    fn in_a_row(count: u64, kib: u64) -> Vec<Vec<ByteRange>> {
+        (0..count).map(|n| vec![ByteRange::of(n * kib * KIB, kib * KIB)]).collect()
+    }
+
+    /// The same in an order in which none follows the one before.
+    fn scattered(count: u64, kib: u64) -> Vec<Vec<ByteRange>> {
+        let mut steps = in_a_row(count, kib);
+        steps.iter_mut().flatten().for_each(|part| {
+            let begin = part.offset * 3;
+            *part = ByteRange::of(begin, part.length());
+        });
+        steps
+    }
+
+    #[test]
+    fn adjacent_steps_are_one_request_where_they_are_requested_together() {
+        let busy = InFlight { bytes: 64 * KIB, steps: 4 };
+        let one_by_one = ReadStrategy::default();
+        let batched = ReadStrategy { batched: true, ..one_by_one };
+        let rows = ReadStrategy { rows: Some(busy), ..one_by_one };
+        let elevator = ReadStrategy { order: Order::Elevator, ..batched };
+        for (name, strategy, steps, expected) in [
+            ("each is one", one_by_one, in_a_row(40, 16), 40),
+            ("a large one is several", one_by_one, in_a_row(2, 600), 4),
+            ("two batches", batched, in_a_row(128, 4), 2),
+            ("larger ones are not batched", batched, in_a_row(8, 160), 8),
+            ("a row is as large as the device takes", elevator, in_a_row(128, 16), 4),
+            ("so are parts of it", elevator, in_a_row(8, 160), 3),
+            ("the first of a row make the device busy", rows, in_a_row(4 + 64, 16), 4 + 2),
+            ("no row is larger than what is gathered", rows, in_a_row(2 + 2 * 64, 32), 2 + 8),
+            ("none of it is adjacent", rows, scattered(100, 16), 100),
+            (
+                "of any order a batch makes one row",
+                batched,
+                {
+                    let mut steps = in_a_row(64, 4);
+                    steps.reverse();
+                    steps
+                },
+                1,
+            ),
+            ("nothing", rows, Vec::new(), 0),
+        ] {
+            assert_eq!(requests(&strategy, &steps, 512 * KIB), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_step_in_two_places_is_two_requests() {
+        let step = vec![ByteRange::of(0, 8192), ByteRange::of(99 * KIB, 4096)];
+        assert_eq!(requests(&ReadStrategy::default(), &[step], 512 * KIB), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn together_they_are_never_more_requests_and_enough_for_all_bytes(
+            places in prop::collection::vec((0u64..400, 1u64..40), 0..200),
+            busy in (0u64..200, 0usize..80),
+        ) {
+            let part = |&(at, length): &(u64, u64)| vec![ByteRange::of(at * 4096, length * 4096)];
+            let steps: Vec<_> = places.iter().map(part).collect();
+            let bytes: u64 = places.iter().map(|(_, length)| length * 4096).sum();
+            let alone = requests(&ReadStrategy::default(), &steps, 512 * KIB);
+            let limit = InFlight { bytes: busy.0 * 4096, steps: busy.1 };
+            for strategy in [
+                ReadStrategy { batched: true, ..ReadStrategy::default() },
+                ReadStrategy { rows: Some(limit), ..ReadStrategy::default() },
+            ] {
+                let found = requests(&strategy, &steps, 512 * KIB);
+                prop_assert!(found <= alone && found >= bytes.div_ceil(512 * KIB));
+            }
+        }
+    }
+}
