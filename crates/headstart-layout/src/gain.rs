@@ -2,17 +2,18 @@
 
 use super::extents::joined;
 use super::metadata::Metadata;
+use super::reads::Replayed;
+use headstart::host::range::ByteRange;
 use headstart::replay::elevator::{DevicePosition, read_us};
-use headstart::replay::model::{Model, Ranges};
-use headstart::replay::strategy::Order;
+use headstart::replay::model::Model;
+use headstart::replay::requests::requests;
+use headstart::replay::strategy::{InFlight, ReadStrategy};
 use headstart_sys::fiemap::Extent;
 use serde::Serialize;
 
-/// Blocks that hold the extents of files are read when files are opened, many at a time: the nearest of
-/// them next, so that one takes this part of a seek.
+/// Blocks that hold the extents of files are read with other metadata, or when files are opened, many at a
+/// time: the nearest of them next, so that one takes this part of a seek, and of a request.
 const TREE_PART: u64 = 4;
-/// Larger steps are requested one by one, except in elevator order (`replay/engine/submission`).
-const SMALL: u64 = 128 << 10;
 /// A layout must save at least one in this many parts of the time; less can't be measured.
 const LEAST_PART: u64 = 50;
 
@@ -20,13 +21,14 @@ const LEAST_PART: u64 = 50;
 const UNPACKED_MB_S: u64 = 1000;
 
 /// How the ranges of a start are read from where they lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Reading {
     /// Extents of all ranges.
     pub extents: u64,
     /// Places at which the next range, in touch order, does not begin where the last one ends.
     pub jumps: u64,
-    /// Requests of a replay, for the data.
+    /// Requests of a replay, with those for directories, inode tables and extent trees; of several packs
+    /// those of their replays one after the other.
     pub requests: u64,
     /// Files whose extents do not fit into their inodes: each has a block more to read.
     pub trees: u64,
@@ -50,17 +52,28 @@ pub struct Places {
     pub ranges: Vec<Vec<Extent>>,
     /// As in [`Reading::trees`].
     pub trees: u64,
+    /// What the replays of the packs read of that.
+    pub replays: Vec<Replayed>,
+}
+
+/// The device that is read from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// How fast it is, if it was measured.
+    pub model: Option<Model>,
+    /// The largest request that it takes, in bytes.
+    pub largest_request: u64,
 }
 
 impl Gain {
     /// From places to places. `metadata` is what is read too and stays.
-    pub fn of(before: &Places, after: &Places, metadata: &Metadata, model: Option<&Model>) -> Self {
+    pub fn of(before: &Places, after: &Places, metadata: &Metadata, device: Device) -> Self {
         // Seeks are compared over one distance, that of both.
         let all = || before.ranges.iter().chain(&after.ranges).flatten();
         let low = all().map(|e| e.physical).min().unwrap_or(0);
         let high = all().map(|e| e.physical.saturating_add(e.length)).max().unwrap_or(0);
         let span = high.saturating_sub(low);
-        let reading = |places| reading(places, metadata, model, span);
+        let reading = |places| reading(places, metadata, device, span);
         Self { before: reading(before), after: reading(after) }
     }
 
@@ -71,6 +84,11 @@ impl Gain {
         let replay = &mut self.after.replay_us;
         *replay = replay.map(|read| read.max(us / u64::from(cpus.max(1))));
         self
+    }
+
+    /// Whether requests fall by half or more, which helps others where their number is limited.
+    pub fn halves_requests(&self) -> bool {
+        self.before.requests > 0 && self.after.requests <= self.before.requests / 2
     }
 
     /// Whether the layout is expected to save time; without a model, requests.
@@ -84,43 +102,87 @@ impl Gain {
     }
 }
 
-fn reading(places: &Places, metadata: &Metadata, model: Option<&Model>, span: u64) -> Reading {
-    let Places { ranges: pieces, trees } = places;
-    let mut sorted: Vec<Extent> = pieces.iter().flatten().copied().collect();
-    let bytes = sorted.iter().fold(0, |sum, e| e.length.saturating_add(sum));
-    let extents = sorted.len() as u64;
-    let in_touch_order = sorted.clone();
-    let touched = adjacent(&sorted);
-    sorted.sort_unstable_by_key(|e| e.physical);
-    let ranges = Ranges { count: pieces.len() as u64, bytes, gaps: Vec::new() };
-    let strategy = model.map(|model| model.read_strategy(&ranges));
-    // Requests for several files become one only in a batch.
-    let is_batched = strategy.map_or(ranges.are_small(), |strategy| strategy.batched);
-    let step = strategy.unwrap_or_default().step_bytes;
-    let requests = match is_batched {
-        true if model.is_some_and(|m| m.order() == Order::Elevator) => batched(&sorted, step, step),
-        true => batched(&in_touch_order, step, SMALL),
-        false => count(&sorted, step),
-    };
-    let place = |e: &Extent| (DevicePosition { dev: 0, offset: e.physical }, e.length);
-    let replay_us = |m: &Model| {
-        let Some(seek) = m.seek() else {
-            let all = requests.saturating_add(*trees).saturating_add(metadata.places);
-            return m.read_us(all, bytes.saturating_add(metadata.bytes));
-        };
-        let parts: Vec<_> = sorted.iter().map(place).collect();
-        let of_trees = trees.saturating_mul(u64::from(seek.seek_us) / TREE_PART);
-        (read_us(&parts, seek, span) as u64)
-            .saturating_add(of_trees)
-            .saturating_add(metadata.us.unwrap_or(0))
+fn reading(places: &Places, metadata: &Metadata, device: Device, span: u64) -> Reading {
+    let Places { ranges, trees, replays } = places;
+    let Device { model, largest_request } = device;
+    let in_touch_order: Vec<Extent> = ranges.iter().flatten().copied().collect();
+    let touched = adjacent(&in_touch_order);
+    let part = |e: &Extent| ByteRange::of(e.physical, e.length);
+    let mut seeks_us = 0u64;
+    let of_trees = trees / TREE_PART;
+    let (mut count, mut replay_us) = (of_trees, 0u64);
+    let seek = model.and_then(|model| model.seek());
+    for Replayed { strategy, steps, metadata } in replays {
+        let parts: Vec<Vec<ByteRange>> =
+            steps.iter().map(|step| step.extents.iter().map(part).collect()).collect();
+        let blocks: Vec<_> = metadata.iter().map(|part| vec![*part]).collect();
+        let one_by_one = ReadStrategy { batched: false, rows: None, ..*strategy };
+        let amounts = in_windows(strategy, &parts, largest_request).chain([Amount::of(
+            &one_by_one,
+            &blocks,
+            largest_request,
+        )]);
+        for amount in amounts {
+            count = count.saturating_add(amount.requests);
+            let us = model.map_or(0, |model| model.read_us(amount.requests, amount.bytes));
+            replay_us = replay_us.saturating_add(us);
+        }
+        if let Some(seek) = seek {
+            let mut sorted = parts.concat();
+            sorted.sort_unstable();
+            let place =
+                |part: &ByteRange| (DevicePosition { dev: 0, offset: part.offset }, part.length());
+            let placed: Vec<_> = sorted.iter().map(place).collect();
+            seeks_us = seeks_us.saturating_add(read_us(&placed, seek, span) as u64);
+        }
+    }
+    let replay_us = match (model, seek) {
+        (_, Some(seek)) => trees
+            .saturating_mul(u64::from(seek.seek_us) / TREE_PART)
+            .saturating_add(seeks_us)
+            .saturating_add(metadata.us.unwrap_or(0)),
+        (Some(model), None) => replay_us.saturating_add(model.read_us(of_trees, 0)),
+        (None, None) => 0,
     };
     Reading {
-        extents,
+        extents: in_touch_order.len() as u64,
         jumps: (touched.len() as u64).saturating_sub(1),
-        requests,
+        requests: count,
         trees: *trees,
-        replay_us: model.map(replay_us),
+        replay_us: model.map(|_| replay_us),
     }
+}
+
+/// What is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Amount {
+    requests: u64,
+    bytes: u64,
+}
+
+impl Amount {
+    /// Of these steps.
+    fn of(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64) -> Self {
+        let bytes = steps.iter().flatten().fold(0, |sum: u64, p| sum.saturating_add(p.length()));
+        Self { requests: requests(strategy, steps, largest), bytes }
+    }
+}
+
+/// What is read while no more than the in-flight limit is: some of these parts are limited by requests,
+/// others by bytes. Without a limit it is one.
+fn in_windows<'a>(
+    strategy: &ReadStrategy,
+    steps: &'a [Vec<ByteRange>],
+    largest: u64,
+) -> impl Iterator<Item = Amount> + 'a {
+    let window = strategy.in_flight.map_or(usize::MAX, |limit| limit.steps.max(1));
+    let first = *strategy;
+    // The device is busy from then on.
+    let rows = first.rows.map(|_| InFlight { bytes: 0, steps: 0 });
+    let later = ReadStrategy { rows, ..first };
+    steps.chunks(window).enumerate().map(move |(number, steps)| {
+        Amount::of(if number == 0 { &first } else { &later }, steps, largest)
+    })
 }
 
 /// The same with those joined that follow each other on the device.
@@ -134,47 +196,19 @@ fn adjacent(extents: &[Extent]) -> Vec<Extent> {
     joined(one_file.collect())
 }
 
-/// Requests of at most `most` bytes for extents that are requested in one batch: the block layer joins
-/// what continues the last request. Of extents above `largest` nothing is joined.
-fn batched(extents: &[Extent], most: u64, largest: u64) -> u64 {
-    let (mut requests, mut last, mut ends) = (0u64, u64::MAX, None);
-    for extent in extents.iter().filter(|extent| extent.length > 0) {
-        let (first, rest) = (extent.length.min(most), extent.length % most);
-        let may_join = first <= largest;
-        let is_joined =
-            may_join && ends == Some(extent.physical) && last.saturating_add(first) <= most;
-        requests = requests.saturating_add(extent.length.div_ceil(most) - u64::from(is_joined));
-        last = match (may_join, extent.length > most, is_joined) {
-            (false, ..) => u64::MAX,
-            (true, true, _) => {
-                if rest == 0 {
-                    most
-                } else {
-                    rest
-                }
-            }
-            (true, false, true) => last + first,
-            (true, false, false) => first,
-        };
-        ends = extent.physical.checked_add(extent.length);
-    }
-    requests
-}
-
-/// Requests of at most so many bytes.
-fn count(extents: &[Extent], most: u64) -> u64 {
-    extents.iter().map(|extent| extent.length.div_ceil(most)).sum()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::reads::ReadStep;
     use super::*;
+    use headstart::replay::model::Ranges;
     use proptest::prelude::*;
 
     const HDD: Model =
         Model { latency_us: 8340, next_us: 140, bandwidth_mb_s: 100, depth: 1, iops: 119 };
     const EMMC: Model =
         Model { latency_us: 330, next_us: 330, bandwidth_mb_s: 150, depth: 1, iops: 3000 };
+    const CLOUD: Model =
+        Model { latency_us: 1500, next_us: 1500, bandwidth_mb_s: 125, depth: 16, iops: 3000 };
     const NVME: Model =
         Model { latency_us: 10, next_us: 10, bandwidth_mb_s: 5000, depth: 16, iops: 400_000 };
 
@@ -191,9 +225,23 @@ mod tests {
         (0..files).map(file).collect()
     }
 
+    /// As a replay reads them, each in one step.
+    fn places(ranges: &[Vec<Extent>], model: Option<Model>, trees: u64, blocks: u64) -> Places {
+        let bytes = ranges.iter().flatten().fold(0, |sum, e| e.length.saturating_add(sum));
+        let all = Ranges { count: ranges.len() as u64, bytes, gaps: Vec::new() };
+        let unmeasured = ReadStrategy { batched: all.are_small(), ..ReadStrategy::default() };
+        let strategy = model.map_or(unmeasured, |model| model.read_strategy(&all));
+        let step = |extents: &Vec<Extent>| ReadStep { file: None, extents: extents.clone() };
+        let metadata = (0..blocks).map(|n| ByteRange::of(n << 20, 0x1000)).collect();
+        let replays =
+            vec![Replayed { strategy, steps: ranges.iter().map(step).collect(), metadata }];
+        Places { ranges: ranges.to_vec(), trees, replays }
+    }
+
     fn gain(before: &[Vec<Extent>], after: &[Vec<Extent>], model: Option<&Model>) -> Gain {
-        let places = |ranges: &[Vec<Extent>]| Places { ranges: ranges.to_vec(), trees: 0 };
-        Gain::of(&places(before), &places(after), &Metadata::default(), model)
+        let places = |ranges| places(ranges, model.copied(), 0, 0);
+        let device = Device { model: model.copied(), largest_request: 512 << 10 };
+        Gain::of(&places(before), &places(after), &Metadata::default(), device)
     }
 
     fn packed(files: u64, length: u64) -> Vec<Vec<Extent>> {
@@ -228,11 +276,11 @@ mod tests {
     fn adjacent_files_are_one_request_in_a_batch() {
         let Gain { before, after } = gain(&scattered(40, 4, 16384), &packed(40, 65536), Some(&HDD));
         assert_eq!((before.extents, before.jumps, before.requests), (160, 159, 160));
-        assert_eq!((after.extents, after.jumps, after.requests), (40, 0, 3));
+        assert_eq!((after.extents, after.jumps, after.requests), (40, 0, 5));
         let found = gain(&scattered(40, 4, 16384), &packed(40, 65536), Some(&EMMC));
-        assert_eq!((found.before.requests, found.after.requests), (160, 3));
-        // Larger ones only on a rotational disk, where 160 KiB are read at a time.
-        for (model, requests) in [(HDD, 7), (EMMC, 40)] {
+        assert_eq!((found.before.requests, found.after.requests), (160, 5));
+        // Larger ones only in rows, of which the first is not one while the device is not busy.
+        for (model, requests) in [(HDD, 13), (EMMC, 40), (CLOUD, 7 + 13)] {
             let large = packed(40, 160 << 10);
             assert_eq!(gain(&large, &large, Some(&model)).after.requests, requests);
         }
@@ -243,14 +291,17 @@ mod tests {
 
     #[test]
     fn metadata_and_blocks_of_extents_take_their_time_too() {
-        for (model, metadata, tree) in [(HDD, 9000, 2050), (EMMC, 1000, 333)] {
-            let found = |trees, places| {
-                let places_of = Places { ranges: packed(40, 65536), trees };
-                let metadata = Metadata { places, bytes: 0, us: (places > 0).then_some(9000) };
-                Gain::of(&places_of, &places_of, &metadata, Some(&model)).after.replay_us.unwrap()
+        for (model, metadata, tree) in [(HDD, 9000, 4 * 2050), (EMMC, 1081, 333)] {
+            let found = |trees, blocks| {
+                let places = places(&packed(40, 65536), Some(model), trees, blocks);
+                let metadata =
+                    Metadata { places: blocks, bytes: 0, us: (blocks > 0).then_some(9000) };
+                let device = Device { model: Some(model), largest_request: 512 << 10 };
+                Gain::of(&places, &places, &metadata, device).after
             };
-            let none = found(0, 0);
-            assert_eq!((found(0, 3) - none, found(1, 0) - none), (metadata, tree));
+            let time = |trees, blocks| found(trees, blocks).replay_us.unwrap();
+            assert_eq!((time(0, 3) - time(0, 0), time(4, 0) - time(0, 0)), (metadata, tree));
+            assert_eq!(found(4, 3).requests - found(0, 0).requests, 4);
         }
     }
 
@@ -271,6 +322,7 @@ mod tests {
             let found = gain(&lists, &lists, Some(&model));
             prop_assert_eq!(found.before, found.after);
             prop_assert!(!found.is_expected());
+            prop_assert!(!found.halves_requests());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `headstart layout apply`, `resume` and `undo`: moves blocks.
 
-use super::plan::{Planned, gain, is_expected, no_gain};
+use super::plan::{Planned, no_gain};
 use super::which::{Document, WhatArgs, chosen, each, in_words, may_move, mounts, wanted_of};
 use super::work::{Work, WorkArgs};
 use crate::exit::ExitStatus;
@@ -173,13 +173,8 @@ fn begin(
         return Ok(Begun::No(ExitStatus::Negative, no_gain(planned).into()));
     }
     let donor = store.allocate(planned.donor_bytes, volume, &planned.plan)?;
-    let gain = gain(
-        &planned.plan,
-        &donor.extents,
-        (&planned.metadata, planned.model),
-        planned.sample.as_ref(),
-    );
-    if !args.force && !is_expected(&gain, planned.model, volume) {
+    let gain = planned.gain_with(&donor.extents);
+    if !args.force && !planned.is_expected(&gain, volume) {
         let why = "nothing to gain here: the free space is in too many pieces";
         return Ok(Begun::No(ExitStatus::Negative, why.into()));
     }

@@ -6,15 +6,16 @@ use crate::output::{self, Align, JsonPath, Table, counted, grouped, size};
 use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
 use headstart::pack::Pack;
-use headstart::replay::device::is_rotational;
-use headstart::replay::model::Model;
+use headstart::replay::device::{is_rotational, largest_request};
 use headstart::replay::models::Models;
 use headstart_layout::LayoutError;
 use headstart_layout::compress::Sample;
 use headstart_layout::examine::{Found, examine};
-use headstart_layout::gain::{Gain, Places};
+use headstart_layout::gain::{Device, Gain, Places, Reading};
 use headstart_layout::metadata::Metadata;
 use headstart_layout::plan::{Piece, Plan};
+use headstart_layout::reads::{Pieces, Replayed};
+use headstart_layout::replays::replays;
 use headstart_layout::skip::Skip;
 use headstart_layout::volume::Volume;
 use headstart_sys::fiemap::Extent;
@@ -86,10 +87,12 @@ pub struct Planned {
     pub plan: Plan,
     /// What is read too, and stays.
     pub metadata: Metadata,
+    /// What the replays of the packs read.
+    replays: Vec<Replayed>,
     /// What is gained if the donor is in one piece.
     pub gain: Gain,
-    /// That of the device, if it was measured.
-    pub model: Option<Model>,
+    /// What is read from.
+    device: Device,
     /// Whether something is gained.
     pub is_gain_expected: bool,
     /// How much smaller a sample gets, if it is to be compressed.
@@ -121,10 +124,54 @@ impl Planned {
         let donor_bytes = length.saturating_add(plan.tail(volume.block()?));
         let ideal = [Extent { logical: 0, physical: lowest.unwrap_or(0), length }];
         let sample = what.compress.map(|_| Sample::of(&volume.mount_point, &found, &plan));
-        let gain = gain(&plan, &ideal, (&metadata, model), sample.as_ref());
-        let is_gain_expected = is_expected(&gain, model, volume);
-        let room = volume.room()?;
-        Ok(Self { found, donor_bytes, room, plan, metadata, gain, model, is_gain_expected, sample })
+        let device = Device { model, largest_request: largest_request(volume.device) };
+        let replays = replays(packs, model, (volume, mounts), &found);
+        let gain = Gain { before: Reading::default(), after: Reading::default() };
+        let (room, is_gain_expected) = (volume.room()?, false);
+        let mut out = Self {
+            found,
+            donor_bytes,
+            room,
+            plan,
+            metadata,
+            replays,
+            gain,
+            device,
+            is_gain_expected,
+            sample,
+        };
+        out.gain = out.gain_with(&ideal);
+        out.is_gain_expected = out.is_expected(&out.gain, volume);
+        Ok(out)
+    }
+
+    /// What is gained with this donor, or behind its begin as small as the sample gets.
+    pub fn gain_with(&self, donor: &[Extent]) -> Gain {
+        let Self { plan, replays, .. } = self;
+        let (old, new) = plan.trees();
+        let before: Vec<_> = plan.pieces.iter().map(|piece| piece.old.clone()).collect();
+        let place = |piece: &Piece| piece.new_place(donor).unwrap_or_else(|| piece.old.clone());
+        let after: Vec<_> = match &self.sample {
+            Some(sample) => sample.placed(plan, donor.first().map_or(0, |extent| extent.physical)),
+            None => plan.pieces.iter().map(place).collect(),
+        };
+        let pieces = Pieces::of(plan);
+        let moved = replays.iter().map(|replay| replay.moved(&pieces, &after)).collect();
+        let before = Places { ranges: before, trees: old, replays: replays.clone() };
+        let after = Places { ranges: after, trees: new, replays: moved };
+        let gain = Gain::of(&before, &after, &self.metadata, self.device);
+        match self.sample {
+            Some(_) => gain.unpacked(plan.bytes(), cpus()),
+            None => gain,
+        }
+    }
+
+    /// Whether that is something. Of a device that was not measured only a rotational one is known to
+    /// be slow.
+    pub fn is_expected(&self, gain: &Gain, volume: &Volume) -> bool {
+        let has_model = self.device.model.is_some();
+        let is_known = has_model || is_rotational(volume.device).unwrap_or(true);
+        is_known && gain.is_expected()
     }
 
     fn files(&self) -> usize {
@@ -135,38 +182,8 @@ impl Planned {
     }
 }
 
-/// What a plan gains with this donor, or behind its begin as small as the sample gets.
-pub fn gain(
-    plan: &Plan,
-    donor: &[Extent],
-    (metadata, model): (&Metadata, Option<Model>),
-    sample: Option<&Sample>,
-) -> Gain {
-    let (old, new) = plan.trees();
-    let before: Vec<_> = plan.pieces.iter().map(|piece| piece.old.clone()).collect();
-    let place = |piece: &Piece| piece.new_place(donor).unwrap_or_else(|| piece.old.clone());
-    let after: Vec<_> = match sample {
-        Some(sample) => sample.placed(plan, donor.first().map_or(0, |extent| extent.physical)),
-        None => plan.pieces.iter().map(place).collect(),
-    };
-    let before = Places { ranges: before, trees: old };
-    let after = Places { ranges: after, trees: new };
-    let gain = Gain::of(&before, &after, metadata, model.as_ref());
-    match sample {
-        Some(_) => gain.unpacked(plan.bytes(), cpus()),
-        None => gain,
-    }
-}
-
 fn cpus() -> u32 {
     available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
-}
-
-/// Whether that is something. Of a device that was not measured only a rotational one is known to
-/// be slow.
-pub fn is_expected(gain: &Gain, model: Option<Model>, volume: &Volume) -> bool {
-    let is_known = model.is_some() || is_rotational(volume.device).unwrap_or(true);
-    is_known && gain.is_expected()
 }
 
 /// Runs the verb.
@@ -210,7 +227,7 @@ fn document(volume: &Volume, planned: &Planned) -> OneDocument {
         bytes: planned.plan.bytes(),
         donor_bytes: planned.donor_bytes,
         room_bytes: planned.room,
-        has_model: planned.model.is_some(),
+        has_model: planned.device.model.is_some(),
         metadata: planned.metadata,
         gain: planned.gain,
         is_gain_expected: planned.is_gain_expected,
@@ -271,8 +288,13 @@ fn show(volume: &Volume, planned: &Planned, out: &mut dyn Write) -> io::Result<(
 
 /// Why nothing is gained.
 pub fn no_gain(planned: &Planned) -> &'static str {
-    match (planned.plan.pieces.is_empty(), planned.model.is_some(), planned.sample.is_some()) {
+    let has_model = planned.device.model.is_some();
+    match (planned.plan.pieces.is_empty(), has_model, planned.sample.is_some()) {
         (true, ..) => "nothing to gain here: none of these files can be moved",
+        (_, true, _) if planned.gain.halves_requests() => {
+            "no time to gain here: bytes limit these starts. But requests fall by half or more: where their \
+             number is limited for all that use the disk, headstart layout apply --force leaves more to others"
+        }
         (_, true, true) => {
             "nothing to gain here: neither seeks, requests nor bytes limit these starts, or they do not get \
              smaller"

@@ -1,0 +1,182 @@
+//! What replays of packs read, step by step, and where that lies before and after a layout. Pure;
+//! [`super::replays`] finds it.
+
+use super::extents::{end, within};
+use super::plan::{Piece, Plan};
+use headstart::host::range::ByteRange;
+use headstart::replay::strategy::ReadStrategy;
+use headstart_sys::fiemap::Extent;
+use std::collections::BTreeMap;
+
+/// The replay of one pack, as far as it reads from one file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replayed {
+    /// How it reads.
+    pub strategy: ReadStrategy,
+    /// Steps of files, in the order of the plan.
+    pub steps: Vec<ReadStep>,
+    /// Steps of metadata, which stays where it is: parts of the device.
+    pub metadata: Vec<ByteRange>,
+}
+
+/// What is requested of a file at once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadStep {
+    /// Index of its file among those that are moved, if it is one of them.
+    pub file: Option<usize>,
+    /// Where it lies.
+    pub extents: Vec<Extent>,
+}
+
+impl Replayed {
+    /// The same when each piece of a plan lies where `new` says, by its index.
+    #[must_use]
+    pub fn moved(&self, pieces: &Pieces<'_>, new: &[Vec<Extent>]) -> Self {
+        let step = |step: &ReadStep| {
+            let extents = match step.file {
+                Some(file) => pieces.moved(file, &step.extents, new),
+                None => step.extents.clone(),
+            };
+            ReadStep { file: step.file, extents }
+        };
+        Self { steps: self.steps.iter().map(step).collect(), ..self.clone() }
+    }
+}
+
+/// The pieces of a plan by their files and places in them.
+#[derive(Clone, Debug)]
+pub struct Pieces<'a>(BTreeMap<(usize, u64), (usize, &'a Piece)>);
+
+impl<'a> Pieces<'a> {
+    /// Those of a plan.
+    pub fn of(plan: &'a Plan) -> Self {
+        let piece = |(number, piece): (usize, &'a Piece)| {
+            ((piece.file, piece.bytes.offset), (number, piece))
+        };
+        Self(plan.pieces.iter().enumerate().map(piece).collect())
+    }
+
+    /// Where parts of a file lie then.
+    fn moved(&self, file: usize, extents: &[Extent], new: &[Vec<Extent>]) -> Vec<Extent> {
+        let mut out = Vec::new();
+        for extent in extents {
+            let mut at = extent.logical;
+            while at < end(extent) {
+                let before = self.0.range(..=(file, at)).next_back().map(|(_, piece)| *piece);
+                let holder = before.filter(|(_, p)| p.file == file && at < p.bytes.end);
+                let next = self.0.range((file, at + 1)..).next().filter(|(key, _)| key.0 == file);
+                let until = match holder {
+                    Some((_, piece)) => piece.bytes.end,
+                    None => next.map_or(u64::MAX, |(key, _)| key.1),
+                };
+                let bytes = ByteRange { offset: at, end: until.min(end(extent)) };
+                let stays = || within(&[*extent], bytes).unwrap_or_default();
+                out.extend(
+                    match holder.and_then(|(number, piece)| Some((piece, new.get(number)?))) {
+                        Some((piece, new)) => part_of(piece.bytes, new, bytes),
+                        None => stays(),
+                    },
+                );
+                at = bytes.end;
+            }
+        }
+        out
+    }
+}
+
+/// Where a part of a piece lies if that lies here. One that takes fewer bytes there, since they are
+/// compressed, has its share of them.
+fn part_of(piece: ByteRange, new: &[Extent], part: ByteRange) -> Vec<Extent> {
+    if let Some(found) = within(new, part) {
+        return found;
+    }
+    let Some(first) = new.first() else { return Vec::new() };
+    let all = new.iter().fold(0u64, |sum, extent| sum.saturating_add(extent.length));
+    let share = |bytes: u64| {
+        let share = u128::from(bytes) * u128::from(all) / u128::from(piece.length().max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    };
+    let (from, to) = (share(part.offset - piece.offset), share(part.end - piece.offset));
+    let physical = first.physical.saturating_add(from);
+    vec![Extent { logical: part.offset, physical, length: to.saturating_sub(from) }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PAGE: u64 = 4096;
+
+    /// Pages of a file from `first` on that lie at `place`.
+    fn extent(first: u64, count: u64, place: u64) -> Extent {
+        Extent { logical: first * PAGE, physical: place * PAGE, length: count * PAGE }
+    }
+
+    fn piece(file: usize, first: u64, count: u64) -> Piece {
+        let bytes = ByteRange::of(first * PAGE, count * PAGE);
+        Piece { file, bytes, old: vec![extent(first, count, 900 + first)], donor: 0 }
+    }
+
+    #[test]
+    fn what_is_moved_lies_at_its_new_place_and_the_rest_stays() {
+        let plan =
+            Plan { pieces: vec![piece(0, 10, 4), piece(0, 20, 4), piece(1, 0, 9)], donor_bytes: 0 };
+        let new = [
+            vec![extent(10, 4, 50)],
+            vec![extent(20, 1, 54), extent(21, 3, 70)],
+            vec![extent(0, 3, 60)],
+        ];
+        for (name, file, read, expected) in [
+            ("all of a piece", Some(0), extent(10, 4, 910), vec![extent(10, 4, 50)]),
+            ("a part of it", Some(0), extent(11, 2, 911), vec![extent(11, 2, 51)]),
+            (
+                "with what is around it",
+                Some(0),
+                extent(8, 8, 908),
+                vec![extent(8, 2, 908), extent(10, 4, 50), extent(14, 2, 914)],
+            ),
+            (
+                "in two pieces",
+                Some(0),
+                extent(20, 4, 920),
+                vec![extent(20, 1, 54), extent(21, 3, 70)],
+            ),
+            ("another part of the file", Some(0), extent(30, 2, 930), vec![extent(30, 2, 930)]),
+            ("a file that is not moved", None, extent(10, 4, 910), vec![extent(10, 4, 910)]),
+            ("compressed to a third", Some(1), extent(3, 3, 3), vec![extent(3, 1, 61)]),
+        ] {
+            let step = ReadStep { file, extents: vec![read] };
+            let replayed = Replayed {
+                strategy: ReadStrategy::default(),
+                steps: vec![step],
+                metadata: Vec::new(),
+            };
+            let moved = replayed.moved(&Pieces::of(&plan), &new);
+            assert_eq!(moved.steps[0].extents, expected, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_page_that_is_read_is_read_once_wherever_it_lies(
+            pieces in prop::collection::btree_map(0u64..50, (1u64..5, 0u64..1000), 0..10),
+            first in 0u64..60, count in 1u64..60,
+        ) {
+            let mut at = 0;
+            let mut plan = Plan::default();
+            let mut new = Vec::new();
+            for (gap, (count, place)) in pieces {
+                at += gap;
+                plan.pieces.push(piece(0, at, count));
+                new.push(vec![extent(at, count, place)]);
+                at += count;
+            }
+            let found = Pieces::of(&plan).moved(0, &[extent(first, count, 5000)], &new);
+            let pages = found.iter().flat_map(|e| {
+                (e.logical / PAGE)..(end(e) / PAGE)
+            });
+            prop_assert_eq!(pages.collect::<Vec<_>>(), (first..first + count).collect::<Vec<_>>());
+        }
+    }
+}
