@@ -5,7 +5,7 @@ use super::examine::Found;
 use super::extents::{placed, within};
 use super::reads::{ReadStep, Replayed};
 use super::volume::Volume;
-use headstart::host::identity::identity_of;
+use headstart::host::identity::{Identity, identity_of};
 use headstart::host::mounts::MountTable;
 use headstart::host::open::open_again;
 use headstart::host::range::ByteRange;
@@ -40,8 +40,8 @@ fn replay(
     let limits = Limits { budget: u64::MAX, metadata: true };
     let plan = Plan::of_pack(pack, &Frequency::HALF.choice(pack), limits, strategy);
     let mut out = Replayed { strategy, steps: Vec::new(), metadata: Vec::new() };
-    // By target: the file's extents, if it is read.
-    let mut known: HashMap<u32, Option<(Option<usize>, Vec<Extent>)>> = HashMap::new();
+    // By target: all of the file, if it is read.
+    let mut known: HashMap<u32, Option<ReadStep>> = HashMap::new();
     for step in &plan.steps {
         match plan.targets.get(step.target as usize) {
             Some(Target::Device(system)) if volume.uuid.is_some() && system.uuid == volume.uuid => {
@@ -51,9 +51,10 @@ fn replay(
                 let file = known.entry(step.target).or_insert_with(|| {
                     let path = plan.paths.path(*node);
                     let (ino, is_same, extents) = look(&path, (volume, mounts), *identity)?;
-                    (is_same || *changing).then(|| (moved.get(&ino).copied(), extents))
+                    let file = moved.get(&ino).copied();
+                    (is_same || *changing).then_some(ReadStep { file, extents })
                 });
-                if let Some((file, extents)) = file {
+                if let Some(ReadStep { file, extents }) = file {
                     let extents = parts(extents, step.bytes);
                     out.steps.push(ReadStep { file: *file, extents });
                 }
@@ -68,7 +69,7 @@ fn replay(
 fn look(
     path: &Path,
     (volume, mounts): (&Volume, &MountTable),
-    learned: Option<headstart::host::identity::Identity>,
+    learned: Option<Identity>,
 ) -> Option<(u64, bool, Vec<Extent>)> {
     let (dev, inner) = mounts.inside(path)?;
     volume.inside(dev, &inner)?;
