@@ -30,7 +30,7 @@ pub fn is_in_memory(pack: &Pack, choice: &Choice, uid: u32) -> bool {
     !sample.is_empty() && sample.into_iter().all(is_in_memory)
 }
 
-/// What of a sample was in memory, to be looked at again without the pack.
+/// What of a sample was in memory, to be checked later without the pack.
 #[derive(Clone, Debug, Default)]
 pub struct InMemory {
     parts: Vec<Part>,
