@@ -3,10 +3,10 @@
 //! The file system keeps the content of a file whatever is moved; so a wrong journal can cost places,
 //! never content. All the same the content of each range is compared before and after.
 
-use super::content::{crc, crc_on_disk, extents_of, in_single_pages};
+use super::content::{crc, crc_on_disk, extents_of, read_in_single_pages};
 pub use super::direction::Direction;
 use super::error::LayoutError;
-use super::examine::{Looked, Swaps};
+use super::examine::{Looked, Swaps, drop_cached};
 use super::extents::{Compared, compare};
 use super::journal::{Journal, LaidFile, Swap};
 use super::mover::{Mover, Stop, mover};
@@ -48,7 +48,8 @@ impl Done {
 }
 
 /// Makes all swaps of a journal in one direction that were not made yet. `go` is called before each
-/// with the bytes that are done, and may wait. All is on the disk when this returns.
+/// with the bytes that are done, and may wait. `is_just_read` says that [`prepare`](super::prepare::prepare)
+/// read the ranges right before. All is on the disk when this returns.
 ///
 /// # Errors
 /// The file system is full, a file has other content than before, or `go` failed; all files are whole.
@@ -56,9 +57,14 @@ pub fn swap_all(
     store: &Store,
     journal: &Journal,
     direction: Direction,
+    is_just_read: bool,
     mut go: impl FnMut(u64) -> Result<Go, LayoutError>,
 ) -> Result<Done, LayoutError> {
     let mover = mover(store, journal, direction)?;
+    if !is_just_read && !store.kind.shares() {
+        let ranges = journal.swaps.iter().map(|swap| &swap.piece);
+        drop_cached(store, ranges.map(|piece| (journal.files.get(piece.file), piece.bytes)));
+    }
     let worker = Worker { store, journal, direction, mover, swaps: Swaps::read() };
     let (mut done, mut skipped, mut passed) = (Done::default(), BTreeSet::new(), 0);
     for swap in &journal.swaps {
@@ -117,10 +123,8 @@ impl Worker<'_> {
             let is_there = compared(&now, swap).elsewhere == 0;
             return Ok(if is_there { Ok(0) } else { Err(Skip::Changed) });
         }
-        // What is applied was just read so.
-        let is_in_pieces = swap.piece.old.len() + swap.new.len() > 2;
-        if is_in_pieces && self.direction == Direction::Undo && !self.store.kind.shares() {
-            in_single_pages(&looked.file, swap.piece.bytes);
+        if !self.store.kind.shares() {
+            read_in_single_pages(&looked.file);
         }
         let before = crc(&looked.file, swap.piece.bytes)
             .map_err(LayoutError::io("Can't read", &file.path))?;

@@ -1,5 +1,6 @@
 //! Which files of packs may be moved, and where they lie. A driver; [`super::skip`] decides.
 
+use super::content::drop_folios;
 use super::error::LayoutError;
 use super::journal::LaidFile;
 use super::kind::Kind;
@@ -145,10 +146,7 @@ impl Looked {
         range: ByteRange,
         swaps: &Swaps,
     ) -> Result<Self, Skip> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        let opened = rustix::fs::openat2(&store.root, &file.path, flags, Mode::empty(), resolve);
-        let looked = Self::at(opened.map_err(why)?, range, (store.kind, store.dev), swaps)?;
+        let looked = Self::at(opened(store, file)?, range, (store.kind, store.dev), swaps)?;
         if looked.identity.ino == file.identity.ino { Ok(looked) } else { Err(Skip::Changed) }
     }
 
@@ -186,6 +184,27 @@ impl Looked {
             swap: swaps.0.contains(&(dev, identity.ino)),
         };
         Ok(Self { file: opened.into(), identity, facts })
+    }
+}
+
+/// Opens a file of a layout: below the root of its file system, by no link.
+fn opened(store: &Store, file: &LaidFile) -> Result<OwnedFd, Skip> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let opened = rustix::fs::openat2(&store.root, &file.path, flags, Mode::empty(), resolve);
+    opened.map_err(why)
+}
+
+/// Has the kernel let go of what it cached of ranges of files. All at once, before any of it is read again: a
+/// folio may hold parts of several ranges.
+pub(crate) fn drop_cached<'a>(
+    store: &Store,
+    ranges: impl Iterator<Item = (Option<&'a LaidFile>, ByteRange)>,
+) {
+    for (file, range) in ranges {
+        if let Some(Ok(file)) = file.map(|file| opened(store, file)) {
+            drop_folios(&file.into(), range);
+        }
     }
 }
 

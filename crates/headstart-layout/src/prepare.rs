@@ -2,10 +2,10 @@
 //! needs copies. A driver.
 
 use super::apply::Go;
-use super::content::{crc, in_single_pages};
+use super::content::{crc, read_in_single_pages};
 use super::copies::Copies;
 use super::error::LayoutError;
-use super::examine::{Found, Looked, Swaps};
+use super::examine::{Found, Looked, Swaps, drop_cached};
 use super::extents::{compare, end, shifted};
 use super::journal::{Donor, Journal, LaidFile, Swap};
 use super::plan::{Piece, Plan};
@@ -37,6 +37,10 @@ pub fn prepare(
 ) -> Result<Option<(Journal, Skipped)>, LayoutError> {
     let (swaps, block) = (Swaps::read(), volume.block()?);
     let copies = Copies::of(store)?;
+    if copies.is_none() {
+        let ranges = plan.pieces.iter().map(|piece| (found.files.get(piece.file), piece.bytes));
+        drop_cached(store, ranges);
+    }
     let (mut skipped, mut read) = (BTreeSet::new(), 0);
     let mut files: Vec<LaidFile> = Vec::new();
     let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
@@ -71,9 +75,7 @@ pub fn prepare(
                 let made_of = match &copies {
                     Some(copies) => copies.make(&looked.file, file.identity.size, &piece, number),
                     None => {
-                        if piece.old.len() + new.len() > 2 {
-                            in_single_pages(&looked.file, piece.bytes);
-                        }
+                        read_in_single_pages(&looked.file);
                         crc(&looked.file, piece.bytes)
                     }
                 };

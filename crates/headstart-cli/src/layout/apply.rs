@@ -116,7 +116,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                 for (skip, count) in planned.found.counts() {
                     *skipped.entry(skip).or_default() += count;
                 }
-                let (status, mut done) = make(&store, volume, &journal, Direction::Apply, &work)?;
+                let (status, mut done) = make((&store, volume, &journal), Direction::Apply, true, &work)?;
                 args.what.renew(volume, &journal.files, &mounts);
                 for (skip, count) in skipped {
                     *done.skipped.entry(skip).or_default() += count;
@@ -195,15 +195,14 @@ fn begin(
 
 /// Swaps, and reads all from the disk when it was moved.
 fn make(
-    store: &Store,
-    volume: &Volume,
-    journal: &Journal,
+    (store, volume, journal): (&Store, &Volume, &Journal),
     direction: Direction,
+    is_just_read: bool,
     work: &Work,
 ) -> Result<(ExitStatus, Done), LayoutError> {
     let what = if direction == Direction::Apply { "moving" } else { "moving back" };
     let mut part = work.part(what, volume, journal.bytes());
-    let done = swap_all(store, journal, direction, |done| part.go(done))?;
+    let done = swap_all(store, journal, direction, is_just_read, |done| part.go(done))?;
     drop(part);
     if done.stopped {
         return Ok((ExitStatus::Failed, done));
@@ -247,7 +246,7 @@ fn go_on(
         };
         is_any = true;
         volume.fit(&mounts)?;
-        let (mut status, done) = make(&store, volume, &journal, direction, &work)?;
+        let (mut status, done) = make((&store, volume, &journal), direction, false, &work)?;
         if done.has_rest() {
             status = ExitStatus::Failed;
         }
