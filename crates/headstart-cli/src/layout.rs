@@ -3,6 +3,7 @@
 mod apply;
 mod list;
 mod plan;
+mod renewal;
 mod status;
 mod which;
 mod work;

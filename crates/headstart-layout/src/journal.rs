@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
-/// The first line.
-const MAGIC: &[u8] = b"headstart-layout 1\n";
+/// The first line. Version 1 names no packs.
+const MAGIC: &[u8] = b"headstart-layout 2\n";
+const MAGIC_1: &[u8] = b"headstart-layout 1\n";
 /// Of the journal, and of what files hold.
 pub(crate) const CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_XZ);
 /// Digits of a CRC-64.
@@ -36,6 +37,8 @@ pub struct Journal {
     pub files: Vec<LaidFile>,
     /// Their ranges, in touch order.
     pub swaps: Vec<Swap>,
+    /// The packs it was made for, which know where the extents of these files lie: absolute paths.
+    pub packs: Vec<PathBuf>,
 }
 
 /// The file that was allocated for the new places, and gets the old ones.
@@ -88,6 +91,8 @@ struct Form {
     donor: Vec<(u64, u64)>,
     files: Vec<FileForm>,
     swaps: Vec<SwapForm>,
+    #[serde(default)]
+    packs: Vec<JsonPath>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -148,6 +153,7 @@ impl Journal {
             donor: pairs(&self.donor.extents),
             files: self.files.iter().map(file).collect(),
             swaps: self.swaps.iter().map(swap).collect(),
+            packs: self.packs.iter().map(|path| path.as_path().into()).collect(),
         };
         // Numbers and lists are always JSON.
         let body = serde_json::to_vec(&form).unwrap_or_default();
@@ -165,11 +171,11 @@ impl Journal {
     /// Another version wrote it, or it is damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, JournalError> {
         use JournalError::Damaged;
-        let rest =
-            bytes.strip_prefix(MAGIC).ok_or(match bytes.starts_with(b"headstart-layout ") {
-                true => JournalError::Version,
-                false => Damaged("its begin"),
-            })?;
+        let rest = [MAGIC, MAGIC_1].iter().find_map(|magic| bytes.strip_prefix(*magic));
+        let rest = rest.ok_or(match bytes.starts_with(b"headstart-layout ") {
+            true => JournalError::Version,
+            false => Damaged("its begin"),
+        })?;
         let (sum, rest) = rest.split_at_checked(DIGITS).ok_or(Damaged("its length"))?;
         let body = rest.strip_prefix(b"\n").and_then(|rest| rest.strip_suffix(b"\n"));
         let body = body.ok_or(Damaged("its length"))?;
@@ -225,8 +231,12 @@ impl Form {
         if overlap(in_donor.collect()) || overlap(in_files.collect()) {
             return Err("ranges overlap");
         }
+        let packs: Vec<PathBuf> = self.packs.iter().map(JsonPath::to_path).collect();
+        if !packs.iter().all(|path| path.strip_prefix("/").is_ok_and(is_inside)) {
+            return Err("a pack");
+        }
         let Self { uuid, made_at, block, .. } = self;
-        Ok(Journal { uuid, made_at, block, donor, files, swaps })
+        Ok(Journal { uuid, made_at, block, donor, files, swaps, packs })
     }
 }
 
@@ -258,6 +268,8 @@ fn is_inside(path: &Path) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
 
     /// A journal with ranges of so many blocks, some of one file.
     fn journal(blocks: &[u64], block: u64, names: &[Vec<u8>]) -> Journal {
@@ -280,7 +292,9 @@ mod tests {
             at += length;
         }
         let donor = Donor { ino: 12, extents: donor };
-        Journal { uuid: Some([7; 16]), made_at: 5, block, donor, files, swaps }
+        let packs = names.iter().map(|name| Path::new("/").join(OsStr::from_bytes(name)));
+        let packs = packs.collect();
+        Journal { uuid: Some([7; 16]), made_at: 5, block, donor, files, swaps, packs }
     }
 
     fn small() -> Journal {
@@ -291,8 +305,8 @@ mod tests {
     fn another_version_and_damage_are_refused_each_with_its_reason() {
         let good = small().to_bytes();
         let bad = |text: &str| Journal::from_bytes(text.as_bytes()).unwrap_err();
-        assert_eq!(bad("headstart-layout 2\nx"), JournalError::Version);
-        for text in ["", "x", "headstart-layout 1\n", "headstart-layout 1\n0123456789abcdef\n{}\n"]
+        assert_eq!(bad("headstart-layout 3\nx"), JournalError::Version);
+        for text in ["", "x", "headstart-layout 2\n", "headstart-layout 2\n0123456789abcdef\n{}\n"]
         {
             assert!(matches!(bad(text), JournalError::Damaged(_)), "{text}");
         }
@@ -302,6 +316,16 @@ mod tests {
             assert!(Journal::from_bytes(&bytes).is_err(), "byte {at}");
             assert!(Journal::from_bytes(&good[..at]).is_err(), "only {at} bytes");
         }
+    }
+
+    #[test]
+    fn a_journal_of_the_first_version_is_read_and_names_no_packs() {
+        // As headstart wrote it.
+        let body = r#"{"uuid":null,"made_at":5,"block":4096,"donor_ino":12,"donor":[[1073741824,16384]],"files":[{"path":"usr/lib/a","ino":100,"size":20000,"mtime_ns":-5,"ctime_ns":7}],"swaps":[{"file":0,"offset":4096,"length":12288,"donor":0,"crc":1,"old":[[8192,4096],[65536,8192]]}]}"#;
+        let text = format!("headstart-layout 1\n{:016x}\n{body}\n", CRC.checksum(body.as_bytes()));
+        let found = Journal::from_bytes(text.as_bytes()).unwrap();
+        assert_eq!((found.files.len(), found.swaps.len(), found.packs.len()), (1, 1, 0));
+        assert_eq!(Journal::from_bytes(&found.to_bytes()), Ok(found));
     }
 
     #[test]
@@ -323,6 +347,9 @@ mod tests {
             ("an old place", |j| j.swaps[0].piece.old[0].physical = u64::MAX),
             ("a new place", |j| j.swaps[1].piece.donor = 1 << 40),
             ("the donor", |j| j.donor.extents[0].length = 5),
+            ("a pack", |j| j.packs[0] = "usr/lib/a.pack".into()),
+            ("a pack", |j| j.packs[0] = "/usr/../a.pack".into()),
+            ("a pack", |j| j.packs[0] = "/".into()),
             ("ranges overlap", |j| j.swaps[1].piece.donor = 8192),
             ("ranges overlap", |j| {
                 j.swaps[1].piece.file = 0;

@@ -16,9 +16,10 @@
 //! block of a file lies tells whether its swap was made: so nothing else has to be kept, whatever ends it.
 //!
 //! Pure: [`kind`], [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`journal`], [`gain`],
-//! [`reads`], [`metadata`], [`trees`], [`zstd`], [`image`] (lists for images that are built once). Drivers: [`volume`]
-//! finds the file system and keeps donor and journal, [`examine`] looks at files, [`replays`] finds what
-//! starts read of them, [`content`] reads them, [`prepare`] makes the journal, [`apply`] swaps, [`compress`] tells what compression would save,
+//! [`reads`], [`metadata`], [`trees`], [`renewed`], [`zstd`], [`image`] (lists for images that are built once).
+//! Drivers: [`volume`] finds the file system and keeps donor and journal, [`examine`] looks at files, [`replays`]
+//! finds what starts read of them, [`content`] reads them, [`prepare`] makes the journal, [`apply`] swaps,
+//! [`compress`] tells what compression would save,
 //! [`idle`] waits while others use the disk.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
@@ -42,6 +43,7 @@ mod mover;
 pub mod plan;
 pub mod prepare;
 pub mod reads;
+pub mod renewed;
 pub mod replays;
 pub mod skip;
 pub mod trees;

@@ -22,7 +22,7 @@ const PART: u64 = 8 << 20;
 
 /// Makes the journal of a plan with this donor; nothing is swapped or written yet. New copies are
 /// compressed by `zstd`. `go` is called before each range is read, with the bytes that were. Returns also the files that are skipped after
-/// all; `None` after a stop.
+/// all; `None` after a stop. The journal names no packs yet.
 ///
 /// # Errors
 /// The file system does not answer, or `go` failed.
@@ -138,5 +138,6 @@ pub fn prepare(
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (uuid, made_at) = (volume.uuid, now.as_secs());
-    Ok(Some((Journal { uuid, made_at, block, donor, files, swaps: made }, counts)))
+    let packs = Vec::new();
+    Ok(Some((Journal { uuid, made_at, block, donor, files, swaps: made, packs }, counts)))
 }

@@ -1,15 +1,11 @@
-//! Where ext4 keeps the extents of files that do not fit into their inodes, and packs that know it. A
-//! layout makes such blocks; a pack that names them has them read with other metadata, in the order of
-//! the disk, instead of one by one when files are opened. Pure: the caller reads the device.
+//! Where ext4 keeps the extents of files that do not fit into their inodes. A layout makes such blocks.
+//! Pure: the caller reads the device.
 //!
 //! Format: `struct ext4_super_block`, `ext4_group_desc`, `ext4_inode` and `ext4_extent_header` of fs/ext4.
 
 use super::unfit;
-use headstart::host::range::PageRange;
-use headstart::pack::{History, MetadataRange, Pack};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::ops::Range;
 
 /// `EXT4_EXTENTS_FL`.
 const EXTENTS: u32 = 0x8_0000;
@@ -68,7 +64,10 @@ impl Geometry {
     }
 }
 
-/// The blocks, in bytes from the start of the device, and their length, which hold the extents of each of
+/// Blocks that hold extents: their length, and those of each inode, in bytes from the start of the device.
+pub type Trees = (u64, HashMap<u64, Vec<u64>>);
+
+/// The blocks which hold the extents of each of
 /// these inodes. `read` reads the device. Inodes that have none of their own are skipped, as are those
 /// that can't be understood.
 ///
@@ -77,7 +76,7 @@ impl Geometry {
 pub fn of_inodes(
     inodes: &HashSet<u64>,
     mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
-) -> io::Result<(u64, HashMap<u64, Vec<u64>>)> {
+) -> io::Result<Trees> {
     let mut superblock = [0; unfit::LENGTH];
     read(unfit::OFFSET, &mut superblock)?;
     let mut out = HashMap::new();
@@ -158,66 +157,9 @@ fn long(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The same pack with these blocks of its files, in bytes from the start of the device of the file system
-/// with this UUID; `None` if it knows them all. Each is wanted when its file is, and as often.
-pub fn known_to(
-    pack: &Pack,
-    uuid: [u8; 16],
-    (block, trees): (u64, &HashMap<u64, Vec<u64>>),
-) -> Option<Pack> {
-    let number = pack.file_systems.iter().position(|known| known.uuid == Some(uuid))?;
-    let number = u16::try_from(number).ok()?;
-    let mut touched: BTreeMap<u32, (u32, History)> = BTreeMap::new();
-    for range in &pack.ranges {
-        add(&mut touched, range.file, (range.at_us, range.history));
-    }
-    let mut unknown: BTreeMap<u64, (u32, History)> = BTreeMap::new();
-    for (file, wanted) in touched {
-        let Some(file) = pack.files.get(file as usize) else { continue };
-        let Some(blocks) = trees.get(&file.identity.ino) else { continue };
-        if file.file_system != number {
-            continue;
-        }
-        for at in blocks {
-            let end = at.saturating_add(block);
-            let pages = PageRange::from(at / pack.page_size()..end.div_ceil(pack.page_size()));
-            pages.iter().for_each(|page| add(&mut unknown, page, wanted));
-        }
-    }
-    for range in pack.metadata.iter().filter(|range| range.file_system == number) {
-        let Range { start, end } = range.page_range().iter();
-        let known: Vec<u64> = unknown.range(start..end).map(|(page, _)| *page).collect();
-        for page in known {
-            unknown.remove(&page);
-        }
-    }
-    if unknown.is_empty() {
-        return None;
-    }
-    let mut out = pack.clone();
-    out.metadata.extend(unknown.into_iter().map(|(first, (at_us, history))| MetadataRange {
-        file_system: number,
-        first,
-        pages: 1,
-        at_us,
-        history,
-    }));
-    out.metadata.sort_by_key(|range| (range.at_us, range.file_system, range.first));
-    Some(out)
-}
-
-/// Notes that something is wanted, which may be wanted for something else, too.
-fn add<K: Ord>(to: &mut BTreeMap<K, (u32, History)>, what: K, (at_us, history): (u32, History)) {
-    let wanted = to.entry(what).or_insert((at_us, history));
-    *wanted = (wanted.0.min(at_us), wanted.1.union(history));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart::host::identity::Identity;
-    use headstart::host::usage::How;
-    use headstart::pack::{self, File, FileSystem, Origin};
     use proptest::prelude::*;
 
     const BLOCK: usize = 4096;
@@ -257,7 +199,7 @@ mod tests {
             self.node(at + 0x28, depth, below);
         }
 
-        fn trees(&self, inodes: &[u64]) -> io::Result<(u64, HashMap<u64, Vec<u64>>)> {
+        fn trees(&self, inodes: &[u64]) -> io::Result<Trees> {
             of_inodes(&inodes.iter().copied().collect(), |at, bytes| {
                 let at = usize::try_from(at).unwrap_or(usize::MAX);
                 let found = self.0.get(at..at.saturating_add(bytes.len()));
@@ -308,58 +250,6 @@ mod tests {
         });
         assert_eq!(found.unwrap().1[&13].len(), MOST);
         assert!(reads < 30, "{reads}");
-    }
-
-    #[test]
-    fn a_pack_gets_to_know_the_blocks_of_its_files_once() {
-        let range = |file, at_us, history| pack::Range {
-            file,
-            first: 0,
-            pages: 1,
-            at_us,
-            how: How::READ,
-            history: History(history),
-        };
-        let file = |ino, file_system| File {
-            file_system,
-            identity: Identity { ino, ..Identity::default() },
-            ..File::default()
-        };
-        let known = |first, at_us, history| MetadataRange {
-            file_system: 1,
-            first,
-            pages: 1,
-            at_us,
-            history: History(history),
-        };
-        let system = |uuid| FileSystem { uuid: Some([uuid; 16]), ..FileSystem::default() };
-        let pack = Pack {
-            origin: Origin { page_shift: 12, starts: 3, ..Origin::default() },
-            file_systems: vec![system(8), system(7)],
-            files: vec![file(12, 1), file(13, 1), file(13, 0), file(14, 1)],
-            ranges: vec![range(0, 9, 1), range(1, 5, 0b100), range(1, 3, 0b10), range(2, 1, 1)],
-            metadata: vec![known(9, 4, 1)],
-            ..Pack::default()
-        };
-        let trees = HashMap::from([(13, blocks(&[9, 7, 700])), (14, blocks(&[3]))]);
-        let found = known_to(&pack, [7; 16], (4096, &trees)).unwrap();
-        let expected = [known(7, 3, 0b110), known(700, 3, 0b110), known(9, 4, 1)];
-        assert_eq!(found.metadata, expected);
-        assert_eq!(known_to(&found, [7; 16], (4096, &trees)), None);
-        assert_eq!(known_to(&pack, [9; 16], (4096, &trees)), None);
-        // Blocks of 1 KiB, several to a page.
-        let small = HashMap::from([(13, vec![28 << 10, 29 << 10, 32 << 10])]);
-        let found = known_to(&pack, [7; 16], (1024, &small)).unwrap();
-        let pages: Vec<u64> = found.metadata.iter().map(|range| range.first).collect();
-        assert_eq!(pages, [7, 8, 9]);
-        // In one page with those of another file.
-        let shared = HashMap::from([(12, vec![29 << 10]), (13, vec![28 << 10])]);
-        let found = known_to(&pack, [7; 16], (1024, &shared)).unwrap();
-        assert_eq!(found.metadata, [known(7, 3, 0b111), known(9, 4, 1)]);
-        // A pack that claims to know all of the device.
-        let all = MetadataRange { pages: u32::MAX, ..known(0, 4, 1) };
-        let pack = Pack { metadata: vec![all], ..pack };
-        assert_eq!(known_to(&pack, [7; 16], (4096, &trees)), None);
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use super::extents::joined;
 use super::journal::{Donor, Journal};
 use super::kind::Kind;
 use super::plan::Plan;
-use super::trees;
+use super::trees::{self, Trees};
 use super::unfit::{self, Unfit};
 use super::wanted::Wanted;
 use headstart::cache::residency::page_size;
@@ -156,11 +156,7 @@ impl Volume {
     ///
     /// # Errors
     /// The device can't be read.
-    pub fn trees(
-        &self,
-        inodes: &HashSet<u64>,
-        mounts: &MountTable,
-    ) -> Result<(u64, HashMap<u64, Vec<u64>>), LayoutError> {
+    pub fn trees(&self, inodes: &HashSet<u64>, mounts: &MountTable) -> Result<Trees, LayoutError> {
         let mount = mounts.visible_of(self.dev).into_iter().find(|mount| mount.is_whole());
         let device = mount.and_then(|mount| fsid::block_device(mount).ok().flatten());
         let Some(device) = device.filter(|_| self.kind == Kind::Ext4) else {

@@ -1,6 +1,7 @@
 //! `headstart layout apply`, `resume` and `undo`: moves blocks.
 
 use super::plan::{Planned, no_gain};
+use super::renewal::Renewal;
 use super::which::{Document, WhatArgs, chosen, each, in_words, may_move, mounts, wanted_of};
 use super::work::{Work, WorkArgs};
 use crate::exit::ExitStatus;
@@ -87,7 +88,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
     if !may_move() {
         return Ok(ExitStatus::PermissionMissing);
     }
-    let (packs, mounts) = (args.what.packs()?, mounts()?);
+    let (packs, paths, mounts) = (args.what.packs()?, args.what.paths()?, mounts()?);
     let (volumes, refused) = args.what.volumes(&wanted_of(&packs, None, 0), &mounts)?;
     refused.iter().for_each(|error| output::error(error));
     if let [_, _, ..] = &volumes[..] {
@@ -111,13 +112,15 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
         if store.journal()?.is_some() {
             return Err(LayoutError::Exists { path: volume.dir() });
         }
-        match begin(&store, volume, &planned, &work, args) {
+        match begin(&store, volume, (&planned, &paths), &work, args) {
             Ok(Begun::Journal(journal, mut skipped)) => {
                 for (skip, count) in planned.found.counts() {
                     *skipped.entry(skip).or_default() += count;
                 }
-                let (status, mut done) = make((&store, volume, &journal), Direction::Apply, true, &work)?;
-                args.what.renew(volume, &journal.files, &mounts);
+                let renewal = Renewal::begin(volume, &journal, &mounts);
+                let made = make((&store, volume, &journal), Direction::Apply, true, &work);
+                renewal.finish();
+                let (status, mut done) = made?;
                 for (skip, count) in skipped {
                     *done.skipped.entry(skip).or_default() += count;
                 }
@@ -164,7 +167,7 @@ enum Begun {
 fn begin(
     store: &Store,
     volume: &Volume,
-    planned: &Planned,
+    (planned, packs): (&Planned, &[PathBuf]),
     work: &Work,
     args: &ApplyArgs,
 ) -> Result<Begun, LayoutError> {
@@ -182,13 +185,14 @@ fn begin(
     let found = &planned.found;
     let (plan, zstd) = (&planned.plan, args.what.compress);
     let prepared = prepare(store, volume, found, plan, donor, zstd, |done| part.go(done))?;
-    let Some((journal, skipped)) = prepared else {
+    let Some((mut journal, skipped)) = prepared else {
         return Ok(Begun::No(ExitStatus::Failed, "stopped before anything was moved".into()));
     };
     if journal.swaps.is_empty() {
         let why = format!("no file can be moved any more: {}", in_words(&skipped));
         return Ok(Begun::No(ExitStatus::Negative, why));
     }
+    journal.packs = packs.to_vec();
     store.write_journal(&journal)?;
     Ok(Begun::Journal(journal, skipped))
 }
@@ -246,7 +250,10 @@ fn go_on(
         };
         is_any = true;
         volume.fit(&mounts)?;
-        let (mut status, done) = make((&store, volume, &journal), direction, false, &work)?;
+        let renewal = Renewal::begin(volume, &journal, &mounts);
+        let made = make((&store, volume, &journal), direction, false, &work);
+        renewal.finish();
+        let (mut status, done) = made?;
         if done.has_rest() {
             status = ExitStatus::Failed;
         }

@@ -6,12 +6,10 @@ use crate::packs;
 use crate::replay::named_pack;
 use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
-use headstart::pack::{Pack, store};
+use headstart::pack::Pack;
 use headstart::replay::model::{Model, read_strategy};
 use headstart_layout::LayoutError;
-use headstart_layout::journal::LaidFile;
 use headstart_layout::skip::Skipped;
-use headstart_layout::trees::known_to;
 use headstart_layout::volume::Volume;
 use headstart_layout::wanted::{Wanted, wanted};
 use headstart_layout::zstd::Zstd;
@@ -81,28 +79,10 @@ impl WhatArgs {
         packs_of(&self.packs)
     }
 
-    /// Tells the packs in which blocks the extents of these files lie now, so that a replay reads them with
-    /// other metadata. A layout holds without that, so what fails is only reported.
-    pub fn renew(&self, volume: &Volume, files: &[LaidFile], mounts: &MountTable) {
-        let inodes = files.iter().map(|file| file.identity.ino).collect();
-        let (uuid, block, trees) = match (volume.uuid, volume.trees(&inodes, mounts)) {
-            (Some(uuid), Ok((block, trees))) if !trees.is_empty() => (uuid, block, trees),
-            (_, Ok(_)) => return,
-            (_, Err(error)) => return output::error(&error),
-        };
-        for name in &self.packs {
-            let renew = || -> anyhow::Result<()> {
-                let path = packs::by_name(name)?;
-                let locked = store::lock(&path)?;
-                if let Some(pack) = known_to(&named_pack(&path)?, uuid, (block, &trees)) {
-                    locked.write(&pack)?;
-                }
-                Ok(())
-            };
-            if let Err(error) = renew() {
-                output::message(format_args!("{}: not renewed: {error:#}", output::shown(name)));
-            }
-        }
+    /// The absolute paths of the packs of what is moved.
+    pub fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let path = |name: &PathBuf| Ok(std::path::absolute(packs::by_name(name)?)?);
+        self.packs.iter().map(path).collect()
     }
 }
 
