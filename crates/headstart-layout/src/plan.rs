@@ -71,6 +71,34 @@ impl Plan {
         (LEAST_TAIL + trees + extents / IN_BLOCK).saturating_mul(block)
     }
 
+    /// The same with the ranges in the order of the donor's places on the disk, where it lies in several. The kernel
+    /// allocates these in any order, and a replay would jump between them. `None` if it can't be had in whole pages.
+    pub fn in_order_of(&self, donor: &[Extent], page: u64) -> Option<Self> {
+        // Its tail stays behind all ranges.
+        let mut places = within(donor, ByteRange { offset: 0, end: self.donor_bytes })?;
+        let is_whole = |place: &Extent| (place.logical | place.length).is_multiple_of(page);
+        if !places.iter().all(is_whole) {
+            return None;
+        }
+        places.sort_unstable_by_key(|place| place.physical);
+        let (mut places, mut pieces) = (places.into_iter(), Vec::with_capacity(self.pieces.len()));
+        let (mut at, mut left) = (0, 0);
+        for piece in &self.pieces {
+            let ByteRange { mut offset, end } = piece.bytes;
+            while offset < end {
+                if left == 0 {
+                    Extent { logical: at, length: left, .. } = places.next()?;
+                }
+                let bytes = ByteRange { offset, end: end.min(offset + left) };
+                let old = within(&piece.old, bytes)?;
+                pieces.push(Piece { file: piece.file, bytes, old, donor: at });
+                let taken = bytes.length().next_multiple_of(page);
+                (offset, at, left) = (bytes.end, at + taken, left - taken);
+            }
+        }
+        Some(Self { pieces, donor_bytes: self.donor_bytes })
+    }
+
     /// Of how many files the extents do not fit into the inode, as far as is known of what is moved: now, and
     /// with all ranges in one piece each.
     pub fn trees(&self) -> (u64, u64) {
@@ -137,5 +165,38 @@ mod tests {
         assert_eq!(places, [(4096, 8192, 0), (8192, 9216, 4096)]);
         assert_eq!(parts[1].old, [Extent { logical: 8192, physical: 4103, length: 1024 }]);
         assert_eq!(plan.pieces[0].parts(1 << 20).unwrap(), plan.pieces[..1]);
+    }
+
+    #[test]
+    fn ranges_lie_in_ascending_places_of_a_donor_in_pieces_and_not_in_its_tail() {
+        let extent = |logical, physical, length| Extent { logical, physical, length };
+        let piece = |file, offset, length, donor| Piece {
+            file,
+            bytes: ByteRange::of(offset, length),
+            old: vec![extent(offset, offset, length)],
+            donor,
+        };
+        // The second ends within a page.
+        let pieces =
+            vec![piece(0, 0, 12_288, 0), piece(1, 0, 5120, 12_288), piece(2, 0, 4096, 20_480)];
+        let plan = Plan { pieces, donor_bytes: 24_576 };
+        let donor =
+            [extent(0, 90_000, 8192), extent(8192, 10_000, 8192), extent(16_384, 50_000, 16_384)];
+        let placed = plan.in_order_of(&donor, 4096).unwrap();
+        let expected = [
+            piece(0, 0, 8192, 8192),
+            piece(0, 8192, 4096, 16_384),
+            piece(1, 0, 4096, 20_480),
+            piece(1, 4096, 1024, 0),
+            piece(2, 0, 4096, 4096),
+        ];
+        assert_eq!(placed.pieces, expected);
+        assert_eq!(placed.donor_bytes, plan.donor_bytes);
+        // One that is too small, and one of blocks smaller than a page.
+        assert_eq!(plan.in_order_of(&donor[..1], 4096), None);
+        let odd = [extent(0, 9000, 1024), extent(1024, 1, 30_000)];
+        assert_eq!(plan.in_order_of(&odd, 4096), None);
+        let whole = [extent(0, 90_000, 24_576)];
+        assert_eq!(plan.in_order_of(&whole, 4096).as_ref(), Some(&plan));
     }
 }

@@ -6,6 +6,7 @@ use super::which::{Document, WhatArgs, chosen, each, in_words, may_move, mounts,
 use super::work::{Work, WorkArgs};
 use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted, size};
+use headstart::cache::residency::page_size;
 use headstart_layout::LayoutError;
 use headstart_layout::apply::{Direction, Done, Go, standing, swap_all};
 use headstart_layout::journal::Journal;
@@ -176,14 +177,18 @@ fn begin(
         return Ok(Begun::No(ExitStatus::Negative, no_gain(planned).into()));
     }
     let donor = store.allocate(planned.donor_bytes, volume, &planned.plan)?;
-    let gain = planned.gain_with(&donor.extents);
+    // Copies of the others lie where they are made.
+    let is_swapped = !volume.kind.shares();
+    let ordered = is_swapped.then(|| planned.plan.in_order_of(&donor.extents, page_size()));
+    let plan = ordered.flatten();
+    let plan = plan.as_ref().unwrap_or(&planned.plan);
+    let gain = planned.gain_with(plan, &donor.extents);
     if !args.force && !planned.is_expected(&gain, volume) {
         let why = "nothing to gain here: the free space is in too many pieces";
         return Ok(Begun::No(ExitStatus::Negative, why.into()));
     }
-    let mut part = work.part("reading", volume, planned.plan.donor_bytes);
-    let found = &planned.found;
-    let (plan, zstd) = (&planned.plan, args.what.compress);
+    let mut part = work.part("reading", volume, plan.donor_bytes);
+    let (found, zstd) = (&planned.found, args.what.compress);
     let prepared = prepare(store, volume, found, plan, donor, zstd, |done| part.go(done))?;
     let Some((mut journal, skipped)) = prepared else {
         return Ok(Begun::No(ExitStatus::Failed, "stopped before anything was moved".into()));

@@ -140,14 +140,14 @@ impl Planned {
             is_gain_expected,
             sample,
         };
-        out.gain = out.gain_with(&ideal);
+        out.gain = out.gain_with(&out.plan, &ideal);
         out.is_gain_expected = out.is_expected(&out.gain, volume);
         Ok(out)
     }
 
-    /// What is gained with this donor, or behind its begin as small as the sample gets.
-    pub fn gain_with(&self, donor: &[Extent]) -> Gain {
-        let Self { plan, replays, .. } = self;
+    /// What a plan of these files gains with this donor, or behind its begin as small as the sample gets.
+    pub fn gain_with(&self, plan: &Plan, donor: &[Extent]) -> Gain {
+        let replays = &self.replays;
         let (old, new) = plan.trees();
         let before: Vec<_> = plan.pieces.iter().map(|piece| piece.old.clone()).collect();
         let place = |piece: &Piece| piece.new_place(donor).unwrap_or_else(|| piece.old.clone());
