@@ -8,7 +8,8 @@ and as a replay of its pack alone, which reads what the start reads as fast as t
 An image comes up again for each of its turns. `layout plan` says before, with the model of that disk,
 what a layout gains. Of replays it is also told for how long the disk was busy, which other work does not change.
 
-With `--aged` the image is aged before: it is made so small that its files fill 70 % of it, filled with files
+With `--aged` the image is aged before: it is made so small that its files fill 70 % of it, but not so small that a
+layout has no room in the end, filled with files
 of 4 to 256 KiB until nothing is free, and half of these, by chance, are removed, until 85 % are full; then each
 file of the pack is written once more, as an upgrade does, into what is free.
 
@@ -51,8 +52,10 @@ HOW = ("alone", "prefetched", "replay")
 LEARNED = "sata-ssd"
 # Of an aged file system: how full it is in the end, in percent.
 LEFT = 85
-# How full its own files make it, in percent.
+# How full its own files make it at most, in percent.
 FILES = 70
+# What of the rest a layout can't have: 5 % are reserved for root, and it leaves 2 %; in percent.
+KEPT = 7
 
 
 def arguments():
@@ -152,11 +155,14 @@ def age(headstart, path, where, pack, resize):
         listed = run(headstart, "show", "--list", pack, capture=True).splitlines()
         names = [Path(line.rsplit(" ", 1)[0]) for line in listed]
         names = [name for name in names if str(name).startswith(f"{where}/") and name.is_file()]
+        moved = planned(headstart, where, pack)["bytes"]
     if resize:
         # It has to be checked since it was mounted.
         run("sh", "-c", 'e2fsck -fy "$0" || test $? = 1', path)
         least = int(run("resize2fs", "-P", path, capture=True).split()[-1])
-        run("resize2fs", path, max(used // FILES * 100 // block, least))
+        # In the end a layout has room, with the gaps of the disk, too.
+        room = (moved + (moved >> 1)) // (100 - LEFT - KEPT) * 100
+        run("resize2fs", path, max(used // FILES * 100 // block, room // block, least))
     with at(path, where):
         filler = where / "filler"
         filler.mkdir()
@@ -171,7 +177,7 @@ def age(headstart, path, where, pack, resize):
         room = need + (need >> 2)
         stat = os.statvfs(where)
         # While the files are written twice there is more room than in the end.
-        while files and (os.statvfs(where).f_bfree * stat.f_frsize < room or share(where) > LEFT):
+        while files and (free(where, resize) < room or share(where, resize) > LEFT):
             files.pop().unlink(missing_ok=True)
         os.sync()
         for name in chance.sample(names, len(names)):
@@ -181,7 +187,7 @@ def age(headstart, path, where, pack, resize):
             new.rename(name)
             if chance.random() < 0.2:
                 run("sync", "-f", where)
-        while share(where) < LEFT:
+        while share(where, resize) < LEFT:
             allocated(filler / f"more-{chance.random()}", chance)
         os.sync()
 
@@ -202,10 +208,16 @@ def until_full():
             raise
 
 
-def share(where):
+def free(where, with_reserve):
+    """What is free, in bytes; root may take what ext4 reserves, and not what btrfs has for metadata."""
+    stat = os.statvfs(where)
+    return (stat.f_bfree if with_reserve else stat.f_bavail) * stat.f_frsize
+
+
+def share(where, with_reserve):
     """How full a file system is, in percent."""
     stat = os.statvfs(where)
-    return 100 - 100 * stat.f_bfree / stat.f_blocks
+    return 100 - 100 * free(where, with_reserve) / (stat.f_blocks * stat.f_frsize)
 
 
 @contextlib.contextmanager
