@@ -17,6 +17,7 @@ mod fanotify;
 
 use headstart::trace::tracefs::Tracefs;
 use headstart_daemon::execs::forks::Forkers;
+use headstart_daemon::execs::reads::Again;
 use headstart_daemon::execs::traced::Traced;
 use headstart_daemon::execs::{Exec, Source};
 use headstart_daemon::started::Started;
@@ -38,7 +39,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let pause = Duration::from_micros(pause.parse()?);
     let mut source: Box<dyn Source> = match &source[..] {
-        "trace" => Box::new(Traced::start(&Tracefs::locate()?, Forkers::default())?),
+        "trace" => {
+            Box::new(Traced::start(&Tracefs::locate()?, Forkers::default(), Again::default())?)
+        }
         "connector" => Box::new(connector::Connector::listen(true)?),
         "connector-all" => Box::new(connector::Connector::listen(false)?),
         "fanotify" => Box::new(fanotify::Fanotify::mark(true, marks)?),

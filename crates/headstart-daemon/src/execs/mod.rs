@@ -4,7 +4,7 @@ mod buffers;
 pub mod forks;
 pub mod frequent;
 pub mod pace;
-mod reads;
+pub mod reads;
 pub mod traced;
 
 use std::io;

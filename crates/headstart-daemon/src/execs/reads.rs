@@ -11,6 +11,7 @@ use headstart::trace::tracefs::Tracefs;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the instance is called among ours.
 const LABEL: &str = "reads";
@@ -34,6 +35,25 @@ const EXCLUDED_FOR: u64 = 60_000_000_000;
 /// Between two changes for that, each of which takes the kernel some milliseconds, in nanoseconds.
 const BETWEEN: u64 = 1_000_000_000;
 
+/// Threads that were reported too early, while their process was not yet what it becomes: their next read is
+/// reported again.
+#[derive(Clone, Debug, Default)]
+pub struct Again(Arc<Mutex<Vec<u32>>>);
+
+impl Again {
+    /// One more, if there is room for it.
+    pub fn add(&self, thread: u32) {
+        let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.len() < MOST_THREADS {
+            threads.push(thread);
+        }
+    }
+
+    fn take(&self) -> Vec<u32> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// The instance, and what was read of it.
 #[derive(Debug)]
 pub(super) struct Reads {
@@ -44,6 +64,7 @@ pub(super) struct Reads {
     /// The end of the pause, if there is one.
     paused_until: Option<u64>,
     threads: Threads,
+    again: Again,
     names: Vec<String>,
     excluded: Excluded,
     may_exclude_at: u64,
@@ -54,7 +75,7 @@ impl Reads {
     ///
     /// # Errors
     /// This can't be traced here.
-    pub(super) fn start(tracefs: &Tracefs) -> io::Result<Self> {
+    pub(super) fn start(tracefs: &Tracefs, again: Again) -> io::Result<Self> {
         let buffers = Buffers::create(tracefs, LABEL, BUFFER_KB)?;
         let fields = buffers.fields((GROUP, EVENT), ["common_pid"]);
         let [pid] = fields.map_err(io::Error::other)?;
@@ -65,6 +86,7 @@ impl Reads {
             pause: PAUSE,
             paused_until: None,
             threads: Threads::default(),
+            again,
             names: Vec::new(),
             excluded: Excluded::default(),
             may_exclude_at: 0,
@@ -115,7 +137,8 @@ impl Reads {
             return Ok(());
         }
         let is_any_over = now >= self.may_exclude_at && self.excluded.forget(now);
-        let Self { buffers, pid, threads, .. } = self;
+        let Self { buffers, pid, threads, again, .. } = self;
+        again.take().iter().for_each(|thread| threads.forget(*thread));
         let (mut readers, before) = (BTreeSet::new(), out.len());
         let lost = buffers.drain(|at, record| {
             let Some(thread) = pid.read(record).and_then(|pid| u32::try_from(pid).ok()) else {
@@ -183,6 +206,11 @@ impl Excluded {
 struct Threads(HashMap<u32, u64>);
 
 impl Threads {
+    /// The next read of a thread is new.
+    fn forget(&mut self, thread: u32) {
+        self.0.remove(&thread);
+    }
+
     fn is_new(&mut self, thread: u32, at: u64) -> bool {
         if self.0.get(&thread).is_some_and(|until| at < *until) {
             return false;
@@ -206,6 +234,8 @@ mod tests {
         let mut threads = Threads::default();
         assert!(threads.is_new(7, 5));
         assert!(!threads.is_new(7, 5 + ONCE_IN - 1));
+        assert!(threads.is_new(7, 5 + ONCE_IN));
+        threads.forget(7);
         assert!(threads.is_new(7, 5 + ONCE_IN));
         (8..9000).for_each(|thread| assert!(threads.is_new(thread, 5 + ONCE_IN)));
         assert_eq!(threads.0.len(), MOST_THREADS);

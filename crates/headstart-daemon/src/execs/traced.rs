@@ -4,7 +4,7 @@
 use super::buffers::Buffers;
 use super::forks::{Forkers, Forks};
 use super::frequent::Frequent;
-use super::reads::{self, Reads};
+use super::reads::{self, Again, Reads};
 use super::{Exec, Lost, Seen, Source, forks};
 use headstart::host::clock::monotonic_ns;
 use headstart::trace::format::Field;
@@ -38,18 +38,19 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Makes the instances and enables the events. Children of these programs are reported at once.
+    /// Makes the instances and enables the events. Children of `forkers` are reported at once, and reads of
+    /// threads in `again` once more.
     ///
     /// # Errors
     /// Nothing can be traced here.
-    pub fn start(tracefs: &Tracefs, forkers: Forkers) -> io::Result<Self> {
+    pub fn start(tracefs: &Tracefs, forkers: Forkers, again: Again) -> io::Result<Self> {
         let buffers = Buffers::create(tracefs, LABEL, BUFFER_KB)?;
         let fields = buffers.fields((GROUP, EVENT), ["pid", "filename"]);
         let [pid, name] = fields.map_err(io::Error::other)?;
         buffers.instance.enable(GROUP, EVENT).map_err(io::Error::other)?;
         let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         add(&any, buffers.fd())?;
-        let reads = Reads::start(tracefs).ok();
+        let reads = Reads::start(tracefs, again).ok();
         let forks = Forks::start(tracefs, forkers).ok();
         forks.iter().try_for_each(|forks| add(&any, forks.fd()))?;
         let frequent = Frequent::default();

@@ -35,6 +35,8 @@ const MOST_OURS: usize = 256;
 const MOST_BY_ENV: usize = 32;
 /// Processes whose starts are remembered, so that they are not seen once more by their reads.
 const MOST_SEEN: usize = 256;
+/// A child that is the program of its parent for longer does not wait for an exec.
+const SOON: Duration = Duration::from_secs(2);
 /// The program whose starts need no help of the service.
 const HEADSTART: &str = "headstart";
 
@@ -90,6 +92,7 @@ impl Arrival {
             self.fork(exec);
             return;
         }
+        let reader = exec.pid;
         let Some(exec) = self.of_process(exec) else { return };
         let Ok(path) = fs::read_link(format!("/proc/{}/exe", exec.pid)) else {
             return self.shared.count(|counters| counters.gone += 1);
@@ -108,6 +111,9 @@ impl Arrival {
         };
         if self.is_headstart_at(started.parent) {
             return;
+        }
+        if exec.seen == Seen::Read && is_as_forked(&started) {
+            return self.read_as_forked(exec, &started, reader);
         }
         if self.goes_on(&started) {
             return;
@@ -149,6 +155,16 @@ impl Arrival {
         let is_new =
             began_lately(began, self.shared.config.window) && !self.was_seen((process, began));
         is_new.then_some(Exec { pid: process, ..exec })
+    }
+
+    /// A child reads while it still is the program of its parent. Mostly the disk that the program is on which it
+    /// executes: of a name that is executed often that exec is not reported, but later reads are. Else it does a
+    /// job of its own.
+    fn read_as_forked(&self, exec: Exec, child: &Started, reader: u32) {
+        if proc::is_in_exec(child.pid.cast_signed()) || proc::age(child.start_time) < SOON {
+            return self.shared.watching.again.add(reader);
+        }
+        self.fork(exec);
     }
 
     /// Whether a start of this process, by its number and when it began, was handled lately.
@@ -211,7 +227,9 @@ impl Arrival {
         if program.is_remembered() {
             self.note_early(&id, exec);
         }
+        // A job that then executes a program was none, and no wrapper either.
         if !program.is_slow()
+            && !started.is_job
             && let Some((of, program, decision)) = self.led_to(&program, id.uid, conditions)
         {
             self.note_early(&of, exec);
@@ -224,7 +242,7 @@ impl Arrival {
             let tree = Tree::new(of, Some(id));
             return self.handle(exec, started, key, program, decision, tree);
         }
-        if matches!(decision, Decision::Skip | Decision::Watch) {
+        if matches!(decision, Decision::Skip | Decision::Watch) && !started.is_job {
             let root = Root::Watched(led_by.clone().unwrap_or_else(|| id.clone()));
             self.shared.trees().join(&started, began_ms, root);
         }
@@ -434,6 +452,11 @@ impl Arrival {
 }
 
 /// Whether a process that began then, in clock ticks since boot, may still start.
+/// Whether a process still is the program of its parent.
+fn is_as_forked(child: &Started) -> bool {
+    Started::read(child.parent).is_some_and(|parent| child.is_as_forked(&parent))
+}
+
 pub(super) fn began_lately(start_time: u64, window: Duration) -> bool {
     proc::age(start_time) < window
 }

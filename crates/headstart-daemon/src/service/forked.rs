@@ -38,8 +38,8 @@ impl Arrival {
         if is_ours || shared.config.ignores(parent.path.as_os_str().as_encoded_bytes()) {
             return None;
         }
-        // Else it has called exec, or shows its state there.
-        if (child.executable, &child.argv) != (parent.executable, &parent.argv) {
+        // Else it has called exec, does so, or shows its state there.
+        if !child.is_as_forked(&parent) || proc::is_in_exec(pid) {
             return None;
         }
         child.is_job = true;

@@ -10,6 +10,7 @@ use super::{early, folios, found, keeper, socket, watcher};
 use crate::config::Config;
 use crate::execs::forks::Forkers;
 use crate::execs::pace::Pace;
+use crate::execs::reads::Again;
 use crate::execs::traced::Traced;
 use crate::execs::{Exec, Seen, Source};
 use headstart::boot::machine::Machine;
@@ -87,8 +88,9 @@ pub fn run(config: Config, places: Places, tell: Tell) -> Result<(), ServiceErro
     // What a killed service left.
     remove_orphans(&Machine::at("/"));
     let tracefs = Tracefs::locate()?;
-    let forkers = Forkers::default();
-    let mut source = Traced::start(&tracefs, forkers.clone()).map_err(ServiceError::Source)?;
+    let (forkers, again) = (Forkers::default(), Again::default());
+    let source = Traced::start(&tracefs, forkers.clone(), again.clone());
+    let mut source = source.map_err(ServiceError::Source)?;
     let tracer = match config.learn {
         true => Tracer::start(&tracefs, config.recordings, config.trace_memory)
             .map_err(|error| causes(&error)),
@@ -102,7 +104,7 @@ pub fn run(config: Config, places: Places, tell: Tell) -> Result<(), ServiceErro
     found::add(&mut state.table, &places);
     let replays = config.replays;
     state.table.iter().for_each(|(_, program)| forkers.add(&program.forker));
-    let watching = Watching { events: source.events(), forkers };
+    let watching = Watching { events: source.events(), forkers, again };
     let shared = Arc::new(Shared::new(config, places, tell, watching, tracer, state));
     let threads = begin(&shared, listener, replays).map_err(ServiceError::Thread)?;
     notify(notify::READY);

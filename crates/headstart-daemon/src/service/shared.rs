@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::control::answer::{Start, Status};
 use crate::counters::Counters;
 use crate::execs::forks::Forkers;
+use crate::execs::reads::Again;
 use crate::programs::decide::Conditions;
 use crate::programs::{Id, Program};
 use crate::state::State;
@@ -49,6 +50,8 @@ pub(super) struct Watching {
     pub(super) events: String,
     /// Programs whose children are looked at.
     pub(super) forkers: Forkers,
+    /// Threads that were seen to read too early.
+    pub(super) again: Again,
 }
 
 /// Takes one line for the journal.

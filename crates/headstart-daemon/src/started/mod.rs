@@ -116,6 +116,11 @@ impl Started {
         })
     }
 
+    /// Whether it is a child that still is the program of its parent.
+    pub fn is_as_forked(&self, parent: &Self) -> bool {
+        (self.executable, &self.argv) == (parent.executable, &parent.argv)
+    }
+
     /// Whether its paths lead to other files than ours, as in a container or a chroot. A mount
     /// namespace alone does not mean that: systemd makes one for many services.
     pub fn is_elsewhere(&self, mounts: &MountTable) -> bool {

@@ -1,6 +1,7 @@
 //! Facts about processes, from /proc (proc(5)).
 
 use crate::host::{clock, contents};
+use headstart_sys::calls;
 use rustix::io::Errno;
 use std::fs;
 use std::io;
@@ -55,6 +56,19 @@ fn parse_state(stat: &[u8]) -> Option<(u8, u64)> {
     let mut fields = fields_of_stat(stat)?;
     let state = *fields.next()?.as_bytes().first()?;
     Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// Whether a process is within execve(2) or execveat(2), where it waits for the disk that the program is on: it
+/// still is what it was before. Not known of one that runs at the moment.
+pub fn is_in_exec(pid: i32) -> bool {
+    contents::bytes(format!("/proc/{pid}/syscall")).is_ok_and(|text| is_exec(&text))
+}
+
+/// /proc/PID/syscall begins with the number of the system call, if the process is blocked in one.
+fn is_exec(text: &[u8]) -> bool {
+    let number = text.split(|byte| *byte == b' ').next().and_then(|word| str::from_utf8(word).ok());
+    let name = number.and_then(|number| calls::name(number.parse().ok()?));
+    matches!(name, Some("execve" | "execveat"))
 }
 
 /// Field 22 of /proc/PID/stat, unless field 3 says that the process has ended.
@@ -158,6 +172,21 @@ mod tests {
         for broken in [&ended[..], b"", b"7 (a", b"7 (a) S 1", b"\xff)\xff"] {
             assert_eq!(parse_start_time(broken), None);
         }
+    }
+
+    #[test]
+    fn a_process_is_in_exec_by_the_number_of_its_system_call() {
+        let number = (0..1000).find(|number| calls::name(*number) == Some("execve")).unwrap();
+        for (text, expected) in [
+            (format!("{number} 0x7f 0x0 0x7ffd 0x7f\n"), true),
+            (format!("{} 0x7f\n", number + 1), false),
+            ("running\n".into(), false),
+            ("-1 0x7ffd 0x7f\n".into(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_exec(text.as_bytes()), expected, "{text}");
+        }
+        assert!(!is_in_exec(std::process::id().cast_signed()));
     }
 
     #[test]
