@@ -447,7 +447,15 @@ impl Store {
                 copies.push(name);
             }
         }
-        copies.iter().try_for_each(|name| self.remove(name))
+        for name in copies {
+            // xfs frees blocks of removed files in the background, and of cut ones at once: until then others
+            // share them, and a layout would skip these.
+            if let Ok(Some((copy, _))) = self.file(&name, OFlags::WRONLY) {
+                let _ = rustix::fs::ftruncate(copy, 0);
+            }
+            self.remove(&name)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), LayoutError> {
