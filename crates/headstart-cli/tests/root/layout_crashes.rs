@@ -18,13 +18,17 @@ fn took(command: &mut Command) -> Duration {
     began.elapsed()
 }
 
-/// Starts to apply a pack, and does something at a part of the time that this takes. How it ended.
-fn apply_until(pack: &Path, moment: Duration, act: impl FnOnce(&mut Child)) -> Option<i32> {
+/// Starts to apply a pack, and does something when it is due after so much time, or at the end. How it ended.
+fn apply_until(
+    pack: &Path,
+    is_due: impl Fn(Duration) -> bool,
+    act: impl FnOnce(&mut Child),
+) -> Option<i32> {
     let mut command = command(&["apply".as_ref(), "--force".as_ref(), pack.as_os_str()]);
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
     // A busy wait hits the moment.
-    while began.elapsed() < moment {}
+    while !is_due(began.elapsed()) && child.try_wait().unwrap().is_none() {}
     act(&mut child);
     child.wait().unwrap().code()
 }
@@ -44,14 +48,20 @@ fn kill_9_at_any_moment_leaves_every_file_whole_and_the_rest_can_be_done_or_undo
     done(&[&"undo", &fs.path()]);
     let mut halfway = 0;
     for n in 0..KILLS {
-        // Spread over the time until all is moved, which shows.
+        // Spread over the time until all is moved, which shows; or as soon as one file is moved.
         let moment = span * (2 * (n * 7 % KILLS) + 1) / (2 * KILLS);
-        apply_until(&pack, moment, |child| child.kill().unwrap());
+        let one = n as usize / 2 % paths.len();
+        let is_timed = n % 4 < 2;
+        let is_due = |elapsed| match is_timed {
+            true => elapsed >= moment,
+            false => places(&paths[one..=one])[0] != old[one],
+        };
+        apply_until(&pack, is_due, |child| child.kill().unwrap());
         assert_eq!(states(&paths), before, "after {moment:?}");
         let now = places(&paths);
         let moved = now.iter().zip(&old).filter(|(now, old)| now != old).count();
         halfway += u32::from(moved > 0 && moved < paths.len());
-        if moved == paths.len() {
+        if is_timed && moved == paths.len() {
             span = moment;
         }
         if n % 2 == 0 && dir(&fs).join("journal").exists() {
@@ -64,7 +74,7 @@ fn kill_9_at_any_moment_leaves_every_file_whole_and_the_rest_can_be_done_or_undo
         assert_eq!((states(&paths), places(&paths)), (before.clone(), old.clone()));
         assert!(!dir(&fs).exists());
     }
-    assert!(halfway > 0, "none of {KILLS} was killed between two swaps");
+    assert!(halfway > 0, "none was killed between two swaps");
     check(&fs);
     assert_eq!(states(&paths), before);
 }
@@ -88,9 +98,13 @@ fn a_power_cut_at_any_moment_leaves_every_file_whole_and_the_rest_can_be_undone(
     must("sync", &["-f", fs.path().to_str().unwrap()]);
     for n in 0..CUTS {
         let moment = whole * (2 * n + 1) / (2 * CUTS);
-        apply_until(&pack, moment, |_| {
-            must("python3", &["-c", CUT, fs.path().to_str().unwrap()]);
-        });
+        apply_until(
+            &pack,
+            |elapsed| elapsed >= moment,
+            |_| {
+                must("python3", &["-c", CUT, fs.path().to_str().unwrap()]);
+            },
+        );
         fs.remount();
         assert_eq!(states(&paths), before, "after {moment:?}");
         check(&fs);
