@@ -234,7 +234,6 @@ smoke() {
         check "killed commands" bench/storm/kills.py --smoke
         check "failing system calls" bench/storm/errors.py --smoke
         check "troubles of the service" bench/storm/daemon.py --smoke
-        check "costs of the service" bench/daemon-cost.py --smoke
     fi
     check "fuzzing, 2 s for each target" ended fuzzing
     if ((EUID != 0)); then
@@ -256,6 +255,7 @@ smoke() {
     check "benchmark, python on two disks" bench/standing.py --smoke --bin "$work/bin"
     check "mixed use with the service" bench/mixed.py --smoke --headstart "$work/bin/headstart" --slowdisk "$work/bin/slowdisk"
     tail -n 3 "$log" | sed 's/^/        /'
+    check "costs of the service" bench/daemon-cost.py --smoke --headstart "$work/bin/headstart" --slowdisk "$work/bin/slowdisk"
     check "third start by the service, on a slow disk" bench/daemon.py --smoke --bin "$work/bin"
     local kind
     for kind in ext4 xfs btrfs; do

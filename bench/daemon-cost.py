@@ -191,27 +191,26 @@ def bench():
     headstart = tool(args.headstart, "./build.sh")
     slowdisk = tool(args.slowdisk, "cargo build --release -p slowdisk")
     result = about("headstart/daemon-cost/1", headstart)
-    parts = args.parts.split(",")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         load = Load(place)
         service = lambda name="service": Service(headstart, Path(place) / name)  # noqa: E731
-        if "build" in parts:
-            project = Project(place, 20 if args.smoke else FILES)
-            result["build"] = build(service, project, 1 if args.smoke else args.rounds)
-        if "exec" in parts:
-            result["exec"] = one_exec(service, load, *((20, 2) if args.smoke else (CHAIN, CHAINS)))
-        if "execs" in parts:
-            result["execs"] = execs(service, load, 100 if args.smoke else EXECS)
-        if "memory" in parts:
-            readers = lambda: Readers(slowdisk, DISK, place, AT_ONCE, 500 if args.smoke else READ)  # noqa: E731
-            result["memory"] = memory(service, load, 1_000 if args.smoke else STORM, readers)
-    for part in parts:
-        for name, found in result[part].items():
-            print(f"{part}: {name}: {found}")
+        project = Project(place, 20 if args.smoke else FILES)
+        readers = lambda: Readers(slowdisk, DISK, place, AT_ONCE, 500 if args.smoke else READ)  # noqa: E731
+        measure = {
+            "build": lambda: build(service, project, 1 if args.smoke else args.rounds),
+            "exec": lambda: one_exec(service, load, *((20, 2) if args.smoke else (CHAIN, CHAINS))),
+            "execs": lambda: execs(service, load, 100 if args.smoke else EXECS),
+            "memory": lambda: memory(service, load, 1_000 if args.smoke else STORM, readers),
+        }
+        for part in args.parts.split(","):
+            result[part] = measure[part]()
+            for name, found in result[part].items():
+                print(f"{part}: {name}: {found}", flush=True)
+            if not args.smoke:
+                # Another part may fail.
+                write(args.out, result)
     if args.smoke and not result["build"]["counters"]["execs"]:
         raise Trouble("the service saw nothing of the build")
-    if not args.smoke:
-        write(args.out, result)
     return 0
 
 
