@@ -451,12 +451,12 @@ impl Arrival {
     }
 }
 
-/// Whether a process that began then, in clock ticks since boot, may still start.
 /// Whether a process still is the program of its parent.
 fn is_as_forked(child: &Started) -> bool {
     Started::read(child.parent).is_some_and(|parent| child.is_as_forked(&parent))
 }
 
+/// Whether a process that began then, in clock ticks since boot, may still start.
 pub(super) fn began_lately(start_time: u64, window: Duration) -> bool {
     proc::age(start_time) < window
 }
