@@ -1,7 +1,7 @@
 //! Child processes: fork, wait, and processes that go on by themselves. fork(2), wait4(2).
 
 use rustix::process::{Pid, child_subreaper, getpid};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -107,7 +107,7 @@ fn wait4(pid: i32, flags: i32) -> io::Result<Option<(i32, Change, Usage)>> {
 
 /// Removes empty directories in a process of its own, which holds none of
 /// our descriptors but the directory `at` that they are in, so that nobody waits for a slow
-/// removal. unlinkat(2).
+/// removal. One that is busy is tried again for ten seconds. unlinkat(2).
 ///
 /// # Errors
 /// What fork(2) said; the removal's own outcome is not known.
@@ -144,12 +144,27 @@ fn remover(at: RawFd, dirs: &[CString]) -> ! {
         // SAFETY: closes every other descriptor; the child needs none.
         unsafe { libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) };
         for dir in dirs {
-            // SAFETY: `dir` is a C string.
-            unsafe { libc::unlinkat(0, dir.as_ptr(), libc::AT_REMOVEDIR) };
+            remove_when_unused(dir);
         }
     }
     // SAFETY: ends the process without running exit handlers.
     unsafe { libc::_exit(0) }
+}
+
+/// Removes a directory below descriptor 0. A trace instance is busy while anybody has one of its
+/// files open, such as one who looks at all instances.
+fn remove_when_unused(dir: &CStr) {
+    const TRIES: u32 = 200;
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    for _ in 0..TRIES {
+        // SAFETY: `dir` is a C string.
+        let removed = unsafe { libc::unlinkat(0, dir.as_ptr(), libc::AT_REMOVEDIR) };
+        if removed == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EBUSY) {
+            return;
+        }
+        // SAFETY: `pause` is a valid time; the rest of it is of no interest.
+        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+    }
 }
 
 /// Goes on in a new session, without the standard descriptors, while the calling process ends with

@@ -373,9 +373,10 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if let Some((all, name)) = &self.own {
-            // Left to the next start's clean-up when it fails.
-            let _ = rustix::fs::unlinkat(all, name, AtFlags::REMOVEDIR);
+        let Some((all, name)) = &self.own else { return };
+        if rustix::fs::unlinkat(all, name, AtFlags::REMOVEDIR) == Err(rustix::io::Errno::BUSY) {
+            // Left to the next start's clean-up when this fails, too.
+            let _ = headstart_sys::process::remove_dirs_detached(all, &[name]);
         }
     }
 }
