@@ -2,10 +2,11 @@
 """What the service `headstart daemon` costs a machine that executes many programs.
 
     build   three times `make -j2` of a small C project, without the service, without it again, and with
-            it, in rounds of random order: the ratios of times with their intervals. The second is the proof
-            of the first: its interval has to include 1. The machine builds all the time, also between
-            what is counted, since a rest makes the next builds faster; in the builds after its begin the
-            service learns the names that the kernel then ignores, as one does that runs for seconds.
+            it, in rounds of random order: the ratio to the times without it, as `headstart bench` estimates
+            it (Hodges and Lehmann). A build without it against the other one is the proof of that: its
+            interval has to include 1. The machine builds all the time, also between what is counted, since
+            a rest makes the next builds faster; in the builds after its begin the service learns the names
+            that the kernel then ignores, as one does that runs for seconds.
     exec    what the service adds to the exec of a program that it does not know, at 10,000 a minute
     execs   the service's CPU time for 10,000 execs a minute: of one name, of one executable by names that
             the kernel can't ignore, and of as many executables as execs
@@ -16,6 +17,7 @@ Usage: sudo bench/daemon-cost.py [--parts A,B] [--rounds N] [--headstart FILE] [
 Needs gcc, make and grep. Nothing else should run; memory does not depend on that.
 """
 import contextlib
+import math
 import os
 import random
 import resource
@@ -28,7 +30,7 @@ from lib.execs import Load, added
 from lib.readers import Readers
 from lib.run import Trouble
 from lib.service import Service
-from measured import BUILT, RESULTS, about, command_line, main, needs_root, ratio_of, run, spread, tool, write
+from measured import BUILT, RESULTS, about, command_line, hodges_lehmann, main, needs_root, run, spread, tool, write
 
 # 10,000 a minute, for so many execs.
 GAP_NS = 6_000_000
@@ -119,9 +121,17 @@ def build(service, project, rounds):
     result = {"rounds": rounds, "service_cpu_s": spread(own), "counters": counters}
     for name, of in (("seconds", found), ("cpu_seconds", used)):
         result[name] = {arm: spread([round(one[arm], 4) for one in of]) for arm in ARMS}
-        for arm in ARMS[1:]:
-            result[f"{name}, {arm}"] = ratio_of(of, arm, "without")
+        # Of both without it, for less noise.
+        result[f"{name}, with"] = estimate([one["with"] / math.sqrt(one[ARMS[0]] * one[ARMS[1]]) for one in of])
+        result[f"{name}, without again"] = estimate([one[ARMS[1]] / one[ARMS[0]] for one in of])
     return result
+
+
+def estimate(ratios):
+    """The ratio, and its interval of 95 %."""
+    logs = [math.log(ratio) for ratio in ratios]
+    found = hodges_lehmann(logs)
+    return dict(zip(("ratio", "low", "high"), (round(math.exp(log), 4) for log in found), strict=True))
 
 
 def one_exec(service, load, execs, rounds):

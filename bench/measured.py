@@ -116,6 +116,27 @@ def middle(values, digits):
     return [round(value, digits) for value in (statistics.median(values), low, high)]
 
 
+def hodges_lehmann(values):
+    """The median of the means of all pairs of values, each with itself too, and its interval of 95 % or the
+    most there is, by Wilcoxon's signed ranks: narrower than that of the median, if the values are distributed
+    symmetrically."""
+    n = len(values)
+    means = sorted((values[i] + values[j]) / 2 for i in range(n) for j in range(i, n))
+    # How many sets of the ranks 1 to n have each sum.
+    sets = [1]
+    for rank in range(1, n + 1):
+        longer = [*sets, *[0] * rank]
+        for total, count in enumerate(sets):
+            longer[total + rank] += count
+        sets = longer
+    below, outside = 0, 0
+    while 2 * (below + sets[outside]) <= 0.05 * 2 ** n:
+        below += sets[outside]
+        outside += 1
+    skipped = max(0, outside - 1)
+    return statistics.median(means), means[skipped], means[-1 - skipped]
+
+
 def spelled(middle):
     """The same as text; none as nothing."""
     return "{} [{}, {}]".format(*middle) if middle else ""
