@@ -6,8 +6,9 @@ use super::reads::Replayed;
 use headstart::host::range::ByteRange;
 use headstart::replay::elevator::{DevicePosition, read_us};
 use headstart::replay::model::Model;
+use headstart::replay::queue::queued_us;
 use headstart::replay::requests::requests;
-use headstart::replay::strategy::{InFlight, ReadStrategy};
+use headstart::replay::strategy::ReadStrategy;
 use headstart_sys::fiemap::Extent;
 use serde::Serialize;
 
@@ -117,16 +118,11 @@ fn reading(places: &Places, metadata: &Metadata, device: Device, span: u64) -> R
             steps.iter().map(|step| step.extents.iter().map(part).collect()).collect();
         let blocks: Vec<_> = metadata.iter().map(|part| vec![*part]).collect();
         let one_by_one = ReadStrategy { batched: false, rows: None, ..*strategy };
-        let amounts = in_windows(strategy, &parts, largest_request).chain([Amount::of(
-            &one_by_one,
-            &blocks,
-            largest_request,
-        )]);
-        for amount in amounts {
-            count = count.saturating_add(amount.requests);
-            let us = model.map_or(0, |model| model.read_us(amount.requests, amount.bytes));
-            replay_us = replay_us.saturating_add(us);
-        }
+        let mut runs = requests(strategy, &parts, largest_request);
+        runs.extend(requests(&one_by_one, &blocks, largest_request));
+        count = runs.iter().fold(count, |count, run| count.saturating_add(run.count));
+        let us = model.map_or(0, |model| queued_us(&model, strategy.in_flight, runs));
+        replay_us = replay_us.saturating_add(us);
         if let Some(seek) = seek {
             let mut sorted = parts.concat();
             sorted.sort_unstable();
@@ -151,38 +147,6 @@ fn reading(places: &Places, metadata: &Metadata, device: Device, span: u64) -> R
         trees: *trees,
         replay_us: model.map(|_| replay_us),
     }
-}
-
-/// What is read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Amount {
-    requests: u64,
-    bytes: u64,
-}
-
-impl Amount {
-    /// Of these steps.
-    fn of(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64) -> Self {
-        let bytes = steps.iter().flatten().fold(0, |sum: u64, p| sum.saturating_add(p.length()));
-        Self { requests: requests(strategy, steps, largest), bytes }
-    }
-}
-
-/// What is read while no more than the in-flight limit is: some of these parts are limited by requests,
-/// others by bytes. Without a limit it is one.
-fn in_windows<'a>(
-    strategy: &ReadStrategy,
-    steps: &'a [Vec<ByteRange>],
-    largest: u64,
-) -> impl Iterator<Item = Amount> + 'a {
-    let window = strategy.in_flight.map_or(usize::MAX, |limit| limit.steps.max(1));
-    let first = *strategy;
-    // The device is busy from then on.
-    let rows = first.rows.map(|_| InFlight { bytes: 0, steps: 0 });
-    let later = ReadStrategy { rows, ..first };
-    steps.chunks(window).enumerate().map(move |(number, steps)| {
-        Amount::of(if number == 0 { &first } else { &later }, steps, largest)
-    })
 }
 
 /// The same with those joined that follow each other on the device.
@@ -291,7 +255,7 @@ mod tests {
 
     #[test]
     fn metadata_and_blocks_of_extents_take_their_time_too() {
-        for (model, metadata, tree) in [(HDD, 9000, 4 * 2050), (EMMC, 1081, 333)] {
+        for (model, metadata, tree) in [(HDD, 9000, 4 * 2050), (EMMC, 1072, 333)] {
             let found = |trees, blocks| {
                 let places = places(&packed(40, 65536), Some(model), trees, blocks);
                 let metadata =

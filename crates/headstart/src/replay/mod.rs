@@ -11,9 +11,9 @@
 //! derives the strategy; [`probe`] measures the model and [`models`] keeps it. [`benefit`]
 //! estimates the gain, [`frequency`] says which ranges enough starts touch. [`places`] finds the
 //! positions of files on a device, [`elevator`] orders them for a rotational disk, [`device`]
-//! limits a request, [`requests`] counts them. [`metadata`] finds block devices, and [`sample`] detects a hot start. [`list`]
-//! parses lists of files, which may stand for a pack. [`folios`] makes large folios of big mapped
-//! files.
+//! limits a request, [`requests`] tells them, and [`queue`] how long they take. [`metadata`] finds
+//! block devices, and [`sample`] detects a hot start. [`list`] parses lists of files, which may stand
+//! for a pack. [`folios`] makes large folios of big mapped files.
 
 pub mod benefit;
 pub mod device;
@@ -30,6 +30,7 @@ pub mod places;
 pub mod plan;
 mod portions;
 pub mod probe;
+pub mod queue;
 pub mod report;
 pub mod requests;
 pub mod sample;

@@ -1,6 +1,7 @@
-//! How many requests a device gets for the steps of a replay: what is requested in one call and adjacent
+//! Which requests a device gets for the steps of a replay: what is requested in one call and adjacent
 //! is one, up to the largest that it takes. Pure; the engine does what is counted here.
 
+use super::queue::Run;
 use super::strategy::{InFlight, Order, ReadStrategy};
 use crate::host::range::ByteRange;
 
@@ -13,23 +14,23 @@ pub(super) const TOGETHER: usize = 64;
 pub(super) const ROWS_BYTES: u64 = 2 << 20;
 
 /// The requests for steps in touch order, each given by where its parts lie on the device, of at most
-/// `largest` bytes each.
-pub fn requests(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64) -> u64 {
-    let mut count = Count { largest: largest.max(1), requests: 0, gathered: Vec::new() };
+/// `largest` bytes each, in the order in which they are submitted.
+pub fn requests(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64) -> Vec<Run> {
+    let mut found = Requests { largest: largest.max(1), runs: Vec::new(), gathered: Vec::new() };
     match (strategy.order, strategy.batched, strategy.rows_while_busy()) {
         // Sorted by their places, they are one row where they are adjacent.
-        (Order::Elevator, true, _) => count.gathered = steps.concat(),
+        (Order::Elevator, true, _) => found.gathered = steps.concat(),
         (Order::Touch, true, _) => {
             let mut together = 0;
             for step in steps {
                 if length(step) > SMALL {
-                    count.submit(step.clone());
+                    found.submit(step.clone());
                     continue;
                 }
-                count.gathered.extend(step);
+                found.gathered.extend(step);
                 together += 1;
                 if together == TOGETHER {
-                    count.submit_gathered();
+                    found.submit_gathered();
                     together = 0;
                 }
             }
@@ -39,34 +40,34 @@ pub fn requests(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64)
             for (number, step) in steps.iter().enumerate() {
                 if before < bytes && number < busy {
                     before = length(step).saturating_add(before);
-                    count.submit(step.clone());
+                    found.submit(step.clone());
                     continue;
                 }
-                count.gathered.extend(step);
+                found.gathered.extend(step);
                 (together, waiting) = (together + 1, length(step).saturating_add(waiting));
                 if together == TOGETHER || waiting >= ROWS_BYTES {
-                    count.submit_gathered();
+                    found.submit_gathered();
                     (together, waiting) = (0, 0);
                 }
             }
         }
-        (_, false, None) => steps.iter().for_each(|step| count.submit(step.clone())),
+        (_, false, None) => steps.iter().for_each(|step| found.submit(step.clone())),
     }
-    count.submit_gathered();
-    count.requests
+    found.submit_gathered();
+    found.runs
 }
 
 fn length(parts: &[ByteRange]) -> u64 {
     parts.iter().fold(0, |sum, part| part.length().saturating_add(sum))
 }
 
-struct Count {
+struct Requests {
     largest: u64,
-    requests: u64,
+    runs: Vec<Run>,
     gathered: Vec<ByteRange>,
 }
 
-impl Count {
+impl Requests {
     fn submit_gathered(&mut self) {
         let gathered = std::mem::take(&mut self.gathered);
         self.submit(gathered);
@@ -77,8 +78,10 @@ impl Count {
         parts.retain(|part| !part.is_empty());
         parts.sort_unstable();
         for row in parts.chunk_by(|a, b| a.end == b.offset) {
-            let requests = length(row).div_ceil(self.largest);
-            self.requests = self.requests.saturating_add(requests);
+            let (count, rest) = (length(row) / self.largest, length(row) % self.largest);
+            let whole = Run { count, length: self.largest };
+            let runs = [whole, Run { count: u64::from(rest > 0), length: rest }];
+            self.runs.extend(runs.into_iter().filter(|run| run.count > 0));
         }
     }
 }
@@ -103,6 +106,10 @@ mod tests {
             *part = ByteRange::of(begin, part.length());
         });
         steps
+    }
+
+    fn count(strategy: &ReadStrategy, steps: &[Vec<ByteRange>]) -> u64 {
+        requests(strategy, steps, 512 * KIB).iter().map(|run| run.count).sum()
     }
 
     #[test]
@@ -134,14 +141,23 @@ mod tests {
             ),
             ("nothing", rows, Vec::new(), 0),
         ] {
-            assert_eq!(requests(&strategy, &steps, 512 * KIB), expected, "{name}");
+            assert_eq!(count(&strategy, &steps), expected, "{name}");
         }
     }
 
     #[test]
     fn a_step_in_two_places_is_two_requests() {
         let step = vec![ByteRange::of(0, 8192), ByteRange::of(99 * KIB, 4096)];
-        assert_eq!(requests(&ReadStrategy::default(), &[step], 512 * KIB), 2);
+        assert_eq!(count(&ReadStrategy::default(), &[step]), 2);
+    }
+
+    #[test]
+    fn what_is_larger_than_a_request_ends_with_a_smaller_one() {
+        let row = [vec![ByteRange::of(0, 1000 * KIB)], vec![ByteRange::of(1000 * KIB, 100 * KIB)]];
+        let elevator =
+            ReadStrategy { order: Order::Elevator, batched: true, ..ReadStrategy::default() };
+        let run = |count, kib| Run { count, length: kib * KIB };
+        assert_eq!(requests(&elevator, &row, 512 * KIB), [run(2, 512), run(1, 76)]);
     }
 
     proptest! {
@@ -153,13 +169,13 @@ mod tests {
             let part = |&(at, length): &(u64, u64)| vec![ByteRange::of(at * 4096, length * 4096)];
             let steps: Vec<_> = places.iter().map(part).collect();
             let bytes: u64 = places.iter().map(|(_, length)| length * 4096).sum();
-            let alone = requests(&ReadStrategy::default(), &steps, 512 * KIB);
+            let alone = count(&ReadStrategy::default(), &steps);
             let limit = InFlight { bytes: busy.0 * 4096, steps: busy.1 };
             for strategy in [
                 ReadStrategy { batched: true, ..ReadStrategy::default() },
                 ReadStrategy { rows: Some(limit), ..ReadStrategy::default() },
             ] {
-                let found = requests(&strategy, &steps, 512 * KIB);
+                let found = count(&strategy, &steps);
                 prop_assert!(found <= alone && found >= bytes.div_ceil(512 * KIB));
             }
         }

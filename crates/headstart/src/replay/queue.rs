@@ -1,0 +1,171 @@
+//! How long a device with a queue takes for requests in a given order, by its model. Pure. Seeks of rotational
+//! disks are in [`super::elevator`].
+
+use super::model::Model;
+use super::strategy::InFlight;
+use std::collections::VecDeque;
+
+/// Requests of one length that follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// How many.
+    pub count: u64,
+    /// Bytes of each.
+    pub length: u64,
+}
+
+/// More places in a queue have no influence.
+const MOST: usize = 1024;
+/// After this many times the places of requests of one run, the next so many take as long as the last.
+const UNTIL_STEADY: u64 = 8;
+
+/// When the last of these requests is answered, in µs. A request starts when fewer steps than the in-flight
+/// limit are unanswered (at queue depth 1: none) and the request rate allows it, waits for its transfer, and
+/// then for the latency. So the rate and the bandwidth are used at the same time only as far as that limit
+/// reaches. The model does not tell the places of a device's own queue, only how many it needs.
+pub fn queued_us(
+    model: &Model,
+    in_flight: Option<InFlight>,
+    runs: impl IntoIterator<Item = Run>,
+) -> u64 {
+    let places = match model.depth {
+        0 | 1 => 1,
+        _ => in_flight.map_or(MOST, |limit| limit.steps.clamp(1, MOST)),
+    };
+    let mut queue = Queue::of(model, places);
+    for run in runs {
+        let places = places as u64;
+        let steady = run.count.saturating_sub(UNTIL_STEADY * places) / places;
+        let single = run.count - steady * places;
+        let mut before = queue.transfers_end;
+        for left in (0..single).rev() {
+            queue.serve(run.length);
+            if left == places {
+                before = queue.transfers_end;
+            }
+        }
+        queue.pass((queue.transfers_end - before) * steady as f64);
+    }
+    // Saturates.
+    queue.answered.back().map_or(0, |end| end.round() as u64)
+}
+
+/// Times in µs.
+struct Queue<'a> {
+    model: &'a Model,
+    places: usize,
+    /// From when on the request rate allows the next one.
+    next_start: f64,
+    transfers_end: f64,
+    /// When those are answered that take a place; ascending.
+    answered: VecDeque<f64>,
+}
+
+impl<'a> Queue<'a> {
+    fn of(model: &'a Model, places: usize) -> Self {
+        Self { model, places, next_start: 0.0, transfers_end: 0.0, answered: VecDeque::new() }
+    }
+
+    fn serve(&mut self, length: u64) {
+        let free = match self.answered.len() < self.places {
+            true => 0.0,
+            false => self.answered.pop_front().unwrap_or_default(),
+        };
+        let start = free.max(self.next_start);
+        self.next_start = start + 1e6 / f64::from(self.model.iops.max(1));
+        let transfer = length as f64 / f64::from(self.model.bandwidth_mb_s.max(1));
+        self.transfers_end = self.transfers_end.max(start) + transfer;
+        self.answered.push_back(self.transfers_end + f64::from(self.model.latency_us));
+    }
+
+    /// Time goes on while the queue stays as it is.
+    fn pass(&mut self, us: f64) {
+        self.next_start += us;
+        self.transfers_end += us;
+        self.answered.iter_mut().for_each(|end| *end += us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CLOUD: Model =
+        Model { latency_us: 1500, next_us: 1500, bandwidth_mb_s: 125, depth: 16, iops: 3000 };
+    const EMMC: Model =
+        Model { latency_us: 330, next_us: 330, bandwidth_mb_s: 150, depth: 1, iops: 3000 };
+
+    /// With so many places.
+    fn took(model: &Model, places: usize, runs: impl IntoIterator<Item = Run>) -> u64 {
+        queued_us(model, Some(InFlight { bytes: u64::MAX, steps: places }), runs)
+    }
+
+    fn runs(list: &[(u64, u64)]) -> Vec<Run> {
+        list.iter().map(|&(count, length)| Run { count, length }).collect()
+    }
+
+    #[test]
+    fn rate_and_bandwidth_are_used_at_once_as_far_as_the_queue_reaches() {
+        let (small, large) = (1250, 500_000);
+        for (name, model, list, expected) in [
+            ("nothing", CLOUD, vec![], 0),
+            ("one", CLOUD, vec![(1, small)], 1510),
+            ("the rate is the limit", CLOUD, vec![(300, small)], 299 * 1_000_000 / 3000 + 1510),
+            ("the bandwidth is the limit", CLOUD, vec![(30, large)], 30 * 4000 + 1500),
+            // The next start while the first is transferred.
+            ("a few of both", CLOUD, vec![(1, large), (10, small)], 4000 + 10 * 10 + 1500),
+            // 15 start meanwhile, the others afterwards, when a place is free.
+            (
+                "many of both",
+                CLOUD,
+                vec![(1, large), (115, small)],
+                4000 + 1500 + 99 * 1_000_000 / 3000 + 1510,
+            ),
+            ("one by one", EMMC, vec![(3, 15_000)], 3 * (330 + 100)),
+        ] {
+            let found = took(&model, 16, runs(&list));
+            assert!(found.abs_diff(expected) <= 1, "{name}: {found}, not {expected}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_takes_what_rate_and_bandwidth_need_and_never_more_than_one_by_one(
+            list in prop::collection::vec((0u64..300, 0u64..1_000_000), 0..20),
+            places in 1usize..40,
+        ) {
+            let found = took(&CLOUD, places, runs(&list)) as f64;
+            let requests: u64 = list.iter().map(|(count, _)| count).sum();
+            let transfer = list.iter().map(|(count, length)| count * length).sum::<u64>() as f64 / 125.0;
+            let least = transfer.max(requests.saturating_sub(1) as f64 * 1e6 / 3000.0);
+            prop_assert!(found >= least - 1.0);
+            prop_assert!(found <= transfer + requests as f64 * 1500.0 + 1.0);
+        }
+
+        #[test]
+        fn a_run_takes_as_long_as_its_requests_one_after_the_other(
+            list in prop::collection::vec((0u64..400, 0u64..1_000_000), 0..5),
+            places in 1usize..20,
+        ) {
+            let single = list.iter().flat_map(|&(count, length)| {
+                (0..count).map(move |_| Run { count: 1, length })
+            });
+            let (at_once, single) = (took(&CLOUD, places, runs(&list)), took(&CLOUD, places, single));
+            prop_assert!(at_once.abs_diff(single) <= 1 + single / 200, "{at_once} {single}");
+        }
+
+        #[test]
+        fn no_figures_break_it(
+            list in prop::collection::vec((any::<u64>(), any::<u64>()), 0..5),
+            figures in proptest::array::uniform5(any::<u32>()),
+        ) {
+            let [latency_us, next_us, bandwidth_mb_s, depth, iops] = figures;
+            let model = Model { latency_us, next_us, bandwidth_mb_s, depth, iops };
+            for steps in [0, 1, usize::MAX] {
+                took(&model, steps, runs(&list));
+            }
+            queued_us(&model, None, runs(&list));
+        }
+    }
+}
