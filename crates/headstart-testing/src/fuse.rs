@@ -1,5 +1,6 @@
-//! A FUSE file system with one file, whose server answers until it is told to go silent. Then it
-//! takes requests and answers none, and the callers wait unkillably.
+//! A FUSE file system with one file. Its server answers until it is told to go silent: then it takes
+//! requests and answers none, and the callers wait unkillably. Or it takes its time for each read, as a
+//! slow disk does ([`LoopFs::slow`](crate::LoopFs::slow)).
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -11,6 +12,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 /// The name of the file.
@@ -19,7 +21,7 @@ const FILE_NODE: INodeNo = INodeNo(2);
 /// Names and attributes are requested again each time.
 const NOT_KEPT: Duration = Duration::ZERO;
 
-/// A mounted file system, seen by the calling thread and what it starts.
+/// A mounted file system.
 #[derive(Debug)]
 pub struct Fuse {
     path: PathBuf,
@@ -42,19 +44,29 @@ struct State {
 
 impl Fuse {
     /// Mounts one at `path` with a file of this content; `None` where there is no FUSE. Gives
-    /// the calling thread mounts of its own.
+    /// the calling thread mounts of its own, so that only it and what it starts see the file system.
     pub fn at(path: &Path, content: Vec<u8>) -> Option<Self> {
-        if !Path::new("/dev/fuse").exists() {
+        if is_missing() {
             return None;
         }
         headstart_sys::namespace::private_mounts().unwrap();
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+        Some(Self::mount(path, content, None))
+    }
+
+    /// Like [`Fuse::at`], seen by all. Each read takes this time, several at once; nothing is kept in the page
+    /// cache.
+    pub(crate) fn slow(path: &Path, content: Vec<u8>, latency: Duration) -> Option<Self> {
+        (!is_missing()).then(|| Self::mount(path, content, Some(latency)))
+    }
+
+    fn mount(path: &Path, content: Vec<u8>, latency: Option<Duration>) -> Self {
         let state = Arc::<State>::default();
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("test".into())];
-        let server = Server { content, state: state.clone() };
+        let server = Server { content: content.into(), latency, state: state.clone() };
         let session = Session::new(server, path, &config).unwrap().spawn().unwrap();
-        Some(Self { path: path.into(), state, _session: session })
+        Self { path: path.into(), state, _session: session }
     }
 
     /// The file.
@@ -73,8 +85,13 @@ impl Fuse {
     }
 }
 
+fn is_missing() -> bool {
+    !Path::new("/dev/fuse").exists()
+}
+
 struct Server {
-    content: Vec<u8>,
+    content: Arc<[u8]>,
+    latency: Option<Duration>,
     state: Arc<State>,
 }
 
@@ -126,8 +143,11 @@ impl Filesystem for Server {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // The page cache stays.
-        self.answer(reply, |reply| reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE));
+        let flags = match self.latency {
+            None => FopenFlags::FOPEN_KEEP_CACHE,
+            Some(_) => FopenFlags::FOPEN_DIRECT_IO,
+        };
+        self.answer(reply, |reply| reply.opened(FileHandle(0), flags));
     }
 
     fn read(
@@ -143,7 +163,15 @@ impl Filesystem for Server {
     ) {
         let from = (offset as usize).min(self.content.len());
         let to = (from + size as usize).min(self.content.len());
-        self.answer(reply, |reply| reply.data(&self.content[from..to]));
+        let content = Arc::clone(&self.content);
+        let data = move |reply: ReplyData| reply.data(&content[from..to]);
+        self.answer(reply, |reply| match self.latency {
+            None => data(reply),
+            Some(latency) => drop(thread::spawn(move || {
+                thread::sleep(latency);
+                data(reply);
+            })),
+        });
     }
 
     fn readdir(

@@ -1,6 +1,7 @@
 //! A file system for one test: an image, loop-mounted on a directory of its own, which is removed
 //! with its value.
 
+use super::fuse::Fuse;
 use super::{disk_dir, must, root_or_skip, run, skip, wait_until};
 use headstart::host::fsid;
 use headstart::host::id::Dev;
@@ -11,6 +12,7 @@ use rustix::mount::UnmountFlags;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// More than mkfs.xfs wants at least, which is 300 MB; the image is sparse.
@@ -22,6 +24,8 @@ pub struct LoopFs {
     directory: TempDir,
     mount: PathBuf,
     kind: String,
+    /// What serves the image as a slow disk.
+    server: Option<Fuse>,
 }
 
 impl LoopFs {
@@ -72,7 +76,7 @@ impl LoopFs {
         }
         let mount = directory.path().join("mount");
         fs::create_dir(&mount).unwrap();
-        Some(Self { directory, mount, kind: kind.to_owned() })
+        Some(Self { directory, mount, kind: kind.to_owned(), server: None })
     }
 
     fn made_by(self, mkfs: &[&str]) -> Option<Self> {
@@ -86,8 +90,23 @@ impl LoopFs {
         }
     }
 
+    /// The same on a slow disk: each read takes this time, several at once, and nothing is written. `None`,
+    /// with the reason said, where there is no FUSE. The image is kept in memory.
+    pub fn slow(mut self, latency: Duration) -> Option<Self> {
+        self.unmount_everywhere();
+        let (content, served) = (fs::read(self.image()).unwrap(), self.beside("served"));
+        fs::create_dir(&served).unwrap();
+        self.server = Fuse::slow(&served, content, latency);
+        if self.server.is_none() {
+            skip("there is no /dev/fuse");
+            return None;
+        }
+        self.mount();
+        Some(self)
+    }
+
     fn image(&self) -> PathBuf {
-        self.directory.path().join("image")
+        self.server.as_ref().map_or_else(|| self.beside("image"), Fuse::file)
     }
 
     /// The directory that it is mounted on.
@@ -146,6 +165,14 @@ impl LoopFs {
     fn try_mount(&self) -> Result<(), String> {
         let (image, mount) = (self.image(), self.path());
         let paths = [image.to_str().unwrap(), mount.to_str().unwrap()];
+        if self.server.is_some() {
+            // Else one read at a time is requested of the server.
+            let attach = ["--find", "--show", "--read-only", "--direct-io=on", paths[0]];
+            let device = run("losetup", &attach)?;
+            let mounted = run("mount", &["-o", "ro", "-t", &self.kind, device.trim(), paths[1]]);
+            // It is, when it is unmounted.
+            return run("losetup", &["--detach", device.trim()]).and(mounted).map(drop);
+        }
         // Else a thread of the kernel reads the block bitmaps of an ext4 a while after the
         // mount, and a test counts its requests (ext4lazyinit, fs/ext4/super.c).
         let options = match self.kind.as_str() {

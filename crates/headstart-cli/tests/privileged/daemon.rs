@@ -2,7 +2,7 @@
 //! and its files are resident before it reads them; a hot one costs nothing; clients can't hold it
 //! up; nothing is left of a killed one.
 
-use crate::common::{INSTANCES, instances};
+use crate::common::{INSTANCES, instances, within};
 use headstart::cache::residency::are_resident;
 use headstart::host::range::PageRange;
 use headstart_sys::huge::{Folio, bring_in};
@@ -16,12 +16,12 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Files of the program that it reads, and the pages of each.
 pub const FILES: u64 = 64;
-const PAGES: u64 = 32;
+pub const PAGES: u64 = 32;
 /// One that it maps: four huge pages. All of them are more than Python's own files.
 const LIBRARY_BYTES: usize = 8 << 20;
 
@@ -118,11 +118,14 @@ impl Service {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    /// The starts or the programs of `top`.
+    pub fn top(&self, list: &str) -> Vec<Value> {
+        self.json(&["top"])[list].as_array().cloned().unwrap_or_default()
+    }
+
     /// What `top` tells of the start with this process number, if it does.
     pub fn listed(&self, pid: u32) -> Option<Value> {
-        let top = self.json(&["top"]);
-        let starts = top["starts"].as_array().cloned().unwrap_or_default();
-        starts.into_iter().find(|start| start["pid"] == pid)
+        self.top("starts").into_iter().find(|start| start["pid"] == pid)
     }
 
     /// The same, once it does.
@@ -132,26 +135,18 @@ impl Service {
 
     /// The starts of a program in `top`, the latest first.
     pub fn starts(&self, program: &str) -> Vec<Value> {
-        let top = self.json(&["top"]);
-        let starts = top["starts"].as_array().cloned().unwrap_or_default();
-        starts.into_iter().filter(|start| start["program"] == program).collect()
+        let starts = self.top("starts").into_iter();
+        starts.filter(|start| start["program"] == program).collect()
     }
 
     /// Another start of a program than these, if it is noticed.
     pub fn new_start(&self, program: &str, known: &[Value]) -> Option<Value> {
-        let end = Instant::now() + NOTICED;
-        let mut new = None;
-        while new.is_none() && Instant::now() < end {
-            new = self.starts(program).into_iter().find(|start| !known.contains(start));
-        }
-        new
+        within(NOTICED, || self.starts(program).into_iter().find(|start| !known.contains(start)))
     }
 
     /// Whether a program is recorded that has this word among its arguments.
     pub fn records(&self, word: &str) -> bool {
-        let dirs = Self::instances(self.child.id());
-        let starts = dirs.into_iter().find(|name| name.ends_with("-starts")).unwrap();
-        let threads = Path::new(INSTANCES).join(starts).join("set_event_pid");
+        let threads = self.instance("-starts").join("set_event_pid");
         let has_it = |thread: &str| {
             let arguments = std::fs::read_to_string(format!("/proc/{thread}/cmdline"));
             arguments.is_ok_and(|arguments| arguments.contains(word))
@@ -165,9 +160,14 @@ impl Service {
     }
 
     pub fn programs(&self) -> Vec<String> {
-        let top = self.json(&["top"]);
-        let programs = top["programs"].as_array().cloned().unwrap_or_default();
-        programs.iter().map(|program| program["name"].as_str().unwrap().to_owned()).collect()
+        let name = |program: &Value| program["name"].as_str().unwrap().to_owned();
+        self.top("programs").iter().map(name).collect()
+    }
+
+    /// The directory of its trace instance whose name ends with this.
+    pub fn instance(&self, end: &str) -> PathBuf {
+        let mut names = Self::instances(self.child.id()).into_iter();
+        Path::new(INSTANCES).join(names.find(|name| name.ends_with(end)).unwrap())
     }
 
     /// Its trace instances.
@@ -249,11 +249,7 @@ impl Start {
 pub fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
     let mut start = Start::cold(fs);
     start.line();
-    let end = Instant::now() + NOTICED;
-    let mut seen = None;
-    while seen.is_none() && Instant::now() < end {
-        seen = service.listed(start.pid());
-    }
+    let seen = within(NOTICED, || service.listed(start.pid()));
     start.end();
     seen
 }

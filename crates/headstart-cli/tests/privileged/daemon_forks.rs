@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn fifo(fs: &LoopFs, name: &str) -> PathBuf {
+pub fn fifo(fs: &LoopFs, name: &str) -> PathBuf {
     let path = fs.beside(name);
     must("mkfifo", &[path.to_str().unwrap()]);
     path

@@ -1,12 +1,13 @@
 //! Which starts the service sees, and by which programs it knows them: one that `headstart run` has
 //! learned; one whose name is executed all the time; one that was hot again and again.
 
+use crate::common::within;
 use crate::daemon::{
     Service, Start, TRIALS, first_start, learned_program, prefetched_start, program, second_start,
 };
 use headstart_testing::{is_root, public_dir, skip};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Execs of a name that the kernel then no longer reports.
 const MANY: u32 = 64;
@@ -48,11 +49,7 @@ fn a_cold_start_is_prefetched_also_while_hot_ones_are_not_looked_at() {
     let mut looks = 0;
     while looks < HOT {
         let mut start = Start::again(&fs);
-        let end = Instant::now() + LOOK;
-        let mut seen = None;
-        while seen.is_none() && Instant::now() < end {
-            seen = service.listed(start.pid());
-        }
+        let seen = within(LOOK, || service.listed(start.pid()));
         looks += u32::from(seen.is_some_and(|seen| seen["kind"] == "hot"));
         start.line();
         start.end();

@@ -20,6 +20,16 @@ pub fn instances() -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// What is found, if that is within this time.
+pub fn within<T>(time: Duration, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + time;
+    let mut found = find();
+    while found.is_none() && Instant::now() < end {
+        found = find();
+    }
+    found
+}
+
 /// The figures of `headstart run` with these packs. Not while the kernel removes the trace of
 /// another start: a well known program does not wait for that.
 pub fn run_json(packs: &Path, options: &[&str], command: &[&str]) -> Value {
