@@ -108,7 +108,7 @@ impl Start {
         let was_armed = launch.recorder().is_some();
         // It did not wait any longer where this fails.
         if launch.release(|| self.helper.go()).is_err() && was_armed {
-            self.notes.push(BUSY.into());
+            self.notes.push(TOO_LATE.into());
         }
         waits.iter_mut().for_each(waited::Recording::note_threads);
         let exec_after = launch.released_after();
@@ -302,7 +302,7 @@ impl Start {
         let patience = if self.options.must_learn { Patience::ENDLESS } else { Patience::PROGRAM };
         self.notes.extend(match launch.arm(scope, buffer, true, patience) {
             Ok(Armed::InTime) => (!was_mounted).then(|| MOUNTED.into()),
-            Ok(Armed::TooLate) => Some(BUSY.into()),
+            Ok(Armed::TooLate) => Some(TOO_LATE.into()),
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 Some(match ExitStatus::from(&error) {
@@ -411,6 +411,7 @@ fn large_folios_later(pack: &Path) {
 }
 
 /// The note for a start that was not recorded from its beginning.
-const BUSY: &str = "this start is not learned: tracing was busy";
+const TOO_LATE: &str = "this start is not learned: tracing was not ready when the program had to \
+                        start; the next start tries again";
 /// The note after tracefs was mounted.
 const MOUNTED: &str = "mounted tracefs on /sys/kernel/tracing, where recording needs it";

@@ -228,6 +228,8 @@ fn start_recording(launch: &mut Launch) -> anyhow::Result<()> {
     }
     match launch.arm(Scope::Tree(SYSTEMD), None, true, Patience::SERVICE)? {
         Armed::InTime => Ok(()),
-        Armed::TooLate => bail!("tracing was busy"),
+        Armed::TooLate => {
+            bail!("tracing was not ready when the service had to start; the next start tries again")
+        }
     }
 }
