@@ -8,6 +8,7 @@ order, with the service and while it is paused. Compared with what the service s
   read     what the disk read more (/sys/block/…/stat)
   wasted   pages that nobody accessed, by the kernel's page flags, and that the start without the service
            does not read (lib/usage.py)
+Names the programs of the machine that wasted most, as the service says.
 
 Usage: sudo bench/mixed.py [--for TIME] [--model NAME] [--seed N] [--smoke] [OPTION…]
 Ends with status 3 if the figures do not agree, or 10 % and more is wasted.
@@ -40,6 +41,8 @@ LOOK_S = 0.05
 # The ratio of what the service says that it saved to the measured time that agrees.
 AGREES = (0.5, 1.5)
 WASTED_MOST = 0.10
+# Programs that are named for what they wasted.
+NAMED = 10
 SECTOR = 512
 
 
@@ -303,6 +306,14 @@ def of_program(name, read):
             "said_saved_s": middle([start["saved_us"] / 1e6 for _, start in mine])}
 
 
+def wasteful(programs):
+    """Those of the programs in `daemon top` that wasted most."""
+    most = sorted(programs, key=lambda program: program["wasted_bytes"], reverse=True)[:NAMED]
+    return [{"name": program["name"], "starts": program["starts"], "read_bytes": program["read_bytes"],
+             "wasted_bytes": program["wasted_bytes"], "saved_s": program["saved_us"] / 1e6}
+            for program in most if program["wasted_bytes"]]
+
+
 def resampled(values, seed):
     """The interval of 95 % of a sum, by resampling."""
     if len(values) < 2:
@@ -333,7 +344,8 @@ def measure(options):
         finally:
             result |= {"model": options.model, "seed": options.seed, "for_s": options.time,
                        "ignored_directories": len(options.ignore),
-                       "actions": use.counts, "status": service.status(), "cpu_s": service.cpu_s(),
+                       "actions": use.counts, "status": service.status(),
+                       "wasteful": wasteful(service.ask("top").get("programs", [])), "cpu_s": service.cpu_s(),
                        "peak_kb": service.rss_kb(), "messages": (service.folder / "messages").read_text(),
                        **summary(use.pairs, options.seed), "pairs": use.pairs}
             if not options.smoke:
@@ -353,6 +365,9 @@ def told(result, is_smoke):
           f"{week['read_bytes'] / 1e6:.0f} MB read; the disk read "
           f"{result['read_bytes']['device_more'] / 1e6:.0f} MB more in these starts than without")
     print(f"wasted: {percent(wasted)} as the service says, {percent(unused['share'])} by page flags")
+    for program in result["wasteful"]:
+        print(f"  {program['wasted_bytes'] / 1e6:7.1f} of {program['read_bytes'] / 1e6:7.1f} MB wasted, "
+              f"{program['saved_s']:6.1f} s saved, {program['starts']:4} starts  {program['name']}")
     if not result["prefetched_starts"]:
         return ["nothing was prefetched"]
     faults = []

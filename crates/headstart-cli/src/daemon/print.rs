@@ -171,6 +171,7 @@ fn programs(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
         ("LEARNED", Align::Right),
         ("SAVED", Align::Right),
         ("READ", Align::Right),
+        ("WASTED", Align::Right),
         ("PACK", Align::Left),
     ]);
     for listed in &answer.programs {
@@ -185,6 +186,7 @@ fn programs(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
             program.learned.to_string(),
             seconds(program.saved_us),
             size(program.read_bytes),
+            size(program.wasted_bytes),
             output::harmless(&listed.id.file_name),
         ]);
     }

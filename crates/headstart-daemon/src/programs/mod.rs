@@ -60,6 +60,8 @@ pub struct Program {
     pub gain_permille: u32,
     /// Bytes that were prefetched.
     pub read_bytes: u64,
+    /// Of those, the ones that were not touched, as measured or estimated by the latest recorded start.
+    pub wasted_bytes: u64,
     /// Bytes that were prefetched for the latest recorded start that was cold.
     pub last_measured_bytes: u64,
     /// Of those, the ones that were not touched.

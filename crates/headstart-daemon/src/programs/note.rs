@@ -83,6 +83,8 @@ impl Program {
             self.last_measured_bytes = what.read_bytes;
             self.last_wasted_bytes = wasted.min(what.read_bytes);
         }
+        let wasted = self.waste(what).unwrap_or(0);
+        self.wasted_bytes = self.wasted_bytes.saturating_add(wasted);
         if let Some(is_wasteful) = what.is_wasteful() {
             self.wasteful_streak =
                 if is_wasteful { self.wasteful_streak.saturating_add(1) } else { 0 };
@@ -232,6 +234,8 @@ mod tests {
         program.note_prefetched(measured(1 << 18), 0);
         assert_eq!(program.waste(Prefetched { read_bytes: 1 << 10, ..start }), Some(1 << 8));
         assert_eq!((program.prefetched, program.saved_us), (6, 49));
+        // A quarter of 1 MiB three times, 4 KiB, and 1 MiB.
+        assert_eq!(program.wasted_bytes, (3 << 18) + 4096 + (1 << 20));
     }
 
     proptest! {
@@ -245,6 +249,7 @@ mod tests {
                 let start = Prefetched { read_bytes, missed_bytes, saved_us, is_assumed: false, wasted_bytes };
                 program.note_prefetched(start, u64::MAX);
                 prop_assert!(program.waste(start).is_none_or(|wasted| wasted <= read_bytes));
+                prop_assert!(program.wasted_bytes <= program.read_bytes);
             }
         }
     }
