@@ -47,6 +47,7 @@ mod unit;
 mod until;
 mod waited;
 
+use headstart_sys::large::Large;
 use headstart_sys::reserve::Reserve;
 use std::process::ExitCode;
 
@@ -57,9 +58,10 @@ use dlmalloc::GlobalDlmalloc as Usual;
 #[cfg(not(target_env = "musl"))]
 use std::alloc::System as Usual;
 
-/// With a reserve, since the program has to start even if the kernel gives no more memory.
+/// With a reserve, since the program has to start even if the kernel gives no more memory. Large blocks are
+/// not kept when they are freed: of what the service holds while it learns, they are most.
 #[global_allocator]
-static ALLOCATOR: Reserve<Usual> = Reserve::new(Usual);
+static ALLOCATOR: Reserve<Large<Usual>> = Reserve::new(Large::new(Usual));
 
 fn main() -> ExitCode {
     let verb = || cli::parse().run();

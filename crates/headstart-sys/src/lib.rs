@@ -21,6 +21,7 @@ pub mod helper;
 pub mod huge;
 pub mod interrupt;
 pub mod ioprio;
+pub mod large;
 pub mod lease;
 pub mod mapping;
 pub mod mincore;
