@@ -20,13 +20,10 @@ const HEADER: usize = codec::HEADER_BYTES;
 fn main() {
     for (number, name) in ["folios", "losses", "overwritten", "python"].into_iter().enumerate() {
         let whole = capture(number);
-        let mut small = Capture { bytes: Vec::new(), pages: Vec::new(), ..whole.clone() };
         // The last page is the shortest: it was read before it was full.
-        let (cpu, length) = whole.pages[whole.pages.len() - 1];
-        let page = &whole.bytes[whole.bytes.len() - length as usize..];
+        let (cpu, page) = whole.pages.iter().last().expect("a fixture has pages");
         let page = &page[..page.len().min(2048)];
-        small.bytes.extend(page);
-        small.pages.push((cpu, page.len() as u32));
+        let small = Capture { pages: [(cpu, page)].into_iter().collect(), ..whole.clone() };
         seed("ring_page", name, page);
         seed("trace_file", name, &small.to_bytes().expect("a fixture is sound"));
         let description = &whole.description;

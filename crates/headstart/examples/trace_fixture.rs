@@ -11,6 +11,7 @@ use headstart::trace::decode::EVENTS;
 use headstart::trace::file::{Capture, Description};
 use headstart::trace::format::parse_page_header;
 use headstart::trace::page::used;
+use headstart::trace::raw::RawPages;
 use headstart::trace::tracefs::Tracefs;
 use std::error::Error;
 use std::fs;
@@ -49,16 +50,13 @@ fn wrap(lost: u64, raw: &Path, file: &Path) -> Outcome {
             lost,
             buffer_kb: 0,
         },
-        bytes: Vec::new(),
-        pages: Vec::new(),
+        pages: RawPages::default(),
     };
     let header = parse_page_header(&capture.description.header_page)?;
     for cpu in 0.. {
         let Ok(pages) = fs::read(raw.join(format!("cpu{cpu}"))) else { break };
         for page in pages.chunks(page_size) {
-            let page = &page[..used(page, &header)];
-            capture.bytes.extend(page);
-            capture.pages.push((cpu, page.len() as u32));
+            capture.pages.push(cpu, &page[..used(page, &header)]);
         }
     }
     Ok(fs::write(file, capture.to_bytes()?)?)
@@ -89,6 +87,6 @@ fn show(file: &Path) -> Outcome {
             e.pages.count()
         )?;
     }
-    let (pages, bytes, tally) = (capture.pages.len(), capture.bytes.len(), events.tally());
+    let (pages, bytes, tally) = (capture.pages.len(), capture.pages.bytes(), events.tally());
     Ok(writeln!(out, "{}: {pages} pages of {bytes} bytes, {tally:?}", file.display())?)
 }

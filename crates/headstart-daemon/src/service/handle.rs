@@ -150,7 +150,7 @@ impl Handled {
 
     /// Whether so much was recorded that the next start gains from it.
     fn is_enough(&self, capture: &Capture) -> bool {
-        !self.is_rest || capture.bytes.len() >= LEAST_REST
+        !self.is_rest || capture.pages.bytes() >= LEAST_REST
     }
 
     /// The pack of the narrowest job that there is, or of the program.

@@ -180,7 +180,7 @@ impl Tracer {
         // Others may begin while this is decoded.
         drop(inner);
         let (mut capture, forks) = taken?;
-        let forks = forks.of(&capture);
+        let forks = forks.of(&capture.pages);
         let readers = ticket.reader.map(|own| tree(&[own], &forks));
         capture.description.metadata_tids = readers.into_iter().flatten().collect();
         let tids = tree(&ticket.roots, &forks);
@@ -232,7 +232,7 @@ impl Inner {
                 standing.mark()?
             }
         };
-        let capture = standing.between(ticket.from, until, self.open <= 1);
+        let capture = standing.between(ticket.from, until);
         Ok((capture, standing.forks().clone()))
     }
 

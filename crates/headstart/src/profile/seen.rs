@@ -96,8 +96,8 @@ impl Seen {
     ) -> Result<Self, SeenError> {
         let (pages, tally) = decode(&capture)?;
         // The raw pages may be large.
-        let Capture { description, bytes, pages: raw } = capture;
-        drop((bytes, raw));
+        let Capture { description, pages: raw } = capture;
+        drop(raw);
         Ok(Self::named(pages, tally, description, mounts, earlier, walk, limit))
     }
 

@@ -170,7 +170,7 @@ impl Recorder {
         let mut description = self.description;
         description.lost = drained.lost;
         description.buffer_kb = drained.needed_kb;
-        let capture = Capture { description, bytes: drained.bytes, pages: drained.pages };
+        let capture = Capture { description, pages: drained.pages };
         Ok((capture, drained.instance))
     }
 }

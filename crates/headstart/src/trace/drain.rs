@@ -12,6 +12,7 @@ use super::decode::{Decoder, Tally};
 use super::format::{FormatError, PageHeader, parse_page_header};
 use super::instance::Instance;
 use super::page::used;
+use super::raw::RawPages;
 use super::tracefs::{TraceError, Tracefs};
 use crate::host::memory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -53,8 +54,7 @@ pub enum CaptureError {
 /// Raw pages that were recorded elsewhere before a recording began.
 #[derive(Clone, Default, Debug)]
 pub struct Earlier {
-    bytes: Vec<u8>,
-    pages: Vec<(u32, u32)>,
+    pages: RawPages,
     lost: u64,
 }
 
@@ -80,7 +80,7 @@ impl Earlier {
         let mut page = vec![0; global.sub_buffer_size()];
         let mut out = Self::default();
         let mut buffers = global.open_buffers()?;
-        let to = (&mut out.bytes, &mut out.pages, MAX_BYTES);
+        let to = (&mut out.pages, MAX_BYTES);
         empty(&mut buffers, ELSEWHERE, &mut page, &header, to).map_err(CaptureError::Read)?;
         let stats = global.stats(buffers.iter().map(|(cpu, _)| *cpu))?;
         drop(buffers);
@@ -89,13 +89,13 @@ impl Earlier {
         if global.buffer_kb()? > DEFAULT_BUFFER_KB {
             let _ = global.set_buffer_kb(DEFAULT_BUFFER_KB);
         }
-        out.lost = stats.lost(out.bytes.len() >= MAX_BYTES);
+        out.lost = stats.lost(out.pages.bytes() >= MAX_BYTES);
         Ok(Some(out))
     }
 }
 
-/// Where raw pages are kept, with the CPU and the length of each, and how many bytes at most.
-type Kept<'a> = (&'a mut Vec<u8>, &'a mut Vec<(u32, u32)>, usize);
+/// Where raw pages are kept, and how many bytes at most.
+type Kept<'a> = (&'a mut RawPages, usize);
 
 /// Copies what the buffers hold, with this added to the number of each CPU, and returns the
 /// most bytes that one held. Those of CPUs that are not there go: the kernel names a buffer
@@ -105,11 +105,11 @@ pub(super) fn empty(
     added: u32,
     page: &mut [u8],
     header: &PageHeader,
-    (bytes, pages, most): Kept<'_>,
+    (pages, most): Kept<'_>,
 ) -> io::Result<u64> {
     let (mut fullest, mut failure) = (0, None);
     buffers.retain_mut(|(cpu, file)| {
-        match copy(*cpu + added, file, page, header, (bytes, pages, most)) {
+        match copy(*cpu + added, file, page, header, (pages, most)) {
             Ok(taken) => fullest = fullest.max(taken),
             Err(error) if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => {
                 return false;
@@ -128,16 +128,14 @@ fn copy(
     file: &mut File,
     page: &mut [u8],
     header: &PageHeader,
-    (bytes, pages, most): Kept<'_>,
+    (pages, most): Kept<'_>,
 ) -> io::Result<u64> {
     let mut taken = 0;
-    while bytes.len() < most {
+    while pages.bytes() < most {
         match file.read(page) {
             Ok(0) => break,
             Ok(n) => {
-                let used = &page[..used(&page[..n], header)];
-                bytes.extend_from_slice(used);
-                pages.push((cpu, used.len() as u32));
+                pages.push(cpu, &page[..used(&page[..n], header)]);
                 taken += n as u64;
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => break,
@@ -193,8 +191,7 @@ impl Activity {
 #[derive(Debug)]
 pub(super) struct Drained {
     pub(super) instance: Instance,
-    pub(super) bytes: Vec<u8>,
-    pub(super) pages: Vec<(u32, u32)>,
+    pub(super) pages: RawPages,
     pub(super) lost: u64,
     /// Present size of the buffer of one CPU.
     buffer_kb: u32,
@@ -225,9 +222,9 @@ impl Drain {
         watch: Option<(Decoder, Arc<Activity>)>,
         sizes: Sizes,
     ) -> Result<Self, CaptureError> {
-        let Earlier { bytes, pages, lost } = earlier;
+        let Earlier { pages, lost } = earlier;
         let (buffers, buffer_kb) = (instance.open_buffers()?, instance.buffer_kb()?);
-        let out = Drained { instance, bytes, pages, lost, buffer_kb, needed_kb: 0 };
+        let out = Drained { instance, pages, lost, buffer_kb, needed_kb: 0 };
         let watch = watch.map(|(decoder, told)| (decoder, told, ActivityDetector::default()));
         Ok(Self { buffers, stop, header, watch, sizes, most: MAX_BYTES, out })
     }
@@ -245,17 +242,16 @@ impl Drain {
                 self.add_buffers();
             }
             let seen = self.out.pages.len();
-            let seen_bytes = self.out.bytes.len();
             let fullest = self.empty(&mut page).map_err(CaptureError::Read)?;
             most_filled = most_filled.max(fullest);
-            if crowds_out(self.out.bytes.len(), memory::group_room_for_cache()) {
+            if crowds_out(self.out.pages.bytes(), memory::group_room_for_cache()) {
                 // Its memory goes, and the instance.
                 return Err(CaptureError::NoRoom);
             }
             if stopped {
                 break;
             }
-            self.note_activity(seen, seen_bytes);
+            self.note_activity(seen);
             let buffer = u64::from(self.out.buffer_kb) * 1024;
             let filled = fullest * 100 > buffer * GROW_PERCENT;
             if filled && may_change && self.out.buffer_kb < largest_kb {
@@ -270,7 +266,7 @@ impl Drain {
             self.out.needed_kb = needed_kb(self.out.buffer_kb, most_filled);
         }
         let stats = self.out.instance.stats(self.buffers.iter().map(|(cpu, _)| *cpu))?;
-        self.out.lost += stats.lost(self.out.bytes.len() >= self.most);
+        self.out.lost += stats.lost(self.out.pages.bytes() >= self.most);
         Ok(self.out)
     }
 
@@ -287,7 +283,7 @@ impl Drain {
     /// Sleeps until a buffer fills up or the recording ends; true at its end.
     fn wait(&self) -> io::Result<bool> {
         // Beyond the limit the kernel drops and counts events.
-        let full = self.out.bytes.len() >= self.most;
+        let full = self.out.pages.bytes() >= self.most;
         let buffers = if full { &[] } else { &self.buffers[..] };
         let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
         fds.extend(buffers.iter().map(|(_, file)| PollFd::new(file, PollFlags::IN)));
@@ -307,25 +303,21 @@ impl Drain {
 
     /// Copies what the buffers hold and returns the most that one held.
     fn empty(&mut self, page: &mut [u8]) -> io::Result<u64> {
-        let Drained { bytes, pages, .. } = &mut self.out;
-        empty(&mut self.buffers, 0, page, &self.header, (bytes, pages, self.most))
+        empty(&mut self.buffers, 0, page, &self.header, (&mut self.out.pages, self.most))
     }
 
     /// Notes the time if the pages since `seen` have more than a few new accesses.
-    fn note_activity(&mut self, seen: usize, seen_bytes: usize) {
+    fn note_activity(&mut self, seen: usize) {
         let Some((decoder, activity, detector)) = &mut self.watch else { return };
-        activity.full.store(self.out.bytes.len() >= self.most, Ordering::Relaxed);
+        activity.full.store(self.out.pages.bytes() >= self.most, Ordering::Relaxed);
         if !activity.wanted.load(Ordering::Relaxed) {
             return;
         }
         let mut new = 0u64;
-        let mut rest = &self.out.bytes[seen_bytes..];
-        for &(_, length) in &self.out.pages[seen..] {
-            let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
+        for (_, page) in self.out.pages.iter().skip(seen) {
             decoder.page(page, &mut Tally::default(), |event| {
                 new = new.saturating_add(detector.of(&event));
             });
-            rest = after;
         }
         if new > TRICKLE {
             activity.note();

@@ -8,6 +8,7 @@ use super::EventKind;
 use super::decode::Decoder;
 use super::events::Events;
 use super::format::FormatError;
+use super::raw::RawPages;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -56,10 +57,8 @@ impl Description {
 pub struct Capture {
     /// How to read them.
     pub description: Description,
-    /// The pages, end to end.
-    pub bytes: Vec<u8>,
-    /// CPU and length of each page in `bytes`.
-    pub pages: Vec<(u32, u32)>,
+    /// The pages.
+    pub pages: RawPages,
 }
 
 /// A trace file that can't be used.
@@ -77,7 +76,7 @@ pub enum TraceFileError {
 }
 
 impl Capture {
-    /// All events in the order of time. A page beyond `bytes` counts as broken.
+    /// All events in the order of time.
     ///
     /// # Errors
     /// The description can't be understood.
@@ -98,14 +97,10 @@ impl Capture {
         let mut out = MAGIC.to_vec();
         out.extend((description.len() as u32).to_le_bytes());
         out.extend(&description);
-        let mut rest = &self.bytes[..];
-        for &(cpu, length) in &self.pages {
-            let (page, after) =
-                rest.split_at_checked(length as usize).ok_or(TraceFileError::Truncated)?;
+        for (cpu, page) in self.pages.iter() {
             out.extend(cpu.to_le_bytes());
-            out.extend(length.to_le_bytes());
+            out.extend((page.len() as u32).to_le_bytes());
             out.extend(page);
-            rest = after;
         }
         Ok(out)
     }
@@ -115,13 +110,12 @@ impl Capture {
         let mut rest = bytes.strip_prefix(MAGIC).ok_or(TraceFileError::Magic)?;
         let length = take_u32(&mut rest)?;
         let description = serde_json::from_slice(take(&mut rest, length)?)?;
-        let mut capture = Self { description, bytes: Vec::new(), pages: Vec::new() };
+        let mut pages = RawPages::default();
         while !rest.is_empty() {
             let (cpu, length) = (take_u32(&mut rest)?, take_u32(&mut rest)?);
-            capture.bytes.extend(take(&mut rest, length)?);
-            capture.pages.push((cpu, length));
+            pages.push(cpu, take(&mut rest, length)?);
         }
-        Ok(capture)
+        Ok(Self { description, pages })
     }
 }
 
@@ -154,8 +148,7 @@ mod tests {
                 lost: 3,
                 buffer_kb: 1408,
             },
-            pages: pages.iter().map(|(cpu, p)| (*cpu, p.len() as u32)).collect(),
-            bytes: pages.into_iter().flat_map(|(_, p)| p).collect(),
+            pages: pages.iter().map(|(cpu, page)| (*cpu, &page[..])).collect(),
         }
     }
 

@@ -4,6 +4,7 @@
 use super::file::Capture;
 use super::format::{Field, FormatError, PageHeader, parse_event, parse_page_header};
 use super::page::records;
+use super::raw::RawPages;
 use std::collections::HashSet;
 
 /// A thread that made another, or a process.
@@ -44,20 +45,12 @@ impl Forks {
         })
     }
 
-    /// All forks of a capture, in the order of time. A page beyond its bytes has none.
-    pub fn of(&self, capture: &Capture) -> Vec<Fork> {
-        self.in_pages(&capture.bytes, &capture.pages)
-    }
-
-    /// The same of raw pages, each with its CPU and length.
-    pub(super) fn in_pages(&self, bytes: &[u8], pages: &[(u32, u32)]) -> Vec<Fork> {
+    /// All forks of raw pages, in the order of time.
+    pub fn of(&self, pages: &RawPages) -> Vec<Fork> {
         let mut out = Vec::new();
-        let mut rest = bytes;
-        for &(_, length) in pages {
-            let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
+        for (_, page) in pages.iter() {
             // What a broken page has before the error counts; decoding reports it.
             let _ = records(page, &self.header, |time, record| out.extend(self.fork(time, record)));
-            rest = after;
         }
         out.sort_unstable();
         out
@@ -115,7 +108,7 @@ mod tests {
         let other = record(3, &[(42, 8), (1, 4), (9, 8)]);
         let first = page(&[(10, forked(1, 2)), (20, other)]);
         let second = page(&[(5, forked(7, 8))]);
-        let found = forks().of(&capture(&[(0, first), (0, second)], 0));
+        let found = forks().of(&capture(&[(0, first), (0, second)], 0).pages);
         let tids: Vec<_> = found.iter().map(|fork| (fork.parent, fork.child)).collect();
         assert_eq!(tids, [(7, 8), (1, 2)]);
     }
@@ -153,7 +146,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_decoded(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            forks().of(&capture(&[(0, bytes)], 0));
+            forks().of(&capture(&[(0, bytes)], 0).pages);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! instance    per CPU     on disk    a page            event      in order
 //! ```
 //!
-//! [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a trace file and a
+//! [`raw`] keeps raw pages. [`mod@format`] and [`page`] are pure over bytes, so that a live capture, a trace file and a
 //! fixture are decoded by the same code: [`decode`] and [`events`]. The drivers are [`tracefs`] and
 //! [`instance`] for a private instance, [`capture`] for its buffers, [`standing`] for many process
 //! trees ([`forks`]), [`kernel_tids`] for the numbers of our threads, and [`exact`] for recording
@@ -25,6 +25,7 @@ pub mod format;
 pub mod instance;
 pub mod kernel_tids;
 pub mod page;
+pub mod raw;
 pub mod standing;
 pub mod texts;
 pub mod tracefs;

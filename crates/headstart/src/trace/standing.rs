@@ -13,6 +13,7 @@ use super::file::{Capture, Description};
 use super::forks::Forks;
 use super::format::{PageHeader, parse_page_header};
 use super::instance::Instance;
+use super::raw::RawPages;
 use super::tracefs::{TraceError, Tracefs};
 use crate::cache::residency::page_size;
 use std::fs::File;
@@ -30,8 +31,7 @@ pub struct Standing {
     activities: Activities,
     /// One sub-buffer.
     page: Vec<u8>,
-    bytes: Vec<u8>,
-    pages: Vec<(u32, u32)>,
+    pages: RawPages,
     /// Raw pages kept at most, in bytes.
     most: usize,
     /// Whether events are recorded.
@@ -45,7 +45,6 @@ pub struct Standing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
     pages: usize,
-    bytes: usize,
     lost: u64,
     is_full: bool,
 }
@@ -92,8 +91,7 @@ impl Standing {
             buffers: instance.open_buffers()?,
             description,
             forks,
-            bytes: Vec::new(),
-            pages: Vec::new(),
+            pages: RawPages::default(),
             most,
             records: false,
             instance,
@@ -148,8 +146,7 @@ impl Standing {
     /// # Errors
     /// The kernel does not tell what was lost.
     pub fn mark(&self) -> Result<Mark, TraceError> {
-        let (pages, bytes, lost) = (self.pages.len(), self.bytes.len(), self.lost()?);
-        Ok(Mark { pages, bytes, lost, is_full: self.is_full() })
+        Ok(Mark { pages: self.pages.len(), lost: self.lost()?, is_full: self.is_full() })
     }
 
     /// Takes what the buffers hold.
@@ -157,19 +154,16 @@ impl Standing {
     /// # Errors
     /// The kernel does not hand it out.
     pub fn collect(&mut self) -> io::Result<()> {
-        let (seen, seen_bytes) = (self.pages.len(), self.bytes.len());
-        let to = (&mut self.bytes, &mut self.pages, self.most);
+        let seen = self.pages.len();
+        let to = (&mut self.pages, self.most);
         empty(&mut self.buffers, 0, &mut self.page, &self.header, to)?;
+        let new = self.pages.part(seen, self.pages.len());
         // Before the events: a child may run on another CPU.
-        let (bytes, pages) = (&self.bytes[seen_bytes..], &self.pages[seen..]);
-        self.activities.note_forks(&self.forks.in_pages(bytes, pages));
-        let mut rest = bytes;
-        for &(_, length) in pages {
-            let Some((page, after)) = rest.split_at_checked(length as usize) else { break };
+        self.activities.note_forks(&self.forks.of(&new));
+        for (_, page) in new.iter() {
             self.decoder.page(page, &mut Tally::default(), |event| {
                 self.activities.note(&event);
             });
-            rest = after;
         }
         self.activities.settle(Instant::now());
         Ok(())
@@ -183,12 +177,7 @@ impl Standing {
 
     /// Whether as much is kept as may be: what comes now is lost.
     pub fn is_full(&self) -> bool {
-        self.bytes.len() >= self.most
-    }
-
-    /// Bytes of raw pages that are kept.
-    pub fn kept_bytes(&self) -> usize {
-        self.bytes.len()
+        self.pages.bytes() >= self.most
     }
 
     /// Finds forks in what was recorded.
@@ -196,26 +185,15 @@ impl Standing {
         &self.forks
     }
 
-    /// What was collected between two marks, of all trees. `is_last`: no other mark is used any more, so
-    /// that it is taken away and needs no memory twice.
-    pub fn between(&mut self, from: Mark, until: Mark, is_last: bool) -> Capture {
+    /// What was collected between two marks, of all trees; its pages are shared.
+    pub fn between(&self, from: Mark, until: Mark) -> Capture {
         let mut description = self.description.clone();
         description.lost = until.lost.saturating_sub(from.lost);
         if until.is_full {
             // What is left in the buffers is not counted.
             description.lost = description.lost.max(1);
         }
-        let (bytes, pages) = match is_last {
-            true => (
-                taken(&mut self.bytes, from.bytes, until.bytes),
-                taken(&mut self.pages, from.pages, until.pages),
-            ),
-            false => (
-                copied(&self.bytes, from.bytes, until.bytes),
-                copied(&self.pages, from.pages, until.pages),
-            ),
-        };
-        Capture { description, bytes, pages }
+        Capture { description, pages: self.pages.part(from.pages, until.pages) }
     }
 
     /// Records nothing any more, and forgets what was. All marks are void.
@@ -228,7 +206,7 @@ impl Standing {
         // Without a thread in it the filter is off, so the events have to be off before.
         self.instance.clear_pids()?;
         self.collect().map_err(CaptureError::Read)?;
-        (self.bytes, self.pages) = (Vec::new(), Vec::new());
+        self.pages = RawPages::default();
         self.activities = Activities::default();
         Ok(())
     }
@@ -243,36 +221,5 @@ impl Standing {
         let Self { instance, buffers, .. } = self;
         drop(buffers);
         instance.remove_in_background();
-    }
-}
-
-/// This part of what is kept, which then is empty.
-fn taken<T>(kept: &mut Vec<T>, from: usize, until: usize) -> Vec<T> {
-    let mut out = std::mem::take(kept);
-    out.truncate(until);
-    out.drain(..from.min(out.len()));
-    out
-}
-
-/// A copy of this part of what is kept.
-fn copied<T: Copy>(kept: &[T], from: usize, until: usize) -> Vec<T> {
-    kept.get(from..until).unwrap_or_default().to_vec()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_is_the_same_whether_it_is_taken_or_copied_and_void_marks_are_no_panic() {
-        let all = [1, 2, 3, 4];
-        for (from, until, expected) in
-            [(0, 4, &all[..]), (1, 3, &[2, 3]), (2, 2, &[]), (4, 4, &[]), (3, 1, &[]), (7, 9, &[])]
-        {
-            let mut kept = all.to_vec();
-            assert_eq!(copied(&kept, from, until), expected, "{from} to {until}");
-            assert_eq!(taken(&mut kept, from, until), expected, "{from} to {until}");
-            assert!(kept.is_empty());
-        }
     }
 }
