@@ -7,6 +7,9 @@ use crate::profile::spans::{Span, Spans};
 use std::cmp::Reverse;
 use std::path::Path;
 
+/// Files in the making: twice those that are named, so that they are seldom sorted.
+const MOST: usize = 2 * MAX_FILES;
+
 /// Pages that were prefetched, none twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PrefetchedSpan {
@@ -26,6 +29,7 @@ pub struct Timeline {
     /// For each interval, how long before their touch ranges were requested, and their pages.
     leads: Vec<Vec<(i64, u64)>>,
     files: Vec<FileRun>,
+    files_skipped: u64,
 }
 
 impl Timeline {
@@ -46,7 +50,14 @@ impl Timeline {
             lead_us: vec![None; bins],
         };
         let leads = vec![Vec::new(); bins];
-        Self { duration, totals: Totals::default(), over_time, leads, files: Vec::new() }
+        Self {
+            duration,
+            totals: Totals::default(),
+            over_time,
+            leads,
+            files: Vec::new(),
+            files_skipped: 0,
+        }
     }
 
     /// Adds a file, with what was requested of it. Without a path it is only counted.
@@ -108,7 +119,17 @@ impl Timeline {
                 }));
             }
             self.files.push(file);
+            if self.files.len() >= MOST {
+                self.keep_worst();
+            }
         }
+    }
+
+    /// Keeps the files with the most pages, of equal ones those that came first.
+    fn keep_worst(&mut self) {
+        self.files.sort_by_key(|file| Reverse(file.pages()));
+        self.files_skipped += self.files.len().saturating_sub(MAX_FILES) as u64;
+        self.files.truncate(MAX_FILES);
     }
 
     /// Adds a device's metadata.
@@ -123,9 +144,7 @@ impl Timeline {
         for (leads, median) in self.leads.iter_mut().zip(&mut self.over_time.lead_us) {
             *median = median_of(leads);
         }
-        self.files.sort_by_key(|file| Reverse(file.pages()));
-        let files_skipped = self.files.len().saturating_sub(MAX_FILES) as u64;
-        self.files.truncate(MAX_FILES);
+        self.keep_worst();
         let (mut room, mut ranges_skipped) = (MAX_RANGES, 0);
         for file in &mut self.files {
             let kept = file.ranges.len().min(room);
@@ -139,7 +158,7 @@ impl Timeline {
             totals: self.totals,
             over_time: self.over_time,
             files: self.files,
-            files_skipped,
+            files_skipped: self.files_skipped,
             ranges_skipped,
             ..LastRun::default()
         }
@@ -288,16 +307,21 @@ mod tests {
     #[test]
     fn of_many_files_and_ranges_the_worst_are_kept_and_the_others_counted() {
         let mut timeline = Timeline::new(MS);
-        for i in 0..MAX_FILES as u64 + 3 {
-            let pages: Vec<_> = (0..20 + u64::from(i == 5)).map(|p| (2 * p, 0)).collect();
+        const FILES: u64 = 3 * MAX_FILES as u64 + 3;
+        for i in 0..FILES {
+            // Two with more pages, one of them late.
+            let count = 20 + u64::from(i == 5) + 2 * u64::from(i == FILES - 1);
+            let pages: Vec<_> = (0..count).map(|p| (2 * p, 0)).collect();
             let classes = Classification { missing: set(&pages), ..Classification::default() };
             timeline.add(Some(Path::new(&format!("/{i}"))), &classes, &[]);
         }
         let run = timeline.finish();
-        assert_eq!((run.files.len(), run.files_skipped), (MAX_FILES, 3));
-        assert_eq!(run.files[0].path.shown(), "/5");
+        assert_eq!((run.files.len() as u64, run.files_skipped), (500, FILES - 500));
+        let named: Vec<_> = run.files.iter().map(|file| file.path.shown()).collect();
+        let first = [FILES - 1, 5, 0, 1, 2, 3, 4, 6].map(|i| format!("/{i}"));
+        assert_eq!((&named[..8], &*named[499]), (&first[..], "/498"));
         let kept: usize = run.files.iter().map(|f| f.ranges.len()).sum();
-        assert_eq!((kept, run.ranges_skipped), (MAX_RANGES, 500 * 20 + 1 - MAX_RANGES as u64));
+        assert_eq!((kept, run.ranges_skipped), (MAX_RANGES, 500 * 20 + 3 - MAX_RANGES as u64));
         let bytes = serde_json::to_vec(&run).unwrap();
         assert_eq!(LastRun::parse(&bytes).unwrap(), run);
         assert!(bytes.len() < 700_000, "{}", bytes.len());
