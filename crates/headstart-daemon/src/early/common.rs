@@ -11,8 +11,6 @@ use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
 use headstart::pack::{History, Origin, Pack};
-use std::collections::HashMap;
-use std::hash::Hash;
 
 /// A page is in the pack if its chance is at least this.
 const LEAST: f64 = 0.5;
@@ -45,33 +43,33 @@ struct Part<K> {
     piece: Piece,
 }
 
-/// The login pack of these programs, with data and metadata of at most so many bytes.
-pub fn common(candidates: &[Candidate], most_bytes: u64) -> Pack {
+/// The login pack of these programs, with data and metadata of at most so many bytes. Each pack is dropped
+/// once it is taken apart.
+pub fn common(mut candidates: Vec<Candidate>, most_bytes: u64) -> Pack {
     let page_shift = candidates.first().map_or(12, |first| first.pack.origin.page_shift);
-    let same = candidates.iter().filter(|one| one.pack.origin.page_shift == page_shift);
+    candidates.retain(|one| one.pack.origin.page_shift == page_shift);
     let origin = Origin { name: "login".into(), page_shift, starts: 1, ..Origin::default() };
     let mut names = PathInterner::default();
     let mut out = Parts { origin, ..Parts::default() };
-    let mut touches = HashMap::new();
-    let mut metadata = HashMap::new();
+    let (mut touches, mut metadata) = (Vec::new(), Vec::new());
     // The latest pack knows best which file it is.
-    let mut same: Vec<_> = same.collect();
-    same.sort_by_key(|one| std::cmp::Reverse(one.pack.origin.learned_at));
-    for candidate in same {
-        let parts = Parts::of(&candidate.pack, &mut names);
+    candidates.sort_by_key(|one| std::cmp::Reverse(one.pack.origin.learned_at));
+    for Candidate { pack, likely } in candidates {
+        let parts = Parts::of(&pack, &mut names);
+        drop(pack);
         let systems: Vec<_> = parts.file_systems.iter().map(|fs| out.file_system(fs)).collect();
         let system = |old: u16| systems.get(usize::from(old)).copied().flatten();
         for (node, part) in parts.files {
             let Some(file_system) = system(part.file_system) else { continue };
-            let empty = FilePart { file_system, pieces: Vec::new(), ..part.clone() };
-            let known = out.files.entry(node).or_insert(empty);
-            if known.identity == part.identity {
-                add(&mut touches, node, &part.pieces, &candidate.likely);
+            let FilePart { identity, changes, pieces, .. } = part;
+            let empty = || FilePart { file_system, identity, changes, pieces: Vec::new() };
+            if out.files.entry(node).or_insert_with(empty).identity == identity {
+                add(&mut touches, node, &pieces, &likely);
             }
         }
         for (old, pieces) in parts.metadata {
             if let Some(file_system) = system(old) {
-                add(&mut metadata, file_system, &pieces, &candidate.likely);
+                add(&mut metadata, file_system, &pieces, &likely);
             }
         }
     }
@@ -86,21 +84,21 @@ pub fn common(candidates: &[Candidate], most_bytes: u64) -> Pack {
     out.build(names.table())
 }
 
-fn add<K: Hash + Eq>(to: &mut HashMap<K, Vec<Touch>>, of: K, pieces: &[Piece], likely: &Likely) {
+fn add<K: Copy>(to: &mut Vec<(K, Touch)>, of: K, pieces: &[Piece], likely: &Likely) {
     let after_us = likely.after_ms.saturating_mul(1000).min(LATE_US);
-    let touch = |piece: &Piece| Touch {
-        pages: piece.pages,
-        chance: likely.chance.clamp(0.0, 1.0),
-        at_us: after_us.saturating_add(piece.at_us),
-        how: piece.how,
+    let touch = |piece: &Piece| {
+        let at_us = after_us.saturating_add(piece.at_us);
+        let chance = likely.chance.clamp(0.0, 1.0);
+        (of, Touch { pages: piece.pages, chance, at_us, how: piece.how })
     };
-    to.entry(of).or_default().extend(pieces.iter().map(touch));
+    to.extend(pieces.iter().map(touch));
 }
 
 /// The parts that are likely used, the most likely ones that so many pages have room for.
-fn best<K: Copy + Ord>(touches: HashMap<K, Vec<Touch>>, room: &mut u64) -> Vec<Part<K>> {
+fn best<K: Copy + Ord>(mut touches: Vec<(K, Touch)>, room: &mut u64) -> Vec<Part<K>> {
+    touches.sort_by_key(|(of, touch)| (*of, touch.pages.first));
     let mut parts: Vec<_> =
-        touches.into_iter().flat_map(|(of, touches)| likely_parts(of, touches)).collect();
+        touches.chunk_by(|(one, _), (other, _)| one == other).flat_map(likely_parts).collect();
     parts.sort_by(|a, b| {
         let order = (a.of, a.piece.pages.first).cmp(&(b.of, b.piece.pages.first));
         b.chance.total_cmp(&a.chance).then(a.piece.at_us.cmp(&b.piece.at_us)).then(order)
@@ -114,21 +112,20 @@ fn best<K: Copy + Ord>(touches: HashMap<K, Vec<Touch>>, room: &mut u64) -> Vec<P
     parts
 }
 
-/// The ranges of pages of one file that are likely used.
-fn likely_parts<K: Copy>(of: K, touches: Vec<Touch>) -> Vec<Part<K>> {
-    let ends = |touch: &Touch| [touch.pages.first, touch.pages.end];
+/// The ranges of pages of one file that are likely used; its touches come in the order of their pages.
+fn likely_parts<K: Copy>(touches: &[(K, Touch)]) -> Vec<Part<K>> {
+    let Some(&(of, _)) = touches.first() else { return Vec::new() };
+    let ends = |(_, touch): &(K, Touch)| [touch.pages.first, touch.pages.end];
     let mut cuts: Vec<_> = touches.iter().flat_map(ends).collect();
     cuts.sort_unstable();
     cuts.dedup();
-    let mut touches = touches;
-    touches.sort_by_key(|touch| touch.pages.first);
-    let (mut open, mut next): (Vec<Touch>, _) = (Vec::new(), touches.into_iter().peekable());
+    let (mut open, mut next): (Vec<Touch>, _) = (Vec::new(), touches.iter().peekable());
     let mut parts: Vec<Part<K>> = Vec::new();
     for pair in cuts.windows(2) {
         let &[first, end] = pair else { continue };
         open.retain(|touch| touch.pages.end > first);
-        while let Some(touch) = next.next_if(|touch| touch.pages.first <= first) {
-            open.push(touch);
+        while let Some((_, touch)) = next.next_if(|(_, touch)| touch.pages.first <= first) {
+            open.push(*touch);
         }
         let chance = 1.0 - open.iter().map(|touch| 1.0 - touch.chance).product::<f64>();
         let Some(earliest) = open.iter().min_by_key(|touch| touch.at_us) else { continue };

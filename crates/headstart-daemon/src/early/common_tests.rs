@@ -57,11 +57,11 @@ fn what_two_programs_share_is_in_the_pack_and_of_one_only_if_logins_start_it() {
     let b = program(&[("/lib/c", 1, &[(5, 10, 7)]), ("/bin/b", 3, &[(0, 4, 9)])]);
     let third = 1.0 / 3.0;
     let unknown = [candidate(third, u32::MAX, a.clone()), candidate(third, u32::MAX, b.clone())];
-    let found = files(&common(&unknown, u64::MAX));
+    let found = files(&common(unknown.to_vec(), u64::MAX));
     assert_eq!(found, [("/lib/c".into(), vec![(5, 10, LATE_US + 5)])].into());
     // One of them follows most logins, three seconds after.
     let known = [candidate(0.9, 3000, a), candidate(0.1, u32::MAX, b)];
-    let found = files(&common(&known, u64::MAX));
+    let found = files(&common(known.to_vec(), u64::MAX));
     let expected = [
         ("/bin/a".into(), vec![(0, 4, 3_000_009)]),
         ("/lib/c".into(), vec![(0, 5, 3_000_005), (5, 10, 3_000_005)]),
@@ -74,7 +74,7 @@ fn a_file_that_was_replaced_counts_as_the_latest_pack_knows_it() {
     let old = program(&[("/lib/c", 1, &[(0, 10, 0)])]);
     let mut new = program(&[("/lib/c", 2, &[(3, 4, 0)])]);
     new.origin.learned_at = 6;
-    let pack = common(&[candidate(0.9, 0, old), candidate(0.9, 0, new)], u64::MAX);
+    let pack = common(vec![candidate(0.9, 0, old), candidate(0.9, 0, new)], u64::MAX);
     assert_eq!(files(&pack), [("/lib/c".into(), vec![(3, 7, 0)])].into());
     assert_eq!(pack.files[0].identity.ino, 2);
 }
@@ -84,19 +84,19 @@ fn the_most_likely_pages_are_taken_until_the_bound_and_metadata_first() {
     let often = program(&[("/bin/often", 1, &[(0, 4, 0)])]);
     let seldom = program(&[("/bin/seldom", 2, &[(0, 4, 0)])]);
     let mut both = [candidate(0.6, 0, seldom), candidate(0.8, 0, often)];
-    let found = files(&common(&both, 6 * PAGE));
+    let found = files(&common(both.to_vec(), 6 * PAGE));
     let expected =
         [("/bin/often".into(), vec![(0, 4, 0)]), ("/bin/seldom".into(), vec![(0, 2, 0)])];
     assert_eq!(found, expected.into());
     let range = MetadataRange { file_system: 0, first: 9, pages: 3, at_us: 0, history: History(1) };
     both[0].pack.metadata = vec![range];
-    let pack = common(&both, 4 * PAGE);
+    let pack = common(both.to_vec(), 4 * PAGE);
     assert_eq!((pack.metadata_bytes(), pack.data_bytes()), (3 * PAGE, PAGE));
 }
 
 #[test]
 fn nothing_makes_an_empty_pack() {
-    assert_eq!(common(&[], u64::MAX).data_bytes(), 0);
+    assert_eq!(common(Vec::new(), u64::MAX).data_bytes(), 0);
 }
 
 proptest! {
@@ -119,7 +119,7 @@ proptest! {
             let ranges: Vec<_> = ranges.iter().map(|&(first, pages)| (first, pages, 0)).collect();
             candidate(f64::from(*chance) / 10.0, 0, program(&[("/f", 1, &ranges)]))
         }).collect();
-        let all = common(&candidates, u64::MAX);
+        let all = common(candidates.clone(), u64::MAX);
         let has = |pack: &Pack, page| {
             pack.ranges.iter().any(|range| range.first <= page && page < range.page_range().end)
         };
@@ -132,7 +132,7 @@ proptest! {
                 prop_assert_eq!(has(&all, page), miss < 0.5, "page {}", page);
             }
         }
-        let bounded = common(&candidates, most * PAGE);
+        let bounded = common(candidates, most * PAGE);
         prop_assert_eq!(bounded.data_bytes(), all.data_bytes().min(most * PAGE));
     }
 }

@@ -22,8 +22,8 @@ use rustix::event::Timespec;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -186,21 +186,25 @@ impl Early {
     }
 
     /// Makes login packs again, but for users who have just logged in: what follows that is not known
-    /// yet.
+    /// yet. While a start is learned, they wait, since both take memory.
     fn renew(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let alone = shared.learning.try_lock();
+        let is_busy = matches!(alone, Err(TryLockError::WouldBlock));
         let (now, open, made) = (now_ms(), &mut self.open, &self.made);
         let is_early = |uid: &u32| made.get(uid).is_some_and(|made| made.elapsed() < AGAIN);
-        for uid in self.shared.login_packs_due(|uid| is_early(&uid) || open.has(uid, LOGIN, now)) {
+        let may_wait = |uid| is_busy || is_early(&uid) || open.has(uid, LOGIN, now);
+        for uid in shared.login_packs_due(may_wait) {
             self.made.insert(uid, Instant::now());
             if let Err(error) = self.make(uid) {
-                (self.shared.tell)(&format!("no login pack is made: {}", causes(&error)));
+                (shared.tell)(&format!("no login pack is made: {}", causes(&error)));
             }
         }
     }
 
     fn make(&self, uid: u32) -> Result<(), StoreError> {
         let path = self.path(uid);
-        let pack = common(&self.candidates(uid), self.shared.config.login_memory);
+        let pack = common(self.candidates(uid), self.shared.config.login_memory);
         if pack.files.is_empty() && pack.metadata.is_empty() {
             return match path.symlink_metadata() {
                 Ok(_) => retention::forget(&path),

@@ -287,8 +287,10 @@ impl Handled {
         let written = outcome.learned.as_ref().filter(|(learned, _)| learned.written);
         // The rest of a start gains less than a whole one.
         let of_rest = self.is_rest || self.program.has_rest_only;
-        let pays =
-            written.filter(|_| !self.is_rest).map(|(learned, _)| pays(&learned.pack.to_path()));
+        let pays = written.filter(|_| !self.is_rest).map(|(learned, _)| {
+            let _one = shared.learning.lock().unwrap_or_else(PoisonError::into_inner);
+            pays(&learned.pack.to_path())
+        });
         let is_useless = (outcome.is_useless && !of_rest) || pays == Some(false);
         let read = outcome.read;
         let mut wasted = None;

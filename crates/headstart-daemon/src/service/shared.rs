@@ -75,7 +75,7 @@ pub(super) struct Shared {
     /// None when nothing can be recorded, for this reason.
     pub(super) tracer: Result<Tracer, String>,
     pub(super) began: Instant,
-    /// One start is learned at a time.
+    /// One start is learned at a time, and no login pack is made meanwhile: both take memory.
     pub(super) learning: Mutex<()>,
     state: Mutex<State>,
     counters: Mutex<Counters>,
