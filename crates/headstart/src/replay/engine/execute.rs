@@ -234,7 +234,10 @@ impl Engine {
     }
 
     pub(super) fn into_log(self) -> Log {
-        Log::of(self.plan, self.submission.into_log())
+        let Self { plan, targets, submission, .. } = self;
+        // They share the plan.
+        drop(targets);
+        Log::of(Arc::unwrap_or_clone(plan), submission.into_log())
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a replay requested, and when; learning finds late pages with it.
 
+use crate::pack::paths::{NodeId, PathTable};
 use crate::replay::plan::Plan;
 use crate::replay::step::{Step, Target};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// A step that was requested, because not all of it was in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,11 +16,26 @@ pub struct Requested {
 
 /// What a replay requested.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Log(Vec<(Arc<Plan>, Vec<Requested>)>);
+pub struct Log(Vec<OfPlan>);
+
+/// What was requested of a plan, and what it takes to name the files of that: the plan itself is several
+/// times as large, and a log may wait for a while until it is learned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct OfPlan {
+    paths: PathTable,
+    /// The name of each target that is a file.
+    nodes: Vec<Option<NodeId>>,
+    requested: Vec<Requested>,
+}
 
 impl Log {
-    pub(super) fn of(plan: Arc<Plan>, requested: Vec<Requested>) -> Self {
-        Self(vec![(plan, requested)])
+    pub(super) fn of(plan: Plan, mut requested: Vec<Requested>) -> Self {
+        if requested.is_empty() {
+            return Self::default();
+        }
+        requested.shrink_to_fit();
+        let nodes = plan.targets.iter().map(Target::node).collect();
+        Self(vec![OfPlan { paths: plan.paths, nodes, requested }])
     }
 
     /// Adds what another plan had requested, of other files.
@@ -30,16 +45,52 @@ impl Log {
 
     /// Visits the files with requested parts, each with its parts in any order.
     pub fn each_file(&self, mut visit: impl FnMut(PathBuf, &[Requested])) {
-        for (plan, requested) in &self.0 {
+        for OfPlan { paths, nodes, requested } in &self.0 {
             let mut requested = requested.clone();
             requested.sort_by_key(|requested| (requested.step.target, requested.step.bytes.offset));
             for parts in requested.chunk_by(|a, b| a.step.target == b.step.target) {
-                if let Some(Target::File { node, .. }) =
-                    plan.targets.get(parts[0].step.target as usize)
-                {
-                    visit(plan.paths.path(*node), parts);
+                let target = parts[0].step.target as usize;
+                if let Some(node) = nodes.get(target).copied().flatten() {
+                    visit(paths.path(node), parts);
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::range::ByteRange;
+    use crate::pack::FileSystem;
+    use crate::pack::paths::PathInterner;
+
+    #[test]
+    fn each_file_is_visited_with_all_its_parts_and_no_device_is() {
+        let mut names = PathInterner::default();
+        let mut file = |path: &str| {
+            let node = names.intern(path.as_ref()).unwrap();
+            Target::File { node, identity: None, changing: false }
+        };
+        let targets = vec![Target::Device(FileSystem::default()), file("/d/a"), file("/d/b")];
+        let plan =
+            || Plan { targets: targets.clone(), paths: names.table().clone(), ..Plan::default() };
+        let part = |target, offset, at_us| {
+            let step = Step { target, bytes: ByteRange::of(offset, 10), touched_us: 0 };
+            Requested { step, at_us }
+        };
+        // The last target is in no plan.
+        let requested =
+            [part(2, 20, 1), part(0, 0, 2), part(1, 0, 3), part(2, 10, 4), part(3, 0, 5)];
+        let mut log = Log::of(plan(), requested.to_vec());
+        log.add(Log::of(plan(), vec![part(1, 30, 6)]));
+        log.add(Log::of(plan(), Vec::new()));
+        let mut found = Vec::new();
+        log.each_file(|path, parts| {
+            let times: Vec<_> = parts.iter().map(|part| part.at_us).collect();
+            found.push((path.to_str().unwrap().to_owned(), times));
+        });
+        let expected = [("/d/a", vec![3]), ("/d/b", vec![4, 1]), ("/d/a", vec![6])];
+        assert_eq!(found, expected.map(|(path, times)| (path.to_owned(), times)));
     }
 }
