@@ -33,6 +33,7 @@ use crate::pack::{EarlierNames, FileSystem, Pack};
 use crate::profile::fold::{Observation, Rules, fold};
 use crate::profile::seen::{self, Seen, SeenError};
 use crate::trace::file::Capture;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
@@ -157,7 +158,8 @@ impl Boot<'_> {
             Seen::of(capture, &mounts, &earlier_names(&known), None, Learning::BOOT.names_limit)?;
         let lasted = Duration::from_micros(monotonic_us().saturating_sub(clock.began_us));
         let launch = RecordedLaunch::new(seen, mounts, lasted, Learning::BOOT);
-        let whole = split(&launch.pack("boot", Vec::new(), &launch.seen.pages, false));
+        let whole =
+            split(&launch.pack("boot", Vec::new(), Cow::Borrowed(&launch.seen.pages), false));
         Ok((Boot { machine, launch, whole, known, replays, clock, recorded }, ahead))
     }
 
@@ -235,7 +237,7 @@ impl Boot<'_> {
             return Ok(None);
         }
         let was_complete = ahead.was_complete(&outcome);
-        let new = self.launch.pack(&record.name, Vec::new(), part, was_complete);
+        let new = self.launch.pack(&record.name, Vec::new(), Cow::Borrowed(part), was_complete);
         let rule = self.launch.rule(part, &ahead);
         let mut stays = false;
         for (of, new) in with_untouched(&new, known.iter().map(|known| &known.of)) {

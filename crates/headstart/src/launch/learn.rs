@@ -30,6 +30,7 @@ use crate::replay::report::Report;
 use crate::trace::exact::Processes;
 use crate::trace::file::{Capture, is_trace};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -208,7 +209,7 @@ pub fn learn(
     let unseen_pages = pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
     let fault_around = drop_fault_around(&mut seen.pages, &seen.names, pack, exact);
 
-    let launch = RecordedLaunch::new(seen, mounts, began.elapsed(), policy);
+    let mut launch = RecordedLaunch::new(seen, mounts, began.elapsed(), policy);
     let RecordedLaunch { seen, .. } = &launch;
     let prefetched = facts.prefetched();
     let (outcome, mut last_run) = launch.classify(&seen.pages, &prefetched);
@@ -220,8 +221,10 @@ pub fn learn(
     let target = own.unwrap_or(&settings.target);
     let words: Vec<&[u8]> = target.command.iter().map(|word| word.as_bytes()).collect();
     let was_complete = prefetched.was_complete(&outcome);
-    let new = launch.pack(&target.name, words.join(&0), &seen.pages, was_complete);
     let rule = launch.rule(&seen.pages, &prefetched);
+    let pages = Cow::Owned(std::mem::take(&mut launch.seen.pages));
+    let new = launch.pack(&target.name, words.join(&0), pages, was_complete);
+    let RecordedLaunch { seen, .. } = &launch;
 
     let mut learned = Learned {
         pack: target.pack.as_path().into(),

@@ -101,15 +101,16 @@ impl RecordedLaunch {
         &self,
         name: &str,
         command: Vec<u8>,
-        pages: &Observation,
+        pages: Cow<'_, Observation>,
         was_complete: bool,
     ) -> Pack {
         let pages = match self.policy.without_waits {
-            true => Cow::Owned(pages.without_waits()),
-            false => Cow::Borrowed(pages),
+            true => pages.without_waits(),
+            false => pages.into_owned(),
         };
         let mut origin = self.seen.origin(name, command);
         origin.duration_us = pages.duration / 1000;
+        origin.has_access_events = pages.has_access_events;
         let start = Start {
             origin,
             file_systems: self.file_systems.clone(),
@@ -119,7 +120,7 @@ impl RecordedLaunch {
         let mounts = &self.mounts;
         // Reading the file would wait for its server.
         let code = |path: &Path| if mounts.path_answers(path) { code_of(path) } else { Vec::new() };
-        pack_of_start(&pages, &self.seen.names, start, code)
+        pack_of_start(pages, &self.seen.names, start, code)
     }
 
     /// How that pack is joined into those before it.

@@ -52,15 +52,16 @@ pub struct Start {
     pub keep_untouched: bool,
 }
 
-/// Builds the pack of one start. `code` tells the pages of a file that are
-/// mapped as code.
+/// Builds the pack of one start, whose pages are dropped file by file. `code` tells the pages of a file that
+/// are mapped as code.
 pub fn pack_of_start(
-    seen: &Observation,
+    seen: Observation,
     names: &Resolution,
     start: Start,
     code: impl Fn(&Path) -> Vec<PageRange>,
 ) -> Pack {
     let Start { origin, file_systems, during, keep_untouched } = start;
+    let Observation { mut files, metadata, .. } = seen;
     let page_size = 1u64 << origin.page_shift;
     let mut parts = Parts { origin, ..Parts::default() };
     let mut paths = PathInterner::default();
@@ -71,7 +72,7 @@ pub fn pack_of_start(
     let replaced =
         names.replaced.iter().map(|replaced| (&replaced.was, &replaced.is, &replaced.file));
     for (id, is, file) in named.chain(replaced) {
-        let Some(pages) = seen.files.get(id) else { continue };
+        let Some(pages) = files.remove(id) else { continue };
         let Some(fs) = file_systems.get(&id.dev) else {
             dropped.unreachable += 1;
             continue;
@@ -93,11 +94,13 @@ pub fn pack_of_start(
         }
         // Of a created file it reads what it wrote.
         let has_read = !is_new || id != is;
-        let mut spans = if has_read { pages.touched.clone() } else { Spans::default() };
-        if keep_untouched && !is_written {
-            for span in pages.inserted.without(&pages.touched).iter() {
-                spans.touch(span.pages, span.at, How::INSERTED);
-            }
+        let untouched = match keep_untouched && !is_written {
+            true => pages.inserted.without(&pages.touched),
+            false => Spans::default(),
+        };
+        let mut spans = if has_read { pages.touched } else { Spans::default() };
+        for span in untouched.iter() {
+            spans.touch(span.pages, span.at, How::INSERTED);
         }
         // Reads request whole buffers, beyond the end of the file.
         spans.cut(file.size.div_ceil(page_size));
@@ -129,15 +132,15 @@ pub fn pack_of_start(
     for (node, part) in made {
         parts.files.insert(node, FilePart { pieces: vec![ONLY_WRITTEN], ..part });
     }
-    for (device, pages) in &seen.metadata {
+    for (device, pages) in metadata {
         // Without a UUID the device would not be found again. Of file systems that have their
         // metadata elsewhere this is what somebody else read, such as blkid(8).
         let is_metadata =
             |fs: &&FileSystem| fs.uuid.is_some() && is_in_device_cache(fs.kind.as_ref());
-        let known = file_systems.get(device).filter(is_metadata);
+        let known = file_systems.get(&device).filter(is_metadata);
         let Some(fs) = known else { continue };
         let Some(file_system) = parts.file_system(fs) else { continue };
-        let mut spans = pages.inserted.clone();
+        let mut spans = pages.inserted;
         for span in pages.touched.iter() {
             spans.touch(span.pages, span.at, How::READ);
         }
@@ -145,6 +148,7 @@ pub fn pack_of_start(
         parts.metadata.entry(file_system).or_default().extend(pieces_of_start(&spans));
     }
     parts.origin.dropped = dropped;
+    drop(files);
     parts.build(paths.table())
 }
 
@@ -237,7 +241,7 @@ mod tests {
                 during: 100..=200,
                 keep_untouched: false,
             };
-            let pack = pack_of_start(&seen, &names, start, |_| Vec::new());
+            let pack = pack_of_start(seen, &names, start, |_| Vec::new());
             let found = pack.ranges.first().map(|range| (range.how, pack.files[0].changes.0));
             assert_eq!(found, expected, "{name}");
         }
@@ -262,7 +266,7 @@ mod tests {
                 during: 100..=200,
                 keep_untouched: false,
             };
-            let pack = pack_of_start(&seen, &Resolution::default(), start, |_| Vec::new());
+            let pack = pack_of_start(seen, &Resolution::default(), start, |_| Vec::new());
             assert_eq!(pack.metadata.len(), expected, "{kind} {uuid:?}");
         }
     }

@@ -34,6 +34,8 @@ pub fn resolve(ids: &[InodeId], options: &ResolveOptions<'_>) -> Resolution {
     let mut out = resolve_here(&local.concat(), options);
     others.into_iter().for_each(|apart| out.add(apart.finish()));
     out.files.sort_by_key(|(id, _)| *id);
+    // It stays until the start is learned.
+    out.files.shrink_to_fit();
     out.unnamed.sort();
     out.replaced.sort_by_key(|replaced| replaced.was);
     out.elapsed = started.elapsed();
