@@ -10,7 +10,7 @@ use headstart::host::usage::How;
 use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::paths::PathInterner;
 use headstart::pack::pieces::Piece;
-use headstart::pack::{History, Origin, Pack};
+use headstart::pack::{File, History, Origin, Pack};
 
 /// A page is in the pack if its chance is at least this.
 const LEAST: f64 = 0.5;
@@ -55,23 +55,30 @@ pub fn common(mut candidates: Vec<Candidate>, most_bytes: u64) -> Pack {
     // The latest pack knows best which file it is.
     candidates.sort_by_key(|one| std::cmp::Reverse(one.pack.origin.learned_at));
     for Candidate { pack, likely } in candidates {
-        let parts = Parts::of(&pack, &mut names);
-        drop(pack);
-        let systems: Vec<_> = parts.file_systems.iter().map(|fs| out.file_system(fs)).collect();
+        let after_us = likely.after_ms.saturating_mul(1000).min(LATE_US);
+        let chance = likely.chance.clamp(0.0, 1.0);
+        let touch =
+            |pages, at_us, how| Touch { pages, chance, at_us: after_us.saturating_add(at_us), how };
+        let systems: Vec<_> = pack.file_systems.iter().map(|fs| out.file_system(fs)).collect();
         let system = |old: u16| systems.get(usize::from(old)).copied().flatten();
-        for (node, part) in parts.files {
-            let Some(file_system) = system(part.file_system) else { continue };
-            let FilePart { identity, changes, pieces, .. } = part;
+        let nodes = names.adopt(&pack.paths);
+        // The name of each file, if it is the one that is known.
+        let named = |file: &File| {
+            let node = nodes.get(file.node.0 as usize).copied().flatten()?;
+            let (file_system, File { identity, changes, .. }) = (system(file.file_system)?, *file);
             let empty = || FilePart { file_system, identity, changes, pieces: Vec::new() };
-            if out.files.entry(node).or_insert_with(empty).identity == identity {
-                add(&mut touches, node, &pieces, &likely);
-            }
-        }
-        for (old, pieces) in parts.metadata {
-            if let Some(file_system) = system(old) {
-                add(&mut metadata, file_system, &pieces, &likely);
-            }
-        }
+            let known = out.files.entry(node).or_insert_with(empty);
+            (known.identity == identity).then_some(node)
+        };
+        let named: Vec<_> = pack.files.iter().map(named).collect();
+        touches.extend(pack.ranges.iter().filter_map(|range| {
+            let node = named.get(range.file as usize).copied().flatten()?;
+            Some((node, touch(range.page_range(), range.at_us, range.how)))
+        }));
+        metadata.extend(pack.metadata.iter().filter_map(|range| {
+            let file_system = system(range.file_system)?;
+            Some((file_system, touch(range.page_range(), range.at_us, How::READ)))
+        }));
     }
     let mut room = most_bytes >> page_shift;
     // Without metadata each file costs several requests, and there is little of it.
@@ -82,16 +89,6 @@ pub fn common(mut candidates: Vec<Candidate>, most_bytes: u64) -> Pack {
         out.files.entry(of).and_modify(|file| file.pieces.push(piece));
     }
     out.build(names.table())
-}
-
-fn add<K: Copy>(to: &mut Vec<(K, Touch)>, of: K, pieces: &[Piece], likely: &Likely) {
-    let after_us = likely.after_ms.saturating_mul(1000).min(LATE_US);
-    let touch = |piece: &Piece| {
-        let at_us = after_us.saturating_add(piece.at_us);
-        let chance = likely.chance.clamp(0.0, 1.0);
-        (of, Touch { pages: piece.pages, chance, at_us, how: piece.how })
-    };
-    to.extend(pieces.iter().map(touch));
 }
 
 /// The parts that are likely used, the most likely ones that so many pages have room for.
