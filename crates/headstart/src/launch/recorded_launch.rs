@@ -116,6 +116,7 @@ impl RecordedLaunch {
             file_systems: self.file_systems.clone(),
             during: self.during.clone(),
             keep_untouched: was_complete,
+            has_waits: !self.policy.without_waits,
         };
         let mounts = &self.mounts;
         // Reading the file would wait for its server.

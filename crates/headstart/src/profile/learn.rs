@@ -37,6 +37,9 @@ pub(crate) fn may_be_read(file_systems: &HashMap<Dev, FileSystem>, dev: Dev) -> 
 const LARGEST_STATE: u64 = 1 << 20;
 const MOST_STATES: usize = 64;
 
+/// Times of touches and those of files are of different clocks, which differ by less than this.
+const CLOCKS_NS: u64 = 100_000_000;
+
 /// What is known of the start besides its pages.
 #[derive(Clone, Debug)]
 pub struct Start {
@@ -50,6 +53,9 @@ pub struct Start {
     /// Whether pages that the program brought in without an access event belong to the pack: after
     /// a complete replay they are its own readahead.
     pub keep_untouched: bool,
+    /// Whether times of touches count from the begin of `during`, waits included, so that they can be
+    /// compared with times of files.
+    pub has_waits: bool,
 }
 
 /// Builds the pack of one start, whose pages are dropped file by file. `code` tells the pages of a file that
@@ -60,7 +66,7 @@ pub fn pack_of_start(
     start: Start,
     code: impl Fn(&Path) -> Vec<PageRange>,
 ) -> Pack {
-    let Start { origin, file_systems, during, keep_untouched } = start;
+    let Start { origin, file_systems, during, keep_untouched, has_waits } = start;
     let Observation { mut files, metadata, .. } = seen;
     let page_size = 1u64 << origin.page_shift;
     let mut parts = Parts { origin, ..Parts::default() };
@@ -92,13 +98,21 @@ pub fn pack_of_start(
             dropped.deleted += 1;
             continue;
         }
-        // Of a created file it reads what it wrote.
-        let has_read = !is_new || id != is;
         let untouched = match keep_untouched && !is_written {
             true => pages.inserted.without(&pages.touched),
             false => Spans::default(),
         };
-        let mut spans = if has_read { pages.touched } else { Spans::default() };
+        let is_made = is_new && id == is;
+        let mut spans = match file.born_ns.filter(|_| is_made) {
+            // What it reads of a file that it made is what it wrote; before that there was one that it
+            // removed, whose inode was used again.
+            Some(born) => {
+                let age = if has_waits { born.saturating_sub(*during.start()) } else { 0 };
+                let age = u64::try_from(age).unwrap_or(0);
+                pages.touched.before(age.saturating_sub(CLOCKS_NS))
+            }
+            None => pages.touched,
+        };
         for span in untouched.iter() {
             spans.touch(span.pages, span.at, How::INSERTED);
         }
@@ -113,7 +127,7 @@ pub fn pack_of_start(
         };
         if spans.is_empty() {
             match paths.intern(&file.path) {
-                Some(node) if !has_read && (1..=LARGEST_STATE).contains(&file.size) => {
+                Some(node) if is_made && (1..=LARGEST_STATE).contains(&file.size) => {
                     made.push((node, part));
                 }
                 _ => dropped.written += u32::from(is_written),
@@ -212,6 +226,29 @@ mod tests {
 
     const DISK: Dev = Dev::new(8, 1);
 
+    fn file(born: i64, mtime: i64) -> ResolvedFile {
+        ResolvedFile {
+            path: PathBuf::from("/file"),
+            size: 1 << 16,
+            mtime_ns: mtime,
+            ctime_ns: mtime,
+            born_ns: Some(born),
+            kind: FileKind::Regular,
+            mode: 0,
+        }
+    }
+
+    fn start(kind: &str, uuid: Option<[u8; 16]>, during: RangeInclusive<i64>) -> Start {
+        let fs = FileSystem { uuid, kind: kind.into(), ..FileSystem::default() };
+        Start {
+            origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
+            file_systems: [(DISK, fs)].into(),
+            during,
+            keep_untouched: false,
+            has_waits: true,
+        }
+    }
+
     #[test]
     fn what_was_made_during_the_start_was_not_there_to_be_read() {
         for (name, born, mtime, expected) in [
@@ -224,26 +261,36 @@ mod tests {
             let mut pages = Pages::default();
             pages.touched.touch(PageRange::of(0, 4), 0, How::READ);
             let seen = Observation { files: [(id, pages)].into(), ..Observation::default() };
-            let file = ResolvedFile {
-                path: PathBuf::from("/file"),
-                size: 1 << 16,
-                mtime_ns: mtime,
-                ctime_ns: mtime,
-                born_ns: Some(born),
-                kind: FileKind::Regular,
-                mode: 0,
-            };
-            let names = Resolution { files: vec![(id, file)], ..Resolution::default() };
-            let fs = FileSystem { kind: "ext4".into(), ..FileSystem::default() };
-            let start = Start {
-                origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
-                file_systems: [(DISK, fs)].into(),
-                during: 100..=200,
-                keep_untouched: false,
-            };
+            let names =
+                Resolution { files: vec![(id, file(born, mtime))], ..Resolution::default() };
+            let start = start("ext4", None, 100..=200);
             let pack = pack_of_start(seen, &names, start, |_| Vec::new());
             let found = pack.ranges.first().map(|range| (range.how, pack.files[0].changes.0));
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_read_before_a_file_was_made_in_its_inode_is_of_the_one_that_it_replaced() {
+        const MS: u64 = 1_000_000;
+        for (name, born_ms, at_ms, has_waits, expected) in [
+            ("read, and replaced later", 900, 300, true, How::READ),
+            ("written and read then", 900, 901, true, How::WRITTEN),
+            ("too close to tell", 900, 850, true, How::WRITTEN),
+            ("made at once", 0, 0, true, How::WRITTEN),
+            ("times without waits can't be compared", 900, 300, false, How::WRITTEN),
+        ] {
+            let id = InodeId { dev: DISK, ino: 7 };
+            let mut pages = Pages::default();
+            pages.touched.touch(PageRange::of(0, 1), at_ms * MS, How::READ);
+            let seen = Observation { files: [(id, pages)].into(), ..Observation::default() };
+            let born = 5_000_000_000 + born_ms as i64 * MS as i64;
+            let names = Resolution { files: vec![(id, file(born, born))], ..Resolution::default() };
+            let during = 5_000_000_000..=6_000_000_000;
+            let start = Start { has_waits, ..start("ext4", Some([7; 16]), during) };
+            let pack = pack_of_start(seen, &names, start, |_| Vec::new());
+            let found: Vec<_> = pack.ranges.iter().map(|range| range.how).collect();
+            assert_eq!((found, pack.files[0].changes), (vec![expected], History(1)), "{name}");
         }
     }
 
@@ -259,13 +306,7 @@ mod tests {
             let mut pages = Pages::default();
             pages.inserted.touch(PageRange::of(0, 4), 0, How::INSERTED);
             let seen = Observation { metadata: [(DISK, pages)].into(), ..Observation::default() };
-            let fs = FileSystem { uuid, kind: kind.into(), ..FileSystem::default() };
-            let start = Start {
-                origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
-                file_systems: [(DISK, fs)].into(),
-                during: 100..=200,
-                keep_untouched: false,
-            };
+            let start = start(kind, uuid, 100..=200);
             let pack = pack_of_start(seen, &Resolution::default(), start, |_| Vec::new());
             assert_eq!(pack.metadata.len(), expected, "{kind} {uuid:?}");
         }

@@ -60,6 +60,14 @@ impl Spans {
         }
     }
 
+    /// Those that were first touched before this time, in nanoseconds.
+    #[must_use]
+    pub fn before(&self, at: u64) -> Self {
+        let mut out = Self::default();
+        self.iter().filter(|span| span.at < at).for_each(|span| out.0.insert(*span));
+        out
+    }
+
     /// The same ranges with other times.
     #[must_use]
     pub fn at_times(&self, time: impl Fn(u64) -> u64) -> Self {
