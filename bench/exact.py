@@ -106,10 +106,11 @@ def measure(headstart, disk, workload, packs, args):
     return cell
 
 
-def start(headstart, disk, workload, pack):
-    """One cold start, without headstart if there is no pack, and what was read from the disk."""
+def start(headstart, disk, workload, pack, cold=True):
+    """One start, without headstart if there is no pack, and what was read from the disk."""
     wait_for_helpers(headstart)
-    run(*disk.cold().split())
+    if cold:
+        run(*disk.cold().split())
     disk.counted(reset=True)
     through = [headstart, "run", "--no-learn", "--pack", pack, "--"] if pack else []
     command = [*through, *disk.command(workload.start)]

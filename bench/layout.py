@@ -7,6 +7,9 @@ Then it is started cold from either image, in random order: without headstart, w
 and as a replay of its pack alone, which reads what the start reads as fast as the disk can. Nothing is learned.
 An image comes up again for each of its turns. `layout plan` says before, with the model of that disk,
 what a layout gains. Of replays it is also told for how long the disk was busy, which other work does not change.
+With `--how prefetched,replay,hot` the lower bound in touch order is told too (doc/bench.md). `--learn N` has N
+more starts learned after the layout, on its disk, as people have who go on using it: where new files go has
+changed, and with that the metadata that starts read.
 
 With `--aged` the image is aged before: it is made so small that its files fill 70 % of it, but not so small that a
 layout has no room in the end, filled with files
@@ -17,7 +20,7 @@ file of the pack is written once more, as an upgrade does, into what is free.
 what is laid out. Of the layout is told in how many pieces a pack lies before and after.
 
 Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--kind KIND] [--compress[=HOW]]
-                       [--how A,B] [--gaps SIZE] [--aged] [--work DIR [--prepare]] [--out FILE]
+                       [--how A,B] [--gaps SIZE] [--aged] [--learn N] [--work DIR [--prepare]] [--out FILE]
 """
 
 import contextlib
@@ -36,11 +39,12 @@ from pathlib import Path
 from exact import start
 from lib import image
 from lib.alone import alone
+from lib.bound import in_order
 from lib.choice import add_choice
 from lib.convert import MKFS, converted
 from lib.disk import Programs
 from lib.image import unmount
-from lib.learn import learn
+from lib.learn import ending, learn
 from lib.run import run
 from lib.workloads import WORKLOADS
 from measured import RESULTS, about, command_line, joined, main, needs_root, write
@@ -64,7 +68,8 @@ def arguments():
     add_choice(parser, [model for model in MODELS if model != "nvme"], ["hdd"])
     add = parser.add_argument
     add("--pairs", type=int, default=10, metavar="N", help="[default: 10]")
-    add("--how", default=",".join(HOW), metavar="A,B", help="[default: %(default)s]")
+    add("--how", default=",".join(HOW), metavar="A,B", help="of these, and hot [default: %(default)s]")
+    add("--learn", type=int, default=0, metavar="N", help="starts that are learned after the layout [default: 0]")
     add("--kind", choices=("ext4", *MKFS), default="ext4", help="of file system [default: %(default)s]")
     add("--compress", nargs="?", const="zstd", metavar="HOW", help="compress what is laid out")
     add("--gaps", metavar="SIZE", help="also move gaps of up to so much")
@@ -93,14 +98,14 @@ def benchmark():
         for workload in chosen:
             before, pack = learned(headstart, slowdisk, workload, root, folder, args)
             for model in args.models:
-                after, renewed, moved = laid_out(headstart, slowdisk, model, before, pack, args)
+                after, renewed, moved = laid_out(headstart, slowdisk, model, before, pack, workload, args)
                 if args.prepare:
                     continue
                 sides = {"before": ((slowdisk, model, before), pack),
                          "after": ((slowdisk, model, after), renewed)}
                 cell = measure(headstart, sides, workload, args) | {"layout": moved}
                 cell |= {"model": model, "aged": args.aged, "kind": args.kind, "compress": args.compress,
-                         "gaps": args.gaps}
+                         "gaps": args.gaps, "learn": args.learn}
                 result["cells"].append(cell)
                 write(args.out, joined(args.out, result, place))
                 print(f"{model:6} {workload.name:12} " + ", ".join(
@@ -131,9 +136,10 @@ def learned(headstart, slowdisk, workload, root, folder, args):
     return before, pack
 
 
-def laid_out(headstart, slowdisk, model, before, pack, args):
+def laid_out(headstart, slowdisk, model, before, pack, workload, args):
     """The image after a layout on a disk, the pack for it, and what was moved; made unless they are there."""
     name = f"{before.stem}-{model}" + "-compressed" * bool(args.compress) + f"-gaps-{args.gaps}" * bool(args.gaps)
+    name += f"-learn-{args.learn}" * bool(args.learn)
     after, told, renewed = (before.with_name(f"{name}.{end}") for end in ("img", "json", "pack"))
     if told.exists():
         return after, renewed, json.loads(told.read_text())
@@ -142,6 +148,11 @@ def laid_out(headstart, slowdisk, model, before, pack, args):
     with Programs(slowdisk, model, after, keep=True) as disk:
         run(headstart, "doctor", "--reprobe")
         moved = lay_out(headstart, disk.mount, renewed, args)
+        for _ in range(args.learn):
+            run(*disk.cold().split())
+            # With figures it waits until it has learned.
+            run(headstart, "run", "--always", "--pack", renewed, "--json", after.with_suffix(".figures"), "--force",
+                "--", *ending(disk, workload))
     told.write_text(json.dumps(moved))
     return after, renewed, moved
 
@@ -236,7 +247,7 @@ def at(path, where):
 def place(cell):
     """What there is one cell of."""
     return (cell["model"], cell["workload"], cell.get("aged", False), cell.get("kind", "ext4"),
-            cell.get("compress"), cell.get("gaps"))
+            cell.get("compress"), cell.get("gaps"), cell.get("learn", 0))
 
 
 def options(args):
@@ -293,8 +304,10 @@ def measure(headstart, sides, workload, args):
                     predicted = [gain[arm]["replay_us"] for arm in ARMS]
                 for how in order.sample(kinds, len(kinds)):
                     used = pack if how == "prefetched" else None
+                    if how == "hot":
+                        start(headstart, disk, workload, used)
                     one = (replayed(headstart, disk, pack) if how == "replay"
-                           else start(headstart, disk, workload, used))
+                           else start(headstart, disk, workload, used, cold=how != "hot"))
                     found[how][arm].append(one)
     cell = {"workload": workload.name, "title": workload.title, "pairs": args.pairs,
             "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d", time.gmtime()), "predicted": predicted}
@@ -309,7 +322,14 @@ def measure(headstart, sides, workload, args):
                 "read_bytes": statistics.median(one["bytes"] for one in starts),
                 "read_requests": statistics.median(one["requests"] for one in starts),
                 "disk_s": round(statistics.median(one["disk_s"] for one in starts), 4),
+                "s": [round(one["s"], 4) for one in starts],
             }
+    if {"replay", "hot"} <= found.keys():
+        for arm in ARMS:
+            shown = json.loads(run(headstart, "show", "--json", sides[arm][1], capture=True))
+            floor, hot = (cell[how][arm]["median_s"] for how in ("replay", "hot"))
+            cell.setdefault("bound_s", {})[arm] = round(
+                in_order(shown, floor, hot, shown["origin"]["duration_us"] / 1e6), 4)
     return cell
 
 

@@ -6,10 +6,11 @@ systemd-nspawn, at native speed: cold, cold with headstart in front of systemd-n
 and hot, in random order; see bench/boot/README.md. Needs root.
 
 With --other, instead of that, boots through this build of headstart and another one, in
-random order in each pair.
+random order in each pair. With --layout the image is laid out for what its boots read before.
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -23,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from lib.alone import alone  # noqa: E402
+from lib.bound import in_order  # noqa: E402
 from lib.disk import Disk  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
 from measured import (BUILT, RESULTS, about, joined, main, needs_root, ratio_of,  # noqa: E402
@@ -35,6 +37,8 @@ MODELS = ("hdd", "cloud-lazy", "emmc", "sata-ssd")
 ARMS = ("cold", "headstart", "hot", "floor")
 # Starts that are learned before anything is measured.
 LEARNED = 2
+# A fast disk that keeps what is written, where an image is learned before it is laid out.
+FAST = "sata-ssd"
 # A boot that reads less than that was not cold.
 COLD_REQUESTS = 800
 
@@ -56,7 +60,7 @@ def containers():
         cell = (compare if args.other else measure)(args, model, image)
         document["cells"].append(cell)
         if not args.smoke:
-            found = joined(args.out, document, lambda cell: cell["model"])
+            found = joined(args.out, document, lambda cell: (cell["model"], cell.get("layout", False)))
             write(args.out, found if args.other else found | {"bootperf": chart(found["cells"])})
 
 
@@ -71,6 +75,7 @@ def arguments():
     add("--other", metavar="FILE", help="compare with this build; results are in boot-builds.json")
     add("--details", type=Path, metavar="DIR",
         help="keep packs, and what headstart says of each boot, there")
+    add("--layout", action="store_true", help="lay the image out for its boots before")
     add("--options", default="", metavar="WORDS", help="for `headstart run`, in addition to its own")
     add("--bin", type=Path, default=BUILT, help="where headstart and slowdisk are")
     add("--cache", type=Path, default=Path.home() / ".cache/headstart-bench", metavar="DIR",
@@ -91,21 +96,48 @@ def arguments():
 
 def measure(args, model, image):
     """Boots from a disk of this model; the figures of its arms."""
-    with Containers(args.bin / "slowdisk", model, image) as disk, \
-            tempfile.TemporaryDirectory(prefix="boot-container-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="boot-container-") as scratch:
         folder = (args.details or Path(scratch)) / model
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
+        if args.layout:
+            image = laid_out(args, model, image, folder)
+        return booted_from(args, model, image, folder)
+
+
+def laid_out(args, model, image, folder):
+    """A copy of the image that is laid out for its boots, and released; the pack is in the folder."""
+    headstart, after = args.bin / "headstart", folder / "image"
+    run("cp", "--sparse=always", image, after)
+    with Containers(args.bin / "slowdisk", FAST, after, keep=True) as disk:
+        bench = Boots(headstart, args.options.split(), disk, folder)
+        for number in range(LEARNED):
+            bench.headstart(f"before-{number + 1}")
+    with Containers(args.bin / "slowdisk", model, after, keep=True) as disk:
+        packs = {"HEADSTART_PACKS": str(folder)}
+        run(headstart, "doctor", "--reprobe", env=os.environ | packs)
+        run(headstart, "layout", "apply", "--force", "--on", disk.mount, next(folder.glob("*.pack")),
+            env=os.environ | packs)
+        run(headstart, "layout", "release", disk.mount)
+    return after
+
+
+def booted_from(args, model, image, folder):
+    """The figures of boots from this image."""
+    with Containers(args.bin / "slowdisk", model, image) as disk:
         bench = Boots(args.bin / "headstart", args.options.split(), disk, folder)
         for number in range(LEARNED):
-            bench.headstart(f"learn-{number + 1}")
+            last = bench.headstart(f"learn-{number + 1}")
         found = {arm: [] for arm in ARMS}
         for number in range(args.rounds):
             order = random.sample(ARMS, len(ARMS))
             for arm in order:
                 found[arm].append(getattr(bench, arm)(f"{arm}-{number + 1}"))
-        cell = {"model": model, "rounds": args.rounds, "learned": LEARNED,
+                if arm == "headstart" and "--no-learn" not in bench.options:
+                    last = found[arm][-1]
+        cell = {"model": model, "rounds": args.rounds, "learned": LEARNED, "layout": args.layout,
                 "arms": {arm: figures(runs) for arm, runs in found.items()}}
+        cell["bound_s"] = round(bench.bound(cell["arms"], last["seconds"]), 4)
         tell(line(cell))
         check(cell)
         return cell
@@ -166,6 +198,13 @@ class Boots:
         run(self.program, "replay", "--quiet", "--wait", pack)
         return self.counts(time.monotonic() - began)
 
+    def bound(self, arms, learned_s):
+        """The lower bound in touch order, by the touches of the boot that was learned last."""
+        pack = next(self.folder.glob("*.pack"))
+        shown = json.loads(run(self.program, "show", "--json", pack, capture=True))
+        floor, hot = (arms[arm]["seconds"]["median"] for arm in ("floor", "hot"))
+        return in_order(shown, floor, hot, learned_s)
+
     def booted(self, before=()):
         """Boots, and says how long multi-user.target took."""
         return self.counts(container.boot(self.disk.mount, before, self.env).multi_user_us / 1e6)
@@ -209,7 +248,8 @@ def line(cell):
     """A cell in one line."""
     parts = [f"{arm} {cell['arms'][arm]['seconds']['median']:.3f} s" for arm in ARMS]
     cold = cell["arms"]["cold"]
-    return (f"{cell['model']:<10} n={cell['rounds']}: {', '.join(parts)}; cold reads "
+    return (f"{cell['model']:<10} n={cell['rounds']}: {', '.join(parts)}, bound "
+            f"{cell['bound_s']:.3f} s; cold reads "
             f"{cold['read_requests']['median']:.0f} requests, "
             f"{cold['read_bytes']['median'] / 1e6:.1f} MB")
 
@@ -218,7 +258,7 @@ def chart(cells):
     """The times in the form of other boot benchmarks."""
     return bootperf.chart({"seconds_start_to_multi_user": {
         f"{cell['model']}-{arm}": cell["arms"][arm]["seconds"]["values"]
-        for cell in cells for arm in ARMS if arm != "floor"}})
+        for cell in cells for arm in ARMS if arm != "floor" and not cell.get("layout")}})
 
 
 def tell(text):
