@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What the service `headstart daemon` costs a machine that executes many programs.
 
-    build   three times `make -j2` of a small C project, without the service, without it again, and with
-            it, in rounds of random order: the ratio to the times without it, as `headstart bench` estimates
-            it (Hodges and Lehmann). A build without it against the other one is the proof of that: its
-            interval has to include 1. The machine builds all the time, also between what is counted, since
-            a rest makes the next builds faster; in the builds after its begin the service learns the names
-            that the kernel then ignores, as one does that runs for seconds.
+    build   three times `make -j2` of a small C project: without the service, with it, and without it again.
+            The ratio of the second to the mean of the others, so that a machine that becomes slower
+            changes nothing, as `headstart bench` estimates it (Hodges and Lehmann). The third against the
+            first is the proof of that: its interval has to include 1. The machine builds all the time, also
+            between what is counted, since a rest makes the next builds faster; in the builds after its
+            begin the service learns the names that the kernel then ignores, as one does that runs for
+            seconds.
     exec    what the service adds to the exec of a program that it does not know, at 10,000 a minute
     execs   the service's CPU time for 10,000 execs a minute: of one name, of one executable by names that
             the kernel can't ignore, and of as many executables as execs
@@ -97,23 +98,19 @@ class Project:
 
 
 def build(service, project, rounds):
-    """Builds in rounds of random order: the service first or last, so that the others follow each other."""
+    """Builds without the service before and after those with it."""
     found, used, counters, own = [], [], {}, []
     for _ in range(rounds):
         times, cpu = {}, {}
-        others = random.sample(ARMS[:2], 2)
-        for arm in random.choice(([*others, "with"], ["with", *others])):
-            if arm == others[0]:
-                project.builds(AFTER_END)
-            if arm != "with":
-                times[arm], cpu[arm] = project.builds()
-                continue
-            with service() as running:
-                project.builds(AFTER_BEGIN)
-                before = running.cpu_s()
-                times[arm], cpu[arm] = project.builds()
-                own.append(round(running.cpu_s() - before, 4))
-                counters = running.counters()
+        times["without"], cpu["without"] = project.builds()
+        with service() as running:
+            project.builds(AFTER_BEGIN)
+            before = running.cpu_s()
+            times["with"], cpu["with"] = project.builds()
+            own.append(round(running.cpu_s() - before, 4))
+            counters = running.counters()
+        project.builds(AFTER_END)
+        times["without again"], cpu["without again"] = project.builds()
         # The service's own CPU time is a part of what the build costs.
         cpu["with"] += own[-1]
         found.append(times)
@@ -121,9 +118,11 @@ def build(service, project, rounds):
     result = {"rounds": rounds, "service_cpu_s": spread(own), "counters": counters}
     for name, of in (("seconds", found), ("cpu_seconds", used)):
         result[name] = {arm: spread([round(one[arm], 4) for one in of]) for arm in ARMS}
-        # Of both without it, for less noise.
-        result[f"{name}, with"] = estimate([one["with"] / math.sqrt(one[ARMS[0]] * one[ARMS[1]]) for one in of])
-        result[f"{name}, without again"] = estimate([one[ARMS[1]] / one[ARMS[0]] for one in of])
+        for arm, ratio in (
+            ("with", lambda one: one["with"] / math.sqrt(one["without"] * one["without again"])),
+            ("without again", lambda one: one["without again"] / one["without"]),
+        ):
+            result[f"{name}, {arm}"] = estimate([ratio(one) for one in of])
     return result
 
 
