@@ -53,7 +53,7 @@ pub struct Start {
     /// Whether pages that the program brought in without an access event belong to the pack: after
     /// a complete replay they are its own readahead.
     pub keep_untouched: bool,
-    /// Whether times of touches count from the begin of `during`, waits included, so that they can be
+    /// Whether times of touches count from the start of `during`, waits included, so that they can be
     /// compared with times of files.
     pub has_waits: bool,
 }
