@@ -87,7 +87,7 @@ pub struct Prepared {
     pub notes: Vec<String>,
     /// The replay, if it has begun.
     pub replay: Option<Replay>,
-    /// Whether there is a model of the pack's device.
+    /// Whether there is a model of the pack's device that need not be measured again.
     pub device_known: bool,
     /// What was expected of prefetching, if the device is known.
     pub expected: Option<Expected>,
@@ -249,9 +249,10 @@ impl Prepared {
         purpose: &Purpose,
     ) {
         let mounts = Mounts::default();
-        let model = Models::here().of_pack(pack, &mounts);
+        let kept = Models::here().kept_of_pack(pack, &mounts);
+        let model = kept.map(|kept| kept.model);
         mounts.table().into_iter().for_each(memory::find_our_groups);
-        self.device_known = model.is_some();
+        self.device_known = kept.is_some_and(|kept| !kept.is_disturbed);
         self.expected = model.map(|model| Expected::of(pack, choice, &model));
         if let Some(expected) = self.expected.filter(|_| !options.always) {
             if spec.learn && is_known_lately(pack) && !expected.should_record() {

@@ -3,6 +3,7 @@
 //! The driver. A model only decides how fast a replay is, so a missing, damaged or untrusted one
 //! counts as none.
 
+use super::device::largest_request;
 use super::model::Model;
 use super::probe::probe;
 use crate::host::contents;
@@ -12,9 +13,12 @@ use crate::host::mounts::Mounts;
 use crate::host::user::User;
 use crate::pack::store::TrustedDirectory;
 use crate::pack::{Pack, store};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 /// Where models are: beside a directory of packs, since all may read them.
 const DIR: &str = "devices";
@@ -22,6 +26,9 @@ const DIR: &str = "devices";
 const VOLATILE: &str = "boot-";
 /// The prefix of models that boots keep for disks without an identity.
 const BY_FILE_SYSTEM: &str = "fs-";
+/// How often a device is measured that others use, and how long after each time.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Where models are that belong to a directory of packs.
 fn beside(packs: &Path) -> PathBuf {
@@ -30,6 +37,18 @@ fn beside(packs: &Path) -> PathBuf {
         // A directory that a user chose; nothing else in it is of headstart.
         false => packs.join(DIR),
     }
+}
+
+/// What is kept of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// Its model.
+    #[serde(flatten)]
+    pub model: Model,
+    /// Others used the device while it was measured. That is better than nothing, until it is measured
+    /// again.
+    #[serde(default)]
+    pub is_disturbed: bool,
 }
 
 /// The directories of models, those of this user first.
@@ -51,7 +70,7 @@ impl Models {
 
     /// The model of a device, if it was measured.
     pub fn of_device(&self, dev: Dev) -> Option<Model> {
-        self.read(&file_name(dev)?)
+        Some(self.read(&file_name(dev)?)?.model)
     }
 
     /// A directory of models, if there is one that can be trusted.
@@ -59,7 +78,7 @@ impl Models {
         TrustedDirectory::open(dir, self.uid).ok()?
     }
 
-    fn read(&self, name: &str) -> Option<Model> {
+    fn read(&self, name: &str) -> Option<Kept> {
         let read = |dir: &PathBuf| {
             let bytes = self.trusted(dir)?.read(name.as_ref()).ok()?;
             serde_json::from_slice(&bytes).ok()
@@ -71,48 +90,74 @@ impl Models {
     /// device that has this name now.
     ///
     /// # Errors
-    /// What [`probe`] or the directory said.
+    /// What [`probe`] or the directory said, or that others used the device each time.
     pub fn measure(&self, device: &BlockDevice) -> io::Result<Model> {
         let dir = self.dirs.first().and_then(|dir| self.trusted(dir));
         let of_boots = dir.map(|dir| of_boots(&dir, &disk_of(device.rdev))).unwrap_or_default();
-        self.measure_as(device, file_name(device.rdev).into_iter().chain(of_boots))
+        let names: Vec<_> = file_name(device.rdev).into_iter().chain(of_boots).collect();
+        for _ in 0..TRIES {
+            let found = self.measure_as(device, names.clone())?;
+            if !found.is_disturbed {
+                return Ok(found.model);
+            }
+            thread::sleep(PAUSE);
+        }
+        Err(io::Error::other("others use it; measure it when it is idle"))
     }
 
-    /// The same under these names.
+    /// Measures it once, under these names. A disturbed measurement replaces none that is not.
     fn measure_as(
         &self,
         device: &BlockDevice,
         names: impl IntoIterator<Item = String>,
-    ) -> io::Result<Model> {
+    ) -> io::Result<Kept> {
         // Before it takes time.
         let open = |dir: &PathBuf| TrustedDirectory::open_or_create(dir, self.uid, 0o755);
         let dir = self.dirs.first().map(open).transpose().map_err(io::Error::other)?;
-        let model = probe(&device.path)?;
-        let Some(dir) = dir else { return Ok(model) };
+        let served = || served(&text(&disk_of(device.rdev), "stat")?);
+        let before = served();
+        let probed = probe(&device.path)?;
+        let served = before.zip(served()).map_or(0, |(before, after)| after.wrapping_sub(before));
+        let is_disturbed = probed.is_disturbed(served, largest_request(device.rdev));
+        let kept = Kept { model: probed.model, is_disturbed };
+        let Some(dir) = dir else { return Ok(kept) };
         for name in names {
             remove_those_of_other_boots(&dir);
-            dir.write_for_all(name.as_ref(), &serde_json::to_vec(&model)?)?;
+            if !is_disturbed || !self.is_settled(&name) {
+                dir.write_for_all(name.as_ref(), &serde_json::to_vec(&kept)?)?;
+            }
         }
-        Ok(model)
+        Ok(kept)
+    }
+
+    /// Whether there is a model of this name that need not be measured again.
+    fn is_settled(&self, name: &str) -> bool {
+        self.read(name).is_some_and(|kept| !kept.is_disturbed)
     }
 
     /// The model of the device of a pack, if that was measured.
     pub fn of_pack(&self, pack: &Pack, mounts: &Mounts) -> Option<Model> {
-        self.of_device(device_of(pack, mounts)?.rdev)
+        Some(self.kept_of_pack(pack, mounts)?.model)
     }
 
-    /// Measures the device of a pack unless it was; this takes [`super::probe::LIMIT`].
+    /// What is kept of the device of a pack.
+    pub fn kept_of_pack(&self, pack: &Pack, mounts: &Mounts) -> Option<Kept> {
+        self.read(&file_name(device_of(pack, mounts)?.rdev)?)
+    }
+
+    /// Measures the device of a pack unless it was, undisturbed; this takes [`super::probe::LIMIT`].
     pub fn measure_new(&self, pack: &Pack) {
-        let device = device_of(pack, &Mounts::default());
-        if let Some(device) = device.filter(|device| self.of_device(device.rdev).is_none()) {
+        let Some(device) = device_of(pack, &Mounts::default()) else { return };
+        let name = file_name(device.rdev);
+        if !name.as_ref().is_some_and(|name| self.is_settled(name)) {
             // Without the right to read the device, its kind is not known.
-            let _ = self.measure_as(&device, file_name(device.rdev));
+            let _ = self.measure_as(&device, name);
         }
     }
 
     /// The model of the device of a boot's pack, if that was measured in an earlier boot.
     pub fn of_boot(&self, pack: &Pack, mounts: &Mounts) -> Option<Model> {
-        self.read(&lasting_name(device_of(pack, mounts)?.rdev, pack)?)
+        Some(self.read(&lasting_name(device_of(pack, mounts)?.rdev, pack)?)?.model)
     }
 
     /// As [`Self::measure_new`], for the next boot: many virtual disks have no identity of
@@ -121,7 +166,7 @@ impl Models {
         let mounts = Mounts::default();
         let Some(device) = device_of(pack, &mounts) else { return };
         // A device without a name would be probed at each boot.
-        let name = lasting_name(device.rdev, pack).filter(|name| self.read(name).is_none());
+        let name = lasting_name(device.rdev, pack).filter(|name| !self.is_settled(name));
         if name.is_some() {
             // As above.
             let _ = self.measure_as(&device, name);
@@ -153,6 +198,13 @@ fn disk_of(dev: Dev) -> PathBuf {
         true => partition.join(".."),
         false => partition,
     }
+}
+
+/// How many reads and writes a disk has served, by its `stat` (`Documentation/block/stat.rst`).
+fn served(stat: &str) -> Option<u64> {
+    let mut numbers = stat.split_ascii_whitespace().map(str::parse::<u64>);
+    let (reads, writes) = (numbers.next()?.ok()?, numbers.nth(3)?.ok()?);
+    Some(reads.wrapping_add(writes))
 }
 
 /// What a file of a disk says, if that is anything.
@@ -310,6 +362,27 @@ mod tests {
         }
         assert_eq!(of_boots(&trusted(dir.path()), &disk), ["fs-00ff-vda.json"]);
         assert!(of_boots(&trusted(dir.path()), &dir.path().join("vdb")).is_empty());
+    }
+
+    #[test]
+    fn reads_and_writes_of_a_disk_are_its_served_requests() {
+        let stat = " 2000 3 80 5 400 7 90 6 0 50 60 8 9 10 11 12 13";
+        assert_eq!(served(stat), Some(2400));
+        for damaged in ["", "1 2 3 4", "x 2 3 4 5"] {
+            assert_eq!(served(damaged), None, "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_model_of_before_is_one_that_was_not_disturbed() {
+        let model = r#"{"latency_us":1,"next_us":2,"bandwidth_mb_s":3,"depth":4,"iops":5}"#;
+        let kept: Kept = serde_json::from_str(model).unwrap();
+        assert!(!kept.is_disturbed && kept.model.iops == 5);
+        let disturbed = Kept { is_disturbed: true, ..kept };
+        let bytes = serde_json::to_vec(&disturbed).unwrap();
+        assert_eq!(serde_json::from_slice::<Kept>(&bytes).unwrap(), disturbed);
+        // Builds of before read it, too.
+        assert_eq!(serde_json::from_slice::<Model>(&bytes).unwrap(), kept.model);
     }
 
     #[test]

@@ -24,20 +24,51 @@ const PAIRS: usize = 8;
 const DEPTHS: [u32; 3] = [4, 16, 64];
 /// How long each of them is tried.
 const SPAN: Duration = Duration::from_millis(30);
+/// A measurement is disturbed by more requests of others than this part of its own.
+const OTHERS_PART: u64 = 8;
 /// Throughput that must be gained for a depth to count.
 const GAIN: f64 = 1.3;
+
+/// A model, and how many requests it took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Probed {
+    /// The model.
+    pub model: Model,
+    /// Reads of a block.
+    pub blocks: u64,
+    /// Bytes of large reads, which the kernel splits into requests.
+    pub large_bytes: u64,
+}
+
+impl Probed {
+    /// Whether others used the device meanwhile, which has served so many requests, of at most `largest`
+    /// bytes: then it looks slower than it is, and a rotational disk like another one. A few do not matter.
+    pub fn is_disturbed(&self, served: u64, largest: u64) -> bool {
+        let own = self.blocks.saturating_add(self.large_bytes.div_ceil(largest.max(1)));
+        served.saturating_sub(own) > own / OTHERS_PART
+    }
+}
 
 /// Measures the block device at `path`.
 ///
 /// # Errors
 /// It can't be opened, which takes root, or read, or is too small.
-pub fn probe(path: &Path) -> io::Result<Model> {
+pub fn probe(path: &Path) -> io::Result<Probed> {
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let size = file.seek(SeekFrom::End(0))?;
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let device = Device { file, size, places: AtomicU64::new(seed) };
-    device.measure(Instant::now() + LIMIT)
+    let counts = || AtomicU64::new(0);
+    let device = Device {
+        file,
+        size,
+        places: AtomicU64::new(seed),
+        blocks: counts(),
+        large_bytes: counts(),
+    };
+    let model = device.measure(Instant::now() + LIMIT)?;
+    let Device { blocks, large_bytes, .. } = device;
+    Ok(Probed { model, blocks: blocks.into_inner(), large_bytes: large_bytes.into_inner() })
 }
 
 struct Device {
@@ -45,6 +76,9 @@ struct Device {
     size: u64,
     /// State of the generator of random positions.
     places: AtomicU64,
+    /// As in [`Probed`].
+    blocks: AtomicU64,
+    large_bytes: AtomicU64,
 }
 
 impl Device {
@@ -102,6 +136,10 @@ impl Device {
     fn time(&self, buffer: &mut Buffer, length: usize, at: u64) -> io::Result<Duration> {
         let began = Instant::now();
         self.file.read_exact_at(buffer.first(length), at)?;
+        match length {
+            BLOCK => self.blocks.fetch_add(1, Relaxed),
+            _ => self.large_bytes.fetch_add(length as u64, Relaxed),
+        };
         Ok(began.elapsed())
     }
 
@@ -153,4 +191,29 @@ fn median(times: &mut [Duration]) -> Duration {
 
 fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurement_is_disturbed_by_more_than_a_few_requests_of_others() {
+        let model = Model { latency_us: 1, next_us: 2, bandwidth_mb_s: 3, depth: 4, iops: 5 };
+        let probed = Probed { model, blocks: 72, large_bytes: 2 * LARGE as u64 };
+        for (served, largest, expected) in [
+            // 8 large requests, 10 of others.
+            (80, 512 << 10, false),
+            (90, 512 << 10, false),
+            (91, 512 << 10, true),
+            // Two are one to the device, and 32.
+            (80, LARGE as u64, false),
+            (104, 128 << 10, false),
+            (200, 128 << 10, true),
+            // A device that does not count.
+            (0, 0, false),
+        ] {
+            assert_eq!(probed.is_disturbed(served, largest), expected, "{served} {largest}");
+        }
+    }
 }
