@@ -50,7 +50,10 @@ pub fn decide(program: &Program, at: Conditions) -> Decision {
         let is_old = age.is_none_or(|age| age >= LEARN_AGAIN);
         // Of hot ones nothing is to be learned.
         let is_sampled = program.prefetched % SAMPLED == SAMPLED - 1 && program.hot_streak == 0;
-        return Decision::Prefetch { record: at.may_record && (is_new || is_old || is_sampled) };
+        // A second one like it ends its prefetching, and that is known of recorded starts only.
+        let is_doubtful = program.wasteful_streak > 0;
+        let is_due = is_new || is_old || is_sampled || is_doubtful;
+        return Decision::Prefetch { record: at.may_record && is_due };
     }
     match (program.cold_starts > 0 || program.pinned, at.may_record) {
         (true, true) => Decision::Record,
@@ -74,6 +77,7 @@ mod tests {
         let sampled = Program { prefetched: 2 * SAMPLED - 1, ..well_known.clone() };
         let hot = Program { hot_streak: 1, ..sampled.clone() };
         let after = Program { prefetched: 2 * SAMPLED, ..well_known.clone() };
+        let wasteful = Program { wasteful_streak: 1, ..well_known.clone() };
         let old = Program { learned_at: at.now - LEARN_AGAIN, ..well_known.clone() };
         let ahead = Program { learned_at: at.now + 5, ..well_known.clone() };
         let quiet = Program { quiet_until_ms: 51, ..well_known.clone() };
@@ -92,6 +96,8 @@ mod tests {
             ("well known, in the sample, overload", &sampled, overload, prefetch(false)),
             ("well known, in the sample, hot before", &hot, at, prefetch(false)),
             ("well known, behind one of the sample", &after, at, prefetch(false)),
+            ("well known, wasteful the last time", &wasteful, at, prefetch(true)),
+            ("well known, wasteful, overload", &wasteful, overload, prefetch(false)),
             ("learned long ago", &old, at, prefetch(true)),
             ("learned in the future", &ahead, at, prefetch(true)),
             ("always hot", &quiet, at, Decision::Skip),
