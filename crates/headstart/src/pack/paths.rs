@@ -1,9 +1,10 @@
 //! The names of a pack's files as a tree of path components: compact in the file and in memory,
 //! even with deep directories. Pure.
 
+use hashbrown::HashTable;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -181,7 +182,9 @@ impl PathTable {
 #[derive(Debug, Default)]
 pub struct PathInterner {
     table: PathTable,
-    known: HashMap<(NodeId, Box<[u8]>), NodeId>,
+    /// All nodes, by parent and name. They are compared in the table, so that no name is kept twice.
+    known: HashTable<NodeId>,
+    hasher: RandomState,
 }
 
 impl PathInterner {
@@ -194,8 +197,7 @@ impl PathInterner {
 
     /// The node of an absolute path, if it was interned.
     pub fn find(&self, path: &Path) -> Option<NodeId> {
-        let child = |node, name: &[u8]| self.known.get(&(node, name.into())).copied();
-        names(path)?.into_iter().try_fold(NodeId::ROOT, child)
+        names(path)?.into_iter().try_fold(NodeId::ROOT, |node, name| self.known(node, name))
     }
 
     /// Interns all of a table and returns the node of each of its nodes, the
@@ -211,10 +213,20 @@ impl PathInterner {
     }
 
     fn child(&mut self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
-        match self.known.entry((parent, name.into())) {
-            Entry::Occupied(known) => Some(*known.get()),
-            Entry::Vacant(place) => Some(*place.insert(self.table.push(parent, name)?)),
+        if let Some(known) = self.known(parent, name) {
+            return Some(known);
         }
+        let Self { table, known, hasher } = self;
+        let new = table.push(parent, name)?;
+        let hash = |node: &NodeId| hasher.hash_one(table.get(*node));
+        known.insert_unique(hash(&new), new, hash);
+        Some(new)
+    }
+
+    fn known(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
+        let wanted = Some((parent, name));
+        let is_it = |node: &NodeId| self.table.get(*node) == wanted;
+        self.known.find(self.hasher.hash_one(wanted), is_it).copied()
     }
 
     /// The table so far.
