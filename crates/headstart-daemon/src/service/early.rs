@@ -248,5 +248,5 @@ impl Early {
 
 /// What is read of a program's pack.
 pub(super) fn pack_of(shared: &Shared, id: &Id) -> Option<Pack> {
-    Some(FREQUENT.chosen(&store::read(&shared.pack_of(id), 0).ok()?))
+    Some(FREQUENT.chosen(&store::read(&shared.pack_of(id), 0).ok()?).into_owned())
 }

@@ -204,11 +204,14 @@ impl Boot<'_> {
     }
 
     /// What these replays read of the packs that they name.
-    fn prefetched<'a>(&self, replays: impl Iterator<Item = &'a ReplayRecord>) -> Option<Pack> {
+    fn prefetched<'a>(
+        &self,
+        replays: impl Iterator<Item = &'a ReplayRecord>,
+    ) -> Option<Cow<'_, Pack>> {
         let paths: HashSet<&PathBuf> = replays.flat_map(|replayed| &replayed.packs).collect();
         let packs = self.known.iter().filter(|known| paths.contains(&known.file.path));
         let read = packs.map(|known| FREQUENT_IN_BOOTS.chosen(&known.pack));
-        read.reduce(|one, other| merge(&one, &other, Rule::Union))
+        read.reduce(|one, other| Cow::Owned(merge(&*one, &*other, Rule::Union)))
     }
 
     /// Joins a phase into its packs, if it `was_seen`.

@@ -74,7 +74,7 @@ impl<'a> Queue<'a> {
             }
             match file.read(self.machine) {
                 Ok((of, pack)) => {
-                    let pack = FREQUENT_IN_BOOTS.chosen(&pack);
+                    let pack = FREQUENT_IN_BOOTS.chosen(&pack).into_owned();
                     let was_read = || {
                         replay_records::read_before(self.machine, &file.phase).contains(&file.path)
                     };

@@ -46,7 +46,7 @@ pub struct Prefetched<'a> {
     /// The packs that these pages had before.
     pub packs: Vec<&'a Pack>,
     /// What of packs was prefetched, if anything was.
-    pub read: Option<Pack>,
+    pub read: Option<Cow<'a, Pack>>,
     /// The figures of the replays.
     pub reports: Vec<Report>,
     /// What was requested, if that was kept.
@@ -88,7 +88,7 @@ impl RecordedLaunch {
         prefetched: &Prefetched<'_>,
     ) -> (PageCounts, LastRun) {
         let replayed = PrefetchedPages {
-            pack: prefetched.read.as_ref(),
+            pack: prefetched.read.as_deref(),
             log: prefetched.log,
             released_us: prefetched.released_us,
         };
@@ -171,8 +171,11 @@ mod tests {
             ("it used less", Some(&read), report, 501, true),
             ("its files were replaced", Some(&read), replaced, 900, false),
         ] {
-            let prefetched =
-                Prefetched { read: read.cloned(), reports: vec![report], ..Prefetched::default() };
+            let prefetched = Prefetched {
+                read: read.map(Cow::Borrowed),
+                reports: vec![report],
+                ..Prefetched::default()
+            };
             let outcome = PageCounts { wasted_pages, ..PageCounts::default() };
             assert_eq!(prefetched.is_another_job(&outcome), expected, "{name}");
         }

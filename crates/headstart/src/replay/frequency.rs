@@ -3,6 +3,7 @@
 use crate::pack::changing::{ChangePattern, change_patterns};
 use crate::pack::history::HISTORY_STARTS;
 use crate::pack::{History, MetadataRange, Pack, Range};
+use std::borrow::Cow;
 
 /// How often the last starts must have touched a range for it to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,12 +45,17 @@ impl Frequency {
     }
 
     /// The pack with only the ranges that are read.
-    pub fn chosen(self, pack: &Pack) -> Pack {
+    pub fn chosen(self, pack: &Pack) -> Cow<'_, Pack> {
         let choice = self.choice(pack);
+        let is_whole = pack.ranges.iter().all(|range| choice.has(range))
+            && pack.metadata.iter().all(|range| choice.has_metadata(range));
+        if is_whole {
+            return Cow::Borrowed(pack);
+        }
         let mut out = pack.clone();
         out.ranges.retain(|range| choice.has(range));
         out.metadata.retain(|range| choice.has_metadata(range));
-        out
+        Cow::Owned(out)
     }
 
     /// Which ranges of this pack are read.
