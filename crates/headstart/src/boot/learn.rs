@@ -282,7 +282,10 @@ impl Boot<'_> {
         let whole = self.whole.iter().find(|(touched, _)| touched.is(of));
         let whole = whole.map_or(&nothing, |(_, pack)| pack);
         let locked = store::lock(&path)?;
-        let settle = |before: Option<&Pack>, pack: &mut Pack| settle(pack, before, whole);
+        let settle = |before: Option<&Pack>| {
+            let before = before.cloned();
+            move |pack: &mut Pack| settle(pack, before.as_ref(), whole)
+        };
         let joined = join(locked, 0, new, known.cloned(), rule, settle)?;
         if joined.written.is_some() && is_empty(&joined.pack) {
             // All of it was forgotten.

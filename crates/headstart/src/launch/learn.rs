@@ -249,7 +249,7 @@ pub fn learn(
         true => store::lock_trusted(&target.pack)?,
         false => store::lock(&target.pack)?,
     };
-    let joined = join(locked, uid, new, known, rule, |_, _| ())?;
+    let joined = join(locked, uid, new, known, rule, |_| |_: &mut _| ())?;
     learned.note_joined(&joined, last_run);
     if settings.bounded && learned.written {
         learned.share(&joined, &target.pack, settings.share, uid);

@@ -59,19 +59,25 @@ impl Parts {
     }
 
     /// The pack, in the order of first touches. `names` has those of the files.
-    pub fn build(self, names: &PathTable) -> Pack {
+    pub fn build(mut self, names: &PathTable) -> Pack {
         let first_touch = |part: &FilePart| part.pieces.iter().map(|piece| piece.at_us).min();
-        let mut files: Vec<(u32, NodeId, FilePart)> = self
-            .files
-            .into_iter()
-            .filter_map(|(node, part)| Some((first_touch(&part)?, node, part)))
-            .collect();
-        files.sort_by_key(|(at_us, node, _)| (*at_us, *node));
-        let (paths, nodes) = names.pick(files.iter().map(|(_, node, _)| *node));
-        let mut pack =
-            Pack { origin: self.origin, file_systems: self.file_systems, paths, ..Pack::default() };
-        for ((_, _, part), node) in files.into_iter().zip(nodes) {
-            let Some(node) = node else { continue };
+        let mut order = Vec::with_capacity(self.files.len());
+        order
+            .extend(self.files.iter().filter_map(|(node, part)| Some((first_touch(part)?, *node))));
+        order.sort_unstable();
+        let (paths, nodes) = names.pick(order.iter().map(|(_, node)| *node));
+        let ranges = self.files.values().map(|part| part.pieces.len()).sum();
+        let mut pack = Pack {
+            origin: self.origin,
+            file_systems: self.file_systems,
+            paths,
+            files: Vec::with_capacity(order.len()),
+            ranges: Vec::with_capacity(ranges),
+            metadata: Vec::new(),
+        };
+        // Not all at once out of the map, which would take as much memory again.
+        for ((_, was), node) in order.into_iter().zip(nodes) {
+            let Some((part, node)) = self.files.remove(&was).zip(node) else { continue };
             let Ok(file) = u32::try_from(pack.files.len()) else { break };
             let FilePart { file_system, identity, changes, pieces } = part;
             pack.files.push(File { file_system, node, identity, changes });
@@ -112,6 +118,7 @@ impl Parts {
         let mut out = Self {
             origin: pack.origin.clone(),
             file_systems: pack.file_systems.clone(),
+            files: HashMap::with_capacity(pack.files.len()),
             ..Self::default()
         };
         for (file, pieces) in pack.files.iter().zip(pieces) {

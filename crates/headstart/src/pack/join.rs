@@ -20,18 +20,18 @@ pub struct Joined {
 }
 
 /// Joins `new` into the pack file that the user `uid` has locked. A missing file is created, from
-/// `known`, which comes from another place, if given. `finish` may change the result; it gets the
-/// previous pack too.
+/// `known`, which comes from another place, if given. `finish` gets the previous pack, and returns
+/// what may change the result: the previous pack is dropped before that is made.
 ///
 /// # Errors
 /// The file may not be used, or can't be written.
-pub fn join(
+pub fn join<F: FnOnce(&mut Pack)>(
     locked: Locked,
     uid: u32,
     new: Pack,
     known: Option<Pack>,
     rule: Rule,
-    finish: impl FnOnce(Option<&Pack>, &mut Pack),
+    finish: impl FnOnce(Option<&Pack>) -> F,
 ) -> Result<Joined, StoreError> {
     let path = locked.path();
     // Another start may have been learned since this one began.
@@ -56,11 +56,12 @@ pub fn join(
         }
         return Ok(Joined { pack, written: None, replaced, locked });
     }
-    let mut pack = match &old {
+    let finish = finish(old.as_ref());
+    let mut pack = match old {
         Some(old) => merge(old, new, rule),
         None => new,
     };
-    finish(old.as_ref(), &mut pack);
+    finish(&mut pack);
     let written = Some(locked.write(&pack)?);
     Ok(Joined { pack, written, replaced, locked })
 }
@@ -93,7 +94,8 @@ mod tests {
             ("a whole one", start(0, 1000), true, 2, 1000),
         ] {
             let joined =
-                join(store::lock(&path).unwrap(), uid, new, None, rule, |_, _| ()).unwrap();
+                join(store::lock(&path).unwrap(), uid, new, None, rule, |_| |_: &mut _| ())
+                    .unwrap();
             assert_eq!(joined.written.is_some(), written, "{name}");
             let pack = store::read(&path, uid).unwrap();
             let origin = &pack.origin;

@@ -35,15 +35,13 @@ pub fn accepts(old: &Pack, lost: u64) -> bool {
 
 /// Joins `new` into `old`. The new version of a file replaces the old one if the identity differs,
 /// unless the file changes at each start ([`super::changing`]); so it does if the old ranges are
-/// only inferred. A pack with another page size is replaced as a whole. A `new` one that is given away is
+/// only inferred. A pack with another page size is replaced as a whole. One that is given away is
 /// dropped once it is taken apart.
-pub fn merge(old: &Pack, new: impl Borrow<Pack>, rule: Rule) -> Pack {
+pub fn merge(old: impl Borrow<Pack>, new: impl Borrow<Pack>, rule: Rule) -> Pack {
     let mut names = PathInterner::default();
-    let parts = Parts::of(new.borrow(), &mut names);
-    drop(new);
-    let mut new = parts;
-    let mut old = match old.origin.page_shift == new.origin.page_shift {
-        true => Parts::of(old, &mut names),
+    let mut new = taken_apart(new, &mut names);
+    let mut old = match old.borrow().origin.page_shift == new.origin.page_shift {
+        true => taken_apart(old, &mut names),
         false => Parts::default(),
     };
     take_additions_for_reads(&mut old, &new.origin);
@@ -60,6 +58,10 @@ pub fn merge(old: &Pack, new: impl Borrow<Pack>, rule: Rule) -> Pack {
     out.metadata = join_metadata(rule, old.metadata, new.metadata, &numbers);
     drop_empty(&mut out);
     out.build(names.table())
+}
+
+fn taken_apart(pack: impl Borrow<Pack>, names: &mut PathInterner) -> Parts {
+    Parts::of(pack.borrow(), names)
 }
 
 /// If the new start has access events and the old ones did not: a kernel that reports only
@@ -106,30 +108,30 @@ impl OldNumbers {
 fn join_files(
     rule: Rule,
     mut old: HashMap<NodeId, FilePart>,
-    new: HashMap<NodeId, FilePart>,
+    mut new: HashMap<NodeId, FilePart>,
     numbers: &OldNumbers,
 ) -> HashMap<NodeId, FilePart> {
-    let join = |(node, is)| (node, join_file(rule, old.remove(&node), is));
-    let mut out: HashMap<_, _> = new.into_iter().map(join).collect();
+    new.iter_mut().for_each(|(node, is)| join_file(rule, old.remove(node), is));
     for (node, was) in old {
         if let Some(file_system) = numbers.now(was.file_system) {
-            out.insert(node, FilePart { file_system, ..untouched(rule, was) });
+            new.insert(node, FilePart { file_system, ..untouched(rule, was) });
         }
     }
-    out
+    new
 }
 
 /// A file that the new pack has.
-fn join_file(rule: Rule, was: Option<FilePart>, mut is: FilePart) -> FilePart {
+fn join_file(rule: Rule, was: Option<FilePart>, is: &mut FilePart) {
     let is_known = |was: &FilePart| !was.is_assumed() && was.identity == is.identity;
     if rule == Rule::Union && is.is_assumed() && was.as_ref().is_some_and(is_known) {
         // It adds nothing to what is known.
         is.pieces.clear();
     }
-    let changes = was.as_ref().map_or(is.changes, |was| rule.changes(was, &is));
-    let was = was.filter(|was| !was.is_assumed() && carries_on(was, &is));
+    let changes = was.as_ref().map_or(is.changes, |was| rule.changes(was, is));
+    let was = was.filter(|was| !was.is_assumed() && carries_on(was, is));
     let was = was.map_or_else(Vec::new, |was| was.pieces);
-    FilePart { changes, pieces: join_data(rule, was, is.pieces, true), ..is }
+    is.changes = changes;
+    is.pieces = join_data(rule, was, std::mem::take(&mut is.pieces), true);
 }
 
 /// A file that only the old pack has.

@@ -200,8 +200,8 @@ fn file_systems_beyond_the_limit_are_skipped() {
         pack.metadata = (0..MAX_FILE_SYSTEMS as u16).map(of).collect();
         pack
     };
-    assert_eq!(merge(&many(1), many(2), Rule::Union), many(2));
-    assert_eq!(merge(&many(1), many(1), Rule::Union), many(1));
+    assert_eq!(merge(many(1), many(2), Rule::Union), many(2));
+    assert_eq!(merge(many(1), many(1), Rule::Union), many(1));
 }
 
 #[test]
@@ -339,7 +339,8 @@ fn what_was_known_of_a_file_is_kept_as_long_as_it_is_the_same() {
         ("both inferred", Rule::Union, Some(inferred(1)), inferred(1), (both, 0b100), 0),
         ("inferred by the next", NEXT, Some(known(1)), inferred(1), (both, 0b110), 0b100),
     ] {
-        let joined = join_file(rule, was, is);
+        let mut joined = is;
+        join_file(rule, was, &mut joined);
         assert_eq!((seen(&joined.pieces), joined.changes.0), (vec![history], changes), "{name}");
     }
 }

@@ -69,7 +69,8 @@ pub fn pack_of_start(
     let Start { origin, file_systems, during, keep_untouched, has_waits } = start;
     let Observation { mut files, metadata, .. } = seen;
     let page_size = 1u64 << origin.page_shift;
-    let mut parts = Parts { origin, ..Parts::default() };
+    let room = HashMap::with_capacity(files.len());
+    let mut parts = Parts { origin, files: room, ..Parts::default() };
     let mut paths = PathInterner::default();
     let mut dropped = count_unnamed(names);
     let mut made = Vec::new();

@@ -5,9 +5,11 @@
 use headstart::host::id::{Dev, InodeId};
 use headstart::host::range::PageRange;
 use headstart::host::usage::How;
+use headstart::pack::build::{FilePart, Parts};
 use headstart::pack::codec::{HEADER_BYTES, PackError, decode, decode_body, encode};
 use headstart::pack::merge::{Rule, merge};
 use headstart::pack::paths::PathInterner;
+use headstart::pack::pieces::Piece;
 use headstart::pack::renew::{Now, renew};
 use headstart::pack::{File, FileSystem, History, Identity, MetadataRange, Origin, Pack, Range};
 use headstart::profile::fold::{Rules, fold};
@@ -180,7 +182,7 @@ fn work_on_dense_packs_stays_within_its_bound() {
         };
         for rule in [Rule::Union, Rule::NextStart { keep: 8, metadata_seen: true }] {
             bounded("merge", 2, &|| drop(merge(&pack, &pack, rule)));
-            bounded("merge into nothing", 1, &|| drop(merge(&Pack::default(), &pack, rule)));
+            bounded("merge into nothing", 1, &|| drop(merge(Pack::default(), &pack, rule)));
         }
         for now in [Now::Same, Now::Other(Identity { ino: 1, ..Identity::default() })] {
             bounded("renew", 1, &|| drop(renew(&pack, |_, _, _| now)));
@@ -214,6 +216,34 @@ fn a_start_that_touches_many_files_takes_less_than_half_a_kilobyte_for_each() {
     assert_eq!(seen.files.len() as u64, FILES);
     // While the table of files grows, there are two of them.
     assert!(peak as u64 <= FILES * 512, "{peak}");
+}
+
+#[test]
+fn a_start_is_joined_within_memory_for_its_files_and_packs_that_are_given_away_free_theirs() {
+    const FILES: u64 = 20_000;
+    let pack = || {
+        let mut names = PathInterner::default();
+        let mut parts = Parts::default();
+        for ino in 0..FILES {
+            let path = format!("/usr/share/a directory/file with a usual name {ino}");
+            let node = names.intern(Path::new(&path)).unwrap();
+            let pages = PageRange::of(0, 1);
+            let piece = Piece { pages, at_us: 1, how: How::READ, history: History(1) };
+            let (identity, changes) = (Identity { ino, ..Identity::default() }, History(0));
+            let part = FilePart { file_system: 0, identity, changes, pieces: vec![piece] };
+            parts.files.insert(node, part);
+        }
+        parts.file_systems.push(FileSystem::default());
+        parts.build(names.table())
+    };
+    let rule = Rule::NextStart { keep: 4, metadata_seen: true };
+    let (old, new) = (pack(), pack());
+    let (merged, peak) = peak_of(|| merge(&old, &new, rule));
+    assert_eq!(merged.files.len() as u64, FILES);
+    assert!(peak as u64 <= FILES * 450, "{peak}");
+    let (_, of_given) = peak_of(|| merge(old, new, rule));
+    let freed = FILES as usize * (size_of::<File>() + size_of::<Range>());
+    assert!(of_given + freed <= peak, "{of_given} of {peak}");
 }
 
 #[test]
