@@ -52,7 +52,7 @@ pub struct Status {
     pub not_learning: Option<String>,
     /// Programs that are known to start slowly.
     pub programs: usize,
-    /// Starts that are being recorded.
+    /// Starts that are being recorded, or were and are not learned yet.
     pub recording: usize,
     /// Bytes that replays in flight may read.
     pub in_flight_bytes: u64,

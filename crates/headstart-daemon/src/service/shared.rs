@@ -18,7 +18,7 @@ use headstart::launch::retention;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Starts that `top` lists.
@@ -247,6 +247,13 @@ impl Shared {
         recent.push_front(start);
     }
 
+    /// Starts that are recorded and not learned yet. The last one is not open any more while it is learned.
+    fn recording(&self) -> usize {
+        let is_learning = matches!(self.learning.try_lock(), Err(TryLockError::WouldBlock));
+        let open = self.tracer.as_ref().map_or(0, Tracer::open);
+        open.max(is_learning.into())
+    }
+
     pub(super) fn status(&self) -> Status {
         let (programs, week) = {
             let state = self.state();
@@ -265,7 +272,7 @@ impl Shared {
             paused_s: self.paused_s(),
             not_learning,
             programs,
-            recording: self.tracer.as_ref().map_or(0, Tracer::open),
+            recording: self.recording(),
             in_flight_bytes: self.budget().in_flight(),
             counters: *lock(&self.counters),
             week,
