@@ -163,6 +163,7 @@ impl Start {
             file_names: key.file_names(),
             prefetch: self.options.prefetch,
             learn: self.options.learn,
+            set_aside: false,
             began: self.options.began,
             max_delay: self.options.max_delay,
         }

@@ -254,6 +254,7 @@ pub fn spec(pack: &Path, prefetch: bool, learn: bool, began: Instant) -> LaunchS
         file_names: Vec::new(),
         prefetch: prefetch.then_some(PrefetchOptions { always: true, ..Default::default() }),
         learn,
+        set_aside: false,
         began,
         max_delay: args::duration(DEFAULT_MAX_DELAY).unwrap_or_default(),
     }

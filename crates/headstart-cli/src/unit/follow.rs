@@ -129,6 +129,7 @@ impl Start<'_> {
             file_names: vec![pack_name(self.service)],
             prefetch: replay.then_some(PrefetchOptions { bounds, ..PrefetchOptions::default() }),
             learn: true,
+            set_aside: false,
             began: self.began,
             max_delay: MAX_DELAY,
         }

@@ -129,9 +129,10 @@ impl Handled {
         };
         let mut ended = launch.end(self.has_ended(), || None, stops);
         reserved.into_iter().for_each(|(number, _)| shared.budget().release(number));
-        let mut outcome = Outcome { lasted_us: lasted, ..Outcome::of(&ended) };
-        if let Some(pack) = ended.pack().filter(|_| outcome.is_hot()) {
-            let sample = InMemory::now(pack, &FREQUENT.choice(pack), User::own().uid);
+        let pack = ended.pack();
+        let mut outcome = Outcome { lasted_us: lasted, ..Outcome::of(&ended, pack.as_deref()) };
+        if let Some(pack) = pack.filter(|_| outcome.is_hot()) {
+            let sample = InMemory::now(&pack, &FREQUENT.choice(&pack), User::own().uid);
             shared.hot().note(&self.tree.id, sample);
         }
         if let Some(ticket) = self.ticket.take() {
@@ -173,6 +174,7 @@ impl Handled {
             file_names: Vec::new(),
             prefetch: budget.map(|_| PrefetchOptions { bounds, always, log: false }),
             learn: self.ticket.is_some(),
+            set_aside: self.ticket.is_some(),
             began: self.began,
             max_delay: Duration::ZERO,
         }
@@ -386,14 +388,14 @@ fn prepare_followed(tracer: &Tracer, ticket: &mut Ticket, spec: LaunchSpec) -> L
 }
 
 impl Outcome {
-    fn of(ended: &EndedLaunch) -> Self {
+    fn of(ended: &EndedLaunch, pack: Option<&Pack>) -> Self {
         let expected = ended.expected;
-        let pack_starts = ended.pack().map(|pack| pack.origin.starts);
+        let pack_starts = pack.map(|pack| pack.origin.starts);
         let Some(report) = ended.report else {
             let is_useless = expected.is_some_and(|expected| !expected.has_benefit());
             return Self { is_useless, pack_starts, ..Self::default() };
         };
-        let assumed = || ended.pack().map(assumed);
+        let assumed = || pack.map(assumed);
         let share = report.read_share();
         let estimate = expected.or_else(assumed).map(|expected| {
             let AvoidedWait { least_us, usual_us } = expected.avoided_wait(share);

@@ -19,6 +19,7 @@ use crate::host::clock::{micros, monotonic_ns};
 use crate::outcome::counts::PageCounts;
 use crate::outcome::waited::{RequestsOf, Waited};
 use crate::pack::Pack;
+use crate::pack::codec::decode;
 use crate::replay::benefit::Expected;
 use crate::replay::engine::{Log, Replay};
 use crate::replay::models::Models;
@@ -26,6 +27,7 @@ use crate::replay::report::Report;
 use crate::trace::capture::{BufferSize, Recorder, Scope};
 use crate::trace::exact::Processes;
 use crate::trace::instance::Instance;
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -150,7 +152,7 @@ impl Launch {
         stops: impl Fn() -> bool,
     ) -> EndedLaunch {
         let (released_after, began) = (self.released_after(), self.began);
-        let Prepared { pack, path, notes, replay, device_known, expected, .. } =
+        let Prepared { pack, aside, path, notes, replay, device_known, expected, .. } =
             self.preparation.finish();
         if is_over {
             replay.iter().for_each(Replay::stop);
@@ -169,6 +171,7 @@ impl Launch {
             notes,
             path,
             pack,
+            aside,
             expected,
             report,
             device_known,
@@ -205,6 +208,8 @@ pub struct EndedLaunch {
     /// The figures of the replay, if there was one.
     pub report: Option<Report>,
     pack: Option<Pack>,
+    /// The pack that was set aside.
+    aside: Option<Vec<u8>>,
     device_known: bool,
     log: Option<Log>,
     released: Instant,
@@ -244,9 +249,10 @@ impl EndedLaunch {
         self.waited = Some(waited);
     }
 
-    /// The pack that was known before.
-    pub fn pack(&self) -> Option<&Pack> {
-        self.pack.as_ref()
+    /// The pack that was known before. One that was set aside is decoded each time.
+    pub fn pack(&self) -> Option<Cow<'_, Pack>> {
+        let aside = || decoded(self.aside.as_ref()?).map(Cow::Owned);
+        self.pack.as_ref().map(Cow::Borrowed).or_else(aside)
     }
 
     /// Whether the launch was recorded, or its recording failed.
@@ -263,8 +269,10 @@ impl EndedLaunch {
         is_unwanted: impl Fn() -> bool,
     ) -> Option<Result<(Learned, PageCounts), LaunchError>> {
         let recorded = self.recorded.take()?;
+        let encoded = self.aside.take();
+        let aside = || encoded.and_then(decoded);
         let facts = LaunchFacts {
-            pack: self.pack.take(),
+            pack: self.pack.take().or_else(aside),
             replay: self.report,
             log: self.log.take(),
             released_us: micros(self.released_after),
@@ -295,6 +303,11 @@ impl EndedLaunch {
     }
 }
 
+/// A pack that was set aside; `None` does not happen.
+fn decoded(aside: impl AsRef<[u8]>) -> Option<Pack> {
+    decode(aside.as_ref()).ok()
+}
+
 fn join(late: Option<JoinHandle<()>>) {
     // If the thread panicked, the next start removes the instance.
     let _ = late.map(JoinHandle::join);
@@ -303,6 +316,7 @@ fn join(late: Option<JoinHandle<()>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::{Origin, store};
 
     fn launch() -> Launch {
         Launch::prepare(LaunchSpec::of_pack(Some("/nonexistent/headstart.pack".into())))
@@ -321,6 +335,24 @@ mod tests {
             pack: ended.path.clone(),
         };
         assert!(ended.learn(Settings::of(target), 0, Coverage::Whole, || false).is_none());
+    }
+
+    #[test]
+    fn a_pack_that_is_set_aside_at_the_release_is_the_same_afterwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pack");
+        let origin = Origin { page_shift: 12, starts: 3, ..Origin::default() };
+        let pack = Pack { origin, ..Pack::default() };
+        store::lock(&path).unwrap().write(&pack).unwrap();
+        for set_aside in [false, true] {
+            let spec = LaunchSpec { set_aside, ..LaunchSpec::of_pack(Some(path.clone())) };
+            let mut launch = Launch::prepare(spec);
+            assert_eq!(launch.prepared().unwrap().pack.as_ref(), Some(&pack));
+            launch.release(|| Ok::<_, ()>(())).unwrap();
+            assert_eq!(launch.prepared().unwrap().pack.is_none(), set_aside);
+            let ended = launch.end(true, || None, || true);
+            assert_eq!(ended.pack().as_deref(), Some(&pack));
+        }
     }
 
     #[test]

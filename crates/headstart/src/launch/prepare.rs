@@ -9,6 +9,7 @@ use crate::host::memory;
 use crate::host::mounts::Mounts;
 use crate::host::user::User;
 use crate::pack::Pack;
+use crate::pack::codec::encode;
 use crate::pack::store::{self, StoreError};
 use crate::profile::seen;
 use crate::replay::benefit::Expected;
@@ -47,6 +48,9 @@ pub struct LaunchSpec {
     pub prefetch: Option<PrefetchOptions>,
     /// Whether the start is learned.
     pub learn: bool,
+    /// Whether the pack is encoded as long as nobody reads it, from the release on: that takes a third of
+    /// the memory, and time, of which a service with several starts has more.
+    pub set_aside: bool,
     /// When the process began.
     pub began: Instant,
     /// How long the program waits for the first pages to be requested.
@@ -79,8 +83,10 @@ pub struct PrefetchOptions {
 /// A prepared launch.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// The pack, if there is one.
+    /// The pack, if there is one and it is not set aside.
     pub pack: Option<Pack>,
+    /// The pack that is set aside, encoded.
+    pub(super) aside: Option<Vec<u8>>,
     /// Where it is learned.
     pub path: PathBuf,
     /// Notes for the user.
@@ -95,6 +101,8 @@ pub struct Prepared {
     pub skip_recording: bool,
     /// The spec of a replay that begins after the release, because a sample was resident.
     later: Option<LaunchSpec>,
+    /// Whether the pack is set aside at the release.
+    sets_aside: bool,
 }
 
 /// The preparation of a launch.
@@ -167,7 +175,7 @@ impl Preparation {
 impl Prepared {
     fn of(spec: &LaunchSpec) -> Self {
         let from = Instant::now();
-        let mut prepared = Self::default();
+        let mut prepared = Self { sets_aside: spec.set_aside, ..Self::default() };
         let found = known_pack(spec);
         (prepared.path, prepared.pack) = found.unwrap_or_else(|failure| {
             let (path, error) = *failure;
@@ -202,7 +210,7 @@ impl Prepared {
         self.later = Some(LaunchSpec { learn: false, ..spec.clone() });
     }
 
-    /// Begins the postponed replay.
+    /// Begins the postponed replay, and sets the pack aside.
     fn begin_late(&mut self) {
         if let Some(spec) = self.later.take()
             && let Some(pack) = self.pack.take()
@@ -212,6 +220,9 @@ impl Prepared {
             let purpose = Purpose::Start { bounds, log: options.log, sampled: true };
             self.begin(&pack, &FREQUENT.choice(&pack), &spec, options, &purpose);
             self.pack = Some(pack);
+        }
+        if self.sets_aside {
+            self.aside = self.pack.take().map(|pack| encode(&pack));
         }
     }
 
@@ -331,6 +342,7 @@ impl LaunchSpec {
             file_names: Vec::new(),
             prefetch: Some(PrefetchOptions::default()),
             learn: true,
+            set_aside: false,
             began: Instant::now(),
             max_delay: Duration::ZERO,
         }
