@@ -170,6 +170,15 @@ impl Service {
         Path::new(INSTANCES).join(names.find(|name| name.ends_with(end)).unwrap())
     }
 
+    /// The kernel's filter of an event in such an instance. The first read has all of it, and a second one
+    /// nothing, so that the room has to be there.
+    pub fn filter(&self, end: &str, event: &str) -> String {
+        let path = self.instance(end).join("events").join(event).join("filter");
+        let mut text = [0; 4096];
+        let length = File::open(path).unwrap().read(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    }
+
     /// Its trace instances.
     fn instances(pid: u32) -> Vec<String> {
         let prefix = format!("headstart-{pid}-");

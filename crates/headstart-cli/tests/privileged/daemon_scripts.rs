@@ -21,7 +21,7 @@ const NAME: &str = "steps";
 const SCRIPT: &str = "#!/bin/sh\nwhile read -r command; do $command >/dev/null; done\n";
 /// How long a read from a disk takes. execve(2) makes one for each of these directories, and of the program.
 const LATENCY: Duration = Duration::from_millis(5);
-const DIRECTORY: &str = "a/b/c/d/e";
+pub const DIRECTORY: &str = "a/b/c/d/e";
 const DISK_BYTES: u64 = 32 << 20;
 
 fn write_script(path: &Path, text: &str) {
@@ -30,7 +30,7 @@ fn write_script(path: &Path, text: &str) {
 }
 
 /// A slow disk with a program and files that it reads.
-fn disk(program: &str) -> Option<LoopFs> {
+pub fn disk(program: &str) -> Option<LoopFs> {
     let fs = LoopFs::sized("ext4", DISK_BYTES)?;
     let directory = fs.path().join(DIRECTORY);
     create_dir_all(&directory).unwrap();
@@ -107,10 +107,9 @@ fn programs_that_a_script_executes_from_a_slow_disk_are_learned_each_by_itself()
     let mut script = Script(script.stdin(Stdio::piped()).process_group(0).spawn().unwrap());
     // Other work on the machine is recorded too.
     let service = Service::start_in(public_dir(), "recordings = 64\n");
-    let filter = service.instance("-reads").join("events/block/block_bio_queue/filter");
     wait_until("reads by this name", || {
         assert!(Command::new(&often).status().unwrap().success());
-        let filter = std::fs::read_to_string(&filter).unwrap();
+        let filter = service.filter("-reads", "block/block_bio_queue");
         filter.contains(&format!("\"{NAME}\"")).then_some(())
     });
 
