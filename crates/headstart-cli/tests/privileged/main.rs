@@ -15,6 +15,7 @@ mod daemon;
 mod daemon_activation;
 mod daemon_containers;
 mod daemon_forks;
+mod daemon_loaded;
 mod daemon_scripts;
 mod daemon_starts;
 mod doctor;

@@ -107,6 +107,10 @@ impl Arrival {
             return self.shared.count(|counters| counters.skipped_by_rate += 1);
         }
         let Some(mut started) = Started::read(exec.pid) else {
+            if exec.seen == Seen::Read {
+                // Or it has no arguments yet: the kernel has given it its name, and loads it from a disk.
+                self.shared.watching.again.add(reader);
+            }
             return self.shared.count(|counters| counters.gone += 1);
         };
         if self.is_headstart_at(started.parent) {
