@@ -5,7 +5,7 @@ use crate::common::starts::Ends;
 use crate::common::within;
 use crate::daemon::{FILES, Service};
 use crate::daemon_scripts::{DIRECTORY, disk};
-use headstart_testing::{is_root, public_dir, skip, wait_until};
+use headstart_testing::{is_root, skip, wait_until};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
