@@ -12,7 +12,7 @@ use headstart::host::mounts::MountTable;
 use headstart::launch::listing::{Kept, Listing, Output};
 use headstart::pack::EarlierNames;
 use headstart::profile::accesses::rows::{Format, Style};
-use headstart::profile::seen::Seen;
+use headstart::profile::seen::{Decoded, Seen};
 use headstart::trace::file::Capture;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -146,7 +146,8 @@ fn list(trace: &Path, listing: &Listing, force: bool) -> anyhow::Result<()> {
         let capture = Capture::from_bytes(&contents::bytes(trace)?)?;
         let mounts = MountTable::read()?;
         let earlier = EarlierNames::default();
-        let mut seen = Seen::of_kept(&capture, &mounts, &earlier, Some(&[]), NAMES_LIMIT)?;
+        let decoded = Decoded::of_kept(&capture)?;
+        let mut seen = decoded.named(&mounts, &earlier, Some(&[]), NAMES_LIMIT);
         seen.remove_file(&std::env::current_exe()?);
         Ok((seen, capture))
     };

@@ -31,7 +31,7 @@ use crate::pack::merge::{Rule, merge};
 use crate::pack::store::{self, StoreError};
 use crate::pack::{EarlierNames, FileSystem, Pack};
 use crate::profile::fold::{Observation, Rules, fold};
-use crate::profile::seen::{self, Seen, SeenError};
+use crate::profile::seen::{self, Decoded, Seen, SeenError};
 use crate::trace::file::Capture;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -154,8 +154,9 @@ impl Boot<'_> {
         mounted.look()?;
         let known = packs::known(machine, phases, &mut mounted, problems);
         // A walk would read all directories of a disk that has just become quiet.
-        let seen =
-            Seen::of(capture, &mounts, &earlier_names(&known), None, Learning::BOOT.names_limit)?;
+        let decoded = Decoded::of(capture)?;
+        let limit = Learning::BOOT.names_limit;
+        let seen = decoded.named(&mounts, &earlier_names(&known), None, limit);
         let lasted = Duration::from_micros(monotonic_us().saturating_sub(clock.began_us));
         let launch = RecordedLaunch::new(seen, mounts, lasted, Learning::BOOT);
         let whole =

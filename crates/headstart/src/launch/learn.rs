@@ -16,13 +16,14 @@ use crate::host::proc;
 use crate::outcome::counts::PageCounts;
 use crate::outcome::last_run::{LastRun, file as last_run};
 use crate::outcome::waited::Waited;
+use crate::pack::codec::decode;
 use crate::pack::join::{Joined, join};
 use crate::pack::key::Key;
 use crate::pack::share::keep_shared;
 use crate::pack::store;
 use crate::pack::{Dropped, Pack};
 use crate::profile::fault_around::drop_fault_around;
-use crate::profile::seen::{self, Seen};
+use crate::profile::seen::{self, Decoded, Seen};
 use crate::profile::unseen::add_unseen;
 use crate::replay::engine::Log;
 use crate::replay::models::Models;
@@ -34,7 +35,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Starts after whose absence a range is dropped.
 pub const DEFAULT_KEEP: u32 = 4;
@@ -161,6 +162,8 @@ pub struct Learned {
 pub struct LaunchFacts {
     /// The program's pack before the start.
     pub pack: Option<Pack>,
+    /// The same, encoded, if it was set aside.
+    pub aside: Option<Vec<u8>>,
     /// The figures of its replay, if there was one.
     pub replay: Option<Report>,
     /// What that requested, if it was kept.
@@ -197,6 +200,10 @@ pub fn learn(
 ) -> Result<(Learned, PageCounts), LaunchError> {
     let from = Instant::now();
     let Recorded { capture, followed } = recorded;
+    let policy = Learning::of_start(settings.keep);
+    let (seen, mounts, kept) = decoded(capture, settings)?;
+    // Not beside the raw events.
+    facts.read_pack();
     let pack = facts.pack.as_ref();
     let is_whole = facts.coverage == Coverage::Whole;
     let is_cut_off = facts.coverage == Coverage::CutOff;
@@ -204,8 +211,7 @@ pub fn learn(
     let before = pack.and_then(|pack| last_run::read(&settings.target.pack, pack, uid).ok());
     // Pages that were not observed must not count as not needed.
     let exact = is_whole && followed.is_some_and(|processes| processes.registered > 0);
-    let policy = Learning::of_start(settings.keep);
-    let (mut seen, mounts, kept) = name(capture, settings, pack, before.as_ref(), policy)?;
+    let mut seen = named(seen, &mounts, settings, pack, before.as_ref(), policy.names_limit);
     let unseen_pages = pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
     let fault_around = drop_fault_around(&mut seen.pages, &seen.names, pack, exact);
 
@@ -271,15 +277,11 @@ pub fn learn(
     Ok((learned, outcome))
 }
 
-/// The recorded start without our own accesses, with the names of its files; and the capture if its
-/// accesses are listed.
-fn name(
+/// The recorded start, and the capture if its accesses are listed.
+fn decoded(
     mut capture: Capture,
     settings: &Settings,
-    pack: Option<&Pack>,
-    before: Option<&LastRun>,
-    policy: Learning,
-) -> Result<(Seen, MountTable, Option<Kept>), LaunchError> {
+) -> Result<(Decoded, MountTable, Option<Kept>), LaunchError> {
     let mounts = seen::complete(&mut capture)?;
     // In another namespace these are the numbers of other threads.
     if proc::in_first_pid_namespace() {
@@ -292,22 +294,33 @@ fn name(
         let known = outputs::Known::ByContent(is_trace);
         outputs::replace(path, &bytes, known, settings.force).map_err(failed)?;
     }
-    let earlier = pack.map(Pack::names).unwrap_or_default();
-    let without_result =
-        before.map(|before| before.walked_without_result(&mounts)).unwrap_or_default();
-    let walk = settings.walk.then_some(&without_result[..]);
-    let limit = policy.names_limit;
-    let (mut seen, kept) = match &settings.events {
+    Ok(match &settings.events {
         Some(_) => {
             let kept = Kept::now(capture);
-            (Seen::of_kept(&kept.capture, &mounts, &earlier, walk, limit)?, Some(kept))
+            (Decoded::of_kept(&kept.capture)?, mounts, Some(kept))
         }
-        None => (Seen::of(capture, &mounts, &earlier, walk, limit)?, None),
-    };
+        None => (Decoded::of(capture)?, mounts, None),
+    })
+}
+
+/// The same with the names of its files, and without our own accesses.
+fn named(
+    decoded: Decoded,
+    mounts: &MountTable,
+    settings: &Settings,
+    pack: Option<&Pack>,
+    before: Option<&LastRun>,
+    limit: Duration,
+) -> Seen {
+    let earlier = pack.map(Pack::names).unwrap_or_default();
+    let without_result =
+        before.map(|before| before.walked_without_result(mounts)).unwrap_or_default();
+    let walk = settings.walk.then_some(&without_result[..]);
+    let mut seen = decoded.named(mounts, &earlier, walk, limit);
     if let Ok(own) = std::env::current_exe() {
         seen.remove_file(&own);
     }
-    Ok((seen, mounts, kept))
+    seen
 }
 
 /// Why a start with `--exact` has only this many exact files, if there is a reason.
@@ -323,6 +336,14 @@ fn why_not_exact(followed: Option<Processes>, whole: bool, exact_files: u64) -> 
 }
 
 impl LaunchFacts {
+    /// Decodes a pack that was set aside.
+    fn read_pack(&mut self) {
+        if let Some(aside) = self.aside.take() {
+            // It was a pack, so it is one.
+            self.pack = decode(&aside).ok();
+        }
+    }
+
     fn prefetched(&self) -> Prefetched<'_> {
         let read = self.pack.as_ref().filter(|_| self.replay.is_some());
         Prefetched {

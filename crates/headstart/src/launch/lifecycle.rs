@@ -251,7 +251,8 @@ impl EndedLaunch {
 
     /// The pack that was known before. One that was set aside is decoded each time.
     pub fn pack(&self) -> Option<Cow<'_, Pack>> {
-        let aside = || decoded(self.aside.as_ref()?).map(Cow::Owned);
+        // It was a pack, so it is one.
+        let aside = || decode(self.aside.as_ref()?).ok().map(Cow::Owned);
         self.pack.as_ref().map(Cow::Borrowed).or_else(aside)
     }
 
@@ -269,10 +270,9 @@ impl EndedLaunch {
         is_unwanted: impl Fn() -> bool,
     ) -> Option<Result<(Learned, PageCounts), LaunchError>> {
         let recorded = self.recorded.take()?;
-        let encoded = self.aside.take();
-        let aside = || encoded.and_then(decoded);
         let facts = LaunchFacts {
-            pack: self.pack.take().or_else(aside),
+            pack: self.pack.take(),
+            aside: self.aside.take(),
             replay: self.report,
             log: self.log.take(),
             released_us: micros(self.released_after),
@@ -301,11 +301,6 @@ impl EndedLaunch {
             know_device(&self.path, &Models::here());
         }
     }
-}
-
-/// A pack that was set aside; `None` does not happen.
-fn decoded(aside: impl AsRef<[u8]>) -> Option<Pack> {
-    decode(aside.as_ref()).ok()
 }
 
 fn join(late: Option<JoinHandle<()>>) {

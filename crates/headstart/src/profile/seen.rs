@@ -54,6 +54,61 @@ pub struct Seen {
     removed: HashSet<InodeId>,
 }
 
+/// A decoded start, whose files have no names yet.
+#[derive(Debug)]
+pub struct Decoded {
+    pages: Observation,
+    tally: Tally,
+    description: Description,
+}
+
+impl Decoded {
+    /// Of a capture, whose raw pages are freed: they may be large.
+    ///
+    /// # Errors
+    /// The capture can't be decoded, or holds nothing.
+    pub fn of(capture: Capture) -> Result<Self, SeenError> {
+        let (pages, tally) = decode(&capture)?;
+        let Capture { description, .. } = capture;
+        Ok(Self { pages, tally, description })
+    }
+
+    /// Of a capture whose accesses are listed later.
+    ///
+    /// # Errors
+    /// Those of [`Decoded::of`].
+    pub fn of_kept(capture: &Capture) -> Result<Self, SeenError> {
+        let (pages, tally) = decode(capture)?;
+        Ok(Self { pages, tally, description: capture.description.clone() })
+    }
+
+    /// Resolves its inodes within this time, also by `earlier` names. `walk`: the last resort is a walk
+    /// of each file system except these; without it no file system is walked.
+    pub fn named(
+        self,
+        mounts: &MountTable,
+        earlier: &EarlierNames,
+        walk: Option<&[Dev]>,
+        limit: Duration,
+    ) -> Seen {
+        let Self { pages, tally, description } = self;
+        let mut live = LiveNames::new();
+        let tids: Vec<i32> = pages.tids.iter().copied().collect();
+        live.observe(&tids);
+        let ids: Vec<_> = pages.files.keys().copied().collect();
+        let options = ResolveOptions {
+            walk: walk.is_some(),
+            walked_without_result: walk.unwrap_or_default(),
+            live: Some(&live),
+            earlier: Some(earlier),
+            deadline: Some(Instant::now() + limit),
+            ..ResolveOptions::new(mounts)
+        };
+        let names = resolve(&ids, &options);
+        Seen { pages, names, tally, description, removed: HashSet::new() }
+    }
+}
+
 /// Adds the block devices of this machine to the description of a capture.
 ///
 /// # Errors
@@ -79,67 +134,6 @@ impl Seen {
             }
             stays
         });
-    }
-
-    /// Decodes a capture, frees its raw pages, and resolves its inodes within this time, also by
-    /// `earlier` names. `walk`: the last resort is a walk of each file system except these;
-    /// without it no file system is walked.
-    ///
-    /// # Errors
-    /// The capture can't be decoded, or holds nothing.
-    pub fn of(
-        capture: Capture,
-        mounts: &MountTable,
-        earlier: &EarlierNames,
-        walk: Option<&[Dev]>,
-        limit: Duration,
-    ) -> Result<Self, SeenError> {
-        let (pages, tally) = decode(&capture)?;
-        // The raw pages may be large.
-        let Capture { description, pages: raw } = capture;
-        drop(raw);
-        Ok(Self::named(pages, tally, description, mounts, earlier, walk, limit))
-    }
-
-    /// The same, of a capture whose accesses are listed later.
-    ///
-    /// # Errors
-    /// Those of [`Seen::of`].
-    pub fn of_kept(
-        capture: &Capture,
-        mounts: &MountTable,
-        earlier: &EarlierNames,
-        walk: Option<&[Dev]>,
-        limit: Duration,
-    ) -> Result<Self, SeenError> {
-        let (pages, tally) = decode(capture)?;
-        let description = capture.description.clone();
-        Ok(Self::named(pages, tally, description, mounts, earlier, walk, limit))
-    }
-
-    fn named(
-        pages: Observation,
-        tally: Tally,
-        description: Description,
-        mounts: &MountTable,
-        earlier: &EarlierNames,
-        walk: Option<&[Dev]>,
-        limit: Duration,
-    ) -> Self {
-        let mut live = LiveNames::new();
-        let tids: Vec<i32> = pages.tids.iter().copied().collect();
-        live.observe(&tids);
-        let ids: Vec<_> = pages.files.keys().copied().collect();
-        let options = ResolveOptions {
-            walk: walk.is_some(),
-            walked_without_result: walk.unwrap_or_default(),
-            live: Some(&live),
-            earlier: Some(earlier),
-            deadline: Some(Instant::now() + limit),
-            ..ResolveOptions::new(mounts)
-        };
-        let names = resolve(&ids, &options);
-        Self { pages, names, tally, description, removed: HashSet::new() }
     }
 
     /// Writes the accesses of the capture that it is of, with the names of `processes`.
