@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the service `headstart daemon` costs a machine that executes many programs.
 
-    build   three times `make -j2` of a small C project: without the service, with it, and without it again.
+    build   `make -j2` of a small C project: without the service, with it, and without it again.
             The ratio of the second to the mean of the others, so that a machine that becomes slower
             changes nothing, as `headstart bench` estimates it (Hodges and Lehmann). The third against the
             first is the proof of that: its interval has to include 1. The machine builds all the time, also
@@ -47,8 +47,6 @@ FILES = 80
 ARMS = ("without", "without again", "with")
 # Execs in a row, and how often.
 CHAIN, CHAINS = 200, 60
-# Counted builds in a row.
-BUILDS = 3
 # Builds that are not counted: after the service began, and after it ended. The kernel's filter gets names
 # that were executed often within two seconds.
 AFTER_BEGIN, AFTER_END = 3, 1
@@ -60,7 +58,7 @@ def arguments():
     parser = command_line(__doc__)
     add = parser.add_argument
     add("--parts", default="build,exec,execs,memory", metavar="A,B", help="[default: all]")
-    add("--rounds", type=int, default=100, help="of the build, 13 s each [default: 100]")
+    add("--rounds", type=int, default=200, help="of the build, 7 s each [default: 200]")
     add("--headstart", default=BUILT / "headstart")
     add("--slowdisk", default=BUILT / "slowdisk")
     add("--out", default=RESULTS / "daemon-cost.json")
@@ -82,11 +80,6 @@ class Project:
         (self.place / "Makefile").write_text(
             f"all.a: {objects}\n\tar rcs $@ $^\n%.o: %.c\n\tgcc -O1 -c $< -o $@\n")
 
-    def builds(self, count=BUILDS):
-        """The seconds of some builds, and their CPU time."""
-        found = [self.build() for _ in range(count)]
-        return sum(took for took, _ in found), sum(cpu for _, cpu in found)
-
     def build(self):
         """The seconds of a whole build, and its CPU time."""
         for old in [*self.place.glob("*.o"), *self.place.glob("*.a")]:
@@ -102,15 +95,17 @@ def build(service, project, rounds):
     found, used, counters, own = [], [], {}, []
     for _ in range(rounds):
         times, cpu = {}, {}
-        times["without"], cpu["without"] = project.builds()
+        times["without"], cpu["without"] = project.build()
         with service() as running:
-            project.builds(AFTER_BEGIN)
+            for _ in range(AFTER_BEGIN):
+                project.build()
             before = running.cpu_s()
-            times["with"], cpu["with"] = project.builds()
+            times["with"], cpu["with"] = project.build()
             own.append(round(running.cpu_s() - before, 4))
             counters = running.counters()
-        project.builds(AFTER_END)
-        times["without again"], cpu["without again"] = project.builds()
+        for _ in range(AFTER_END):
+            project.build()
+        times["without again"], cpu["without again"] = project.build()
         # The service's own CPU time is a part of what the build costs.
         cpu["with"] += own[-1]
         found.append(times)
