@@ -1,6 +1,5 @@
-//! The service that learns and prefetches all programs: a slow one is learned without being named,
-//! and its files are resident before it reads them; a hot one costs nothing; clients can't hold it
-//! up; nothing is left of a killed one.
+//! The service that learns and prefetches all programs: a slow one is learned without being named, and its files are
+//! resident before it reads them; a hot one costs nothing; clients can't hold it up; nothing is left of a killed one.
 
 use crate::common::{INSTANCES, instances, within};
 use headstart::cache::residency::are_resident;
@@ -170,12 +169,11 @@ impl Service {
         Path::new(INSTANCES).join(names.find(|name| name.ends_with(end)).unwrap())
     }
 
-    /// The kernel's filter of an event in such an instance. The first read has all of it, and a second one
-    /// nothing, so that the room has to be there.
+    /// The kernel's filter of an event in such an instance, which it hands out in one read.
     pub fn filter(&self, end: &str, event: &str) -> String {
-        let path = self.instance(end).join("events").join(event).join("filter");
+        let file = File::open(self.instance(end).join(format!("events/{event}/filter")));
         let mut text = [0; 4096];
-        let length = File::open(path).unwrap().read(&mut text).unwrap();
+        let length = file.unwrap().read(&mut text).unwrap();
         String::from_utf8_lossy(&text[..length]).into_owned()
     }
 
