@@ -59,12 +59,16 @@ pub fn in_flight(text: &str) -> BTreeMap<String, u64> {
 pub fn completed(text: &str) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let mut words = line.split_ascii_whitespace();
-        let name = words.nth(2)?.to_owned();
-        let (reads, writes): (u64, u64) =
-            (words.next()?.parse().ok()?, words.nth(3)?.parse().ok()?);
-        Some((name, reads.wrapping_add(writes)))
+        Some((words.nth(2)?.to_owned(), completed_of(words)?))
     };
     text.lines().filter_map(line).collect()
+}
+
+/// The same of one device, by the words behind its name, which are also those of its `stat` in sysfs
+/// (`Documentation/block/stat.rst`).
+pub fn completed_of<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<u64> {
+    let (reads, writes): (u64, u64) = (words.next()?.parse().ok()?, words.nth(3)?.parse().ok()?);
+    Some(reads.wrapping_add(writes))
 }
 
 /// What happened between two moments, for the devices that read anything.
@@ -110,5 +114,14 @@ mod tests {
         assert_eq!(in_flight(text), [("loop0".to_owned(), 3), ("vda".to_owned(), 0)].into());
         let text = "   7 0 loop0 10 1 80 5 4 0 0 0 3 7 5\n 8 0 sda 1 0 8\n x\n";
         assert_eq!(completed(text), [("loop0".to_owned(), 14)].into());
+    }
+
+    #[test]
+    fn the_statistics_of_a_disk_in_sysfs_tell_what_was_served() {
+        let completed = |stat: &str| completed_of(stat.split_ascii_whitespace());
+        assert_eq!(completed(" 2000 3 80 5 400 7 90 6 0 50 60 8 9 10 11 12 13"), Some(2400));
+        for damaged in ["", "1 2 3 4", "x 2 3 4 5"] {
+            assert_eq!(completed(damaged), None, "{damaged}");
+        }
     }
 }

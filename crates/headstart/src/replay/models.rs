@@ -7,6 +7,7 @@ use super::device::largest_request;
 use super::model::Model;
 use super::probe::probe;
 use crate::host::contents;
+use crate::host::diskstats::completed_of;
 use crate::host::fsid::{BlockDevice, speed_device};
 use crate::host::id::Dev;
 use crate::host::mounts::Mounts;
@@ -114,7 +115,8 @@ impl Models {
         // Before it takes time.
         let open = |dir: &PathBuf| TrustedDirectory::open_or_create(dir, self.uid, 0o755);
         let dir = self.dirs.first().map(open).transpose().map_err(io::Error::other)?;
-        let served = || served(&text(&disk_of(device.rdev), "stat")?);
+        let stat = || text(&disk_of(device.rdev), "stat");
+        let served = || completed_of(stat()?.split_ascii_whitespace());
         let before = served();
         let probed = probe(&device.path)?;
         let served = before.zip(served()).map_or(0, |(before, after)| after.wrapping_sub(before));
@@ -198,13 +200,6 @@ fn disk_of(dev: Dev) -> PathBuf {
         true => partition.join(".."),
         false => partition,
     }
-}
-
-/// How many reads and writes a disk has served, by its `stat` (`Documentation/block/stat.rst`).
-fn served(stat: &str) -> Option<u64> {
-    let mut numbers = stat.split_ascii_whitespace().map(str::parse::<u64>);
-    let (reads, writes) = (numbers.next()?.ok()?, numbers.nth(3)?.ok()?);
-    Some(reads.wrapping_add(writes))
 }
 
 /// What a file of a disk says, if that is anything.
@@ -362,15 +357,6 @@ mod tests {
         }
         assert_eq!(of_boots(&trusted(dir.path()), &disk), ["fs-00ff-vda.json"]);
         assert!(of_boots(&trusted(dir.path()), &dir.path().join("vdb")).is_empty());
-    }
-
-    #[test]
-    fn reads_and_writes_of_a_disk_are_its_served_requests() {
-        let stat = " 2000 3 80 5 400 7 90 6 0 50 60 8 9 10 11 12 13";
-        assert_eq!(served(stat), Some(2400));
-        for damaged in ["", "1 2 3 4", "x 2 3 4 5"] {
-            assert_eq!(served(damaged), None, "{damaged}");
-        }
     }
 
     #[test]
