@@ -131,10 +131,11 @@ fn a_program_against_itself_is_not_called_different() {
         let verdict = comparison["verdict"]["verdict"].as_str().unwrap();
         usize::from(verdict == "helps" || verdict == "hurts")
     };
-    let wrong: usize = (0..10).map(called).sum();
-    // A difference is called by chance once in a hundred times, so two of ten
-    // once in two hundred.
-    assert!(wrong <= 1, "{wrong} of 10");
+    // A difference is called by chance once in a hundred times, so two of ten once in two hundred, and
+    // then five of fifty hardly ever.
+    let few: usize = (0..10).map(called).sum();
+    let wrong = few + if few > 1 { (0..40).map(called).sum() } else { 0 };
+    assert!(wrong < 5, "{wrong} of 50, {few} of the first 10");
 }
 
 #[test]

@@ -156,7 +156,9 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
     fs.remount();
     let cold = run(packs.path(), &command);
     assert_eq!(bytes(&cold, "assumed_bytes"), 0, "{cold:#}");
-    assert!(bytes(&cold, "bytes") >= FILES as u64 * 4096, "{cold:#}");
+    // The program itself reads what it reaches before the replay.
+    let late = cold["touched"]["late_pages"].as_u64().unwrap() * 4096;
+    assert!(bytes(&cold, "bytes") + late >= FILES as u64 * 4096, "{cold:#}");
     // As when the program is in memory and its data, on another disk, is not.
     let mixed = undisturbed(&[fs.path()], || {
         fs.remount();
