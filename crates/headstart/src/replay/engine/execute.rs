@@ -77,7 +77,7 @@ impl Engine {
                 has_metadata
                     && match self.plan.strategy.in_passes {
                         true => self.request_in_batches(&data),
-                        false => self.request_all(&data),
+                        false => self.request_pass(&data),
                     }
             }
         };
@@ -117,14 +117,32 @@ impl Engine {
             if !self.request_all(batch) {
                 return false;
             }
-            if let Some(last) = batch.last().filter(|_| self.progress.has_requested())
-                && let Some(target) = self.targets.opened(last.target)
-            {
-                wait_for_last_page(&target, last, || self.progress.is_over());
-            }
+            self.wait_for_arrival(batch.last());
             left = rest;
         }
         true
+    }
+
+    /// Requests the steps of one pass; returns whether it came to the end. A disk serves next what lies ahead of
+    /// its head, which the program may have moved past the beginning of the pass: so all but a few steps
+    /// are requested when the first of them has arrived, while it reads the next one.
+    fn request_pass(&self, steps: &[Step]) -> bool {
+        let (first, rest) = steps.split_at(batch_of(steps));
+        if !self.request_all(first) {
+            return false;
+        }
+        // Whoever waits for all does not mind.
+        self.wait_for_arrival(first.first().filter(|_| !self.wait));
+        self.request_all(rest)
+    }
+
+    /// Waits until a step has arrived.
+    fn wait_for_arrival(&self, step: Option<&Step>) {
+        if let Some(step) = step.filter(|_| self.progress.has_requested())
+            && let Some(target) = self.targets.opened(step.target)
+        {
+            wait_for_last_page(&target, step, || self.progress.is_over());
+        }
     }
 
     fn each(&self, threads: usize, count: usize, act: impl Fn(usize) + Sync) -> bool {
@@ -249,7 +267,7 @@ fn batch_of(steps: &[Step]) -> usize {
         bytes += step.bytes.length();
         is_first || bytes <= BATCH_BYTES
     };
-    steps.iter().take(BATCH_STEPS).take_while(fits).count().max(1)
+    steps.iter().take(BATCH_STEPS).take_while(fits).count().max(1).min(steps.len())
 }
 
 #[cfg(test)]
