@@ -1,10 +1,12 @@
-//! Ranges that don't overlap, by their first pages: few in a list, many in a tree. Pure.
+//! Ranges that don't overlap, by their first pages: one in place, few in a list, many in a tree. Pure.
 //!
 //! Most files have one range. A tree takes half a KiB for that, and a list as long as a large recording
 //! takes too long to insert into.
 
 use super::spans::Span;
 use std::collections::BTreeMap;
+use std::mem;
+use std::slice;
 
 /// A list is no longer.
 const FEW: usize = 64;
@@ -12,6 +14,7 @@ const FEW: usize = 64;
 /// The ranges, sorted.
 #[derive(Clone, Debug)]
 pub(super) enum Sorted {
+    One(Span),
     Few(Vec<Span>),
     Many(BTreeMap<u64, Span>),
 }
@@ -26,13 +29,17 @@ impl Sorted {
     /// Adds a range; none has the same first page.
     pub(super) fn insert(&mut self, new: Span) {
         match self {
+            Self::Few(list) if list.is_empty() => *self = Self::One(new),
+            Self::One(one) => {
+                let mut both = vec![*one];
+                both.insert(position(&both, new.pages.first), new);
+                *self = Self::Few(both);
+            }
             Self::Few(list) if list.len() < FEW => {
-                // Without room for others, which mostly do not come.
-                list.reserve_exact(usize::from(list.is_empty()));
                 list.insert(position(list, new.pages.first), new);
             }
             Self::Few(list) => {
-                let all = list.iter().copied().chain([new]);
+                let all = mem::take(list).into_iter().chain([new]);
                 *self = Self::Many(all.map(|span| (span.pages.first, span)).collect());
             }
             Self::Many(tree) => _ = tree.insert(new.pages.first, new),
@@ -42,6 +49,7 @@ impl Sorted {
     /// All, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Span> {
         let (list, tree) = match self {
+            Self::One(one) => (slice::from_ref(one), None),
             Self::Few(list) => (&list[..], None),
             Self::Many(tree) => (&[][..], Some(tree)),
         };
@@ -51,6 +59,7 @@ impl Sorted {
     /// All, in order; their first pages have to stay.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Span> {
         let (list, tree) = match self {
+            Self::One(one) => (slice::from_mut(one), None),
             Self::Few(list) => (&mut list[..], None),
             Self::Many(tree) => (&mut [][..], Some(tree)),
         };
@@ -59,8 +68,10 @@ impl Sorted {
 
     /// Those that begin from `first` on and before `end`, which is not before that.
     pub(super) fn beginning_in(&self, first: u64, end: u64) -> impl Iterator<Item = &Span> {
+        let part = |list: &'_ [Span]| position(list, first)..position(list, end);
         let (list, tree) = match self {
-            Self::Few(list) => (&list[position(list, first)..position(list, end)], None),
+            Self::One(one) => (&slice::from_ref(one)[part(slice::from_ref(one))], None),
+            Self::Few(list) => (&list[part(list)], None),
             Self::Many(tree) => (&[][..], Some(tree.range(first..end))),
         };
         list.iter().chain(tree.into_iter().flatten().map(|(_, span)| span))
@@ -69,6 +80,7 @@ impl Sorted {
     /// The first of these.
     pub(super) fn first_in_mut(&mut self, first: u64, end: u64) -> Option<&mut Span> {
         match self {
+            Self::One(one) => Some(one).filter(|span| (first..end).contains(&span.pages.first)),
             Self::Few(list) => {
                 let at = position(list, first);
                 list.get_mut(at).filter(|span| span.pages.first < end)
@@ -80,6 +92,7 @@ impl Sorted {
     /// The last that begins at this page or before it.
     pub(super) fn last_upto(&self, page: u64) -> Option<&Span> {
         match self {
+            Self::One(one) => Some(one).filter(|span| span.pages.first <= page),
             Self::Few(list) => list.get(last_upto(list, page)?),
             Self::Many(tree) => tree.range(..=page).next_back().map(|(_, span)| span),
         }
@@ -88,6 +101,7 @@ impl Sorted {
     /// The same.
     pub(super) fn last_upto_mut(&mut self, page: u64) -> Option<&mut Span> {
         match self {
+            Self::One(one) => Some(one).filter(|span| span.pages.first <= page),
             Self::Few(list) => {
                 let at = last_upto(list, page)?;
                 list.get_mut(at)
@@ -99,6 +113,8 @@ impl Sorted {
     /// Drops those that begin at this page or behind it.
     pub(super) fn drop_from(&mut self, page: u64) {
         match self {
+            Self::One(one) if one.pages.first >= page => *self = Self::default(),
+            Self::One(_) => {}
             Self::Few(list) => list.truncate(position(list, page)),
             Self::Many(tree) => drop(tree.split_off(&page)),
         }
@@ -137,7 +153,8 @@ mod tests {
                 sorted.insert(span(first));
                 tree.insert(span(first));
             }
-            prop_assert_eq!(matches!(sorted, Sorted::Few(_)), firsts.len() <= FEW);
+            prop_assert_eq!(matches!(sorted, Sorted::One(_)), firsts.len() == 1);
+            prop_assert_eq!(matches!(sorted, Sorted::Many(_)), firsts.len() > FEW);
             let end = first + length;
             for either in [&mut sorted, &mut tree] {
                 let all: Vec<u64> = either.iter().map(|span| span.at).collect();
