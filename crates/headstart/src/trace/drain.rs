@@ -89,7 +89,7 @@ impl Earlier {
         if global.buffer_kb()? > DEFAULT_BUFFER_KB {
             let _ = global.set_buffer_kb(DEFAULT_BUFFER_KB);
         }
-        out.lost = stats.lost(out.pages.bytes() >= MAX_BYTES);
+        out.lost = stats.lost(out.pages.packed_bytes() >= MAX_BYTES);
         Ok(Some(out))
     }
 }
@@ -131,7 +131,7 @@ fn copy(
     (pages, most): Kept<'_>,
 ) -> io::Result<u64> {
     let mut taken = 0;
-    while pages.bytes() < most {
+    while pages.packed_bytes() < most {
         match file.read(page) {
             Ok(0) => break,
             Ok(n) => {
@@ -244,7 +244,7 @@ impl Drain {
             let seen = self.out.pages.len();
             let fullest = self.empty(&mut page).map_err(CaptureError::Read)?;
             most_filled = most_filled.max(fullest);
-            if crowds_out(self.out.pages.bytes(), memory::group_room_for_cache()) {
+            if crowds_out(self.out.pages.packed_bytes(), memory::group_room_for_cache()) {
                 // Its memory goes, and the instance.
                 return Err(CaptureError::NoRoom);
             }
@@ -266,7 +266,7 @@ impl Drain {
             self.out.needed_kb = needed_kb(self.out.buffer_kb, most_filled);
         }
         let stats = self.out.instance.stats(self.buffers.iter().map(|(cpu, _)| *cpu))?;
-        self.out.lost += stats.lost(self.out.pages.bytes() >= self.most);
+        self.out.lost += stats.lost(self.out.pages.packed_bytes() >= self.most);
         Ok(self.out)
     }
 
@@ -283,7 +283,7 @@ impl Drain {
     /// Sleeps until a buffer fills up or the recording ends; true at its end.
     fn wait(&self) -> io::Result<bool> {
         // Beyond the limit the kernel drops and counts events.
-        let full = self.out.pages.bytes() >= self.most;
+        let full = self.out.pages.packed_bytes() >= self.most;
         let buffers = if full { &[] } else { &self.buffers[..] };
         let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
         fds.extend(buffers.iter().map(|(_, file)| PollFd::new(file, PollFlags::IN)));
@@ -309,13 +309,13 @@ impl Drain {
     /// Notes the time if the pages since `seen` have more than a few new accesses.
     fn note_activity(&mut self, seen: usize) {
         let Some((decoder, activity, detector)) = &mut self.watch else { return };
-        activity.full.store(self.out.pages.bytes() >= self.most, Ordering::Relaxed);
+        activity.full.store(self.out.pages.packed_bytes() >= self.most, Ordering::Relaxed);
         if !activity.wanted.load(Ordering::Relaxed) {
             return;
         }
         let mut new = 0u64;
-        for (_, page) in self.out.pages.iter().skip(seen) {
-            decoder.page(page, &mut Tally::default(), |event| {
+        for page in self.out.pages.iter().skip(seen) {
+            decoder.page(&page.unpack(), &mut Tally::default(), |event| {
                 new = new.saturating_add(detector.of(&event));
             });
         }

@@ -8,6 +8,7 @@ use super::Event;
 use super::decode::{Decoder, Tally};
 use super::file::Capture;
 use super::format::FormatError;
+use super::raw::RawPage;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -26,7 +27,7 @@ pub struct Events<'a> {
 /// The rest of one CPU's buffer.
 #[derive(Debug, Default)]
 struct Cpu<'a> {
-    pages: VecDeque<&'a [u8]>,
+    pages: VecDeque<&'a RawPage>,
     decoded: VecDeque<Event>,
 }
 
@@ -38,8 +39,8 @@ impl<'a> Events<'a> {
     pub(super) fn of(capture: &'a Capture) -> Result<Self, FormatError> {
         let decoder = capture.description.decoder()?;
         let mut cpus: BTreeMap<u32, Cpu<'a>> = BTreeMap::new();
-        for (cpu, page) in capture.pages.iter() {
-            cpus.entry(cpu).or_default().pages.push_back(page);
+        for page in capture.pages.iter() {
+            cpus.entry(page.cpu()).or_default().pages.push_back(page);
         }
         let mut events = Self {
             decoder,
@@ -70,7 +71,7 @@ impl<'a> Events<'a> {
         let Some(cpu) = cpus.get_mut(index) else { return };
         while cpu.decoded.is_empty() {
             let Some(page) = cpu.pages.pop_front() else { return };
-            decoder.page(page, tally, |event| cpu.decoded.push_back(event));
+            decoder.page(&page.unpack(), tally, |event| cpu.decoded.push_back(event));
         }
         next.extend(cpu.decoded.front().map(|event| Reverse((event.time, index))));
     }

@@ -97,10 +97,11 @@ impl Capture {
         let mut out = MAGIC.to_vec();
         out.extend((description.len() as u32).to_le_bytes());
         out.extend(&description);
-        for (cpu, page) in self.pages.iter() {
-            out.extend(cpu.to_le_bytes());
-            out.extend((page.len() as u32).to_le_bytes());
-            out.extend(page);
+        for page in self.pages.iter() {
+            let bytes = page.unpack();
+            out.extend(page.cpu().to_le_bytes());
+            out.extend((bytes.len() as u32).to_le_bytes());
+            out.extend(bytes);
         }
         Ok(out)
     }

@@ -48,9 +48,11 @@ impl Forks {
     /// All forks of raw pages, in the order of time.
     pub fn of(&self, pages: &RawPages) -> Vec<Fork> {
         let mut out = Vec::new();
-        for (_, page) in pages.iter() {
+        for page in pages.iter() {
             // What a broken page has before the error counts; decoding reports it.
-            let _ = records(page, &self.header, |time, record| out.extend(self.fork(time, record)));
+            let _ = records(&page.unpack(), &self.header, |time, record| {
+                out.extend(self.fork(time, record));
+            });
         }
         out.sort_unstable();
         out

@@ -32,7 +32,7 @@ pub struct Standing {
     /// One sub-buffer.
     page: Vec<u8>,
     pages: RawPages,
-    /// Raw pages kept at most, in bytes.
+    /// What raw pages take at most, in bytes.
     most: usize,
     /// Whether events are recorded.
     records: bool,
@@ -160,8 +160,8 @@ impl Standing {
         let new = self.pages.part(seen, self.pages.len());
         // Before the events: a child may run on another CPU.
         self.activities.note_forks(&self.forks.of(&new));
-        for (_, page) in new.iter() {
-            self.decoder.page(page, &mut Tally::default(), |event| {
+        for page in new.iter() {
+            self.decoder.page(&page.unpack(), &mut Tally::default(), |event| {
                 self.activities.note(&event);
             });
         }
@@ -177,7 +177,7 @@ impl Standing {
 
     /// Whether as much is kept as may be: what comes now is lost.
     pub fn is_full(&self) -> bool {
-        self.pages.bytes() >= self.most
+        self.pages.packed_bytes() >= self.most
     }
 
     /// Finds forks in what was recorded.
