@@ -17,6 +17,7 @@ use crate::profile::resolve::Resolution;
 use crate::profile::spans::Spans;
 use crate::replay::engine::Log;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 /// What was prefetched of a start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,8 +42,8 @@ pub fn classify(
     let PrefetchedPages { pack, log, released_us } = replayed;
     let mut planned = pack.map(|pack| Parts::of(pack, &mut paths)).unwrap_or_default();
     let page = page_size();
-    let mut prefetched = log.map(|log| prefetched(log, released_us, page, &paths));
-    let mut prefetched_of = |node: NodeId| prefetched.as_mut()?.remove(&node);
+    let mut prefetched = log.map(|log| Requests::of(log, released_us, page, &paths));
+    let mut prefetched_of = |node: NodeId| prefetched.as_mut()?.take(node);
     let (mut outcome, mut timeline) = (PageCounts::default(), Timeline::new(seen.duration));
     let none = Spans::default();
     let mut named = HashSet::new();
@@ -110,25 +111,34 @@ fn metadata(pages: &Pages, planned: &Spans) -> Classification {
     Classification::of(&pages.inserted, &pages.inserted, planned)
 }
 
-/// What was requested of each file, by the node of its path, on the clock of the
-/// start.
-fn prefetched(
-    log: &Log,
-    released_us: u64,
-    page: u64,
-    paths: &PathInterner,
-) -> HashMap<NodeId, Vec<PrefetchedSpan>> {
-    let nanos = |us: u64| i64::try_from(us).unwrap_or(i64::MAX).saturating_mul(1000);
-    let mut out = HashMap::new();
-    log.each_file(|path, parts| {
-        let Some(node) = paths.find(&path) else { return };
-        let spans = parts.iter().map(|prefetched| PrefetchedSpan {
-            pages: prefetched.step.bytes.pages(page),
-            at: nanos(prefetched.at_us).saturating_sub(nanos(released_us)),
+/// What was requested of files, on the clock of the start: in one list, of which most files have one.
+#[derive(Default)]
+struct Requests {
+    all: Vec<PrefetchedSpan>,
+    /// By the node of their paths.
+    files: HashMap<NodeId, Range<usize>>,
+}
+
+impl Requests {
+    fn of(log: &Log, released_us: u64, page: u64, paths: &PathInterner) -> Self {
+        let nanos = |us: u64| i64::try_from(us).unwrap_or(i64::MAX).saturating_mul(1000);
+        let mut out = Self::default();
+        log.each_file(|path, parts| {
+            let Some(node) = paths.find(&path) else { return };
+            let begin = out.all.len();
+            out.all.extend(parts.iter().map(|prefetched| PrefetchedSpan {
+                pages: prefetched.step.bytes.pages(page),
+                at: nanos(prefetched.at_us).saturating_sub(nanos(released_us)),
+            }));
+            out.files.insert(node, begin..out.all.len());
         });
-        out.insert(node, spans.collect());
-    });
-    out
+        out
+    }
+
+    /// What was requested of a file, once.
+    fn take(&mut self, node: NodeId) -> Option<Vec<PrefetchedSpan>> {
+        self.files.remove(&node).map(|range| self.all[range].to_vec())
+    }
 }
 
 fn spans_of(pieces: &[Piece]) -> Spans {
