@@ -22,7 +22,7 @@ pub fn cold_start(bench: &Bench, path: &Path, prefetch: bool) -> anyhow::Result<
     let watcher = bench.get_ready_cold()?;
     let mut launch = Launch::prepare(spec(path, prefetch, true, Instant::now()));
     // It is this thread that forks.
-    let pack = launch.prepared().and_then(|prepared| prepared.pack.as_ref());
+    let pack = launch.prepared().and_then(|prepared| prepared.pack.at_hand());
     let recorder = start_recording_now(Scope::Descendants, buffer_of(pack), false)?;
     launch.armed(recorder);
     let launch = released(launch)?;

@@ -43,7 +43,7 @@ const IDLE: Duration = Duration::from_secs(4);
 /// The first start that is recorded may take so many times as long as later ones.
 const FIRST_TIMES: u32 = 3;
 /// The rest of a start that is less than this, in bytes, is not learned: 300 events.
-const LEAST_REST: usize = 16 << 10;
+const LEAST_REST: u64 = 16 << 10;
 /// A replay takes no longer.
 const LONGEST_REPLAY: Duration = Duration::from_secs(60);
 /// What the packs of a program may read if that is not known, in bytes.
@@ -129,9 +129,10 @@ impl Handled {
         };
         let mut ended = launch.end(self.has_ended(), || None, stops);
         reserved.into_iter().for_each(|(number, _)| shared.budget().release(number));
-        let pack = ended.pack();
-        let mut outcome = Outcome { lasted_us: lasted, ..Outcome::of(&ended, pack.as_deref()) };
-        if let Some(pack) = pack.filter(|_| outcome.is_hot()) {
+        let mut outcome = Outcome { lasted_us: lasted, ..Outcome::of(&ended) };
+        if outcome.is_hot()
+            && let Some(pack) = ended.pack()
+        {
             let sample = InMemory::now(&pack, &FREQUENT.choice(&pack), User::own().uid);
             shared.hot().note(&self.tree.id, sample);
         }
@@ -174,7 +175,7 @@ impl Handled {
             file_names: Vec::new(),
             prefetch: budget.map(|_| PrefetchOptions { bounds, always, log: false }),
             learn: self.ticket.is_some(),
-            set_aside: self.ticket.is_some(),
+            set_aside: true,
             began: self.began,
             max_delay: Duration::ZERO,
         }
@@ -388,14 +389,13 @@ fn prepare_followed(tracer: &Tracer, ticket: &mut Ticket, spec: LaunchSpec) -> L
 }
 
 impl Outcome {
-    fn of(ended: &EndedLaunch, pack: Option<&Pack>) -> Self {
-        let expected = ended.expected;
-        let pack_starts = pack.map(|pack| pack.origin.starts);
+    fn of(ended: &EndedLaunch) -> Self {
+        let (expected, pack_starts) = (ended.expected, ended.found.starts());
         let Some(report) = ended.report else {
             let is_useless = expected.is_some_and(|expected| !expected.has_benefit());
             return Self { is_useless, pack_starts, ..Self::default() };
         };
-        let assumed = || pack.map(assumed);
+        let assumed = || ended.pack().map(|pack| assumed(&pack));
         let share = report.read_share();
         let estimate = expected.or_else(assumed).map(|expected| {
             let AvoidedWait { least_us, usual_us } = expected.avoided_wait(share);

@@ -1,6 +1,7 @@
 //! Learns an ended recording: classifies the pages that were prefetched, and writes the pack.
 
 use super::LaunchError;
+use super::found_pack::FoundPack;
 use super::listing::{Kept, Listing};
 use super::policy::{FREQUENT, Learning};
 use super::record::{Coverage, Recorded};
@@ -16,7 +17,6 @@ use crate::host::proc;
 use crate::outcome::counts::PageCounts;
 use crate::outcome::last_run::{LastRun, file as last_run};
 use crate::outcome::waited::Waited;
-use crate::pack::codec::decode;
 use crate::pack::join::{Joined, join};
 use crate::pack::key::Key;
 use crate::pack::share::keep_shared;
@@ -33,6 +33,7 @@ use crate::trace::file::{Capture, is_trace};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -161,9 +162,7 @@ pub struct Learned {
 #[derive(Debug, Default)]
 pub struct LaunchFacts {
     /// The program's pack before the start.
-    pub pack: Option<Pack>,
-    /// The same, encoded, if it was set aside.
-    pub aside: Option<Vec<u8>>,
+    pub found: FoundPack,
     /// The figures of its replay, if there was one.
     pub replay: Option<Report>,
     /// What that requested, if it was kept.
@@ -203,8 +202,8 @@ pub fn learn(
     let policy = Learning::of_start(settings.keep);
     let (seen, mounts, kept) = decoded(capture, settings)?;
     // Not beside the raw events.
-    facts.read_pack();
-    let pack = facts.pack.as_ref();
+    let known = mem::take(&mut facts.found).into_pack();
+    let pack = known.as_ref();
     let is_whole = facts.coverage == Coverage::Whole;
     let is_cut_off = facts.coverage == Coverage::CutOff;
     // Without a readable record nothing is known about the start before.
@@ -217,7 +216,7 @@ pub fn learn(
 
     let mut launch = RecordedLaunch::new(seen, mounts, began.elapsed(), policy);
     let RecordedLaunch { seen, .. } = &launch;
-    let prefetched = facts.prefetched();
+    let prefetched = facts.prefetched(pack);
     let (outcome, mut last_run) = launch.classify(&seen.pages, &prefetched);
     last_run.cut_off = is_cut_off;
     last_run.waited.clone_from(&facts.waited);
@@ -228,7 +227,7 @@ pub fn learn(
     let words: Vec<&[u8]> = target.command.iter().map(|word| word.as_bytes()).collect();
     let was_complete = prefetched.was_complete(&outcome);
     let rule = launch.rule(&seen.pages, &prefetched);
-    let pages = Cow::Owned(std::mem::take(&mut launch.seen.pages));
+    let pages = Cow::Owned(mem::take(&mut launch.seen.pages));
     let new = launch.pack(&target.name, words.join(&0), pages, was_complete);
     let RecordedLaunch { seen, .. } = &launch;
 
@@ -248,7 +247,7 @@ pub fn learn(
     learned.problems.extend(why_not_exact(followed, is_whole, fault_around.exact_files));
     learned.problems.extend(is_cut_off.then(|| END_NOT_SEEN.into()));
     drop(prefetched);
-    let known = facts.pack.take().filter(|_| own.is_none());
+    let known = known.filter(|_| own.is_none());
     drop(facts);
     let listed = kept.map(|kept| (kept, launch.seen));
     let locked = match settings.bounded {
@@ -336,18 +335,10 @@ fn why_not_exact(followed: Option<Processes>, whole: bool, exact_files: u64) -> 
 }
 
 impl LaunchFacts {
-    /// Decodes a pack that was set aside.
-    fn read_pack(&mut self) {
-        if let Some(aside) = self.aside.take() {
-            // It was a pack, so it is one.
-            self.pack = decode(&aside).ok();
-        }
-    }
-
-    fn prefetched(&self) -> Prefetched<'_> {
-        let read = self.pack.as_ref().filter(|_| self.replay.is_some());
+    fn prefetched<'a>(&'a self, pack: Option<&'a Pack>) -> Prefetched<'a> {
+        let read = pack.filter(|_| self.replay.is_some());
         Prefetched {
-            packs: self.pack.iter().collect(),
+            packs: pack.into_iter().collect(),
             read: read.map(|pack| FREQUENT.chosen(pack)),
             reports: self.replay.into_iter().collect(),
             log: self.log.as_ref(),
@@ -432,9 +423,8 @@ mod tests {
         for (name, replay, expected) in
             [("no replay", None, 0), ("one", Some(Report::default()), 1)]
         {
-            let facts =
-                LaunchFacts { pack: Some(Pack::default()), replay, ..LaunchFacts::default() };
-            let prefetched = facts.prefetched();
+            let (pack, facts) = (Pack::default(), LaunchFacts { replay, ..LaunchFacts::default() });
+            let prefetched = facts.prefetched(Some(&pack));
             assert_eq!(prefetched.packs.len(), 1, "{name}");
             assert_eq!(prefetched.reports.len(), expected, "{name}");
             assert_eq!(prefetched.read.is_some(), expected == 1, "{name}");

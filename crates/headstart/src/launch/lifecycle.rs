@@ -10,16 +10,17 @@
 //! The caller starts the program, waits for its end and reports.
 
 use super::LaunchError;
+use super::found_pack::FoundPack;
 use super::learn::{LaunchFacts, Learned, Settings, know_device};
 use super::learner::Learner;
 use super::policy::Patience;
 use super::prepare::{LaunchSpec, Preparation, Prepared};
 use super::record::{self, Coverage, Recorded, Recording, buffer_of, give_up, start_recording};
 use crate::host::clock::{micros, monotonic_ns};
+use crate::host::user::User;
 use crate::outcome::counts::PageCounts;
 use crate::outcome::waited::{RequestsOf, Waited};
-use crate::pack::Pack;
-use crate::pack::codec::decode;
+use crate::pack::{Pack, store};
 use crate::replay::benefit::Expected;
 use crate::replay::engine::{Log, Replay};
 use crate::replay::models::Models;
@@ -28,6 +29,7 @@ use crate::trace::capture::{BufferSize, Recorder, Scope};
 use crate::trace::exact::Processes;
 use crate::trace::instance::Instance;
 use std::borrow::Cow;
+use std::mem;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -76,7 +78,7 @@ impl Launch {
         patience: Patience,
     ) -> Result<Armed, LaunchError> {
         let prepared = self.prepared();
-        let pack = prepared.map(|prepared| prepared.pack.as_ref());
+        let pack = prepared.map(|prepared| prepared.pack.at_hand());
         let starts = pack.map(|pack| pack.map_or(0, |pack| pack.origin.starts));
         let buffer = buffer.unwrap_or_else(|| buffer_of(pack.flatten()));
         match start_recording(scope, buffer, watch, patience.of(starts))? {
@@ -152,7 +154,7 @@ impl Launch {
         stops: impl Fn() -> bool,
     ) -> EndedLaunch {
         let (released_after, began) = (self.released_after(), self.began);
-        let Prepared { pack, aside, path, notes, replay, device_known, expected, .. } =
+        let Prepared { pack, path, notes, replay, device_known, expected, .. } =
             self.preparation.finish();
         if is_over {
             replay.iter().for_each(Replay::stop);
@@ -170,8 +172,7 @@ impl Launch {
         EndedLaunch {
             notes,
             path,
-            pack,
-            aside,
+            found: pack,
             expected,
             report,
             device_known,
@@ -207,9 +208,8 @@ pub struct EndedLaunch {
     pub expected: Option<Expected>,
     /// The figures of the replay, if there was one.
     pub report: Option<Report>,
-    pack: Option<Pack>,
-    /// The pack that was set aside.
-    aside: Option<Vec<u8>>,
+    /// The pack that was found.
+    pub found: FoundPack,
     device_known: bool,
     log: Option<Log>,
     released: Instant,
@@ -249,11 +249,12 @@ impl EndedLaunch {
         self.waited = Some(waited);
     }
 
-    /// The pack that was known before. One that was set aside is decoded each time.
+    /// The pack that was found, as its file is now if it was left there.
     pub fn pack(&self) -> Option<Cow<'_, Pack>> {
-        // It was a pack, so it is one.
-        let aside = || decode(self.aside.as_ref()?).ok().map(Cow::Owned);
-        self.pack.as_ref().map(Cow::Borrowed).or_else(aside)
+        match &self.found {
+            FoundPack::Left { .. } => store::read(&self.path, User::own().uid).ok().map(Cow::Owned),
+            found => found.pack(),
+        }
     }
 
     /// Whether the launch was recorded, or its recording failed.
@@ -271,8 +272,7 @@ impl EndedLaunch {
     ) -> Option<Result<(Learned, PageCounts), LaunchError>> {
         let recorded = self.recorded.take()?;
         let facts = LaunchFacts {
-            pack: self.pack.take(),
-            aside: self.aside.take(),
+            found: mem::take(&mut self.found),
             replay: self.report,
             log: self.log.take(),
             released_us: micros(self.released_after),
@@ -311,7 +311,7 @@ fn join(late: Option<JoinHandle<()>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::{Origin, store};
+    use crate::pack::Origin;
 
     fn launch() -> Launch {
         Launch::prepare(LaunchSpec::of_pack(Some("/nonexistent/headstart.pack".into())))
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pack_that_is_set_aside_at_the_release_is_the_same_afterwards() {
+    fn a_pack_is_set_aside_at_the_release() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.pack");
         let origin = Origin { page_shift: 12, starts: 3, ..Origin::default() };
@@ -342,12 +342,18 @@ mod tests {
         for set_aside in [false, true] {
             let spec = LaunchSpec { set_aside, ..LaunchSpec::of_pack(Some(path.clone())) };
             let mut launch = Launch::prepare(spec);
-            assert_eq!(launch.prepared().unwrap().pack.as_ref(), Some(&pack));
+            assert_eq!(launch.prepared().unwrap().pack.at_hand(), Some(&pack));
             launch.release(|| Ok::<_, ()>(())).unwrap();
-            assert_eq!(launch.prepared().unwrap().pack.is_none(), set_aside);
-            let ended = launch.end(true, || None, || true);
-            assert_eq!(ended.pack().as_deref(), Some(&pack));
+            assert_eq!(launch.prepared().unwrap().pack.at_hand().is_none(), set_aside);
+            assert_eq!(launch.end(true, || None, || true).pack().as_deref(), Some(&pack));
         }
+        // One that is not learned from stays in its file.
+        let spec = LaunchSpec::of_pack(Some(path));
+        let mut launch = Launch::prepare(LaunchSpec { set_aside: true, learn: false, ..spec });
+        launch.release(|| Ok::<_, ()>(())).unwrap();
+        let ended = launch.end(true, || None, || true);
+        assert!(ended.found.pack().is_none() && ended.found.starts() == Some(3));
+        assert_eq!(ended.pack().as_deref(), Some(&pack));
     }
 
     #[test]

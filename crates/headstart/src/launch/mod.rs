@@ -13,6 +13,7 @@
 //! Nothing here prints, and nothing belongs to the whole process: a process may follow many
 //! launches at once, also of programs that are not its children.
 
+pub mod found_pack;
 pub mod learn;
 pub mod learned_packs;
 pub mod learner;
@@ -24,6 +25,7 @@ pub mod prepare;
 pub mod record;
 pub mod recorded_launch;
 pub mod retention;
+mod turn;
 
 use crate::host::mounts::MountsError;
 use crate::host::names;

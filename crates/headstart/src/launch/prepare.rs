@@ -2,14 +2,15 @@
 //! the replay. With a large pack this goes on in parallel with the start, which waits for it only
 //! for its longest delay: a pack of 100,000 files takes 30 ms.
 
+use super::found_pack::FoundPack;
 use super::policy::{Bounds, FREQUENT, Purpose, WELL_KNOWN};
 use super::prefetch;
+use super::turn::Turn;
 use crate::host::error::causes;
 use crate::host::memory;
 use crate::host::mounts::Mounts;
 use crate::host::user::User;
 use crate::pack::Pack;
-use crate::pack::codec::encode;
 use crate::pack::store::{self, StoreError};
 use crate::profile::seen;
 use crate::replay::benefit::Expected;
@@ -17,6 +18,7 @@ use crate::replay::engine::Replay;
 use crate::replay::frequency::Choice;
 use crate::replay::models::Models;
 use crate::replay::sample;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -27,6 +29,11 @@ use std::time::{Duration, Instant};
 const LEARN_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// A pack up to this size, some 10,000 files, is prepared without another thread, in bytes.
 const SMALL: u64 = 256 << 10;
+
+/// One large pack is prepared at a time: decoded it takes several times what is left of it.
+static LARGE: Turn = Turn::new();
+/// So long does it wait for others, each of which mostly takes some 10 ms.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The note for a hot start that is not learned.
 const HOT: &str = "in memory and well known, so not traced";
@@ -48,8 +55,8 @@ pub struct LaunchSpec {
     pub prefetch: Option<PrefetchOptions>,
     /// Whether the start is learned.
     pub learn: bool,
-    /// Whether the pack is encoded as long as nobody reads it, from the release on: that takes a third of
-    /// the memory, and time, of which a service with several starts has more.
+    /// Whether the pack is set aside from the release on: that takes time, of which a service has more than of
+    /// memory.
     pub set_aside: bool,
     /// When the process began.
     pub began: Instant,
@@ -83,10 +90,8 @@ pub struct PrefetchOptions {
 /// A prepared launch.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// The pack, if there is one and it is not set aside.
-    pub pack: Option<Pack>,
-    /// The pack that is set aside, encoded.
-    pub(super) aside: Option<Vec<u8>>,
+    /// The pack, if there is one.
+    pub pack: FoundPack,
     /// Where it is learned.
     pub path: PathBuf,
     /// Notes for the user.
@@ -103,6 +108,8 @@ pub struct Prepared {
     later: Option<LaunchSpec>,
     /// Whether the pack is set aside at the release.
     sets_aside: bool,
+    /// Whether the start is to be learned.
+    learns: bool,
 }
 
 /// The preparation of a launch.
@@ -123,6 +130,7 @@ impl Preparation {
         let (send, coming) = channel();
         let theirs = spec.clone();
         let work = move || {
+            let _turn = LARGE.wait(PATIENCE);
             let mut prepared = Prepared::of(&theirs);
             prepared.begin_late();
             drop(send.send(Box::new(prepared)));
@@ -175,9 +183,11 @@ impl Preparation {
 impl Prepared {
     fn of(spec: &LaunchSpec) -> Self {
         let from = Instant::now();
-        let mut prepared = Self { sets_aside: spec.set_aside, ..Self::default() };
-        let found = known_pack(spec);
-        (prepared.path, prepared.pack) = found.unwrap_or_else(|failure| {
+        let mut prepared =
+            Self { sets_aside: spec.set_aside, learns: spec.learn, ..Self::default() };
+        let found = found_pack(spec);
+        let pack;
+        (prepared.path, pack) = found.unwrap_or_else(|failure| {
             let (path, error) = *failure;
             // There is no place for what would be learned.
             prepared.skip_recording = match &error {
@@ -188,16 +198,16 @@ impl Prepared {
             prepared.notes.push(causes(&error));
             (path, None)
         });
-        if let (Some(options), Some(pack)) = (spec.prefetch, prepared.pack.take()) {
-            let choice = FREQUENT.choice(&pack);
-            let may_wait = !options.always && (!spec.learn || is_known_lately(&pack));
-            if may_wait && sample::is_in_memory(&pack, &choice, spec.user.uid) {
+        if let (Some(options), Some(pack)) = (spec.prefetch, &pack) {
+            let choice = FREQUENT.choice(pack);
+            let may_wait = !options.always && (!spec.learn || is_known_lately(pack));
+            if may_wait && sample::is_in_memory(pack, &choice, spec.user.uid) {
                 prepared.leave_for_later(spec);
             } else {
-                prepared.prefetch(&pack, &choice, spec, options, from);
+                prepared.prefetch(pack, &choice, spec, options, from);
             }
-            prepared.pack = Some(pack);
         }
+        prepared.pack = FoundPack::of(pack);
         prepared
     }
 
@@ -212,17 +222,18 @@ impl Prepared {
 
     /// Begins the postponed replay, and sets the pack aside.
     fn begin_late(&mut self) {
-        if let Some(spec) = self.later.take()
-            && let Some(pack) = self.pack.take()
-        {
+        if let Some(spec) = self.later.take() {
+            let known = mem::take(&mut self.pack);
             let options = spec.prefetch.unwrap_or_default();
             let bounds = options.bounds;
             let purpose = Purpose::Start { bounds, log: options.log, sampled: true };
-            self.begin(&pack, &FREQUENT.choice(&pack), &spec, options, &purpose);
-            self.pack = Some(pack);
+            if let Some(pack) = known.at_hand() {
+                self.begin(pack, &FREQUENT.choice(pack), &spec, options, &purpose);
+            }
+            self.pack = known;
         }
         if self.sets_aside {
-            self.aside = self.pack.take().map(|pack| encode(&pack));
+            self.pack.set_aside(self.learns);
         }
     }
 
@@ -301,7 +312,7 @@ fn no_benefit(expected: &Expected) -> String {
 type Found = Result<(PathBuf, Option<Pack>), Box<(PathBuf, StoreError)>>;
 
 /// The pack that was named, or the program's own.
-fn known_pack(spec: &LaunchSpec) -> Found {
+fn found_pack(spec: &LaunchSpec) -> Found {
     let User { uid, variable } = spec.user;
     if let Some(path) = &spec.explicit {
         return match store::read(path, uid) {
@@ -355,13 +366,14 @@ mod tests {
 
     #[test]
     fn what_was_left_for_later_begins_once() {
-        let mut prepared = Prepared { pack: Some(Pack::default()), ..Prepared::default() };
+        let mut prepared =
+            Prepared { pack: FoundPack::of(Some(Pack::default())), ..Prepared::default() };
         prepared.leave_for_later(&LaunchSpec::of_pack(None));
         assert!(prepared.skip_recording && prepared.replay.is_none());
         prepared.begin_late();
         assert!(prepared.replay.take().is_some());
         prepared.begin_late();
-        assert!(prepared.replay.is_none() && prepared.pack.is_some());
+        assert!(prepared.replay.is_none() && prepared.pack.at_hand().is_some());
     }
 
     #[test]
@@ -381,7 +393,7 @@ mod tests {
         drop(send);
         let mut preparation = Preparation::Coming(coming);
         assert!(preparation.within(Duration::MAX).is_none());
-        assert!(preparation.finish().pack.is_none());
+        assert!(preparation.finish().pack.starts().is_none());
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Plan {
             };
             if limits.metadata {
                 let base = plan.targets.len() as u32;
-                plan.targets.extend(pack.file_systems.iter().cloned().map(Target::Device));
+                plan.targets.extend(devices(pack));
                 metadata.extend(
                     pack.metadata
                         .iter()
@@ -187,6 +187,11 @@ impl Plan {
         }
         steps
     }
+}
+
+/// The targets for metadata.
+fn devices(pack: &Pack) -> impl Iterator<Item = Target> {
+    pack.file_systems.iter().map(|fs| Target::Device(Box::new(fs.clone())))
 }
 
 fn bytes(steps: &[Step]) -> u64 {

@@ -71,7 +71,6 @@ mod tests {
     use super::*;
     use crate::host::mounts::parse;
     use crate::host::range::ByteRange;
-    use crate::pack::FileSystem;
     use crate::pack::paths::{NodeId, PathTable};
 
     #[test]
@@ -82,7 +81,7 @@ mod tests {
         let (local, beside) = (add(NodeId::ROOT, "local"), add(NodeId::ROOT, "network"));
         let (served, other) = (add(net, "file"), add(far, "file"));
         let file = |node| Target::File { node, identity: None, changing: false };
-        let targets = [Target::Device(FileSystem::default())]
+        let targets = [Target::Device(Box::default())]
             .into_iter()
             .chain([local, served, beside, other].map(file))
             .collect();

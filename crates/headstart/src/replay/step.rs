@@ -21,8 +21,8 @@ pub enum Target {
         /// Whether it changes at each start, and is read nevertheless.
         changing: bool,
     },
-    /// The block device of a file system, for its metadata.
-    Device(FileSystem),
+    /// The block device of a file system, for its metadata; of few, so that it makes files no larger.
+    Device(Box<FileSystem>),
 }
 
 impl Target {

@@ -62,7 +62,6 @@ impl Log {
 mod tests {
     use super::*;
     use crate::host::range::ByteRange;
-    use crate::pack::FileSystem;
     use crate::pack::paths::PathInterner;
 
     #[test]
@@ -72,7 +71,7 @@ mod tests {
             let node = names.intern(path.as_ref()).unwrap();
             Target::File { node, identity: None, changing: false }
         };
-        let targets = vec![Target::Device(FileSystem::default()), file("/d/a"), file("/d/b")];
+        let targets = vec![Target::Device(Box::default()), file("/d/a"), file("/d/b")];
         let plan =
             || Plan { targets: targets.clone(), paths: names.table().clone(), ..Plan::default() };
         let part = |target, offset, at_us| {

@@ -320,7 +320,11 @@ pub(super) mod tests {
     #[test]
     fn metadata_of_what_is_not_mounted_is_left_to_the_program_for_that_reason() {
         let fs = FileSystem { uuid: Some([7; 16]), ..FileSystem::default() };
-        let plan = Plan { targets: vec![Target::Device(fs)], steps: vec![STEP], ..Plan::default() };
+        let plan = Plan {
+            targets: vec![Target::Device(Box::new(fs))],
+            steps: vec![STEP],
+            ..Plan::default()
+        };
         let targets = targets(Arc::new(plan), 1, false);
         assert!(targets.opened(0).is_none());
         assert_eq!(targets.progress.report(), Report { absent_devices: 1, ..Report::default() });
