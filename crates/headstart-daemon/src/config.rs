@@ -42,7 +42,7 @@ impl Default for Config {
             window: Duration::from_secs(10),
             threshold: Duration::from_millis(100),
             recordings: 4,
-            trace_memory: 8 << 20,
+            trace_memory: 4 << 20,
             replays: 8,
             memory_percent: 25,
             login_memory: 64 << 20,

@@ -337,7 +337,8 @@ impl Arrival {
         let records = !matches!(decision, Decision::Prefetch { record: false });
         // At once: what the program touches before is not seen.
         let tracer = self.shared.tracer.as_ref().ok().filter(|_| records);
-        let ticket = tracer.and_then(|tracer| tracer.add(&[exec.pid]));
+        let pack_bytes = || self.shared.pack_file_bytes(&tree.id);
+        let ticket = tracer.and_then(|tracer| tracer.add(&[exec.pid], pack_bytes()));
         if records && ticket.is_none() {
             self.shared.count(|counters| counters.not_recorded += 1);
             if decision == Decision::Record {

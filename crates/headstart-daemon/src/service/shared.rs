@@ -217,6 +217,11 @@ impl Shared {
         }
     }
 
+    /// The size of that file, in bytes; 0 without one.
+    pub(super) fn pack_file_bytes(&self, id: &Id) -> u64 {
+        self.pack_of(id).metadata().map_or(0, |meta| meta.len())
+    }
+
     /// Changes what is known of a program, and removes the packs of programs that have no room.
     pub(super) fn change(
         &self,

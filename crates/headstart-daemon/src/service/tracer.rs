@@ -25,6 +25,9 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Once recordings have gone on for so long without a gap, no other is added until there is one: only
 /// then the threads of ended recordings are dropped.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Packs of the starts that are recorded at once take no more, in bytes, unless it is one start: with its pack,
+/// 20,000 files, grows what its replay and its recording take in memory.
+const MOST_PACK_BYTES: u64 = 1 << 20;
 
 /// A recording.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub(super) struct Ticket {
     /// When it was stopped.
     until: Option<Mark>,
     roots: Vec<i32>,
+    /// Of its pack.
+    pack_bytes: u64,
     /// Our thread that has files read for it.
     reader: Option<i32>,
 }
@@ -52,6 +57,8 @@ struct Inner {
     open: usize,
     /// Of those, the ones that were stopped, and wait to be handed out.
     stopped: usize,
+    /// Bytes of the packs of the open ones.
+    pack_bytes: u64,
     most: usize,
     since: Instant,
     not_before: Instant,
@@ -75,6 +82,7 @@ impl Tracer {
             thread: None,
             open: 0,
             stopped: 0,
+            pack_bytes: 0,
             most,
             since: now,
             not_before: now,
@@ -93,15 +101,18 @@ impl Tracer {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records processes from now on; `None` if too many are, or events were lost lately.
-    pub(super) fn add(&self, pids: &[u32]) -> Option<Ticket> {
+    /// Records processes from now on, of a start with a pack of so many bytes; `None` if too many are, or too
+    /// large ones, or events were lost lately.
+    pub(super) fn add(&self, pids: &[u32], pack_bytes: u64) -> Option<Ticket> {
         let roots: Vec<_> = pids.iter().flat_map(|pid| threads_of(pid.cast_signed())).collect();
         let mut inner = self.lock();
         let now = Instant::now();
         if inner.open == 0 {
             inner.since = now;
         }
-        let is_crowded = inner.going_on() >= inner.most || now - inner.since >= LONGEST;
+        let is_crowded = inner.going_on() >= inner.most
+            || now - inner.since >= LONGEST
+            || !have_room(inner.pack_bytes, pack_bytes);
         if roots.is_empty() || is_crowded || now < inner.not_before {
             return None;
         }
@@ -117,8 +128,9 @@ impl Tracer {
             return None;
         };
         inner.open += 1;
+        inner.pack_bytes = inner.pack_bytes.saturating_add(pack_bytes);
         self.0.1.notify_all();
-        Some(Ticket { recording, from, until: None, roots, reader: None })
+        Some(Ticket { recording, from, until: None, roots, pack_bytes, reader: None })
     }
 
     /// Whether a start can be recorded now, as far as that is known before.
@@ -243,6 +255,7 @@ impl Inner {
 
     fn close(&mut self, ticket: &Ticket) {
         self.open = self.open.saturating_sub(1);
+        self.pack_bytes = self.pack_bytes.saturating_sub(ticket.pack_bytes);
         self.stopped = self.stopped.saturating_sub(usize::from(ticket.until.is_some()));
         self.standing.iter_mut().for_each(|standing| standing.end(ticket.recording));
         self.clear_if_idle();
@@ -257,8 +270,32 @@ impl Inner {
     }
 }
 
+/// Whether a start with a pack of so many bytes is recorded beside others.
+fn have_room(of_others: u64, bytes: u64) -> bool {
+    of_others == 0 || of_others.saturating_add(bytes) <= MOST_PACK_BYTES
+}
+
 fn wait(wakes: &[OwnedFd]) {
     let mut fds: Vec<_> = wakes.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     // An error is a wake-up.
     let _ = poll(&mut fds, Some(&LOOK));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_start_is_recorded_alone_and_small_ones_together() {
+        for (of_others, bytes, expected) in [
+            (0, 0, true),
+            (0, 10 * MOST_PACK_BYTES, true),
+            (1, MOST_PACK_BYTES - 1, true),
+            (1, MOST_PACK_BYTES, false),
+            (10 * MOST_PACK_BYTES, 0, false),
+            (u64::MAX, u64::MAX, false),
+        ] {
+            assert_eq!(have_room(of_others, bytes), expected, "{of_others} {bytes}");
+        }
+    }
 }

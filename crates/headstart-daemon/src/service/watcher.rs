@@ -148,10 +148,8 @@ impl Watcher {
         let Watched { id, key, led_by, started, at, .. } = watched;
         let Ok(tracer) = &self.shared.tracer else { return false };
         let may_record = self.shared.conditions().may_record;
-        let Some(ticket) = may_record.then(|| tracer.add(&looks::family(started.pid))).flatten()
-        else {
-            return false;
-        };
+        let add = || tracer.add(&looks::family(started.pid), self.shared.pack_file_bytes(&id));
+        let Some(ticket) = may_record.then(add).flatten() else { return false };
         let Some(program) = self.shared.state().table.get(&id).cloned() else {
             tracer.drop(ticket);
             return false;
