@@ -2,7 +2,7 @@
 //! resident before it reads them; a hot one costs nothing; clients can't hold it up; nothing is left of a killed one.
 
 use crate::common::{INSTANCES, instances, within};
-use headstart::cache::residency::are_resident;
+use headstart::cache::residency::resident_count;
 use headstart::host::range::PageRange;
 use headstart_sys::huge::{Folio, bring_in};
 use headstart_sys::signals::kill;
@@ -51,7 +51,6 @@ impl Service {
         Self::with("")
     }
 
-    /// With more settings.
     fn with(settings: &str) -> Self {
         Self::start_in(public_dir(), settings)
     }
@@ -279,7 +278,7 @@ pub fn prefetched_start(service: &Service, fs: &LoopFs) -> Value {
     let mut start = Start::cold(fs);
     let pid = start.pid();
     // Of some a page at the end is not learned.
-    let are_prefetched = || resident_files(fs) * 2 >= FILES;
+    let are_prefetched = || resident(fs).sum::<u64>() * 20 >= FILES * PAGES * 19;
     wait_until("prefetched files", || are_prefetched().then_some(()));
     start.line();
     start.end();
@@ -299,8 +298,7 @@ pub fn learned_program(settings: &str) -> Option<(Service, LoopFs)> {
     Some((service, fs))
 }
 
-/// Makes the device of a file system a slow one in the model that was measured of it: it has another
-/// name each time that it is attached.
+/// Makes the device of a file system slow in its model. It has another name each time that it is attached.
 fn write_slow_model(devices: &Path, fs: &LoopFs) {
     let measured = std::fs::read_dir(devices).unwrap().next().unwrap().unwrap().path();
     let mut model: Value = serde_json::from_slice(&std::fs::read(&measured).unwrap()).unwrap();
@@ -312,11 +310,13 @@ fn write_slow_model(devices: &Path, fs: &LoopFs) {
 }
 
 pub fn resident_files(fs: &LoopFs) -> u64 {
-    let is_resident = |number: &u64| {
-        let file = File::open(fs.path().join(number.to_string())).unwrap();
-        are_resident(&file, PageRange::of(0, PAGES))
-    };
-    (0..FILES).filter(is_resident).count() as u64
+    resident(fs).filter(|pages| *pages == PAGES).count() as u64
+}
+
+/// The resident pages of each file.
+fn resident(fs: &LoopFs) -> impl Iterator<Item = u64> {
+    let file = |number: u64| File::open(fs.path().join(number.to_string())).unwrap();
+    (0..FILES).map(move |number| resident_count(file(number), PageRange::of(0, PAGES)).unwrap())
 }
 
 #[test]
