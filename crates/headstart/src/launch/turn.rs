@@ -1,5 +1,5 @@
 //! Lets one thread after the other do what takes much memory, unless one takes too long: it may wait for a
-//! file server that does not answer. Pure.
+//! file server that does not answer. It does no I/O.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
