@@ -11,7 +11,7 @@ mod reclaim;
 
 pub use control_group::ControlGroup;
 pub use loop_fs::{LoopFs, bind};
-pub use reclaim::undisturbed;
+pub use reclaim::{undisturbed, undisturbed_with};
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

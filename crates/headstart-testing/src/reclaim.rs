@@ -7,6 +7,7 @@ use headstart::host::id::Dev;
 use headstart::host::mounts::MountTable;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,25 @@ pub fn undisturbed<T>(places: &[&Path], mut measure: impl FnMut() -> T) -> T {
             "for a minute the kernel has been taking pages of {places:?}"
         );
     }
+}
+
+/// [`undisturbed`] where measuring changes what lies in a directory, as a start that is learned
+/// changes the packs: each measurement begins with its files of now.
+#[track_caller]
+pub fn undisturbed_with<T>(places: &[&Path], dir: &Path, mut measure: impl FnMut() -> T) -> T {
+    let before = tempfile::tempdir().unwrap();
+    let call = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
+    let copy =
+        |from: &Path, to: &Path| call(Command::new("cp").arg("-a").arg(from.join(".")).arg(to));
+    copy(dir, before.path());
+    let mut again = false;
+    undisturbed(places, || {
+        if std::mem::replace(&mut again, true) {
+            call(Command::new("find").arg(dir).args(["-mindepth", "1", "-delete"]));
+            copy(before.path(), dir);
+        }
+        measure()
+    })
 }
 
 /// Whether this kernel does so, by any of the interfaces of DAMON; looked for once.

@@ -4,7 +4,8 @@
 use crate::command::{headstart, json};
 use crate::common::python;
 use headstart_testing::{
-    LoopFs, as_nobody, disk_dir, is_root, must, skip, undisturbed, wait_until, write_synced,
+    LoopFs, as_nobody, disk_dir, is_root, must, skip, undisturbed, undisturbed_with, wait_until,
+    write_synced,
 };
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -64,8 +65,7 @@ fn python_starts_from_memory_on(kind: &'static str) {
     let faults = |figures: &Value| figures["major_faults"].as_u64().unwrap();
     let before = faults(&bare);
     assert!(before >= 20, "{kind}: the bare start was not cold: {before} major faults");
-    // An attempt that is measured again is learned, too.
-    let third = undisturbed(&[fs.path()], || {
+    let third = undisturbed_with(&[fs.path()], packs.path(), || {
         cold();
         run(packs.path(), &command)
     });
@@ -146,11 +146,9 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
     // The shell and its libraries are of the start, too, and pages of them that not every start
     // touches.
     let places = [fs.path(), Path::new("/")];
-    let hot = undisturbed(&places, || {
+    let hot = undisturbed_with(&places, packs.path(), || {
         json(&["replay", "--wait", "--json", &pack_in(packs.path())]);
-        // Not learned: a start after the third learned one need not be recorded, and this one is
-        // measured as often as the kernel disturbs it.
-        start(packs.path(), "run", &["--no-learn"], &command).1
+        run(packs.path(), &command)
     });
     let assumed = bytes(&hot, "assumed_bytes");
     assert!(assumed > FILES as u64 / 2 * 4096, "{hot:#}");

@@ -2,7 +2,7 @@
 //! pack prefetches is learned into a pack of its own.
 
 use crate::common::run_json;
-use headstart_testing::{LoopFs, disk_dir, noise, undisturbed, write_synced};
+use headstart_testing::{LoopFs, disk_dir, noise, undisturbed_with, write_synced};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn a_start_that_wastes_most_of_its_programs_pack_gets_one_of_its_own() {
     std::fs::set_permissions(&tool, PermissionsExt::from_mode(0o755)).unwrap();
     let packs = disk_dir();
     let start = |options: &[&str], job: &str| {
-        undisturbed(&[fs.path(), Path::new("/")], || {
+        undisturbed_with(&[fs.path(), Path::new("/")], packs.path(), || {
             fs.remount();
             let options = [&["--always", "--max-delay", "1s"], options].concat();
             figures(&run_json(packs.path(), &options, &[tool.to_str().unwrap(), job]))
