@@ -1,6 +1,7 @@
 //! The service that learns and prefetches all programs: a slow one is learned without being named, and its files are
 //! resident before it reads them; a hot one costs nothing; clients can't hold it up; nothing is left of a killed one.
 
+use crate::common::slow_model::write_slow_model;
 use crate::common::{INSTANCES, instances, within};
 use headstart::cache::residency::resident_count;
 use headstart::host::range::PageRange;
@@ -83,6 +84,12 @@ impl Service {
             .arg(path("sessions"))
             .spawn()
             .unwrap()
+    }
+
+    /// Has it take the device of a file system for a slow one, until that is mounted again. The real one may be so
+    /// fast that no start waits for it.
+    pub fn believes_slow(&self, fs: &LoopFs) {
+        write_slow_model(&self.dir.path().join("packs"), fs);
     }
 
     /// Root logs in, as logind says it.
@@ -253,7 +260,9 @@ impl Start {
 /// A cold start that nothing is known of, as `top` tells it. None if it was not noticed: on a busy
 /// machine a program may be so slow to begin that it counts as one that reads nothing.
 pub fn first_start(service: &Service, fs: &LoopFs) -> Option<Value> {
-    let mut start = Start::cold(fs);
+    fs.remount();
+    service.believes_slow(fs);
+    let mut start = Start::again(fs);
     start.line();
     let seen = within(NOTICED, || service.listed(start.pid()));
     start.end();
@@ -296,17 +305,6 @@ pub fn learned_program(settings: &str) -> Option<(Service, LoopFs)> {
     assert_eq!(seen["kind"], "cold", "{seen}");
     second_start(&service, &fs);
     Some((service, fs))
-}
-
-/// Makes the device of a file system slow in its model. It has another name each time that it is attached.
-fn write_slow_model(devices: &Path, fs: &LoopFs) {
-    let measured = std::fs::read_dir(devices).unwrap().next().unwrap().unwrap().path();
-    let mut model: Value = serde_json::from_slice(&std::fs::read(&measured).unwrap()).unwrap();
-    (model["latency_us"], model["bandwidth_mb_s"]) = (5000.into(), 10.into());
-    let name = measured.file_name().unwrap().to_str().unwrap();
-    let number = std::fs::read_to_string(fs.sysfs().join("diskseq")).unwrap();
-    let name = format!("{}-{}.json", name.rsplit_once('-').unwrap().0, number.trim());
-    std::fs::write(devices.join(name), model.to_string()).unwrap();
 }
 
 pub fn resident_files(fs: &LoopFs) -> u64 {
@@ -381,7 +379,7 @@ fn a_program_that_followed_each_login_is_predicted_if_that_is_switched_on() {
     let Some((mut service, fs)) = learned_program("") else { return };
     let path = |name: &str| service.dir.path().join(name);
     let (conf, state) = (path("conf"), path("state/state.json"));
-    let (devices, session) = (path("packs/devices"), path("sessions/1"));
+    let session = path("sessions/1");
     assert!(service.ask(&["off"]).status.success());
     assert!(service.child.wait().unwrap().success());
 
@@ -404,7 +402,7 @@ fn a_program_that_followed_each_login_is_predicted_if_that_is_switched_on() {
         service.child = Service::spawn(service.dir.path());
         service.wait_until_it_answers();
         fs.remount();
-        write_slow_model(&devices, &fs);
+        service.believes_slow(&fs);
         service.login();
         wait_until("login", || {
             let counters = &service.json(&["status"])["status"]["counters"];

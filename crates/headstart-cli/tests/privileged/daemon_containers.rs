@@ -106,9 +106,12 @@ impl Store {
 struct Start(Child, String);
 
 impl Start {
-    fn cold(store: &Store, name: String) -> Self {
+    fn cold(service: &Service, store: &Store, name: String) -> Self {
+        // The service keeps what it knows of a device for some seconds, and podman lies on it too.
+        service.believes_slow(&store.0);
         store.create(&name, PROGRAM);
         store.0.remount();
+        service.believes_slow(&store.0);
         let mut command = store.podman(&["start", "--attach", "--interactive", &name]);
         Self(command.stdin(Stdio::piped()).spawn().unwrap(), name)
     }
@@ -128,7 +131,7 @@ impl Start {
 /// `before` is done before the program reads its files.
 fn start(service: &Service, store: &Store, name: &str, before: impl Fn()) -> Option<Value> {
     let (known, seen) = (service.starts(KEY), service.count("in_containers"));
-    let mut start = Start::cold(store, name.into());
+    let mut start = Start::cold(service, store, name.into());
     let is_seen = || (service.count("in_containers") > seen).then_some(());
     wait_until("program in a container", is_seen);
     before();

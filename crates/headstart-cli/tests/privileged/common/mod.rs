@@ -4,6 +4,7 @@ pub mod packs;
 pub mod process;
 pub mod python;
 pub mod scripted_boot;
+pub mod slow_model;
 pub mod starts;
 
 use serde_json::Value;

@@ -38,6 +38,7 @@ fn first_start(
 ) -> Option<Value> {
     let known = service.starts(program);
     fs.remount();
+    service.believes_slow(fs);
     starts.begin();
     starts.read();
     let seen = service.new_start(program, &known);
