@@ -143,6 +143,9 @@ fn a_start_whose_files_do_not_fit_into_its_control_group_reads_no_more_and_is_no
     let headstart = [
         env!("CARGO_BIN_EXE_headstart"),
         "run",
+        // On a busy machine the threads that prefetch may be scheduled late.
+        "--max-delay",
+        "2s",
         "--json",
         figures.to_str().unwrap(),
         "--pack",
