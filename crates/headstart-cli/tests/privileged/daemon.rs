@@ -1,7 +1,7 @@
 //! The service that learns and prefetches all programs: a slow one is learned without being named, and its files are
 //! resident before it reads them; a hot one costs nothing; clients can't hold it up; nothing is left of a killed one.
 
-use crate::common::slow_model::write_slow_model;
+use crate::common::models::{NETWORK, write_model};
 use crate::common::{INSTANCES, instances, within};
 use headstart::cache::residency::resident_count;
 use headstart::host::range::PageRange;
@@ -86,10 +86,9 @@ impl Service {
             .unwrap()
     }
 
-    /// Has it take the device of a file system for a slow one, until that is mounted again. The real one may be so
-    /// fast that no start waits for it.
+    /// Has it take the device of a file system for a slow one, until that is mounted again.
     pub fn believes_slow(&self, fs: &LoopFs) {
-        write_slow_model(&self.dir.path().join("packs"), fs);
+        write_model(&self.dir.path().join("packs"), fs, NETWORK);
     }
 
     /// Root logs in, as logind says it.
@@ -195,6 +194,9 @@ impl Drop for Service {
         // It may have ended by itself.
         let _ = self.child.kill();
         self.child.wait().unwrap();
+        // Else the next start would, and some tests wait for that.
+        let left = Self::instances(self.child.id()).into_iter();
+        left.for_each(|name| drop(std::fs::remove_dir(Path::new(INSTANCES).join(name))));
     }
 }
 

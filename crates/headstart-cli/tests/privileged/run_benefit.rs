@@ -1,25 +1,18 @@
 //! A program that waits for the disk for less than a replay costs is not prefetched.
 
+use crate::common::models::write_model;
 use crate::common::run_json as run;
+use headstart::replay::model::Model;
 use headstart_testing::{LoopFs, disk_dir, must, noise, undisturbed, write_synced};
 use serde_json::Value;
-use std::path::Path;
 
 /// A device that answers at once.
-const QUICK: &str =
-    r#"{"latency_us":1,"next_us":1,"bandwidth_mb_s":1000000,"depth":16,"iops":99999999}"#;
+const QUICK: Model =
+    Model { latency_us: 1, next_us: 1, bandwidth_mb_s: 1_000_000, depth: 16, iops: 99_999_999 };
 
 /// One that takes long.
-const SLOW: &str =
-    r#"{"latency_us":20000,"next_us":20000,"bandwidth_mb_s":10,"depth":1,"iops":50}"#;
-
-/// Replaces what was measured of devices; returns of how many.
-fn take_devices_for(model: &str, packs: &Path) -> usize {
-    let found = std::fs::read_dir(packs.join("devices")).into_iter().flatten();
-    let found = found.map(|entry| entry.unwrap().path());
-    let models = found.filter(|path| path.extension().is_some_and(|e| e == "json"));
-    models.map(|path| std::fs::write(path, model).unwrap()).count()
-}
+const SLOW: Model =
+    Model { latency_us: 20_000, next_us: 20_000, bandwidth_mb_s: 10, depth: 1, iops: 50 };
 
 #[test]
 fn without_expected_benefit_a_program_is_not_prefetched_unless_always() {
@@ -34,7 +27,7 @@ fn without_expected_benefit_a_program_is_not_prefetched_unless_always() {
     let command = [to];
     let packs = disk_dir();
     run(packs.path(), &[], &command);
-    assert!(take_devices_for(QUICK, packs.path()) > 0);
+    assert!(write_model(packs.path(), &fs, QUICK), "the device was measured");
     let is_not_prefetched = |figures: &Value| {
         let notes = figures["notes"].to_string();
         assert_eq!(
@@ -73,7 +66,7 @@ fn a_well_known_program_is_traced_from_the_disk_and_not_from_memory() {
     let from_memory = undisturbed(&[fs.path()], || {
         // Brings all of it in.
         start(&["--always"]);
-        take_devices_for(SLOW, packs.path());
+        write_model(packs.path(), &fs, SLOW);
         start(&[])
     });
     assert!(from_memory["learned"].is_null(), "{from_memory:#}");

@@ -151,7 +151,7 @@ fn of_a_program_in_memory_only_a_sample_is_looked_at() {
     let hot = || {
         undisturbed(&places, || {
             json(&["replay", "--wait", "--json", &pack_in(packs.path())]);
-            // Else the cold start would not be recorded: three are.
+            // Starts after the third learned one need not be recorded, and the cold one has to be.
             start(packs.path(), "run", &["--no-learn"], &command).1
         })
     };

@@ -91,14 +91,14 @@ fn a_server_that_took_a_request_and_is_silent_keeps_neither_the_program_nor_its_
     let pack = pack_of(&fs, packs.path(), &dir.path().join("file"));
     let Some(fuse) = silent(dir.path()) else { return };
     // A replay that ends before it comes to the file has nothing to say of it.
-    let is_asked = || wait_until("a request", || (fuse.unanswered() > 0).then_some(()));
+    let until_asked = || wait_until("a request", || (fuse.unanswered() > 0).then_some(()));
     // Also where it goes on when its start is over.
     for (limit, expected) in [
         ("10s", "gave up on a file whose server does not answer"),
         ("1ms", SKIPPED),
         ("10s", SKIPPED),
     ] {
-        let output = prefetched(&pack, limit, is_asked);
+        let output = prefetched(&pack, limit, until_asked);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
         assert!(said.contains(expected), "{said}");

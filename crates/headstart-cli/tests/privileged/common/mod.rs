@@ -1,10 +1,10 @@
 //! What the tests of the command share: programs, packs, boots, terminals.
 
+pub mod models;
 pub mod packs;
 pub mod process;
 pub mod python;
 pub mod scripted_boot;
-pub mod slow_model;
 pub mod starts;
 
 use serde_json::Value;
