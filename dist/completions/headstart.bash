@@ -946,7 +946,7 @@ _headstart() {
             return 0
             ;;
         headstart__subcmd__layout__subcmd__apply)
-            opts="-h --budget --gaps --on --compress --json --idle --for --force --trust-kernel --help"
+            opts="-h --budget --gaps --on --compress --json --idle --for --force --make-room --trust-kernel --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

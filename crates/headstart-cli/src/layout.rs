@@ -2,6 +2,7 @@
 
 mod apply;
 mod list;
+mod placed;
 mod plan;
 mod renewal;
 mod status;

@@ -8,7 +8,7 @@ pub use super::direction::Direction;
 use super::error::LayoutError;
 use super::examine::{Looked, Swaps, drop_cached};
 use super::extents::{Compared, compare};
-use super::journal::{Journal, LaidFile, Swap};
+use super::journal::{Journal, LaidFile, Round, Swap};
 use super::mover::{Mover, Stop, mover};
 use super::skip::{Skip, Skipped};
 use super::volume::Store;
@@ -30,8 +30,10 @@ pub enum Go {
 /// What was done.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Done {
-    /// Bytes that were swapped.
+    /// Bytes of what is laid out that were swapped.
     pub bytes: u64,
+    /// Bytes of other files that were moved aside, or back.
+    pub aside: u64,
     /// Bytes that were where they should be already.
     pub already: u64,
     /// Files that were skipped, by reason.
@@ -62,31 +64,40 @@ pub fn swap_all(
 ) -> Result<Done, LayoutError> {
     let mover = mover(store, journal, direction)?;
     if !is_just_read && !store.kind.shares() {
-        let ranges = journal.swaps.iter().map(|swap| &swap.piece);
+        let ranges = journal.all().map(|swap| &swap.piece);
         drop_cached(store, ranges.map(|piece| (journal.files.get(piece.file), piece.bytes)));
     }
     let worker = Worker { store, journal, direction, mover, swaps: Swaps::read() };
     let (mut done, mut skipped, mut passed) = (Done::default(), BTreeSet::new(), 0);
-    for swap in &journal.swaps {
-        if go(passed)? == Go::Stop {
-            done.stopped = true;
-            break;
+    for (round, swaps) in journal.rounds(direction) {
+        if done.stopped || swaps.is_empty() {
+            continue;
         }
-        match worker.swap(swap)? {
-            Ok(bytes) => {
-                done.bytes += bytes;
-                done.already += swap.piece.bytes.length() - bytes;
+        for swap in swaps {
+            if go(passed)? == Go::Stop {
+                done.stopped = true;
+                break;
             }
-            Err(skip) => {
+            let length = swap.piece.bytes.length();
+            match (worker.swap(swap)?, round) {
+                (Ok(bytes), Round::Aside) => done.aside += bytes,
+                (Ok(bytes), Round::LaidOut) => {
+                    done.bytes += bytes;
+                    done.already += length - bytes;
+                }
                 // A file is counted once for a reason.
-                if skipped.insert((swap.piece.file, skip)) {
-                    *done.skipped.entry(skip).or_default() += 1;
+                (Err(skip), _) => {
+                    if skipped.insert((swap.piece.file, skip)) {
+                        *done.skipped.entry(skip).or_default() += 1;
+                    }
                 }
             }
+            passed += length;
         }
-        passed += swap.piece.bytes.length();
+        // The next round needs this one on the disk, also what an earlier run swapped of it.
+        rustix::fs::syncfs(&store.dir)
+            .map_err(LayoutError::io("Can't write", Path::new("files")))?;
     }
-    rustix::fs::syncfs(&store.dir).map_err(LayoutError::io("Can't write", Path::new("files")))?;
     Ok(done)
 }
 
@@ -204,7 +215,7 @@ pub fn standing(
     let mut seen: Vec<Option<Skip>> = vec![None; journal.files.len()];
     let mut damaged = BTreeSet::new();
     let mut passed = 0;
-    for swap in &journal.swaps {
+    for swap in journal.all() {
         let length = swap.piece.bytes.length();
         let Some(file) = journal.files.get(swap.piece.file) else { continue };
         if go(passed)? == Go::Stop {

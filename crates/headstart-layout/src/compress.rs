@@ -118,7 +118,11 @@ mod tests {
             old: vec![Extent { logical: 4096, physical: 0, length }],
             donor: 0,
         };
-        let plan = Plan { pieces: vec![piece(0, 64 << 20), piece(1, 5000)], donor_bytes: 0 };
+        let plan = Plan {
+            pieces: vec![piece(0, 64 << 20), piece(1, 5000)],
+            donor_bytes: 0,
+            ..Plan::default()
+        };
         let found = chosen(&plan);
         assert!(
             (EXTENTS as usize / 2..=EXTENTS as usize).contains(&found.len()),
@@ -126,7 +130,7 @@ mod tests {
             found.len()
         );
         assert!(found.iter().all(|(_, range)| range.length() <= EXTENT));
-        let small = Plan { pieces: vec![piece(1, 5000)], donor_bytes: 0 };
+        let small = Plan { pieces: vec![piece(1, 5000)], donor_bytes: 0, ..Plan::default() };
         assert_eq!(chosen(&small), [(1, ByteRange { offset: 4096, end: 9096 })]);
         assert!(chosen(&Plan::default()).is_empty());
     }

@@ -31,6 +31,12 @@ pub enum LayoutError {
         /// The mount point.
         path: PathBuf,
     },
+    /// Only on ext4 other files are moved aside.
+    #[error("{path} is not on ext4, the only file system where --make-room can move other files aside", path = names::path(.path))]
+    NoAside {
+        /// The mount point.
+        path: PathBuf,
+    },
     /// The kernel compresses, at its own level only.
     #[error("Levels of compression take Linux 6.15; give zstd without one")]
     NoLevel,

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -71,8 +71,7 @@ pub fn examine(
     let mut looked: HashMap<usize, (usize, HashMap<ByteRange, Vec<Extent>>)> = HashMap::new();
     let mut seen = HashSet::new();
     for (number, file) in wanted.files.iter().enumerate() {
-        let Some((dev, inner)) = mounts.inside(&file.path) else { continue };
-        let Some(inner) = volume.inside(dev, &inner) else { continue };
+        let Some(path) = volume.below(&file.path, mounts) else { continue };
         let Some(ranges) = ranges.get(&number) else { continue };
         let looked_at = open_again(&file.path).map_err(why).and_then(|opened| {
             let whole = ByteRange { offset: 0, end: u64::MAX };
@@ -94,7 +93,6 @@ pub fn examine(
         });
         match looked_at {
             Ok((identity, found)) => {
-                let path = inner.to_owned();
                 looked.insert(number, (out.files.len(), found));
                 out.files.push(LaidFile { path, identity });
             }
@@ -146,8 +144,18 @@ impl Looked {
         range: ByteRange,
         swaps: &Swaps,
     ) -> Result<Self, Skip> {
-        let looked = Self::at(opened(store, file)?, range, (store.kind, store.dev), swaps)?;
+        let looked = Self::inside(store, &file.path, range, swaps)?;
         if looked.identity.ino == file.identity.ino { Ok(looked) } else { Err(Skip::Changed) }
+    }
+
+    /// The same of any file below the root of the file system.
+    pub(crate) fn inside(
+        store: &Store,
+        path: &Path,
+        range: ByteRange,
+        swaps: &Swaps,
+    ) -> Result<Self, Skip> {
+        Self::at(opened(store, path)?, range, (store.kind, store.dev), swaps)
     }
 
     /// Looks at a range of a file that is open for reading.
@@ -187,11 +195,11 @@ impl Looked {
     }
 }
 
-/// Opens a file of a layout: below the root of its file system, by no link.
-fn opened(store: &Store, file: &LaidFile) -> Result<OwnedFd, Skip> {
+/// Opens a file below the root of a file system, by no link.
+fn opened(store: &Store, path: &Path) -> Result<OwnedFd, Skip> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let opened = rustix::fs::openat2(&store.root, &file.path, flags, Mode::empty(), resolve);
+    let opened = rustix::fs::openat2(&store.root, path, flags, Mode::empty(), resolve);
     opened.map_err(why)
 }
 
@@ -202,10 +210,20 @@ pub(crate) fn drop_cached<'a>(
     ranges: impl Iterator<Item = (Option<&'a LaidFile>, ByteRange)>,
 ) {
     for (file, range) in ranges {
-        if let Some(Ok(file)) = file.map(|file| opened(store, file)) {
+        if let Some(Ok(file)) = file.map(|file| opened(store, &file.path)) {
             drop_folios(&file.into(), range);
         }
     }
+}
+
+/// The same file, open for writing.
+pub(crate) fn writable(file: &File) -> Result<File, Skip> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOATIME;
+    rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|error| match error {
+        Errno::PERM => Skip::Refused,
+        error => why(error),
+    })
 }
 
 /// Files that are swap space.

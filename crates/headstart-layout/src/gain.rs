@@ -92,6 +92,11 @@ impl Gain {
         self.before.requests > 0 && self.after.requests <= self.before.requests / 2
     }
 
+    /// Whether this layout of the same ranges is expected to save time compared with another one.
+    pub fn betters(&self, other: &Self) -> bool {
+        Self { before: other.after, after: self.after }.is_expected()
+    }
+
     /// Whether the layout is expected to save time; without a model, requests.
     pub fn is_expected(&self) -> bool {
         let Self { before, after } = self;

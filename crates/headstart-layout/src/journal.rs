@@ -3,8 +3,12 @@
 //!
 //! The first line is the version, the second the CRC-64 of the third, which is JSON. A reader checks
 //! all of it: ranges overlap nowhere, and names lead nowhere else.
+//!
+//! Swaps are made in two rounds. In the first, other files give up the blocks between the donor's; in the second, what
+//! is laid out gets the donor's blocks, those included. `undo` takes the second back first.
 
-use super::plan::Piece;
+use super::direction::Direction;
+use super::plan::{Piece, exchanged};
 use crc::{CRC_64_XZ, Crc, Table};
 use headstart::host::identity::Identity;
 use headstart::host::json_path::JsonPath;
@@ -14,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
-/// The first line. Version 1 names no packs.
-const MAGIC: &[u8] = b"headstart-layout 2\n";
-const MAGIC_1: &[u8] = b"headstart-layout 1\n";
+/// The first line. Version 2 moves nothing aside, and version 1 names no packs.
+const MAGIC: &[u8] = b"headstart-layout 3\n";
+const EARLIER: [&[u8]; 2] = [b"headstart-layout 2\n", b"headstart-layout 1\n"];
 /// Of the journal, and of what files hold.
 pub(crate) const CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_XZ);
 /// Digits of a CRC-64.
@@ -35,7 +39,9 @@ pub struct Journal {
     pub donor: Donor,
     /// The files.
     pub files: Vec<LaidFile>,
-    /// Their ranges, in touch order.
+    /// Ranges of other files, which are moved aside before.
+    pub aside: Vec<Swap>,
+    /// The ranges that are laid out, in touch order.
     pub swaps: Vec<Swap>,
     /// The packs it was made for, which know where the extents of these files lie: absolute paths.
     pub packs: Vec<PathBuf>,
@@ -50,7 +56,7 @@ pub struct Donor {
     pub extents: Vec<Extent>,
 }
 
-/// A file that is laid out.
+/// A file that is laid out, or moved aside.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LaidFile {
     /// Its path below the root of the file system.
@@ -68,6 +74,15 @@ pub struct Swap {
     pub new: Vec<Extent>,
     /// CRC-64 of its bytes, as far as the file goes.
     pub crc: u64,
+}
+
+/// What a round of swaps does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Round {
+    /// It moves other files aside.
+    Aside,
+    /// It moves what is laid out.
+    LaidOut,
 }
 
 /// Why a journal can't be used.
@@ -90,6 +105,8 @@ struct Form {
     /// Physical place and length.
     donor: Vec<(u64, u64)>,
     files: Vec<FileForm>,
+    #[serde(default)]
+    aside: Vec<SwapForm>,
     swaps: Vec<SwapForm>,
     #[serde(default)]
     packs: Vec<JsonPath>,
@@ -117,9 +134,31 @@ struct SwapForm {
 }
 
 impl Journal {
+    /// All swaps, in the order in which they are made.
+    pub fn all(&self) -> impl Iterator<Item = &Swap> {
+        self.aside.iter().chain(&self.swaps)
+    }
+
+    /// The swaps of both rounds in the order of a direction. Blocks of the first get other content in the second, so
+    /// the first has to be on the disk by then: after a crash a file could lie in blocks that were written for
+    /// another one.
+    pub(crate) fn rounds(&self, direction: Direction) -> [(Round, &[Swap]); 2] {
+        let (aside, laid_out) =
+            ((Round::Aside, &self.aside[..]), (Round::LaidOut, &self.swaps[..]));
+        match direction {
+            Direction::Apply => [aside, laid_out],
+            Direction::Undo => [laid_out, aside],
+        }
+    }
+
     /// Bytes of all ranges.
     pub fn bytes(&self) -> u64 {
-        self.swaps.iter().map(|swap| swap.piece.bytes.length()).sum()
+        self.all().map(|swap| swap.piece.bytes.length()).sum()
+    }
+
+    /// Bytes of ranges that are moved aside.
+    pub fn aside_bytes(&self) -> u64 {
+        self.aside.iter().map(|swap| swap.piece.bytes.length()).sum()
     }
 
     /// Bytes that the donor takes.
@@ -152,6 +191,7 @@ impl Journal {
             donor_ino: self.donor.ino,
             donor: pairs(&self.donor.extents),
             files: self.files.iter().map(file).collect(),
+            aside: self.aside.iter().map(swap).collect(),
             swaps: self.swaps.iter().map(swap).collect(),
             packs: self.packs.iter().map(|path| path.as_path().into()).collect(),
         };
@@ -171,7 +211,8 @@ impl Journal {
     /// Another version wrote it, or it is damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, JournalError> {
         use JournalError::Damaged;
-        let rest = [MAGIC, MAGIC_1].iter().find_map(|magic| bytes.strip_prefix(*magic));
+        let mut versions = EARLIER.iter().chain([&MAGIC]);
+        let rest = versions.find_map(|magic| bytes.strip_prefix(*magic));
         let rest = rest.ok_or(match bytes.starts_with(b"headstart-layout ") {
             true => JournalError::Version,
             false => Damaged("its begin"),
@@ -206,29 +247,12 @@ impl Form {
             }
             files.push(LaidFile { path, identity: Identity { ino, size, mtime_ns, ctime_ns } });
         }
-        let mut swaps = Vec::with_capacity(self.swaps.len());
-        for SwapForm { file, offset, length, donor: at, crc, old } in self.swaps {
-            let size = files.get(file).ok_or("a file of a range")?.identity.size;
-            let end = offset.checked_add(length).ok_or("a range")?;
-            let is_in_file =
-                size.checked_next_multiple_of(self.block).is_some_and(|all| end <= all);
-            if length == 0 || !is_in_file || ![offset, length, at].iter().all(|n| whole(*n)) {
-                return Err("a range");
-            }
-            let old = extents(offset, &old).ok_or("an old place")?;
-            let covers = old.iter().try_fold(0u64, |sum, e| sum.checked_add(e.length));
-            if covers != Some(length) {
-                return Err("an old place");
-            }
-            let bytes = ByteRange { offset, end };
-            let piece = Piece { file, bytes, old, donor: at };
-            let new = piece.new_place(&donor.extents).ok_or("a new place")?;
-            swaps.push(Swap { piece, new, crc });
-        }
-        let in_donor = |swap: &Swap| ByteRange::of(swap.piece.donor, swap.piece.bytes.length());
-        let in_donor = swaps.iter().map(|swap| (0, in_donor(swap)));
-        let in_files = swaps.iter().map(|swap| (swap.piece.file, swap.piece.bytes));
-        if overlap(in_donor.collect()) || overlap(in_files.collect()) {
+        let aside = swaps(self.aside, &files, self.block, &donor.extents)?;
+        let pieces: Vec<&Piece> = aside.iter().map(|swap| &swap.piece).collect();
+        let then = exchanged(&donor.extents, &pieces).ok_or("a new place")?;
+        let swaps = swaps(self.swaps, &files, self.block, &then)?;
+        let all = aside.iter().chain(&swaps);
+        if overlap(all.map(|swap| (swap.piece.file, swap.piece.bytes)).collect()) {
             return Err("ranges overlap");
         }
         let packs: Vec<PathBuf> = self.packs.iter().map(JsonPath::to_path).collect();
@@ -236,8 +260,40 @@ impl Form {
             return Err("a pack");
         }
         let Self { uuid, made_at, block, .. } = self;
-        Ok(Journal { uuid, made_at, block, donor, files, swaps, packs })
+        Ok(Journal { uuid, made_at, block, donor, files, aside, swaps, packs })
     }
+}
+
+/// The swaps of a round, if they can be true with this donor.
+fn swaps(
+    forms: Vec<SwapForm>,
+    files: &[LaidFile],
+    block: u64,
+    donor: &[Extent],
+) -> Result<Vec<Swap>, &'static str> {
+    let whole = |bytes: u64| bytes.is_multiple_of(block);
+    let mut out = Vec::with_capacity(forms.len());
+    for SwapForm { file, offset, length, donor: at, crc, old } in forms {
+        let size = files.get(file).ok_or("a file of a range")?.identity.size;
+        let end = offset.checked_add(length).ok_or("a range")?;
+        let is_in_file = size.checked_next_multiple_of(block).is_some_and(|all| end <= all);
+        if length == 0 || !is_in_file || ![offset, length, at].iter().all(|n| whole(*n)) {
+            return Err("a range");
+        }
+        let old = extents(offset, &old).ok_or("an old place")?;
+        let covers = old.iter().try_fold(0u64, |sum, e| sum.checked_add(e.length));
+        if covers != Some(length) {
+            return Err("an old place");
+        }
+        let piece = Piece { file, bytes: ByteRange { offset, end }, old, donor: at };
+        let new = piece.new_place(donor).ok_or("a new place")?;
+        out.push(Swap { piece, new, crc });
+    }
+    let in_donor = |swap: &Swap| (0, ByteRange::of(swap.piece.donor, swap.piece.bytes.length()));
+    if overlap(out.iter().map(in_donor).collect()) {
+        return Err("ranges overlap");
+    }
+    Ok(out)
 }
 
 /// Extents that lie one behind the other in a file, from an offset on; `None` if one is empty or
@@ -271,7 +327,8 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
-    /// A journal with ranges of so many blocks, some of one file.
+    /// A journal with ranges of so many blocks, some of one file. Half of them get the blocks of files that are
+    /// moved aside.
     fn journal(blocks: &[u64], block: u64, names: &[Vec<u8>]) -> Journal {
         use std::os::unix::ffi::OsStringExt;
         let all: u64 = blocks.iter().sum::<u64>() * block;
@@ -281,20 +338,34 @@ mod tests {
             identity: Identity { ino: 100 + n as u64, size: 1 << 40, mtime_ns: -5, ctime_ns: 7 },
         };
         let files: Vec<_> = names.iter().enumerate().map(file).collect();
-        let (mut at, mut swaps) = (0, Vec::new());
-        for (n, count) in blocks.iter().enumerate() {
-            let length = count * block;
-            let bytes = ByteRange::of(n as u64 * (1 << 30), length);
-            let old = vec![Extent { logical: bytes.offset, physical: n as u64 * 999, length }];
-            let piece = Piece { file: n % names.len(), bytes, old, donor: at };
-            let new = piece.new_place(&donor).unwrap();
-            swaps.push(Swap { piece, new, crc: n as u64 });
-            at += length;
-        }
+        let pieces = |begin: u64| {
+            let mut at = 0;
+            let piece = |(n, count): (usize, &u64)| {
+                let length = count * block;
+                let bytes = ByteRange::of(begin + n as u64 * (1 << 30), length);
+                let physical = begin + n as u64 * 999;
+                let old = vec![Extent { logical: bytes.offset, physical, length }];
+                at += length;
+                Piece { file: n % names.len(), bytes, old, donor: at - length }
+            };
+            blocks.iter().enumerate().map(piece).collect::<Vec<_>>()
+        };
+        let swaps = |pieces: &[&Piece], donor: &[Extent]| {
+            let swap = |piece: &&Piece| {
+                let new = piece.new_place(donor).unwrap();
+                Swap { piece: (*piece).clone(), new, crc: piece.donor }
+            };
+            pieces.iter().map(swap).collect::<Vec<_>>()
+        };
+        let (aside, moved) = (pieces(1 << 39), pieces(0));
+        let aside: Vec<&Piece> = aside.iter().step_by(2).collect();
+        let then = exchanged(&donor, &aside).unwrap();
+        let swaps = (swaps(&aside, &donor), swaps(&moved.iter().collect::<Vec<_>>(), &then));
+        let (aside, swaps) = swaps;
         let donor = Donor { ino: 12, extents: donor };
         let packs = names.iter().map(|name| Path::new("/").join(OsStr::from_bytes(name)));
         let packs = packs.collect();
-        Journal { uuid: Some([7; 16]), made_at: 5, block, donor, files, swaps, packs }
+        Journal { uuid: Some([7; 16]), made_at: 5, block, donor, files, aside, swaps, packs }
     }
 
     fn small() -> Journal {
@@ -305,27 +376,33 @@ mod tests {
     fn another_version_and_damage_are_refused_each_with_its_reason() {
         let good = small().to_bytes();
         let bad = |text: &str| Journal::from_bytes(text.as_bytes()).unwrap_err();
-        assert_eq!(bad("headstart-layout 3\nx"), JournalError::Version);
-        for text in ["", "x", "headstart-layout 2\n", "headstart-layout 2\n0123456789abcdef\n{}\n"]
+        assert_eq!(bad("headstart-layout 4\nx"), JournalError::Version);
+        for text in ["", "x", "headstart-layout 3\n", "headstart-layout 3\n0123456789abcdef\n{}\n"]
         {
             assert!(matches!(bad(text), JournalError::Damaged(_)), "{text}");
         }
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 1;
-            assert!(Journal::from_bytes(&bytes).is_err(), "byte {at}");
+            // An earlier version of the same is the same.
+            let same = (at == MAGIC.len() - 2).then(small);
+            assert_eq!(Journal::from_bytes(&bytes).ok(), same, "byte {at}");
             assert!(Journal::from_bytes(&good[..at]).is_err(), "only {at} bytes");
         }
     }
 
     #[test]
-    fn a_journal_of_the_first_version_is_read_and_names_no_packs() {
-        // As headstart wrote it.
+    fn journals_of_earlier_versions_are_read() {
+        // As headstart wrote them: the first version names no packs, and none of them moves anything aside.
         let body = r#"{"uuid":null,"made_at":5,"block":4096,"donor_ino":12,"donor":[[1073741824,16384]],"files":[{"path":"usr/lib/a","ino":100,"size":20000,"mtime_ns":-5,"ctime_ns":7}],"swaps":[{"file":0,"offset":4096,"length":12288,"donor":0,"crc":1,"old":[[8192,4096],[65536,8192]]}]}"#;
-        let text = format!("headstart-layout 1\n{:016x}\n{body}\n", CRC.checksum(body.as_bytes()));
-        let found = Journal::from_bytes(text.as_bytes()).unwrap();
-        assert_eq!((found.files.len(), found.swaps.len(), found.packs.len()), (1, 1, 0));
-        assert_eq!(Journal::from_bytes(&found.to_bytes()), Ok(found));
+        let second = body.replace("]]}]}", "]]}],\"packs\":[{\"path\":\"/a.pack\"}]}");
+        for (version, body, packs) in [(1, body, 0), (2, &second[..], 1)] {
+            let sum = CRC.checksum(body.as_bytes());
+            let text = format!("headstart-layout {version}\n{sum:016x}\n{body}\n");
+            let found = Journal::from_bytes(text.as_bytes()).unwrap();
+            assert_eq!((found.files.len(), found.swaps.len(), found.packs.len()), (1, 1, packs));
+            assert_eq!(Journal::from_bytes(&found.to_bytes()), Ok(found));
+        }
     }
 
     #[test]
@@ -350,7 +427,16 @@ mod tests {
             ("a pack", |j| j.packs[0] = "usr/lib/a.pack".into()),
             ("a pack", |j| j.packs[0] = "/usr/../a.pack".into()),
             ("a pack", |j| j.packs[0] = "/".into()),
+            ("a new place", |j| j.aside[0].piece.donor = 1 << 40),
             ("ranges overlap", |j| j.swaps[1].piece.donor = 8192),
+            ("ranges overlap", |j| {
+                let twice = j.aside[0].clone();
+                j.aside.push(twice);
+            }),
+            ("ranges overlap", |j| {
+                j.aside[0].piece.bytes = ByteRange::of(0, 12_288);
+                j.aside[0].piece.old[0].logical = 0;
+            }),
             ("ranges overlap", |j| {
                 j.swaps[1].piece.file = 0;
                 j.swaps[1].piece.bytes = ByteRange { offset: 8192, end: 12_288 };

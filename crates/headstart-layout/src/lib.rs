@@ -15,10 +15,10 @@
 //! undone until it is released. The journal names all swaps before the first one is made, and where a
 //! block of a file lies tells whether its swap was made: so nothing else has to be kept, whatever ends it.
 //!
-//! Pure: [`kind`], [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`journal`], [`gain`],
+//! Pure: [`kind`], [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`room`], [`journal`], [`gain`],
 //! [`reads`], [`metadata`], [`trees`], [`renewed`], [`zstd`], [`image`] (lists for images that are built once).
-//! Drivers: [`volume`] finds the file system and keeps donor and journal, [`examine`] looks at files, [`replays`]
-//! finds what starts read of them, [`content`] reads them, [`prepare`] makes the journal, [`apply`] swaps,
+//! Drivers: [`volume`] finds the file system and keeps donor and journal, [`examine`] looks at files, [`others`] at those
+//! that may be moved aside, [`replays`] finds what starts read of them, [`content`] reads them, [`prepare`] makes the journal, [`apply`] swaps,
 //! [`compress`] tells what compression would save,
 //! [`idle`] waits while others use the disk.
 #![forbid(unsafe_code)]
@@ -40,11 +40,13 @@ pub mod journal;
 pub mod kind;
 pub mod metadata;
 mod mover;
+pub mod others;
 pub mod plan;
 pub mod prepare;
 pub mod reads;
 pub mod renewed;
 pub mod replays;
+pub mod room;
 pub mod skip;
 pub mod trees;
 pub mod unfit;

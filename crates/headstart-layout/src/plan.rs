@@ -1,6 +1,6 @@
 //! Where each range goes: its place in the donor. Pure.
 
-use super::extents::{shifted, within};
+use super::extents::{end, joined, shifted, within};
 use super::wanted::WantedRange;
 use headstart::host::range::ByteRange;
 use headstart_sys::fiemap::Extent;
@@ -48,19 +48,44 @@ impl Piece {
     }
 }
 
+/// The donor when other files took its blocks for theirs; `None` if it does not have their places, or two have the same.
+pub fn exchanged(donor: &[Extent], aside: &[&Piece]) -> Option<Vec<Extent>> {
+    let mut sorted = aside.to_vec();
+    sorted.sort_unstable_by_key(|piece| piece.donor);
+    let (mut out, mut at) = (Vec::with_capacity(donor.len() + aside.len()), 0);
+    for piece in sorted {
+        let stays = ByteRange { offset: at, end: piece.donor };
+        at = piece.donor.checked_add(piece.bytes.length())?;
+        if stays.offset > stays.end || at > donor.last().map_or(0, end) {
+            return None;
+        }
+        out.extend(within(donor, stays)?);
+        out.extend(shifted(&piece.old, piece.bytes.offset, piece.donor));
+    }
+    out.extend(within(donor, ByteRange { offset: at, end: donor.last().map_or(0, end) })?);
+    Some(joined(out))
+}
+
 /// All of them in touch order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    /// The ranges.
+    /// Ranges of other files, which are moved aside before.
+    pub aside: Vec<Piece>,
+    /// The ranges that are laid out.
     pub pieces: Vec<Piece>,
     /// Bytes of the donor, without its tail.
     pub donor_bytes: u64,
 }
 
 impl Plan {
-    /// Bytes of all ranges.
+    /// Bytes of all ranges that are laid out.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.bytes.length()).sum()
+    }
+
+    /// Bytes of other files that are moved aside.
+    pub fn aside_bytes(&self) -> u64 {
+        self.aside.iter().map(|piece| piece.bytes.length()).sum()
     }
 
     /// Bytes that the donor has behind all ranges. They are given up where the file system gets full
@@ -71,11 +96,14 @@ impl Plan {
         (LEAST_TAIL + trees + extents / IN_BLOCK).saturating_mul(block)
     }
 
-    /// The same with the ranges in the order of the donor's places on the disk, where it lies in several. The kernel
+    /// The places of a donor without its tail, which stays behind all ranges; `None` if it is too small.
+    pub fn places(&self, donor: &[Extent]) -> Option<Vec<Extent>> {
+        within(donor, ByteRange { offset: 0, end: self.donor_bytes })
+    }
+
+    /// The same with the ranges in places of the donor in their order on the disk. The kernel
     /// allocates these in any order, and a replay would jump between them. `None` if it can't be had in whole pages.
-    pub fn in_order_of(&self, donor: &[Extent], page: u64) -> Option<Self> {
-        // Its tail stays behind all ranges.
-        let mut places = within(donor, ByteRange { offset: 0, end: self.donor_bytes })?;
+    pub fn in_order_of(&self, mut places: Vec<Extent>, page: u64) -> Option<Self> {
         let is_whole = |place: &Extent| (place.logical | place.length).is_multiple_of(page);
         if !places.iter().all(is_whole) {
             return None;
@@ -96,7 +124,7 @@ impl Plan {
                 (offset, at, left) = (bytes.end, at + taken, left - taken);
             }
         }
-        Some(Self { pieces, donor_bytes: self.donor_bytes })
+        Some(Self { pieces, ..self.clone() })
     }
 
     /// Of how many files the extents do not fit into the inode, as far as is known of what is moved: now, and
@@ -158,7 +186,8 @@ mod tests {
         assert_eq!(new, [Extent { logical: 4096, physical: 1 << 20, length: 5120 }]);
         assert_eq!(plan.pieces[1].new_place(&[]), None);
         assert_eq!(plan.tail(4096), 8 * 4096);
-        let many = Plan { pieces: vec![plan.pieces[0].clone(); 3], donor_bytes: 0 };
+        let many =
+            Plan { pieces: vec![plan.pieces[0].clone(); 3], donor_bytes: 0, ..Plan::default() };
         assert_eq!((plan.trees(), many.trees()), ((0, 0), (0, 1)));
         let parts = plan.pieces[0].parts(4096).unwrap();
         let places: Vec<_> = parts.iter().map(|p| (p.bytes.offset, p.bytes.end, p.donor)).collect();
@@ -179,10 +208,11 @@ mod tests {
         // The second ends within a page.
         let pieces =
             vec![piece(0, 0, 12_288, 0), piece(1, 0, 5120, 12_288), piece(2, 0, 4096, 20_480)];
-        let plan = Plan { pieces, donor_bytes: 24_576 };
+        let plan = Plan { pieces, donor_bytes: 24_576, ..Plan::default() };
         let donor =
             [extent(0, 90_000, 8192), extent(8192, 10_000, 8192), extent(16_384, 50_000, 16_384)];
-        let placed = plan.in_order_of(&donor, 4096).unwrap();
+        let in_order_of = |donor: &[Extent]| plan.in_order_of(plan.places(donor)?, 4096);
+        let placed = in_order_of(&donor).unwrap();
         let expected = [
             piece(0, 0, 8192, 8192),
             piece(0, 8192, 4096, 16_384),
@@ -193,10 +223,10 @@ mod tests {
         assert_eq!(placed.pieces, expected);
         assert_eq!(placed.donor_bytes, plan.donor_bytes);
         // One that is too small, and one of blocks smaller than a page.
-        assert_eq!(plan.in_order_of(&donor[..1], 4096), None);
+        assert_eq!(in_order_of(&donor[..1]), None);
         let odd = [extent(0, 9000, 1024), extent(1024, 1, 30_000)];
-        assert_eq!(plan.in_order_of(&odd, 4096), None);
+        assert_eq!(in_order_of(&odd), None);
         let whole = [extent(0, 90_000, 24_576)];
-        assert_eq!(plan.in_order_of(&whole, 4096).as_ref(), Some(&plan));
+        assert_eq!(in_order_of(&whole).as_ref(), Some(&plan));
     }
 }

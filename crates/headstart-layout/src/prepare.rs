@@ -5,15 +5,17 @@ use super::apply::Go;
 use super::content::{crc, read_in_single_pages};
 use super::copies::Copies;
 use super::error::LayoutError;
-use super::examine::{Found, Looked, Swaps, drop_cached};
+use super::examine::{Found, Looked, Swaps, drop_cached, writable};
 use super::extents::{compare, end, shifted};
-use super::journal::{Donor, Journal, LaidFile, Swap};
-use super::plan::{Piece, Plan};
+use super::journal::{Donor, Journal, LaidFile, Round, Swap};
+use super::plan::{Piece, Plan, exchanged};
 use super::skip::{Skip, Skipped};
 use super::volume::{Store, Volume};
 use super::zstd::Zstd;
+use headstart_sys::fiemap::Extent;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The most that is swapped at once, in bytes: a stop waits for no more, and for no longer can a
@@ -38,75 +40,30 @@ pub fn prepare(
     let (swaps, block) = (Swaps::read(), volume.block()?);
     let copies = Copies::of(store)?;
     if copies.is_none() {
-        let ranges = plan.pieces.iter().map(|piece| (found.files.get(piece.file), piece.bytes));
-        drop_cached(store, ranges);
+        let ranges = plan.aside.iter().chain(&plan.pieces);
+        drop_cached(store, ranges.map(|piece| (found.files.get(piece.file), piece.bytes)));
     }
-    let (mut skipped, mut read) = (BTreeSet::new(), 0);
-    let mut files: Vec<LaidFile> = Vec::new();
-    let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut made = Vec::with_capacity(plan.pieces.len());
-    let parts = plan.pieces.iter().filter_map(|piece| piece.parts(PART)).flatten();
-    for piece in parts {
-        if go(read)? == Go::Stop {
-            return Ok(None);
-        }
-        read += piece.bytes.length();
-        let (Some(file), Some(new)) =
-            (found.files.get(piece.file), piece.new_place(&donor.extents))
-        else {
-            continue;
-        };
-        let same = || {
-            let looked = Looked::again(store, file, piece.bytes, &swaps)?;
-            let now = looked.facts.still_movable(piece.bytes)?;
-            let is_same = looked.identity == file.identity
-                && compare(&now, &piece.old, &[], piece.bytes).elsewhere == 0;
-            if !is_same {
-                return Err(Skip::Changed);
-            }
-            Ok(looked)
-        };
-        match same() {
-            Ok(looked) => {
-                let number = *numbers.entry(piece.file).or_insert_with(|| {
-                    files.push(file.clone());
-                    files.len() - 1
-                });
-                let made_of = match &copies {
-                    Some(copies) => copies.make(&looked.file, file.identity.size, &piece, number),
-                    None => {
-                        read_in_single_pages(&looked.file);
-                        crc(&looked.file, piece.bytes)
-                    }
-                };
-                let crc = match made_of {
-                    Ok(crc) => crc,
-                    Err(error) => match Errno::from_io_error(&error) {
-                        Some(Errno::NOSPC) => {
-                            return Err(LayoutError::Full { path: file.path.clone() });
-                        }
-                        Some(Errno::OPNOTSUPP | Errno::NOTTY) => {
-                            return Err(LayoutError::NoSharing {
-                                path: volume.mount_point.clone(),
-                            });
-                        }
-                        Some(Errno::DQUOT) => {
-                            skipped.insert((file.identity.ino, Skip::Quota));
-                            continue;
-                        }
-                        _ => {
-                            skipped.insert((file.identity.ino, Skip::Unreadable));
-                            continue;
-                        }
-                    },
-                };
-                made.push(Swap { piece: Piece { file: number, ..piece }, new, crc });
-            }
-            Err(skip) => {
-                skipped.insert((file.identity.ino, skip));
-            }
-        }
-    }
+    let mut reader = Reader {
+        store,
+        volume,
+        found,
+        swaps,
+        copies: copies.as_ref(),
+        skipped: BTreeSet::new(),
+        files: Vec::new(),
+        numbers: BTreeMap::new(),
+        read: 0,
+    };
+    let Some(aside) = reader.swaps(&plan.aside, &donor.extents, Round::Aside, &mut go)? else {
+        return Ok(None);
+    };
+    // Where one of them stays, what is laid out gets the donor's own place.
+    let pieces: Vec<&Piece> = aside.iter().map(|swap| &swap.piece).collect();
+    let then = exchanged(&donor.extents, &pieces).unwrap_or_default();
+    let Some(mut made) = reader.swaps(&plan.pieces, &then, Round::LaidOut, &mut go)? else {
+        return Ok(None);
+    };
+    let Reader { mut skipped, files, read, .. } = reader;
     if let Some(copies) = copies {
         if zstd.is_some() {
             // What is not on the disk yet is passed over.
@@ -139,5 +96,99 @@ pub fn prepare(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (uuid, made_at) = (volume.uuid, now.as_secs());
     let packs = Vec::new();
-    Ok(Some((Journal { uuid, made_at, block, donor, files, swaps: made, packs }, counts)))
+    Ok(Some((Journal { uuid, made_at, block, donor, files, aside, swaps: made, packs }, counts)))
+}
+
+/// Reads ranges for their checksums, or copies them.
+struct Reader<'a> {
+    store: &'a Store,
+    volume: &'a Volume,
+    found: &'a Found,
+    swaps: Swaps,
+    copies: Option<&'a Copies<'a>>,
+    /// Inodes of files that are skipped.
+    skipped: BTreeSet<(u64, Skip)>,
+    /// Files of the journal, and their numbers by those in the plan.
+    files: Vec<LaidFile>,
+    numbers: BTreeMap<usize, usize>,
+    /// Bytes that were read.
+    read: u64,
+}
+
+impl Reader<'_> {
+    /// The swaps of these ranges with a donor that lies here; `None` after a stop.
+    fn swaps(
+        &mut self,
+        pieces: &[Piece],
+        donor: &[Extent],
+        round: Round,
+        go: &mut impl FnMut(u64) -> Result<Go, LayoutError>,
+    ) -> Result<Option<Vec<Swap>>, LayoutError> {
+        let mut made = Vec::with_capacity(pieces.len());
+        for piece in pieces.iter().filter_map(|piece| piece.parts(PART)).flatten() {
+            if go(self.read)? == Go::Stop {
+                return Ok(None);
+            }
+            self.read += piece.bytes.length();
+            let (Some(file), Some(new)) =
+                (self.found.files.get(piece.file), piece.new_place(donor))
+            else {
+                continue;
+            };
+            let looked = match self.looked(file, &piece, round) {
+                Ok(looked) => looked,
+                Err(skip) => {
+                    self.skipped.insert((file.identity.ino, skip));
+                    continue;
+                }
+            };
+            let number = *self.numbers.entry(piece.file).or_insert_with(|| {
+                self.files.push(file.clone());
+                self.files.len() - 1
+            });
+            let made_of = match &self.copies {
+                Some(copies) => copies.make(&looked.file, file.identity.size, &piece, number),
+                None => {
+                    read_in_single_pages(&looked.file);
+                    crc(&looked.file, piece.bytes)
+                }
+            };
+            match made_of {
+                Ok(crc) => made.push(Swap { piece: Piece { file: number, ..piece }, new, crc }),
+                Err(error) => {
+                    let skip = self.skip(&error, file)?;
+                    self.skipped.insert((file.identity.ino, skip));
+                }
+            }
+        }
+        Ok(Some(made))
+    }
+
+    /// Opens a file, if it is as it was found.
+    fn looked(&self, file: &LaidFile, piece: &Piece, round: Round) -> Result<Looked, Skip> {
+        let looked = Looked::again(self.store, file, piece.bytes, &self.swaps)?;
+        let now = looked.facts.still_movable(piece.bytes)?;
+        let is_same = looked.identity == file.identity
+            && compare(&now, &piece.old, &[], piece.bytes).elsewhere == 0;
+        if !is_same {
+            return Err(Skip::Changed);
+        }
+        if round == Round::Aside {
+            // Others count on its place, so it must not turn out later that a process executes it.
+            writable(&looked.file)?;
+        }
+        Ok(looked)
+    }
+
+    /// Why a range can't be read or copied, if that is no reason to give up.
+    fn skip(&self, error: &io::Error, file: &LaidFile) -> Result<Skip, LayoutError> {
+        match Errno::from_io_error(error) {
+            Some(Errno::NOSPC) => Err(LayoutError::Full { path: file.path.clone() }),
+            Some(Errno::OPNOTSUPP | Errno::NOTTY) => {
+                Err(LayoutError::NoSharing { path: self.volume.mount_point.clone() })
+            }
+            Some(Errno::DQUOT) => Ok(Skip::Quota),
+            _ => Ok(Skip::Unreadable),
+        }
+    }
 }

@@ -120,8 +120,11 @@ mod tests {
 
     #[test]
     fn what_is_moved_lies_at_its_new_place_and_the_rest_stays() {
-        let plan =
-            Plan { pieces: vec![piece(0, 10, 4), piece(0, 20, 4), piece(1, 0, 9)], donor_bytes: 0 };
+        let plan = Plan {
+            pieces: vec![piece(0, 10, 4), piece(0, 20, 4), piece(1, 0, 9)],
+            donor_bytes: 0,
+            ..Plan::default()
+        };
         let new = [
             vec![extent(10, 4, 50)],
             vec![extent(20, 1, 54), extent(21, 3, 70)],

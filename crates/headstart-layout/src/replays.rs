@@ -71,8 +71,7 @@ fn look(
     (volume, mounts): (&Volume, &MountTable),
     learned: Option<Identity>,
 ) -> Option<(u64, bool, Vec<Extent>)> {
-    let (dev, inner) = mounts.inside(path)?;
-    volume.inside(dev, &inner)?;
+    volume.below(path, mounts)?;
     let file = open_again(path).ok()?;
     let now = identity_of(&rustix::fs::fstat(&file).ok()?);
     let is_on_disk = |(_, stored): &&(Extent, Stored)| {

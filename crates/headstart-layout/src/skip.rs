@@ -64,7 +64,8 @@ pub enum Skip {
     OverBudget,
     /// Its owner's or its project's quota is used up.
     Quota,
-    /// Another program moved the donor's blocks for it, as e4defrag(8) does.
+    /// Another program moved the donor's blocks for it, as e4defrag(8) does, or a file stayed that was to be moved
+    /// aside.
     Displaced,
     /// Its copy in the other place is gone.
     NoCopy,
@@ -102,7 +103,7 @@ impl Skip {
             Self::HardLink => "another name of a file that is laid out",
             Self::OverBudget => "over the budget",
             Self::Quota => "over a quota",
-            Self::Displaced => "whose other place was moved by another program",
+            Self::Displaced => "whose other place was moved by another program, or not vacated",
             Self::NoCopy => "without its copy in the other place",
             Self::Refused => "refused by the kernel",
         }
@@ -185,6 +186,17 @@ impl Facts {
         within(&extents, range).filter(|found| !found.is_empty()).ok_or(Skip::Sparse)
     }
 
+    /// All extents up to this end of the file that may be moved as they are.
+    pub fn all_movable(&self, until: u64) -> Vec<Extent> {
+        let may_move = |(extent, stored): &&(Extent, Stored)| {
+            *stored == Stored::Written && end(extent) <= until
+        };
+        match self.protected() {
+            Some(_) => Vec::new(),
+            None => self.pieces.iter().filter(may_move).map(|(extent, _)| *extent).collect(),
+        }
+    }
+
     fn protected(&self) -> Option<Skip> {
         let has = |attribute| self.attributes.contains(attribute);
         let flag = |kind, flag| self.kind == kind && self.flags.bits() & flag != 0;
@@ -252,6 +264,17 @@ mod tests {
         let found = facts().still_movable(ByteRange { offset: 60, end: 80 });
         let places = found.map(|extents| extents.iter().map(|e| e.physical).collect());
         assert_eq!(places, Ok(vec![800, 901]), "by the copies of its layout");
+    }
+
+    #[test]
+    fn of_a_file_that_is_moved_aside_the_written_extents_are() {
+        let places = |facts: &Facts, until| {
+            facts.all_movable(until).iter().map(|extent| extent.physical).collect::<Vec<_>>()
+        };
+        assert_eq!(places(&facts(), 80), [100, 500]);
+        assert_eq!(places(&facts(), 20), [100, 500]);
+        assert_eq!(places(&facts(), 19), [100], "a part lies behind its end");
+        assert!(places(&Facts { swap: true, ..facts() }, 80).is_empty());
     }
 
     #[test]

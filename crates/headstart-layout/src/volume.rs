@@ -124,8 +124,14 @@ impl Volume {
         out
     }
 
+    /// The path of a file below its root, if it is on this volume.
+    pub fn below(&self, path: &Path, mounts: &MountTable) -> Option<PathBuf> {
+        let (dev, inner) = mounts.inside(path)?;
+        self.inside(dev, &inner).map(Path::to_owned)
+    }
+
     /// The path of a file from its root, by that from the root of the whole file system.
-    pub(crate) fn inside<'a>(&self, dev: Dev, inner: &'a Path) -> Option<&'a Path> {
+    fn inside<'a>(&self, dev: Dev, inner: &'a Path) -> Option<&'a Path> {
         inner.strip_prefix(&self.root).ok().filter(|_| dev == self.dev)
     }
 

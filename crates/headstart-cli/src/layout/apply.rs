@@ -1,12 +1,12 @@
 //! `headstart layout apply`, `resume` and `undo`: moves blocks.
 
+use super::placed::{MAKE_ROOM, NO_ROOM, Placed, files_on, known};
 use super::plan::{Planned, no_gain};
 use super::renewal::Renewal;
 use super::which::{Document, WhatArgs, chosen, each, in_words, may_move, mounts, wanted_of};
 use super::work::{Work, WorkArgs};
 use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted, size};
-use headstart::cache::residency::page_size;
 use headstart_layout::LayoutError;
 use headstart_layout::apply::{Direction, Done, Go, standing, swap_all};
 use headstart_layout::journal::Journal;
@@ -15,6 +15,7 @@ use headstart_layout::skip::Skipped;
 use headstart_layout::unfit::is_kernel_fixed;
 use headstart_layout::volume::{Store, Volume};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// The arguments of `headstart layout apply`.
@@ -38,6 +39,11 @@ pub struct ApplyArgs {
     /// Move even if nothing is gained by the device model
     #[arg(long)]
     force: bool,
+
+    /// Where free space is in pieces, move other files aside first, on ext4; undo moves them back. It takes an
+    /// eighth more
+    #[arg(long)]
+    make_room: bool,
 
     /// Move though this kernel may lack the fix of CVE-2024-26704, by its number
     #[arg(long)]
@@ -68,6 +74,8 @@ struct OneDocument {
     mount_point: JsonPath,
     moved_bytes: u64,
     already_bytes: u64,
+    /// Of other files that were moved aside, or back.
+    aside_bytes: u64,
     skipped: Skipped,
     stopped: bool,
 }
@@ -78,6 +86,7 @@ impl OneDocument {
             mount_point: volume.mount_point.as_path().into(),
             moved_bytes: done.bytes,
             already_bytes: done.already,
+            aside_bytes: done.aside,
             skipped: done.skipped.clone(),
             stopped: done.stopped,
         }
@@ -105,15 +114,20 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
         output::error(&LayoutError::Kernel { release });
         return Ok(ExitStatus::Failed);
     }
+    let known = if args.make_room { known(&packs)? } else { Vec::new() };
     let work = Work::begin(&args.work)?;
     let mut documents = Vec::new();
     let status = each(&volumes, |volume| {
-        let planned = Planned::of(&packs, volume, &mounts, &args.what)?;
+        if args.make_room && volume.kind.shares() {
+            return Err(LayoutError::NoAside { path: volume.mount_point.clone() });
+        }
+        let mut planned = Planned::of(&packs, volume, &mounts, &args.what)?;
+        let kept = files_on(&known, volume, &mounts);
         let store = volume.create()?;
         if store.journal()?.is_some() {
             return Err(LayoutError::Exists { path: volume.dir() });
         }
-        match begin(&store, volume, (&planned, &paths), &work, args) {
+        match begin(&store, volume, (&mut planned, &kept), &paths, &work, args) {
             Ok(Begun::Journal(journal, mut skipped)) => {
                 for (skip, count) in planned.found.counts() {
                     *skipped.entry(skip).or_default() += count;
@@ -128,7 +142,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                 documents.push(OneDocument::of(volume, &done));
                 report(volume, &done, Direction::Apply);
                 // A file system that swaps nothing needs no journal.
-                let is_empty = done.bytes == 0
+                let is_empty = done.bytes + done.aside == 0
                     && !done.stopped
                     && standing(&store, &journal, false, |_| Ok(Go::On))?.new == 0;
                 if is_empty {
@@ -168,30 +182,39 @@ enum Begun {
 fn begin(
     store: &Store,
     volume: &Volume,
-    (planned, packs): (&Planned, &[PathBuf]),
+    (planned, kept): (&mut Planned, &HashSet<PathBuf>),
+    packs: &[PathBuf],
     work: &Work,
     args: &ApplyArgs,
 ) -> Result<Begun, LayoutError> {
+    let stopped = || Begun::No(ExitStatus::Failed, "stopped before anything was moved".into());
     let may = planned.is_gain_expected || args.force && !planned.plan.pieces.is_empty();
     if !may {
         return Ok(Begun::No(ExitStatus::Negative, no_gain(planned).into()));
     }
-    let donor = store.allocate(planned.donor_bytes, volume, &planned.plan)?;
-    // Copies of the others lie where they are made.
-    let is_swapped = !volume.kind.shares();
-    let ordered = is_swapped.then(|| planned.plan.in_order_of(&donor.extents, page_size()));
-    let plan = ordered.flatten();
-    let plan = plan.as_ref().unwrap_or(&planned.plan);
-    let gain = planned.gain_with(plan, &donor.extents);
-    if !args.force && !planned.is_expected(&gain, volume) {
-        let why = "nothing to gain here: the free space is in too many pieces";
-        return Ok(Begun::No(ExitStatus::Negative, why.into()));
+    let mut placed = Placed::allocate(store, volume, planned)?;
+    if args.make_room {
+        match placed.make_room(store, volume, (planned, kept), work)? {
+            Some(found) => placed = found,
+            None => return Ok(stopped()),
+        }
     }
-    let mut part = work.part("reading", volume, plan.donor_bytes);
+    if !args.force && !planned.is_expected(&placed.gain, volume) {
+        let mut why = "nothing to gain here: the free space is in too many pieces".to_owned();
+        if !volume.kind.shares() {
+            why = format!("{why}; {}", if args.make_room { NO_ROOM } else { MAKE_ROOM });
+        }
+        return Ok(Begun::No(ExitStatus::Negative, why));
+    }
+    if let Some(remarks) = placed.remarks(volume, planned, args.make_room) {
+        output::message(remarks);
+    }
+    let Placed { donor, plan, .. } = placed;
+    let mut part = work.part("reading", volume, plan.bytes() + plan.aside_bytes());
     let (found, zstd) = (&planned.found, args.what.compress);
-    let prepared = prepare(store, volume, found, plan, donor, zstd, |done| part.go(done))?;
+    let prepared = prepare(store, volume, found, &plan, donor, zstd, |done| part.go(done))?;
     let Some((mut journal, skipped)) = prepared else {
-        return Ok(Begun::No(ExitStatus::Failed, "stopped before anything was moved".into()));
+        return Ok(stopped());
     };
     if journal.swaps.is_empty() {
         let why = format!("no file can be moved any more: {}", in_words(&skipped));
@@ -282,7 +305,11 @@ fn go_on(
 fn report(volume: &Volume, done: &Done, direction: Direction) {
     let (place, moved) = (output::shown(&volume.mount_point), size(done.bytes));
     let word = if direction == Direction::Apply { "moved" } else { "moved back" };
-    output::message(format_args!("{place}: {moved} {word}"));
+    let aside = match done.aside {
+        0 => String::new(),
+        bytes => format!(", and {} of other files", size(bytes)),
+    };
+    output::message(format_args!("{place}: {moved} {word}{aside}"));
     let skipped: u64 = done.skipped.values().sum();
     if skipped > 0 {
         let files = counted(skipped, "file");
@@ -292,7 +319,9 @@ fn report(volume: &Volume, done: &Done, direction: Direction) {
         (_, true) => output::message(
             "stopped; all files are whole. headstart layout resume goes on, undo moves all back",
         ),
-        (Direction::Apply, false) if done.bytes == 0 => output::message("nothing was moved"),
+        (Direction::Apply, false) if done.bytes + done.aside == 0 => {
+            output::message("nothing was moved");
+        }
         (Direction::Apply, false) => output::message(
             "headstart layout undo moves all back; release frees the blocks where it was",
         ),

@@ -5,11 +5,10 @@ use crate::output;
 use crate::replay::named_pack;
 use headstart::host::mounts::MountTable;
 use headstart::pack::store;
-use headstart_layout::journal::Journal;
+use headstart_layout::journal::{Journal, Swap};
 use headstart_layout::renewed::renewed;
 use headstart_layout::trees::Trees;
 use headstart_layout::volume::Volume;
-use std::collections::HashSet;
 use std::path::Path;
 
 /// Where extents lay before blocks are moved.
@@ -41,9 +40,10 @@ impl<'a> Renewal<'a> {
     }
 }
 
-/// The extents of the files of a layout.
+/// The extents of the files that are laid out. Packs know nothing of those that are moved aside.
 fn trees(volume: &Volume, journal: &Journal, mounts: &MountTable) -> Option<Trees> {
-    let inodes: HashSet<u64> = journal.files.iter().map(|file| file.identity.ino).collect();
+    let file = |swap: &Swap| journal.files.get(swap.piece.file);
+    let inodes = journal.swaps.iter().filter_map(file).map(|file| file.identity.ino).collect();
     volume.trees(&inodes, mounts).inspect_err(|error| output::error(error)).ok()
 }
 

@@ -64,6 +64,8 @@ struct OneDocument {
     made_at: u64,
     files: usize,
     ranges: usize,
+    /// Bytes of other files that were moved aside, which are part of all that follows.
+    aside_bytes: u64,
     /// What undo and release give back.
     donor_bytes: u64,
     /// Bytes at their new places, at their old ones, and elsewhere since they were written.
@@ -82,7 +84,8 @@ impl OneDocument {
             mount_point: volume.mount_point.as_path().into(),
             made_at: journal.made_at,
             files: journal.files.len(),
-            ranges: journal.swaps.len(),
+            ranges: journal.all().count(),
+            aside_bytes: journal.aside_bytes(),
             donor_bytes: journal.donor_bytes(),
             new_bytes: standing.new,
             old_bytes: standing.old,
@@ -165,10 +168,13 @@ fn show(volume: &Volume, journal: &Journal, standing: &Standing) -> anyhow::Resu
             "{}: {} in {} of {}, made {}",
             output::shown(&volume.mount_point),
             size(journal.bytes()),
-            counted(journal.swaps.len() as u64, "range"),
+            counted(journal.all().count() as u64, "range"),
             counted(journal.files.len() as u64, "file"),
             output::time(journal.made_at)
         )?;
+        if !journal.aside.is_empty() {
+            writeln!(out, "  of it moved aside {}", size(journal.aside_bytes()))?;
+        }
         writeln!(out, "  at the new place  {}", size(standing.new))?;
         writeln!(out, "  at the old place  {}", size(standing.old))?;
         writeln!(out, "  elsewhere         {}", size(standing.elsewhere))?;

@@ -54,7 +54,7 @@ impl Work {
         })
     }
 
-    /// A part of the work on a file system: what it is called, and how many bytes it has.
+    /// A part of the work on a file system: what it is called, and how many bytes it has; 0 if that is not known.
     pub fn part<'a>(&'a self, what: &'a str, volume: &'a Volume, bytes: u64) -> Part<'a> {
         let idle = self.window.and_then(|window| Idle::of(volume.device, window));
         Part { work: self, what, volume, bytes, idle, looked: None }
@@ -88,7 +88,8 @@ impl Part<'_> {
         }
         if self.work.is_shown {
             let (part, all) = (percent(done, self.bytes), size(self.bytes));
-            output::progress(&format!("{}: {part} % of {all}", self.what));
+            let rest = if self.bytes > 0 { format!(": {part} % of {all}") } else { "…".into() };
+            output::progress(&format!("{}{rest}", self.what));
         }
         let Some(idle) = &self.idle else { return Ok(Go::On) };
         if self.looked.is_some_and(|looked| looked.elapsed() < TURN) {

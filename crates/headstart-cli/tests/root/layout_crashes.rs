@@ -1,37 +1,11 @@
 //! `headstart layout` on loop-mounted ext4: files stay whole whatever ends it or comes between.
 
 use crate::common::laid_out::{
-    check, command, dir, done, fails, fragmented, in_memory, layout, pack, places, states,
-    written_meanwhile,
+    check, command, cut_power, dir, done, fails, fragmented, in_memory, layout, pack, places,
+    run_until, states, took, written_meanwhile,
 };
 use headstart_testing::{LoopFs, has, must, run, skip};
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long a command takes, undisturbed.
-fn took(command: &mut Command) -> Duration {
-    let began = Instant::now();
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    began.elapsed()
-}
-
-/// Starts to apply a pack, and does something when it is due after so much time, or at the end. How it ended.
-fn apply_until(
-    pack: &Path,
-    is_due: impl Fn(Duration) -> bool,
-    act: impl FnOnce(&mut Child),
-) -> Option<i32> {
-    let mut command = command(&["apply".as_ref(), "--force".as_ref(), pack.as_os_str()]);
-    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    let began = Instant::now();
-    // A busy wait hits the moment.
-    while !is_due(began.elapsed()) && child.try_wait().unwrap().is_none() {}
-    act(&mut child);
-    child.wait().unwrap().code()
-}
 
 /// How often a layout is killed, and how often the power is cut.
 const KILLS: u32 = 20;
@@ -56,7 +30,7 @@ fn kill_9_at_any_moment_leaves_every_file_whole_and_the_rest_can_be_done_or_undo
             true => elapsed >= moment,
             false => places(&paths[one..=one])[0] != old[one],
         };
-        apply_until(&pack, is_due, |child| child.kill().unwrap());
+        run_until(&mut apply(), is_due, |child| child.kill().unwrap());
         assert_eq!(states(&paths), before, "after {moment:?}");
         let now = places(&paths);
         let moved = now.iter().zip(&old).filter(|(now, old)| now != old).count();
@@ -79,10 +53,6 @@ fn kill_9_at_any_moment_leaves_every_file_whole_and_the_rest_can_be_done_or_undo
     assert_eq!(states(&paths), before);
 }
 
-/// Cuts a file system off its device, as a power cut does: EXT4_IOC_SHUTDOWN without a flush.
-const CUT: &str = "import fcntl, os, struct, sys; \
-                   fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
-
 #[test]
 fn a_power_cut_at_any_moment_leaves_every_file_whole_and_the_rest_can_be_undone() {
     let Some(fs) = in_memory() else { return };
@@ -98,13 +68,7 @@ fn a_power_cut_at_any_moment_leaves_every_file_whole_and_the_rest_can_be_undone(
     must("sync", &["-f", fs.path().to_str().unwrap()]);
     for n in 0..CUTS {
         let moment = whole * (2 * n + 1) / (2 * CUTS);
-        apply_until(
-            &pack,
-            |elapsed| elapsed >= moment,
-            |_| {
-                must("python3", &["-c", CUT, fs.path().to_str().unwrap()]);
-            },
-        );
+        run_until(&mut apply(), |elapsed| elapsed >= moment, |_| cut_power(&fs));
         fs.remount();
         assert_eq!(states(&paths), before, "after {moment:?}");
         check(&fs);

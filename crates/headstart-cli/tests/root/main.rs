@@ -16,6 +16,7 @@ mod layout;
 mod layout_compress;
 mod layout_crashes;
 mod layout_images;
+mod layout_room;
 mod layout_safety;
 mod layout_shared;
 mod limits;

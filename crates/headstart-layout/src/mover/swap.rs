@@ -4,7 +4,7 @@
 use super::step::{Mover, Stop, errno};
 use crate::direction::Direction;
 use crate::error::LayoutError;
-use crate::examine::why;
+use crate::examine::writable;
 use crate::extents::{compare, shifted};
 use crate::journal::{Journal, Swap};
 use crate::skip::Skip;
@@ -12,10 +12,8 @@ use crate::volume::Store;
 use headstart::host::range::ByteRange;
 use headstart_sys::ext4::{Blocks, swap_blocks};
 use headstart_sys::fiemap;
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 
 /// Swaps blocks with the donor.
 pub(super) struct Swapper {
@@ -33,7 +31,7 @@ impl Swapper {
         journal: &Journal,
         direction: Direction,
     ) -> Result<Self, LayoutError> {
-        let ends = journal.swaps.iter().map(|swap| swap.piece.donor + swap.piece.bytes.length());
+        let ends = journal.all().map(|swap| swap.piece.donor + swap.piece.bytes.length());
         let (donor, tail) = (store.donor(journal)?, ends.max().unwrap_or(0));
         Ok(Self { donor, block: journal.block, direction, tail })
     }
@@ -92,10 +90,7 @@ impl Swapper {
 
 impl Mover for Swapper {
     fn move_ranges(&self, file: &File, swap: &Swap, ranges: &[ByteRange]) -> Result<(), Stop> {
-        let writable = reopened(file).map_err(|error| match error {
-            Errno::PERM => Stop::Skip(Skip::Refused),
-            error => Stop::Skip(why(error)),
-        })?;
+        let writable = writable(file).map_err(Stop::Skip)?;
         let is_in_place = self.is_donor_in_place(swap, ranges);
         if !is_in_place.map_err(|_| Stop::Skip(Skip::Refused))? {
             return Err(Stop::Skip(Skip::Displaced));
@@ -111,11 +106,4 @@ impl Mover for Swapper {
         }
         Ok(())
     }
-}
-
-/// The same file, open for writing.
-fn reopened(file: &File) -> Result<File, Errno> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOATIME;
-    rustix::fs::open(path, flags, Mode::empty()).map(File::from)
 }

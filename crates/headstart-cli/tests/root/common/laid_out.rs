@@ -9,8 +9,9 @@ use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Bytes that are written to a file at once.
 pub const CHUNK: usize = 16 << 10;
@@ -128,6 +129,35 @@ pub fn command(words: &[&OsStr]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
     command.arg("layout").args(words).stdout(Stdio::null());
     command
+}
+
+/// How long a command takes, undisturbed.
+pub fn took(command: &mut Command) -> Duration {
+    let began = Instant::now();
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    began.elapsed()
+}
+
+/// Starts a command, and does something when it is due after so much time, or at the end. How it ended.
+pub fn run_until(
+    command: &mut Command,
+    is_due: impl Fn(Duration) -> bool,
+    act: impl FnOnce(&mut Child),
+) -> Option<i32> {
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    // A busy wait hits the moment.
+    while !is_due(began.elapsed()) && child.try_wait().unwrap().is_none() {}
+    act(&mut child);
+    child.wait().unwrap().code()
+}
+
+/// Cuts a file system off its device, as a power cut does: EXT4_IOC_SHUTDOWN without a flush.
+pub fn cut_power(fs: &LoopFs) {
+    let cut = "import fcntl, os, struct, sys; \
+               fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
+    must("python3", &["-c", cut, fs.path().to_str().unwrap()]);
 }
 
 /// Runs a verb, which moves something.

@@ -1,0 +1,221 @@
+//! `headstart layout apply --make-room` on loop-mounted ext4 whose free space is in pieces: other files are moved aside,
+//! stay whole whatever ends it, and come back.
+
+use crate::common::laid_out::{
+    check, command, cut_power, dir, done, fails, fragmented, in_memory, json, layout, of_kind,
+    pack, places, run_until, states, took,
+};
+use crate::common::packs;
+use headstart_sys::fiemap::Extent;
+use headstart_testing::{LoopFs, has, must, noise, skip};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Bytes of each other file, and of each free piece between two of them.
+const PIECE: usize = 96 << 10;
+
+/// A file system whose free space is in pieces.
+struct Rig {
+    fs: LoopFs,
+    /// Files in many extents, which are laid out, and their pack.
+    paths: Vec<PathBuf>,
+    pack: PathBuf,
+    /// Files of one extent each between the pieces.
+    others: Vec<PathBuf>,
+}
+
+impl Rig {
+    fn new() -> Option<Self> {
+        let fs = of_kind("ext4", 48 << 20)?;
+        let paths = fragmented(&fs, 12, 10);
+        // What ext4 reserves for itself would be one large piece.
+        let device = fs.device();
+        let name = Path::new(&device).file_name().unwrap();
+        let settings = Path::new("/sys/fs/ext4").join(name);
+        fs::write(settings.join("reserved_clusters"), "0").unwrap();
+        let folder = fs.path().join("others");
+        fs::create_dir(&folder).unwrap();
+        let (bytes, mut others) = (noise(PIECE), Vec::new());
+        let path = |number: usize| folder.join(format!("{number:04}"));
+        loop {
+            let number = others.len();
+            let file = File::create_new(path(number)).unwrap();
+            // In one piece.
+            if fallocate(&file, FallocateFlags::empty(), 0, PIECE as u64).is_err() {
+                break fs::remove_file(path(number)).unwrap();
+            }
+            let own: Vec<u8> = bytes.iter().map(|byte| byte ^ number as u8).collect();
+            file.write_all_at(&own, 0).unwrap();
+            others.push(path(number));
+        }
+        others.iter().skip(1).step_by(2).for_each(|path| fs::remove_file(path).unwrap());
+        must("sync", &["-f", fs.path().to_str().unwrap()]);
+        let others = others.into_iter().step_by(2).collect();
+        Some(Self { pack: pack(&fs, &paths), fs, paths, others })
+    }
+
+    fn all(&self) -> Vec<PathBuf> {
+        [&self.paths[..], &self.others[..]].concat()
+    }
+
+    fn apply(&self) -> Command {
+        let words = ["apply", "--force", "--make-room"].map(OsStr::new);
+        command(&[&words[..], &[self.pack.as_os_str()]].concat())
+    }
+
+    /// Applies the layout; what it moved of other files, in bytes.
+    fn moved_aside(&self) -> u64 {
+        let done = json(&[&"apply", &"--force", &"--make-room", &"--json", &self.pack]);
+        assert!(done["moved_bytes"].as_u64() > Some(0), "{done}");
+        done["aside_bytes"].as_u64().unwrap()
+    }
+}
+
+/// From the first to the last byte of files, on the device.
+fn span(places: &[Vec<Extent>]) -> u64 {
+    let all = || places.iter().flatten();
+    let first = all().map(|extent| extent.physical).min().unwrap();
+    all().map(|extent| extent.physical + extent.length).max().unwrap() - first
+}
+
+fn extents(places: &[Vec<Extent>]) -> Vec<usize> {
+    places.iter().map(Vec::len).collect()
+}
+
+#[test]
+fn a_layout_lies_in_one_area_when_others_are_moved_aside_and_undo_moves_all_back() {
+    let Some(rig) = Rig::new() else { return };
+    let (before, old) = (states(&rig.all()), places(&rig.all()));
+    let said = done(&[&"apply", &"--force", &rig.pack]);
+    assert!(said.contains("pieces") && said.contains("with --make-room"), "{said}");
+    let in_pieces = span(&places(&rig.paths));
+    assert_eq!(places(&rig.others), old[rig.paths.len()..], "they are moved only with --make-room");
+    done(&[&"undo", &rig.fs.path()]);
+
+    let aside = rig.moved_aside();
+    assert!(aside > 0);
+    let length: u64 = old[..rig.paths.len()].iter().flatten().map(|e| e.length).sum();
+    let new = places(&rig.all());
+    let (laid_out, others) = new.split_at(rig.paths.len());
+    // With files that stay between.
+    assert!(span(laid_out) < length * 3 / 2, "{} of {length}", span(laid_out));
+    assert!(span(laid_out) < in_pieces, "{} and {in_pieces}", span(laid_out));
+    assert_eq!(extents(others), extents(&old[rig.paths.len()..]), "none is in more pieces");
+    let moved = others.iter().zip(&old[rig.paths.len()..]).filter(|(new, old)| new != old);
+    assert_eq!(moved.count() as u64 * PIECE as u64, aside);
+    assert_eq!(states(&rig.all()), before);
+    let status = json(&[&"status", &"--json", &rig.fs.path()]);
+    assert_eq!((&status["aside_bytes"], &status["old_bytes"]), (&aside.into(), &0.into()));
+    assert_eq!(status["new_bytes"], aside + length, "{status}");
+    assert!(done(&[&"status", &rig.fs.path()]).contains("moved aside"));
+    check(&rig.fs);
+    done(&[&"verify", &rig.fs.path()]);
+    assert_eq!(states(&rig.all()), before);
+
+    let undone = json(&[&"undo", &"--json", &rig.fs.path()]);
+    assert_eq!(undone["aside_bytes"], aside, "{undone}");
+    assert_eq!(places(&rig.all()), old);
+    assert!(!dir(&rig.fs).exists());
+    check(&rig.fs);
+    assert_eq!(states(&rig.all()), before);
+}
+
+#[test]
+fn files_of_packs_and_files_in_use_are_not_moved_aside() {
+    let Some(rig) = Rig::new() else { return };
+    let (written, rest) = rig.others.split_at(20);
+    let (running, known) = rest.split_first().unwrap();
+    fs::write(running, fs::read("/bin/sleep").unwrap()).unwrap();
+    must("chmod", &["+x", running.to_str().unwrap()]);
+    must("sync", &["-f", rig.fs.path().to_str().unwrap()]);
+    let (before, old) = (states(&rig.all()), places(&rig.all()));
+    let folder = rig.fs.beside("packs");
+    fs::create_dir(&folder).unwrap();
+    let files: Vec<_> = known.iter().map(|path| (path.as_path(), path.as_path(), 24)).collect();
+    packs::write(&rig.fs, &folder.join("others.pack"), &files);
+    let open = |path: &PathBuf| OpenOptions::new().append(true).open(path).unwrap();
+    let open: Vec<File> = written.iter().map(open).collect();
+    let mut process = Command::new(running).arg("1000").spawn().unwrap();
+    let output = rig.apply().env("HEADSTART_PACKS", &folder).stderr(Stdio::piped()).output();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    drop(open);
+    let output = output.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !said.contains("moved, and"), "{said}");
+    let now = places(&rig.all());
+    assert_eq!(now[rig.paths.len()..], old[rig.paths.len()..]);
+    assert_eq!(states(&rig.all()), before);
+}
+
+#[test]
+fn kill_9_at_any_moment_leaves_files_that_are_moved_aside_whole_too() {
+    const KILLS: u32 = 10;
+    let Some(rig) = Rig::new() else { return };
+    let (before, old) = (states(&rig.all()), places(&rig.all()));
+    let whole = took(&mut rig.apply());
+    done(&[&"undo", &rig.fs.path()]);
+    let mut between = 0;
+    for n in 0..KILLS {
+        let moment = whole * (2 * (n * 7 % KILLS) + 1) / (2 * KILLS);
+        let is_aside = || places(&rig.others) != old[rig.paths.len()..];
+        // Half of them as soon as a file is moved aside.
+        let is_due = |elapsed| if n % 2 == 0 { elapsed >= moment } else { is_aside() };
+        run_until(&mut rig.apply(), is_due, |child| child.kill().unwrap());
+        assert_eq!(states(&rig.all()), before, "after {moment:?}");
+        let has_journal = dir(&rig.fs).join("journal").exists();
+        if has_journal {
+            let status = json(&[&"status", &"--json", &rig.fs.path()]);
+            between += u32::from(status["old_bytes"] != 0 && status["new_bytes"] != 0);
+        }
+        if n % 4 < 2 && has_journal {
+            done(&[&"resume", &rig.fs.path()]);
+            assert_eq!(json(&[&"status", &"--json", &rig.fs.path()])["old_bytes"], 0);
+            assert_eq!(states(&rig.all()), before, "after {moment:?}");
+        }
+        assert!(matches!(layout(&[&"undo", &rig.fs.path()]).status.code(), Some(0 | 3)));
+        assert_eq!((states(&rig.all()), places(&rig.all())), (before.clone(), old.clone()));
+    }
+    assert!(between > 0, "none was killed between two swaps");
+    check(&rig.fs);
+    assert_eq!(states(&rig.all()), before);
+}
+
+#[test]
+fn a_power_cut_at_any_moment_leaves_files_that_are_moved_aside_whole_too() {
+    const CUTS: u32 = 6;
+    if !has("python3") {
+        return skip("python3 is missing");
+    }
+    let Some(rig) = Rig::new() else { return };
+    let (before, old) = (states(&rig.all()), places(&rig.all()));
+    let whole = took(&mut rig.apply());
+    done(&[&"undo", &rig.fs.path()]);
+    must("sync", &["-f", rig.fs.path().to_str().unwrap()]);
+    for n in 0..CUTS {
+        let moment = whole * (2 * n + 1) / (2 * CUTS);
+        run_until(&mut rig.apply(), |elapsed| elapsed >= moment, |_| cut_power(&rig.fs));
+        rig.fs.remount();
+        assert_eq!(states(&rig.all()), before, "after {moment:?}");
+        check(&rig.fs);
+        assert!(matches!(layout(&[&"undo", &rig.fs.path()]).status.code(), Some(0 | 3)));
+        assert_eq!((states(&rig.all()), places(&rig.all())), (before.clone(), old.clone()));
+        check(&rig.fs);
+    }
+}
+
+#[test]
+fn room_is_made_on_ext4_only_and_not_where_a_layout_lies_in_one_piece() {
+    let Some(fs) = of_kind("xfs", 320 << 20) else { return };
+    let pack_of = |fs: &LoopFs| pack(fs, &fragmented(fs, 3, 4));
+    let said = fails(&[&"apply", &"--force", &"--make-room", &pack_of(&fs)], 1);
+    assert!(said.contains("not on ext4"), "{said}");
+    assert!(!dir(&fs).exists());
+    let Some(fs) = in_memory() else { return };
+    let done = json(&[&"apply", &"--force", &"--make-room", &"--json", &pack_of(&fs)]);
+    assert_eq!(done["aside_bytes"], 0, "{done}");
+}

@@ -1,0 +1,277 @@
+//! Room for a layout where the free space is in pieces: which other files are moved aside, so that the donor lies in
+//! one area. Pure; [`super::others`] finds the files.
+//!
+//! The donor has free pieces in many places. In the area that is chosen, ranges of other files swap blocks with
+//! pieces of the donor elsewhere. Each extent is moved as a whole into one piece, so no file gets more of them. What
+//! can't be moved stays in the area, and a disk passes it.
+
+use super::extents::end;
+use super::plan::Piece;
+use headstart::host::range::ByteRange;
+use headstart_sys::fiemap::Extent;
+use std::collections::BTreeSet;
+
+/// An extent of another file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Other {
+    /// Index of its file.
+    pub file: usize,
+    /// Where it lies.
+    pub extent: Extent,
+}
+
+/// What is moved aside, and what a layout has then.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Room {
+    /// Extents of other files, with their places in the donor.
+    pub aside: Vec<Piece>,
+    /// Places of the donor when they are moved.
+    pub places: Vec<Extent>,
+}
+
+/// Areas are looked for that have so many times the need, in percent: not all of it can be moved.
+const TRIED: [u64; 6] = [100, 110, 125, 150, 200, 300];
+/// What finds no room in the area lies in pieces elsewhere, where a byte costs so many times as much: 128 KiB take a
+/// seek of about 8 ms beside 1.2 ms for reading them.
+const ELSEWHERE: u64 = 8;
+
+/// Makes room of `need` bytes, if there are as many. Of areas with room, the one is taken that has the
+/// least sum of its length and of the bytes to be moved: each start passes what lies between, and each byte is moved
+/// once. `None` if nothing can be moved into the donor.
+pub fn room(donor: &[Extent], need: u64, others: &[Other]) -> Option<Room> {
+    let largest = donor.iter().map(|piece| piece.length).max()?;
+    let fits = others.iter().filter(|other| other.extent.length <= largest);
+    let mut parts: Vec<Part> = fits.map(|other| (other.extent, Some(other.file))).collect();
+    parts.extend(donor.iter().map(|piece| (*piece, None)));
+    parts.sort_unstable_by_key(|(extent, _)| extent.physical);
+    let areas = TRIED.iter().map_while(|percent| area(&parts, need / 100 * percent));
+    let cost = |(area, room): &(&[Part], Room)| {
+        let missing = need.saturating_sub(room.bytes());
+        length(area) + room.aside_bytes() + ELSEWHERE * missing
+    };
+    let best = areas.map(|area| (area, filled(&parts, area, need))).min_by_key(cost);
+    let (_, room) = best.filter(|(_, room)| !room.aside.is_empty())?;
+    Some(room.with_rest(donor, need))
+}
+
+/// A piece of the donor, or an extent of this file.
+type Part = (Extent, Option<usize>);
+
+/// From the first to the last of an area, in bytes.
+fn length(area: &[Part]) -> u64 {
+    match (area.first(), area.last()) {
+        (Some((first, _)), Some((last, _))) => last.physical + last.length - first.physical,
+        _ => 0,
+    }
+}
+
+/// The parts of the best area that has so many bytes.
+fn area(parts: &[Part], need: u64) -> Option<&[Part]> {
+    let (mut first, mut has, mut others) = (0, 0u64, 0u64);
+    let (mut best, mut least) = (None, u64::MAX);
+    for (last, (extent, file)) in parts.iter().enumerate() {
+        has += extent.length;
+        others += if file.is_some() { extent.length } else { 0 };
+        while let Some((begin, file)) = parts.get(first)
+            && has - begin.length >= need
+        {
+            has -= begin.length;
+            others -= if file.is_some() { begin.length } else { 0 };
+            first += 1;
+        }
+        let found = parts.get(first..=last).filter(|_| has >= need);
+        if let Some(cost) = found.map(|area| length(area) + others).filter(|cost| *cost < least) {
+            (best, least) = (found, cost);
+        }
+    }
+    best
+}
+
+/// Moves extents out of an area into pieces of the donor elsewhere, the largest first, each into the smallest that has
+/// room for it, until the area has what is needed.
+fn filled(parts: &[Part], area: &[Part], need: u64) -> Room {
+    let range = match (area.first(), area.last()) {
+        (Some((first, _)), Some((last, _))) => first.physical..=last.physical,
+        _ => return Room::default(),
+    };
+    let is_inside = |extent: &Extent| range.contains(&extent.physical);
+    let mut out = Room::default();
+    // By length, then by place in the donor.
+    let mut elsewhere = BTreeSet::new();
+    for (extent, _) in parts.iter().filter(|(_, file)| file.is_none()) {
+        match is_inside(extent) {
+            true => out.places.push(*extent),
+            false => drop(elsewhere.insert((extent.length, extent.logical))),
+        }
+    }
+    let file = |part: &Part| Some(Other { file: part.1?, extent: part.0 });
+    let mut others: Vec<Other> = area.iter().filter_map(file).collect();
+    others.sort_by_key(|other| (u64::MAX - other.extent.length, other.extent.physical));
+    let mut has = out.bytes();
+    for Other { file, extent } in others {
+        if has >= need {
+            break;
+        }
+        let Some(&(room, at)) = elsewhere.range((extent.length, 0)..).next() else { continue };
+        elsewhere.remove(&(room, at));
+        if room > extent.length {
+            elsewhere.insert((room - extent.length, at + extent.length));
+        }
+        let bytes = ByteRange::of(extent.logical, extent.length);
+        out.aside.push(Piece { file, bytes, old: vec![extent], donor: at });
+        out.places.push(Extent { logical: at, ..extent });
+        has += extent.length;
+    }
+    out
+}
+
+impl Room {
+    fn bytes(&self) -> u64 {
+        self.places.iter().map(|place| place.length).sum()
+    }
+
+    fn aside_bytes(&self) -> u64 {
+        self.aside.iter().map(|piece| piece.bytes.length()).sum()
+    }
+
+    /// The same; what is still needed lies in the largest pieces of the donor that are left elsewhere.
+    fn with_rest(mut self, donor: &[Extent], need: u64) -> Self {
+        let mut taken: Vec<ByteRange> =
+            self.places.iter().map(|place| ByteRange::of(place.logical, place.length)).collect();
+        taken.sort_unstable();
+        let mut left = Vec::new();
+        let mut taken = taken.into_iter().peekable();
+        for piece in donor {
+            let mut at = piece.logical;
+            while at < end(piece) {
+                let next = taken.next_if(|range| range.offset < end(piece));
+                let (until, then) =
+                    next.map_or((end(piece), end(piece)), |range| (range.offset, range.end));
+                if at < until {
+                    let physical = piece.physical + (at - piece.logical);
+                    left.push(Extent { logical: at, physical, length: until - at });
+                }
+                at = then;
+            }
+        }
+        left.sort_by_key(|piece| (u64::MAX - piece.length, piece.physical));
+        let mut has = self.bytes();
+        for piece in left {
+            if has >= need {
+                break;
+            }
+            has += piece.length;
+            self.places.push(piece);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::exchanged;
+    use proptest::prelude::*;
+
+    const PAGE: u64 = 4096;
+
+    fn extent(logical: u64, physical: u64, length: u64) -> Extent {
+        Extent { logical: logical * PAGE, physical: physical * PAGE, length: length * PAGE }
+    }
+
+    fn other(file: usize, physical: u64, length: u64) -> Other {
+        Other { file, extent: extent(0, physical, length) }
+    }
+
+    #[test]
+    fn others_between_pieces_of_the_donor_swap_with_pieces_elsewhere() {
+        // Free are 10 to 13, 20 to 23 and 500 to 504; between the first two lie two files and something else.
+        let donor = [extent(0, 500, 4), extent(4, 10, 3), extent(7, 20, 3)];
+        let others = [other(0, 13, 3), other(1, 16, 1), other(2, 600, 1), other(3, 700, 90)];
+        let found = room(&donor, 10 * PAGE, &others).unwrap();
+        let piece = |file, physical, length, donor: u64| Piece {
+            file,
+            bytes: ByteRange::of(0, length * PAGE),
+            old: vec![extent(0, physical, length)],
+            donor: donor * PAGE,
+        };
+        assert_eq!(found.aside, [piece(0, 13, 3, 0), piece(1, 16, 1, 3)]);
+        let mut places = found.places.clone();
+        places.sort_unstable_by_key(|place| place.physical);
+        let expected = [extent(4, 10, 3), extent(0, 13, 3), extent(3, 16, 1), extent(7, 20, 3)];
+        assert_eq!(places, expected);
+        // The rest lies where the donor has it.
+        let others = [other(0, 13, 3), other(1, 16, 3)];
+        let found = room(&donor, 10 * PAGE, &others).unwrap();
+        assert_eq!(found.aside, [piece(0, 13, 3, 0)]);
+        assert!(found.places.contains(&extent(3, 503, 1)), "{found:?}");
+        assert_eq!(found.bytes(), 10 * PAGE);
+    }
+
+    #[test]
+    fn the_area_is_taken_where_least_is_passed_and_moved() {
+        let donor = [extent(0, 100, 4), extent(4, 200, 4), extent(8, 300, 4)];
+        let moved = |others: &[Other]| {
+            let found = room(&donor, 8 * PAGE, others).unwrap();
+            found.aside.iter().map(|piece| piece.file).collect::<Vec<_>>()
+        };
+        // Beside the second piece more lies between.
+        assert_eq!(moved(&[other(0, 104, 4), other(1, 205, 4)]), [0]);
+        assert_eq!(moved(&[other(0, 105, 4), other(1, 204, 4)]), [1]);
+        // An area without any of the donor's pieces has more to be moved.
+        assert_eq!(moved(&[other(0, 0, 4), other(1, 4, 4), other(2, 295, 4)]), [2]);
+    }
+
+    #[test]
+    fn nothing_is_moved_where_nothing_fits() {
+        let donor = [extent(0, 100, 4), extent(4, 200, 4)];
+        assert_eq!(room(&donor, 8 * PAGE, &[other(0, 104, 5)]), None);
+        assert_eq!(room(&donor, 8 * PAGE, &[]), None);
+        assert_eq!(room(&[], 8 * PAGE, &[other(0, 104, 5)]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn each_byte_has_one_owner_before_and_after(
+            lengths in prop::collection::vec((1u64..20, 0u8..4), 1..60), part in 1u64..=10,
+        ) {
+            let (mut at, mut donor, mut others) = (0, Vec::<Extent>::new(), Vec::new());
+            for (n, (length, kind)) in lengths.into_iter().enumerate() {
+                match kind {
+                    0 => donor.push(extent(0, at, length)),
+                    1 | 2 => others.push(other(n, at, length)),
+                    _ => {}
+                }
+                at += length;
+            }
+            // Places of the donor are not in their order on the disk.
+            donor.reverse();
+            let mut logical = 0;
+            for piece in &mut donor {
+                piece.logical = logical;
+                logical += piece.length;
+            }
+            let need = (logical / PAGE * part / 10).max(1) * PAGE;
+            if let Some(found) = room(&donor, need, &others).filter(|_| logical >= need) {
+                let aside: Vec<&Piece> = found.aside.iter().collect();
+                for piece in &aside {
+                    let moved = Other { file: piece.file, extent: piece.old[0] };
+                    prop_assert!(others.contains(&moved));
+                    let new = piece.new_place(&donor).unwrap();
+                    prop_assert_eq!(new.len(), 1, "no file gets more extents");
+                }
+                let then = exchanged(&donor, &aside).unwrap();
+                prop_assert_eq!(then.iter().map(|e| e.length).sum::<u64>(), logical);
+                let mut places = found.places.clone();
+                for place in &places {
+                    let bytes = ByteRange::of(place.logical, place.length);
+                    let now = crate::extents::within(&then, bytes).unwrap();
+                    prop_assert_eq!(now, vec![*place]);
+                }
+                prop_assert!(found.bytes() >= need);
+                places.sort_unstable_by_key(|place| place.logical);
+                prop_assert!(places.windows(2).all(|pair| end(&pair[0]) <= pair[1].logical));
+            }
+        }
+    }
+}
