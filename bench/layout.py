@@ -14,13 +14,13 @@ changed, and with that the metadata that starts read.
 With `--aged` the image is aged before: it is made so small that its files fill 70 % of it, but not so small that a
 layout has no room in the end, filled with files
 of 4 to 256 KiB until nothing is free, and half of these, by chance, are removed, until 85 % are full; then each
-file of the pack is written once more, as an upgrade does, into what is free.
+file of the pack is written once more, as an upgrade does, into what is free. `--make-room` has other files moved aside.
 
 `--kind xfs` and `--kind btrfs` copy the image to such a file system before, and `--compress` compresses
 what is laid out. Of the layout is told in how many pieces a pack lies before and after.
 
 Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--kind KIND] [--compress[=HOW]]
-                       [--how A,B] [--gaps SIZE] [--aged] [--learn N] [--work DIR [--prepare]] [--out FILE]
+                       [--how A,B] [--gaps SIZE] [--aged] [--make-room] [--learn N] [--work DIR [--prepare]] [--out FILE]
 """
 
 import contextlib
@@ -74,6 +74,7 @@ def arguments():
     add("--compress", nargs="?", const="zstd", metavar="HOW", help="compress what is laid out")
     add("--gaps", metavar="SIZE", help="also move gaps of up to so much")
     add("--aged", action="store_true", help="on a file system that was aged")
+    add("--make-room", action="store_true", help="move other files aside, if the layout lies in pieces")
     add("--image", type=Path, metavar="FILE", help="a root image [default: that of the workloads]")
     add("--work", type=Path, metavar="DIR", help="keep packs and images here, and take them from here")
     add("--prepare", action="store_true", help="only make them, and measure nothing")
@@ -105,7 +106,7 @@ def benchmark():
                          "after": ((slowdisk, model, after), renewed)}
                 cell = measure(headstart, sides, workload, args) | {"layout": moved}
                 cell |= {"model": model, "aged": args.aged, "kind": args.kind, "compress": args.compress,
-                         "gaps": args.gaps, "learn": args.learn}
+                         "gaps": args.gaps, "learn": args.learn, "make_room": args.make_room}
                 result["cells"].append(cell)
                 write(args.out, joined(args.out, result, place))
                 print(f"{model:6} {workload.name:12} " + ", ".join(
@@ -139,7 +140,7 @@ def learned(headstart, slowdisk, workload, root, folder, args):
 def laid_out(headstart, slowdisk, model, before, pack, workload, args):
     """The image after a layout on a disk, the pack for it, and what was moved; made unless they are there."""
     name = f"{before.stem}-{model}" + "-compressed" * bool(args.compress) + f"-gaps-{args.gaps}" * bool(args.gaps)
-    name += f"-learn-{args.learn}" * bool(args.learn)
+    name += f"-learn-{args.learn}" * bool(args.learn) + "-room" * args.make_room
     after, told, renewed = (before.with_name(f"{name}.{end}") for end in ("img", "json", "pack"))
     if told.exists():
         return after, renewed, json.loads(told.read_text())
@@ -182,7 +183,7 @@ def age(headstart, path, where, pack, resize):
         with until_full():
             while True:
                 files.append(filler / f"{len(files):06}")
-                allocated(files[-1], chance)
+                written(files[-1], chance)
         chance.shuffle(files)
         need = sum(name.stat().st_size for name in names)
         room = need + (need >> 2)
@@ -199,14 +200,16 @@ def age(headstart, path, where, pack, resize):
             if chance.random() < 0.2:
                 run("sync", "-f", where)
         while share(where, resize) < LEFT:
-            allocated(filler / f"more-{chance.random()}", chance)
+            written(filler / f"more-{chance.random()}", chance)
         os.sync()
 
 
-def allocated(path, chance):
-    """Makes a file of some size."""
-    with open(path, "wb") as opened:
-        os.posix_fallocate(opened.fileno(), 0, 4096 * chance.randint(1, 64))
+def written(path, chance):
+    """Makes a file of some size. Its place does not depend on when it is written back."""
+    size = 4096 * chance.randint(1, 64)
+    with open(path, "wb", buffering=0) as opened:
+        os.posix_fallocate(opened.fileno(), 0, size)
+        opened.write(bytes(size))
 
 
 @contextlib.contextmanager
@@ -247,7 +250,7 @@ def at(path, where):
 def place(cell):
     """What there is one cell of."""
     return (cell["model"], cell["workload"], cell.get("aged", False), cell.get("kind", "ext4"),
-            cell.get("compress"), cell.get("gaps"), cell.get("learn", 0))
+            cell.get("compress"), cell.get("gaps"), cell.get("learn", 0), cell.get("make_room", False))
 
 
 def options(args):
@@ -260,14 +263,17 @@ def lay_out(headstart, where, pack, args):
     # A start through headstart also reads some files of the machine's own disk.
     only = ["--on", where, pack]
     plan = planned(headstart, where, pack, options(args))
-    run(headstart, "layout", "apply", "--force", *options(args), *only)
+    room = ["--make-room"] * args.make_room
+    done = run(headstart, "layout", "apply", "--force", "--json", *room, *options(args), *only, capture=True)
+    aside = json.loads(done)["file_systems"][0].get("aside_bytes", 0)
     run(headstart, "layout", "release", where)
     # What is compressed lies in as many pieces as the kernel made of it.
     laid = None if args.compress else planned(headstart, where, pack)["gain"]["before"]
     skipped = len(plan.pop("skipped"))
     lies = {kind: {"extents": gain["extents"], "pieces": gain["jumps"] + 1}
             for kind, gain in (("before", plan["gain"]["before"]), ("after", laid)) if gain}
-    return {key: plan[key] for key in ("files", "ranges", "bytes", "gain", "metadata")} | {"skipped": skipped, "lies": lies}
+    kept = {key: plan[key] for key in ("files", "ranges", "bytes", "gain", "metadata")}
+    return kept | {"skipped": skipped, "lies": lies, "aside_bytes": aside}
 
 
 def planned(headstart, where, pack, options=()):

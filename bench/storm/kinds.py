@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from measured import run
 
 APPLY = ("apply", "--force", "PACK")
+ASIDE = ("apply", "--force", "--make-room", "PACK")
 COMPRESS = ("apply", "--force", "--compress", "PACK")
 UNDO, RELEASE = ("undo", "MOUNT"), ("release", "MOUNT")
 
@@ -25,6 +26,8 @@ class Scenario:
     meanwhile: str = ""
     # Bytes of free space in each hole, if it is in pieces.
     holes: int = 0
+    # Whether other files lie between the holes, which can be moved aside.
+    others: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Kind:
 
 
 BOTH = (APPLY, UNDO)
+PIECES = {"holes": 80 << 10, "others": True, "mib": 24}
 # What is done on each kind.
 COMMON = {
     "apply": Scenario((APPLY,)),
@@ -74,6 +78,10 @@ KINDS = {
             "blocks of 1 KiB": Scenario(BOTH, mkfs=("-b", "1024")),
             "data=writeback": Scenario(BOTH, options="noatime,data=writeback"),
             "no checksums": Scenario(BOTH, mkfs=("-O", "^metadata_csum,^64bit")),
+            "others aside": Scenario((ASIDE, UNDO), **PIECES),
+            "others aside, data=writeback": Scenario((ASIDE, UNDO), options="noatime,data=writeback", **PIECES),
+            "others aside, undo": Scenario((UNDO,), before=(ASIDE,), **PIECES),
+            "others aside, others commit": Scenario((ASIDE, UNDO), meanwhile="commit", **PIECES),
         }),
     "xfs": Kind(
         64, ("mkfs.xfs", "-q", "-f", "-K"), ("xfs_repair", "-n"), "noatime,allocsize=4k", COMMON | {

@@ -97,6 +97,17 @@ class Rig:
         """The files that are laid out."""
         return [self.mount / f"d{n % 3}" / f"f{n * 5 % FILES:02}" for n in range(FILES)]
 
+    def all(self):
+        """These, and others that are moved aside."""
+        return [*self.files(), *self.others]
+
+    def step(self, step):
+        """A step that has to succeed."""
+        code, said = self.layout(*step)
+        assert code == 0, f"{step}: {code}: {said}"
+        if "--make-room" in step:
+            assert "of other files" in said, said
+
     def layout(self, *words):
         """`headstart layout`; its status, and what it said."""
         words = [str({"PACK": self.pack, "MOUNT": self.mount}.get(word, word)) for word in words]
@@ -117,21 +128,20 @@ class Rig:
         """Makes the file system of a scenario, and remembers its files and their places."""
         self.kind.make(self.base, scenario)
         with self.mounted(self.base, f"{scenario.options},{self.kind.fills}"):
-            self.fill(random.Random(7), scenario.holes)
+            self.fill(random.Random(7), scenario)
         with self.mounted(self.base, scenario.options):
             listed = self.place / "files.list"
             listed.write_text("".join(f"{path}\n" for path in self.files()))
             self.pack.unlink(missing_ok=True)
             run(self.headstart, "pack", "import", "--output", self.pack, listed)
-            self.before = [state(path) for path in self.files()]
-            self.old = [extents(path) for path in self.files()]
-            assert sum(map(len, self.old)) > 3 * FILES, self.old
+            self.others = sorted((self.mount / "holes").iterdir()) if scenario.others else []
+            self.before = [state(path) for path in self.all()]
+            self.old = [extents(path) for path in self.all()]
+            assert sum(map(len, self.old[:FILES])) > 3 * FILES, self.old
             for step in scenario.before:
-                code, said = self.layout(*step)
-                assert code == 0, said
-            self.places = [extents(path) for path in self.files()]
+                self.step(step)
 
-    def fill(self, chance, holes):
+    def fill(self, chance, scenario):
         """Writes the files chunk by chunk in turn; some have more extents than an inode has room for."""
         files = []
         for path in self.files():
@@ -148,19 +158,25 @@ class Rig:
             os.fchmod(file.fileno(), 0o600 + number)
             os.utime(file.fileno(), ns=(10**18 + number, 10**18 + 7 * number))
             file.close()
-        if holes:
-            self.perforate(holes)
+        if scenario.holes:
+            self.perforate(scenario.holes, chance if scenario.others else None)
         os.sync()
 
-    def perforate(self, size):
-        """Leaves free space in pieces only."""
+    def perforate(self, size, chance):
+        """Leaves free space in pieces only; with `chance`, files with content lie between them."""
         folder = self.mount / "holes"
         folder.mkdir()
+        if chance:
+            # What ext4 reserves for itself would be one large hole.
+            device = Path(run("findmnt", "-no", "SOURCE", self.mount).strip()).name
+            Path(f"/sys/fs/ext4/{device}/reserved_clusters").write_text("0")
         number = 0
         with contextlib.suppress(OSError):
             while True:
                 with open(folder / f"{number:05}", "wb", buffering=0) as file:
                     os.posix_fallocate(file.fileno(), 0, size)
+                    if chance:
+                        file.write(chance.randbytes(size))
                 number += 1
         for other in range(0, number, 2):
             (folder / f"{other:05}").unlink()
@@ -182,12 +198,12 @@ class Rig:
         try:
             with meanwhile(scenario.meanwhile, self):
                 for step in scenario.steps:
-                    code, said = self.layout(*step)
-                    may_fail = scenario.meanwhile in ("fill", "write")
-                    if code != 0 and not may_fail:
-                        raise AssertionError(f"{step}: {code}: {said}")
+                    if scenario.meanwhile in ("fill", "write"):
+                        self.layout(*step)
+                    else:
+                        self.step(step)
             if not scenario.meanwhile:
-                assert [state(path) for path in self.files()] == self.before
+                assert [state(path) for path in self.all()] == self.before
         finally:
             self.down()
 
@@ -220,7 +236,7 @@ def trial(rig, scenario, after):
     """Looks at a disk after a cut, and goes on with `after`. Returns where the layout stood."""
     changed = scenario.meanwhile == "write"
     def whole(when):
-        for path, was in zip(rig.files(), rig.before, strict=True):
+        for path, was in zip(rig.all(), rig.before, strict=True):
             now = state(path)
             # Who wrote to a file changed its times.
             expect(now[:6] == was[:6] and (changed or now == was), f"{when}: {path.name}: {now} was {was}")
@@ -255,7 +271,7 @@ def trial(rig, scenario, after):
         expect(is_right or is_full or (changed and code == 1), f"{after}: {code}: {said}")
         whole(after)
         pack_is_right(after)
-        places = [extents(path) for path in rig.files()]
+        places = [extents(path) for path in rig.all()]
         if found and not changed and not is_full:
             if after == "undo":
                 expect(places == rig.old, f"undo: {places} instead of {rig.old}")
