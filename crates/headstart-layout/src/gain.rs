@@ -242,6 +242,14 @@ mod tests {
     }
 
     #[test]
+    fn of_two_layouts_the_one_in_fewer_pieces_is_better() {
+        let ranges = scattered(40, 4, 16384);
+        let one = gain(&ranges, &packed(40, 65536), Some(&HDD));
+        let many = gain(&ranges, &scattered(40, 1, 65536), Some(&HDD));
+        assert!(one.betters(&many) && !many.betters(&one) && !one.betters(&one));
+    }
+
+    #[test]
     fn adjacent_files_are_one_request_in_a_batch() {
         let Gain { before, after } = gain(&scattered(40, 4, 16384), &packed(40, 65536), Some(&HDD));
         assert_eq!((before.extents, before.jumps, before.requests), (160, 159, 160));

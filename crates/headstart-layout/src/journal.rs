@@ -373,6 +373,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_moved_aside_goes_first_and_comes_back_last() {
+        let journal = small();
+        let rounds =
+            |direction| journal.rounds(direction).map(|(round, swaps)| (round, swaps.len()));
+        assert_eq!(rounds(Direction::Apply), [(Round::Aside, 1), (Round::LaidOut, 2)]);
+        assert_eq!(rounds(Direction::Undo), [(Round::LaidOut, 2), (Round::Aside, 1)]);
+        let all: Vec<&Swap> = journal.all().collect();
+        assert_eq!(all, [&journal.aside[0], &journal.swaps[0], &journal.swaps[1]]);
+        assert_eq!((journal.bytes(), journal.aside_bytes()), (7 * 4096, 3 * 4096));
+    }
+
+    #[test]
     fn another_version_and_damage_are_refused_each_with_its_reason() {
         let good = small().to_bytes();
         let bad = |text: &str| Journal::from_bytes(text.as_bytes()).unwrap_err();

@@ -9,7 +9,7 @@ use super::volume::{Store, Volume};
 use headstart::cache::walk::walk;
 use headstart::host::range::ByteRange;
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Other files of a file system.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +20,11 @@ pub struct Others {
     pub extents: Vec<Other>,
 }
 
-/// Finds all files of a file system that may be moved; those at the paths `kept`, below its root, stay. Files that
-/// are hidden below other mounts are not seen. `None` after a stop.
+/// Boot loaders may know the blocks of what is below it.
+const BOOT: &str = "/boot";
+
+/// Finds all files of a file system that may be moved; those at the paths `kept`, below its root, stay, and so do those
+/// of boot loaders. Files that are hidden below other mounts are not seen. `None` after a stop.
 ///
 /// # Errors
 /// The file system does not answer, or `go` failed.
@@ -40,7 +43,8 @@ pub fn others(
             return Ok(None);
         }
         let Ok(inner) = path.strip_prefix(&volume.mount_point) else { continue };
-        if kept.contains(inner) {
+        let is_boot = path.starts_with(BOOT) || Path::new("/").join(inner).starts_with(BOOT);
+        if is_boot || kept.contains(inner) {
             continue;
         }
         let Ok(looked) = Looked::inside(store, inner, whole, &swaps) else { continue };

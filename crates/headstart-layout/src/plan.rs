@@ -197,6 +197,32 @@ mod tests {
     }
 
     #[test]
+    fn a_donor_lies_where_the_files_lay_that_took_its_blocks() {
+        let extent = |logical, physical, length| Extent { logical, physical, length };
+        let piece = |offset, physical, length, donor| Piece {
+            file: 0,
+            bytes: ByteRange::of(offset, length),
+            old: vec![extent(offset, physical, length)],
+            donor,
+        };
+        let donor = [extent(0, 900, 10), extent(10, 100, 10)];
+        let (first, second) = (piece(70, 96, 4, 6), piece(50, 30, 2, 1));
+        let found = exchanged(&donor, &[&first, &second]).unwrap();
+        // The first joins what the donor has behind it.
+        let expected = [extent(0, 900, 1), extent(1, 30, 2), extent(3, 903, 3), extent(6, 96, 14)];
+        assert_eq!(found, expected);
+        assert_eq!(exchanged(&donor, &[]).as_deref(), Some(&donor[..]));
+        for (name, aside) in [
+            ("two have one place", [piece(0, 5, 4, 6), piece(9, 30, 4, 9)]),
+            ("one is behind it", [piece(0, 5, 4, 6), piece(9, 30, 4, 17)]),
+        ] {
+            assert_eq!(exchanged(&donor, &aside.iter().collect::<Vec<_>>()), None, "{name}");
+        }
+        let plan = Plan { aside: vec![first, second], ..Plan::default() };
+        assert_eq!((plan.aside_bytes(), plan.bytes()), (6, 0));
+    }
+
+    #[test]
     fn ranges_lie_in_ascending_places_of_a_donor_in_pieces_and_not_in_its_tail() {
         let extent = |logical, physical, length| Extent { logical, physical, length };
         let piece = |file, offset, length, donor| Piece {

@@ -47,7 +47,7 @@ pub fn room(donor: &[Extent], need: u64, others: &[Other]) -> Option<Room> {
     let areas = TRIED.iter().map_while(|percent| area(&parts, need / 100 * percent));
     let cost = |(area, room): &(&[Part], Room)| {
         let missing = need.saturating_sub(room.bytes());
-        length(area) + room.aside_bytes() + ELSEWHERE * missing
+        length(area) + ELSEWHERE * missing
     };
     let best = areas.map(|area| (area, filled(&parts, area, need))).min_by_key(cost);
     let (_, room) = best.filter(|(_, room)| !room.aside.is_empty())?;
@@ -130,10 +130,6 @@ impl Room {
         self.places.iter().map(|place| place.length).sum()
     }
 
-    fn aside_bytes(&self) -> u64 {
-        self.aside.iter().map(|piece| piece.bytes.length()).sum()
-    }
-
     /// The same; what is still needed lies in the largest pieces of the donor that are left elsewhere.
     fn with_rest(mut self, donor: &[Extent], need: u64) -> Self {
         let mut taken: Vec<ByteRange> =
@@ -147,10 +143,9 @@ impl Room {
                 let next = taken.next_if(|range| range.offset < end(piece));
                 let (until, then) =
                     next.map_or((end(piece), end(piece)), |range| (range.offset, range.end));
-                if at < until {
-                    let physical = piece.physical + (at - piece.logical);
-                    left.push(Extent { logical: at, physical, length: until - at });
-                }
+                // Those of no length come last.
+                let physical = piece.physical + (at - piece.logical);
+                left.push(Extent { logical: at, physical, length: until - at });
                 at = then;
             }
         }
@@ -183,43 +178,116 @@ mod tests {
         Other { file, extent: extent(0, physical, length) }
     }
 
-    #[test]
-    fn others_between_pieces_of_the_donor_swap_with_pieces_elsewhere() {
-        // Free are 10 to 13, 20 to 23 and 500 to 504; between the first two lie two files and something else.
-        let donor = [extent(0, 500, 4), extent(4, 10, 3), extent(7, 20, 3)];
-        let others = [other(0, 13, 3), other(1, 16, 1), other(2, 600, 1), other(3, 700, 90)];
-        let found = room(&donor, 10 * PAGE, &others).unwrap();
-        let piece = |file, physical, length, donor: u64| Piece {
+    fn piece(file: usize, physical: u64, length: u64, donor: u64) -> Piece {
+        Piece {
             file,
             bytes: ByteRange::of(0, length * PAGE),
             old: vec![extent(0, physical, length)],
             donor: donor * PAGE,
-        };
-        assert_eq!(found.aside, [piece(0, 13, 3, 0), piece(1, 16, 1, 3)]);
-        let mut places = found.places.clone();
-        places.sort_unstable_by_key(|place| place.physical);
-        let expected = [extent(4, 10, 3), extent(0, 13, 3), extent(3, 16, 1), extent(7, 20, 3)];
-        assert_eq!(places, expected);
-        // The rest lies where the donor has it.
-        let others = [other(0, 13, 3), other(1, 16, 3)];
-        let found = room(&donor, 10 * PAGE, &others).unwrap();
-        assert_eq!(found.aside, [piece(0, 13, 3, 0)]);
-        assert!(found.places.contains(&extent(3, 503, 1)), "{found:?}");
-        assert_eq!(found.bytes(), 10 * PAGE);
+        }
+    }
+
+    /// What is moved aside, and all places in their order on the disk.
+    fn made(donor: &[Extent], need: u64, others: &[Other]) -> (Vec<Piece>, Vec<Extent>) {
+        let mut found = room(donor, need * PAGE, others).unwrap();
+        found.places.sort_unstable_by_key(|place| place.physical);
+        (found.aside, found.places)
+    }
+
+    #[test]
+    fn others_between_pieces_of_the_donor_swap_with_pieces_elsewhere() {
+        // Free are 10 to 13, 20 to 23 and 500 to 505; between the first two lie three files and something else.
+        let donor = [extent(0, 500, 5), extent(5, 10, 3), extent(8, 20, 3)];
+        let others = [
+            other(0, 13, 3),
+            other(1, 16, 1),
+            other(4, 17, 1),
+            other(2, 600, 1),
+            other(3, 700, 90),
+        ];
+        let (aside, places) = made(&donor, 10, &others);
+        assert_eq!(aside, [piece(0, 13, 3, 0), piece(1, 16, 1, 3)], "no more than is needed");
+        let area = [extent(5, 10, 3), extent(0, 13, 3), extent(3, 16, 1), extent(8, 20, 3)];
+        assert_eq!(places, area);
+        // The rest lies where the donor has it, in the largest piece.
+        let donor = [
+            extent(0, 300, 1),
+            extent(1, 400, 2),
+            extent(3, 500, 4),
+            extent(7, 10, 3),
+            extent(10, 20, 3),
+        ];
+        let (aside, places) = made(&donor, 11, &[other(0, 13, 3), other(1, 16, 4)]);
+        assert_eq!(aside, [piece(1, 16, 4, 3)], "the largest first");
+        let inside = [extent(7, 10, 3), extent(3, 16, 4), extent(10, 20, 3)];
+        assert_eq!(places, [&inside[..], &[extent(1, 400, 2)]].concat());
+        // In the smallest piece that has room.
+        let (aside, places) = made(&donor, 10, &[other(0, 13, 2), other(1, 15, 2)]);
+        assert_eq!(aside, [piece(0, 13, 2, 1), piece(1, 15, 2, 3)]);
+        assert_eq!(places.len(), 4);
+    }
+
+    #[test]
+    fn an_area_is_as_short_as_it_can_be_and_has_what_is_needed() {
+        let free = |physical, length| (extent(0, physical, length), None);
+        let file = |physical, length| (extent(0, physical, length), Some(7));
+        for (name, parts, need, expected) in [
+            ("exactly", vec![free(0, 4), free(10, 4), free(15, 4)], 8, Some(1..3)),
+            ("one more", vec![free(0, 4), free(10, 4), free(15, 4)], 9, Some(0..3)),
+            ("all", vec![free(0, 4), free(10, 4)], 8, Some(0..2)),
+            ("too much", vec![free(0, 4), free(10, 4)], 9, None),
+            ("none", vec![], 1, None),
+            (
+                "its last part counts",
+                vec![free(0, 2), free(9, 9), free(20, 9), free(30, 2)],
+                11,
+                Some(2..4),
+            ),
+            (
+                "to be moved counts",
+                vec![free(0, 4), file(4, 4), free(20, 4), free(27, 4)],
+                8,
+                Some(2..4),
+            ),
+            (
+                "and what is passed",
+                vec![free(0, 4), file(4, 4), free(20, 4), free(29, 4)],
+                8,
+                Some(0..2),
+            ),
+            (
+                "the first of two",
+                vec![free(0, 4), free(5, 4), free(20, 4), free(25, 4)],
+                8,
+                Some(0..2),
+            ),
+        ] {
+            let found = area(&parts, need * PAGE).map(<[Part]>::to_vec);
+            assert_eq!(found, expected.map(|range| parts[range].to_vec()), "{name}");
+        }
     }
 
     #[test]
     fn the_area_is_taken_where_least_is_passed_and_moved() {
         let donor = [extent(0, 100, 4), extent(4, 200, 4), extent(8, 300, 4)];
         let moved = |others: &[Other]| {
-            let found = room(&donor, 8 * PAGE, others).unwrap();
-            found.aside.iter().map(|piece| piece.file).collect::<Vec<_>>()
+            let (aside, _) = made(&donor, 8, others);
+            aside.iter().map(|piece| piece.file).collect::<Vec<_>>()
         };
         // Beside the second piece more lies between.
         assert_eq!(moved(&[other(0, 104, 4), other(1, 205, 4)]), [0]);
         assert_eq!(moved(&[other(0, 105, 4), other(1, 204, 4)]), [1]);
         // An area without any of the donor's pieces has more to be moved.
         assert_eq!(moved(&[other(0, 0, 4), other(1, 4, 4), other(2, 295, 4)]), [2]);
+        // A little that is missing is no reason to pass much.
+        let donor = [extent(0, 10, 4), extent(4, 19, 4), extent(8, 1000, 4)];
+        let (aside, _) = made(&donor, 12, &[other(0, 14, 3), other(1, 17, 2)]);
+        assert_eq!(aside, [piece(0, 14, 3, 8)]);
+        // Files that are larger than all pieces left elsewhere stay, so a shorter area has less room in the end.
+        let donor = [extent(0, 100, 4), extent(4, 110, 3), extent(7, 200, 3)];
+        let (aside, places) = made(&donor, 10, &[other(0, 104, 4), other(1, 113, 3)]);
+        assert_eq!(aside, [piece(1, 113, 3, 7)]);
+        assert_eq!(places, [extent(0, 100, 4), extent(4, 110, 3), extent(7, 113, 3)]);
     }
 
     #[test]
@@ -264,6 +332,7 @@ mod tests {
                 prop_assert_eq!(then.iter().map(|e| e.length).sum::<u64>(), logical);
                 let mut places = found.places.clone();
                 for place in &places {
+                    prop_assert!(place.length > 0);
                     let bytes = ByteRange::of(place.logical, place.length);
                     let now = crate::extents::within(&then, bytes).unwrap();
                     prop_assert_eq!(now, vec![*place]);

@@ -57,7 +57,8 @@ impl Placed {
         (planned, kept): (&mut Planned, &HashSet<PathBuf>),
         work: &Work,
     ) -> Result<Option<Self>, LayoutError> {
-        if self.is_in_one_piece() || volume.block()? != page_size() {
+        // Places of the donor are whole pages.
+        if !planned.gain.betters(&self.gain) || volume.block()? != page_size() {
             return Ok(Some(self));
         }
         let mut part = work.part("looking at other files", volume, 0);
@@ -105,8 +106,7 @@ impl Placed {
             return Some(format!("{place}: {bytes} of {files} are moved aside first"));
         }
         // Copies of the others lie where they are made.
-        let is_worse = !volume.kind.shares() && planned.gain.betters(&self.gain);
-        if self.is_in_one_piece() || !is_worse {
+        if volume.kind.shares() || !planned.gain.betters(&self.gain) {
             return None;
         }
         let pieces = counted(self.donor.extents.len() as u64, "piece");
@@ -117,11 +117,6 @@ impl Placed {
         });
         let then = if was_tried { NO_ROOM } else { MAKE_ROOM };
         Some(format!("{place}: the layout lies in {pieces}{times}; {then}"))
-    }
-
-    /// Whether the donor lies in one place.
-    fn is_in_one_piece(&self) -> bool {
-        self.donor.extents.len() <= 1
     }
 }
 

@@ -125,9 +125,16 @@ fn a_layout_lies_in_one_area_when_others_are_moved_aside_and_undo_moves_all_back
 }
 
 #[test]
-fn files_of_packs_and_files_in_use_are_not_moved_aside() {
-    let Some(rig) = Rig::new() else { return };
-    let (written, rest) = rig.others.split_at(20);
+fn files_of_packs_of_boot_loaders_and_in_use_are_not_moved_aside() {
+    let Some(mut rig) = Rig::new() else { return };
+    let boot = rig.fs.path().join("boot");
+    fs::create_dir(&boot).unwrap();
+    for path in &mut rig.others[..20] {
+        let there = boot.join(path.file_name().unwrap());
+        fs::rename(&path, &there).unwrap();
+        *path = there;
+    }
+    let (written, rest) = rig.others[20..].split_at(20);
     let (running, known) = rest.split_first().unwrap();
     fs::write(running, fs::read("/bin/sleep").unwrap()).unwrap();
     must("chmod", &["+x", running.to_str().unwrap()]);
