@@ -195,7 +195,8 @@ class Boots:
         pack = next(self.folder.glob("*.pack"))
         self.forget()
         began = time.monotonic()
-        run(self.program, "replay", "--quiet", "--wait", pack)
+        # With the model of the disk, which is beside the packs.
+        run(self.program, "replay", "--quiet", "--wait", pack, env=self.env)
         return self.counts(time.monotonic() - began)
 
     def bound(self, arms, learned_s):
