@@ -82,6 +82,8 @@ KINDS = {
             "others aside, data=writeback": Scenario((ASIDE, UNDO), options="noatime,data=writeback", **PIECES),
             "others aside, undo": Scenario((UNDO,), before=(ASIDE,), **PIECES),
             "others aside, others commit": Scenario((ASIDE, UNDO), meanwhile="commit", **PIECES),
+            "others aside, others write": Scenario((ASIDE, UNDO), meanwhile="write", **PIECES),
+            "others aside, the disk fills": Scenario((ASIDE, UNDO), meanwhile="fill", **PIECES),
         }),
     "xfs": Kind(
         64, ("mkfs.xfs", "-q", "-f", "-K"), ("xfs_repair", "-n"), "noatime,allocsize=4k", COMMON | {

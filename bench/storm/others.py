@@ -17,7 +17,7 @@ def meanwhile(what, rig):
         return
     stop = threading.Event()
     act = {"commit": commit, "write": rewrite, "fill": fill, "snapshots": snapshots}[what]
-    given = rig.files() if what == "write" else rig.mount
+    given = rig.all() if what == "write" else rig.mount
     thread = threading.Thread(target=act, args=(given, stop))
     thread.start()
     try:
@@ -42,7 +42,7 @@ def commit(mount, stop):
 
 
 def rewrite(paths, stop):
-    """Writes the same bytes to files that are laid out, through names of their own."""
+    """Writes the same bytes to files that are laid out or moved aside, through names of their own."""
     chance = random.Random(4)
     with contextlib.suppress(OSError):
         while not stop.is_set():
