@@ -103,7 +103,7 @@ const SECTIONS: [(&str, Items); 4] = [
             ),
             (
                 "/etc/default/headstart-layout",
-                "PACKS=\"a.pack b.pack\": what headstart-layout.timer and headstart-layout-shutdown.service \
+                "PACKS=\"a.pack b.pack\", and OPTIONS of headstart layout apply: what headstart-layout.timer and headstart-layout-shutdown.service \
                  lay out.",
             ),
             ("/var/lib/headstart/devices/", "How devices behave, as it was measured."),
