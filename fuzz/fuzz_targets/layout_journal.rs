@@ -10,6 +10,7 @@ fuzz_target!(|data: &[u8]| {
     let _ = Journal::from_bytes(data);
     let Ok(journal) = Journal::from_bytes(&Journal::sealed(data)) else { return };
     assert_eq!(Journal::from_bytes(&journal.to_bytes()).as_ref(), Ok(&journal));
+    let _ = (journal.bytes(), journal.aside_bytes(), journal.donor_bytes());
     for swap in journal.all() {
         let (range, old) = (swap.piece.bytes, &swap.piece.old);
         let found = compare(old, old, &swap.new, range);

@@ -15,7 +15,7 @@ use super::volume::Store;
 use headstart::host::identity::identity_of;
 use headstart::host::range::ByteRange;
 use headstart_sys::fiemap::Extent;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Whether to go on, which the caller says between two swaps.
@@ -182,18 +182,27 @@ fn compared(now: &[Extent], swap: &Swap) -> Compared {
     compare(now, &swap.piece.old, &swap.new, swap.piece.bytes)
 }
 
-/// Where the files of a layout are.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Standing {
+/// Where ranges of files are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Places {
     /// Bytes at their new places.
     pub new: u64,
     /// Bytes at their old places.
     pub old: u64,
     /// Bytes elsewhere, since their files were written, replaced or removed.
     pub elsewhere: u64,
-    /// Files that are what they were.
+}
+
+/// Where the files of a layout are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Standing {
+    /// Ranges that are laid out.
+    pub laid_out: Places,
+    /// Ranges that are moved aside.
+    pub aside: Places,
+    /// Files that are laid out and are what they were.
     pub same: u64,
-    /// Files that are not, or can't be looked at, by reason.
+    /// Those that are not, or can't be looked at, by reason.
     pub others: Skipped,
     /// Files that are the same by their times and have other content: damage of the disk or the kernel.
     pub damaged: Vec<PathBuf>,
@@ -212,21 +221,24 @@ pub fn standing(
 ) -> Result<Standing, LayoutError> {
     let swaps = Swaps::read();
     let mut out = Standing::default();
-    let mut seen: Vec<Option<Skip>> = vec![None; journal.files.len()];
+    let mut seen: BTreeMap<usize, Option<Skip>> = BTreeMap::new();
     let mut damaged = BTreeSet::new();
     let mut passed = 0;
-    for swap in journal.all() {
+    let numbered = journal.all().enumerate();
+    for (is_aside, swap) in numbered.map(|(n, swap)| (n < journal.aside.len(), swap)) {
         let length = swap.piece.bytes.length();
         let Some(file) = journal.files.get(swap.piece.file) else { continue };
         if go(passed)? == Go::Stop {
             break;
         }
         passed += length;
+        let places = if is_aside { &mut out.aside } else { &mut out.laid_out };
+        let state = seen.entry(swap.piece.file).or_default();
         let looked = match Looked::again(store, file, swap.piece.bytes, &swaps) {
             Ok(looked) => looked,
             Err(skip) => {
-                out.elsewhere += length;
-                seen[swap.piece.file] = Some(skip);
+                places.elsewhere += length;
+                *state = Some(skip);
                 continue;
             }
         };
@@ -234,11 +246,11 @@ pub fn standing(
             .map_err(LayoutError::io("Can't look at", &file.path))?;
         let Compared { old, new, elsewhere } = compared(&now, swap);
         let sum = |ranges: Vec<ByteRange>| ranges.iter().map(|range| range.length()).sum::<u64>();
-        out.old += sum(old);
-        out.new += sum(new);
-        out.elsewhere += elsewhere;
+        places.old += sum(old);
+        places.new += sum(new);
+        places.elsewhere += elsewhere;
         if looked.identity != file.identity {
-            seen[swap.piece.file] = Some(Skip::Changed);
+            *state = Some(Skip::Changed);
         } else if read {
             let found = crc_on_disk(&looked.file, swap.piece.bytes);
             if found.map_err(LayoutError::io("Can't read", &file.path))? != swap.crc {
@@ -247,7 +259,8 @@ pub fn standing(
         }
     }
     out.damaged = damaged.into_iter().cloned().collect();
-    for skip in &seen {
+    let laid_out: BTreeSet<usize> = journal.swaps.iter().map(|swap| swap.piece.file).collect();
+    for (_, skip) in seen.iter().filter(|(file, _)| laid_out.contains(file)) {
         match skip {
             Some(skip) => *out.others.entry(*skip).or_default() += 1,
             None => out.same += 1,

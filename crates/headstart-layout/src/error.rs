@@ -31,8 +31,8 @@ pub enum LayoutError {
         /// The mount point.
         path: PathBuf,
     },
-    /// Only on ext4 other files are moved aside.
-    #[error("{path} is not on ext4, the only file system where --make-room can move other files aside", path = names::path(.path))]
+    /// Other files are moved aside on ext4 only, and only if a block is as large as a page.
+    #[error("{path}: --make-room moves other files aside on ext4 only, with blocks as large as a page", path = names::path(.path))]
     NoAside {
         /// The mount point.
         path: PathBuf,

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
-/// The first line. Version 2 moves nothing aside, and version 1 names no packs.
+/// The first line. Only version 3 moves something aside; version 1 names no packs.
 const MAGIC: &[u8] = b"headstart-layout 3\n";
 const EARLIER: [&[u8]; 2] = [b"headstart-layout 2\n", b"headstart-layout 1\n"];
 /// Of the journal, and of what files hold.
@@ -156,6 +156,11 @@ impl Journal {
         self.all().map(|swap| swap.piece.bytes.length()).sum()
     }
 
+    /// How many files are laid out.
+    pub fn laid_out_files(&self) -> usize {
+        self.swaps.iter().map(|swap| swap.piece.file).collect::<HashSet<_>>().len()
+    }
+
     /// Bytes of ranges that are moved aside.
     pub fn aside_bytes(&self) -> u64 {
         self.aside.iter().map(|swap| swap.piece.bytes.length()).sum()
@@ -197,12 +202,13 @@ impl Journal {
         };
         // Numbers and lists are always JSON.
         let body = serde_json::to_vec(&form).unwrap_or_default();
-        Self::sealed(&body)
+        // What moves nothing aside can be undone by earlier versions of headstart, too.
+        sealed(if self.aside.is_empty() { EARLIER[0] } else { MAGIC }, &body)
     }
 
     /// A journal with this body: version and checksum come before it.
     pub fn sealed(body: &[u8]) -> Vec<u8> {
-        [MAGIC, format!("{:016x}\n", CRC.checksum(body)).as_bytes(), body, b"\n"].concat()
+        sealed(MAGIC, body)
     }
 
     /// From its file form.
@@ -224,8 +230,15 @@ impl Journal {
             return Err(Damaged("its checksum"));
         }
         let form: Form = serde_json::from_slice(body).map_err(|_| Damaged("its form"))?;
+        if !bytes.starts_with(MAGIC) && !form.aside.is_empty() {
+            return Err(Damaged("its version"));
+        }
         form.checked().map_err(Damaged)
     }
+}
+
+fn sealed(magic: &[u8], body: &[u8]) -> Vec<u8> {
+    [magic, format!("{:016x}\n", CRC.checksum(body)).as_bytes(), body, b"\n"].concat()
 }
 
 impl Form {
@@ -251,8 +264,12 @@ impl Form {
         let pieces: Vec<&Piece> = aside.iter().map(|swap| &swap.piece).collect();
         let then = exchanged(&donor.extents, &pieces).ok_or("a new place")?;
         let swaps = swaps(self.swaps, &files, self.block, &then)?;
-        let all = aside.iter().chain(&swaps);
-        if overlap(all.map(|swap| (swap.piece.file, swap.piece.bytes)).collect()) {
+        let all = || aside.iter().chain(&swaps);
+        let mut lengths = all().map(|swap| swap.piece.bytes.length());
+        if lengths.try_fold(0, u64::checked_add).is_none() {
+            return Err("a range");
+        }
+        if overlap(all().map(|swap| (swap.piece.file, swap.piece.bytes)).collect()) {
             return Err("ranges overlap");
         }
         let packs: Vec<PathBuf> = self.packs.iter().map(JsonPath::to_path).collect();
@@ -285,6 +302,7 @@ fn swaps(
         if covers != Some(length) {
             return Err("an old place");
         }
+        at.checked_add(length).ok_or("a new place")?;
         let piece = Piece { file, bytes: ByteRange { offset, end }, old, donor: at };
         let new = piece.new_place(donor).ok_or("a new place")?;
         out.push(Swap { piece, new, crc });
@@ -396,9 +414,7 @@ mod tests {
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 1;
-            // An earlier version of the same is the same.
-            let same = (at == MAGIC.len() - 2).then(small);
-            assert_eq!(Journal::from_bytes(&bytes).ok(), same, "byte {at}");
+            assert!(Journal::from_bytes(&bytes).is_err(), "byte {at}");
             assert!(Journal::from_bytes(&good[..at]).is_err(), "only {at} bytes");
         }
     }
@@ -415,6 +431,48 @@ mod tests {
             assert_eq!((found.files.len(), found.swaps.len(), found.packs.len()), (1, 1, packs));
             assert_eq!(Journal::from_bytes(&found.to_bytes()), Ok(found));
         }
+    }
+
+    #[test]
+    fn what_moves_nothing_aside_can_be_read_by_earlier_versions() {
+        assert!(small().to_bytes().starts_with(MAGIC));
+        let mut journal = small();
+        // Its ranges have the donor as it is.
+        let donor = journal.donor.extents.clone();
+        journal.aside.clear();
+        for swap in &mut journal.swaps {
+            swap.new = swap.piece.new_place(&donor).unwrap();
+        }
+        let bytes = journal.to_bytes();
+        assert!(bytes.starts_with(EARLIER[0]));
+        assert_eq!(Journal::from_bytes(&bytes), Ok(journal));
+    }
+
+    #[test]
+    fn ranges_that_are_longer_than_any_disk_are_refused() {
+        let half = 1u64 << 63;
+        let text = |aside: u64, donor: u64| {
+            let swap = |file, length, old| {
+                format!(
+                    "{{\"file\":{file},\"offset\":0,\"length\":{length},\"donor\":{donor},\"crc\":1,\"old\":[[{old},{length}]]}}"
+                )
+            };
+            let file = |ino| {
+                format!(
+                    "{{\"path\":\"a{ino}\",\"ino\":{ino},\"size\":{half},\"mtime_ns\":0,\"ctime_ns\":0}}"
+                )
+            };
+            let (first, second) = (swap(0, aside, 0), swap(1, half, 0));
+            let files = [file(5), file(6)].join(",");
+            format!(
+                "{{\"uuid\":null,\"made_at\":5,\"block\":1,\"donor_ino\":12,\"donor\":[[0,{half}],[0,{}]],\"files\":[{files}],\"aside\":[{first}],\"swaps\":[{second}]}}",
+                half - 1
+            )
+        };
+        let read = |text: String| Journal::from_bytes(&Journal::sealed(text.as_bytes()));
+        assert_eq!(read(text(half, 0)), Err(JournalError::Damaged("a range")));
+        assert_eq!(read(text(half, half + 1)), Err(JournalError::Damaged("a new place")));
+        assert!(read(text(half - 1, 0)).is_ok());
     }
 
     #[test]

@@ -4,12 +4,14 @@ use super::apply::Go;
 use super::error::LayoutError;
 use super::examine::{Looked, Swaps};
 use super::journal::LaidFile;
+use super::plan::Piece;
 use super::room::Other;
 use super::volume::{Store, Volume};
-use headstart::cache::walk::walk;
+use headstart::cache::walk::walk_while;
+use headstart::host::mounts::{Mount, MountTable};
 use headstart::host::range::ByteRange;
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 /// Other files of a file system.
 #[derive(Clone, Debug, Default)]
@@ -23,32 +25,62 @@ pub struct Others {
 /// Boot loaders may know the blocks of what is below it.
 const BOOT: &str = "/boot";
 
-/// Finds all files of a file system that may be moved; those at the paths `kept`, below its root, stay, and so do those
-/// of boot loaders. Files that are hidden below other mounts are not seen. `None` after a stop.
+/// Extents that an inode of ext4 has room for, less one.
+const IN_INODE: usize = 3;
+/// Extents that a block has room for, at least.
+const IN_BLOCK: usize = 64;
+
+impl Others {
+    /// Blocks that extents may need while these pieces are moved, at most: a swap splits extents for a moment. Those of
+    /// the files, and those of the donor.
+    pub fn tree_blocks(&self, pieces: &[Piece]) -> u64 {
+        let mut extents: HashMap<usize, usize> = HashMap::new();
+        for other in &self.extents {
+            *extents.entry(other.file).or_default() += 1;
+        }
+        let files: HashSet<usize> = pieces.iter().map(|piece| piece.file).collect();
+        let full = files.iter().filter(|file| extents.get(file).is_some_and(|n| *n >= IN_INODE));
+        (full.count() + pieces.len().div_ceil(IN_BLOCK)) as u64
+    }
+}
+
+/// Finds all files of a file system that may be moved; those with these inode numbers stay, and so do those of boot
+/// loaders. Files that are hidden below other mounts are not seen. `None` after a stop.
 ///
 /// # Errors
 /// The file system does not answer, or `go` failed.
 pub fn others(
     store: &Store,
-    volume: &Volume,
-    kept: &HashSet<PathBuf>,
+    (volume, mounts): (&Volume, &MountTable),
+    mut kept: HashSet<u64>,
     mut go: impl FnMut(u64) -> Result<Go, LayoutError>,
 ) -> Result<Option<Others>, LayoutError> {
     let (block, swaps) = (volume.block()?, Swaps::read());
     let whole = ByteRange { offset: 0, end: u64::MAX };
-    let (own, mut seen, mut out) = (volume.dir(), HashSet::new(), Others::default());
-    let found = walk(std::slice::from_ref(&volume.mount_point)).files;
-    for path in found.iter().filter(|path| !path.starts_with(&own)) {
+    let mut state = Ok(Go::On);
+    let found = walk_while(std::slice::from_ref(&volume.mount_point), || {
+        state = go(0);
+        matches!(state, Ok(Go::On))
+    });
+    if state? == Go::Stop {
+        return Ok(None);
+    }
+    let is_boot = |mount: &&Mount| mount.dev == volume.dev && mount.mount_point.starts_with(BOOT);
+    let mounted = mounts.mounts().iter().filter(is_boot).map(|mount| mount.root.as_path());
+    let boot: Vec<&Path> = mounted.chain([Path::new(BOOT)]).collect();
+    let (own, mut out) = (volume.dir(), Others::default());
+    for path in found.files.iter().filter(|path| !path.starts_with(&own)) {
         if go(0)? == Go::Stop {
             return Ok(None);
         }
         let Ok(inner) = path.strip_prefix(&volume.mount_point) else { continue };
-        let is_boot = path.starts_with(BOOT) || Path::new("/").join(inner).starts_with(BOOT);
-        if is_boot || kept.contains(inner) {
+        let from_root = Path::new("/").join(inner);
+        if boot.iter().any(|root| from_root.starts_with(root)) {
             continue;
         }
         let Ok(looked) = Looked::inside(store, inner, whole, &swaps) else { continue };
-        if !seen.insert(looked.identity.ino) {
+        // The paths of one inode are one file.
+        if !kept.insert(looked.identity.ino) {
             continue;
         }
         let file = out.files.len();

@@ -12,10 +12,13 @@ use super::plan::{Piece, Plan, exchanged};
 use super::skip::{Skip, Skipped};
 use super::volume::{Store, Volume};
 use super::zstd::Zstd;
+use headstart::cache::residency::page_size;
 use headstart_sys::fiemap::Extent;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The most that is swapped at once, in bytes: a stop waits for no more, and for no longer can a
@@ -59,7 +62,8 @@ pub fn prepare(
     };
     // Where one of them stays, what is laid out gets the donor's own place.
     let pieces: Vec<&Piece> = aside.iter().map(|swap| &swap.piece).collect();
-    let then = exchanged(&donor.extents, &pieces).unwrap_or_default();
+    let other = || LayoutError::OtherDonor { path: volume.dir() };
+    let then = exchanged(&donor.extents, &pieces).ok_or_else(other)?;
     let Some(mut made) = reader.swaps(&plan.pieces, &then, Round::LaidOut, &mut go)? else {
         return Ok(None);
     };
@@ -174,8 +178,11 @@ impl Reader<'_> {
             return Err(Skip::Changed);
         }
         if round == Round::Aside {
-            // Others count on its place, so it must not turn out later that a process executes it.
+            // What is laid out counts on its place: better to know now that a process executes it.
             writable(&looked.file)?;
+            if is_swap_space(&looked.file) {
+                return Err(Skip::Swap);
+            }
         }
         Ok(looked)
     }
@@ -191,4 +198,13 @@ impl Reader<'_> {
             _ => Ok(Skip::Unreadable),
         }
     }
+}
+
+/// Whether a file is swap space, also if nobody uses it now: a machine that hibernates finds it by its blocks. The
+/// signature is at the end of its first page (`union swap_header` of `include/linux/swap.h`).
+fn is_swap_space(file: &File) -> bool {
+    const SIGNATURES: [&[u8]; 3] = [b"SWAPSPACE2", b"SWAP-SPACE", b"S1SUSPEND\0"];
+    let mut found = [0; 10];
+    let at = page_size() - found.len() as u64;
+    file.read_exact_at(&mut found, at).is_ok() && SIGNATURES.contains(&&found[..])
 }

@@ -35,11 +35,12 @@ const TRIED: [u64; 6] = [100, 110, 125, 150, 200, 300];
 /// seek of about 8 ms beside 1.2 ms for reading them.
 const ELSEWHERE: u64 = 8;
 
-/// Makes room of `need` bytes, if there are as many. Of areas with room, the one is taken that has the
-/// least sum of its length and of the bytes to be moved: each start passes what lies between, and each byte is moved
-/// once. `None` if nothing can be moved into the donor.
+/// Makes room of `need` bytes, if there are as many. For each of the sizes that are tried there is an area with the
+/// least sum of its length and of the bytes of others in it: each start passes what lies between, and each byte is moved
+/// once. Of these, the one is taken that is shortest with what is missing in it. `None` if nothing can be moved into
+/// the donor.
 pub fn room(donor: &[Extent], need: u64, others: &[Other]) -> Option<Room> {
-    let largest = donor.iter().map(|piece| piece.length).max()?;
+    let largest = donor.iter().filter(|_| need > 0).map(|piece| piece.length).max()?;
     let fits = others.iter().filter(|other| other.extent.length <= largest);
     let mut parts: Vec<Part> = fits.map(|other| (other.extent, Some(other.file))).collect();
     parts.extend(donor.iter().map(|piece| (*piece, None)));
@@ -143,9 +144,10 @@ impl Room {
                 let next = taken.next_if(|range| range.offset < end(piece));
                 let (until, then) =
                     next.map_or((end(piece), end(piece)), |range| (range.offset, range.end));
-                // Those of no length come last.
                 let physical = piece.physical + (at - piece.logical);
-                left.push(Extent { logical: at, physical, length: until - at });
+                if at < until {
+                    left.push(Extent { logical: at, physical, length: until - at });
+                }
                 at = then;
             }
         }
@@ -296,6 +298,7 @@ mod tests {
         assert_eq!(room(&donor, 8 * PAGE, &[other(0, 104, 5)]), None);
         assert_eq!(room(&donor, 8 * PAGE, &[]), None);
         assert_eq!(room(&[], 8 * PAGE, &[other(0, 104, 5)]), None);
+        assert_eq!(room(&donor, 0, &[other(0, 104, 2)]), None);
     }
 
     proptest! {

@@ -186,6 +186,14 @@ impl Volume {
         Ok(self.statistics()?.f_bsize)
     }
 
+    /// Whether other files can be moved aside: blocks are swapped, and places of the donor are whole pages.
+    ///
+    /// # Errors
+    /// The file system does not answer.
+    pub fn makes_room(&self) -> Result<bool, LayoutError> {
+        Ok(!self.kind.shares() && self.block()? == page_size())
+    }
+
     /// Bytes that a layout may take.
     ///
     /// # Errors

@@ -1,12 +1,14 @@
 //! `headstart layout apply`, `resume` and `undo`: moves blocks.
 
-use super::placed::{MAKE_ROOM, NO_ROOM, Placed, files_on, known};
+use super::placed::{Placed, known};
 use super::plan::{Planned, no_gain};
 use super::renewal::Renewal;
 use super::which::{Document, WhatArgs, chosen, each, in_words, may_move, mounts, wanted_of};
 use super::work::{Work, WorkArgs};
 use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted, size};
+use headstart::host::mounts::MountTable;
+use headstart::pack::Pack;
 use headstart_layout::LayoutError;
 use headstart_layout::apply::{Direction, Done, Go, standing, swap_all};
 use headstart_layout::journal::Journal;
@@ -15,7 +17,6 @@ use headstart_layout::skip::Skipped;
 use headstart_layout::unfit::is_kernel_fixed;
 use headstart_layout::volume::{Store, Volume};
 use serde::Serialize;
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// The arguments of `headstart layout apply`.
@@ -40,8 +41,8 @@ pub struct ApplyArgs {
     #[arg(long)]
     force: bool,
 
-    /// Where free space is in pieces, move other files aside first, on ext4; undo moves them back. It takes an
-    /// eighth more
+    /// Where free space is in pieces, move other files aside first, on ext4; undo moves them back. The layout then
+    /// takes an eighth more until undo or release
     #[arg(long)]
     make_room: bool,
 
@@ -118,16 +119,16 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
     let work = Work::begin(&args.work)?;
     let mut documents = Vec::new();
     let status = each(&volumes, |volume| {
-        if args.make_room && volume.kind.shares() {
+        if args.make_room && !volume.makes_room()? {
             return Err(LayoutError::NoAside { path: volume.mount_point.clone() });
         }
         let mut planned = Planned::of(&packs, volume, &mounts, &args.what)?;
-        let kept = files_on(&known, volume, &mounts);
         let store = volume.create()?;
         if store.journal()?.is_some() {
             return Err(LayoutError::Exists { path: volume.dir() });
         }
-        match begin(&store, volume, (&mut planned, &kept), &paths, &work, args) {
+        let packs = (&paths[..], &known[..]);
+        match begin(&store, volume, (&mut planned, &mounts), packs, &work, args) {
             Ok(Begun::Journal(journal, mut skipped)) => {
                 for (skip, count) in planned.found.counts() {
                     *skipped.entry(skip).or_default() += count;
@@ -141,14 +142,21 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                 }
                 documents.push(OneDocument::of(volume, &done));
                 report(volume, &done, Direction::Apply);
-                // A file system that swaps nothing needs no journal.
-                let is_empty = done.bytes + done.aside == 0
-                    && !done.stopped
-                    && standing(&store, &journal, false, |_| Ok(Go::On))?.new == 0;
-                if is_empty {
-                    store.remove_all()?;
+                if done.bytes > 0 || done.stopped {
+                    return Ok(status);
                 }
-                Ok(if is_empty { ExitStatus::Failed } else { status })
+                let found = standing(&store, &journal, false, |_| Ok(Go::On))?;
+                match (found.laid_out.new, found.aside.new) {
+                    // A file system that swaps nothing needs no journal.
+                    (0, 0) => store.remove_all().map(|()| ExitStatus::Failed),
+                    (0, _) => {
+                        output::message(
+                            "only other files were moved; headstart layout undo moves them back",
+                        );
+                        Ok(ExitStatus::Failed)
+                    }
+                    _ => Ok(status),
+                }
             }
             Ok(Begun::No(status, why)) => {
                 output::message(format_args!("{}: {why}", output::shown(&volume.mount_point)));
@@ -182,8 +190,8 @@ enum Begun {
 fn begin(
     store: &Store,
     volume: &Volume,
-    (planned, kept): (&mut Planned, &HashSet<PathBuf>),
-    packs: &[PathBuf],
+    (planned, mounts): (&mut Planned, &MountTable),
+    (packs, known): (&[PathBuf], &[Pack]),
     work: &Work,
     args: &ApplyArgs,
 ) -> Result<Begun, LayoutError> {
@@ -194,19 +202,19 @@ fn begin(
     }
     let mut placed = Placed::allocate(store, volume, planned)?;
     if args.make_room {
-        match placed.make_room(store, volume, (planned, kept), work)? {
+        match placed.make_room(store, volume, (planned, mounts), known, work)? {
             Some(found) => placed = found,
             None => return Ok(stopped()),
         }
     }
     if !args.force && !planned.is_expected(&placed.gain, volume) {
         let mut why = "nothing to gain here: the free space is in too many pieces".to_owned();
-        if !volume.kind.shares() {
-            why = format!("{why}; {}", if args.make_room { NO_ROOM } else { MAKE_ROOM });
+        if let Some(advice) = placed.advice(volume, planned, args.make_room)? {
+            why = format!("{why}; {advice}");
         }
         return Ok(Begun::No(ExitStatus::Negative, why));
     }
-    if let Some(remarks) = placed.remarks(volume, planned, args.make_room) {
+    if let Some(remarks) = placed.remarks(volume, planned, args.make_room)? {
         output::message(remarks);
     }
     let Placed { donor, plan, .. } = placed;

@@ -2,7 +2,6 @@
 //! `--make-room`.
 
 use super::plan::Planned;
-use super::which::wanted_of;
 use super::work::Work;
 use crate::output::{self, counted, size};
 use crate::packs::search_path;
@@ -11,10 +10,10 @@ use headstart::host::mounts::MountTable;
 use headstart::pack::{Pack, store};
 use headstart_layout::LayoutError;
 use headstart_layout::gain::Gain;
-use headstart_layout::journal::Donor;
-use headstart_layout::others::others;
-use headstart_layout::plan::{Plan, exchanged};
-use headstart_layout::room::room;
+use headstart_layout::journal::{Donor, LaidFile};
+use headstart_layout::others::{Others, others};
+use headstart_layout::plan::{Piece, Plan, exchanged};
+use headstart_layout::room::{Room, room};
 use headstart_layout::volume::{Store, Volume};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -54,76 +53,107 @@ impl Placed {
         self,
         store: &Store,
         volume: &Volume,
-        (planned, kept): (&mut Planned, &HashSet<PathBuf>),
+        (planned, mounts): (&mut Planned, &MountTable),
+        known: &[Pack],
         work: &Work,
     ) -> Result<Option<Self>, LayoutError> {
-        // Places of the donor are whole pages.
-        if !planned.gain.betters(&self.gain) || volume.block()? != page_size() {
+        if !planned.gain.betters(&self.gain) {
             return Ok(Some(self));
         }
         let mut part = work.part("looking at other files", volume, 0);
-        let Some(others) = others(store, volume, kept, |done| part.go(done))? else {
+        let mut kept = inodes(known, volume, mounts);
+        kept.extend(planned.found.files.iter().map(|file| file.identity.ino));
+        let Some(others) = others(store, (volume, mounts), kept, |done| part.go(done))? else {
             return Ok(None);
         };
         drop(part);
-        let Plan { donor_bytes: need, .. } = planned.plan;
         let free = volume.room()?.saturating_add(planned.donor_bytes);
-        let bytes = planned.donor_bytes.saturating_add(need / SLACK_PART).min(free);
-        let bytes = bytes / page_size() * page_size();
-        let donor = store.allocate(bytes, volume, &planned.plan)?;
-        let tail = planned.donor_bytes - need;
-        let usable = Plan { donor_bytes: bytes - tail, ..Plan::default() };
-        let usable = usable.places(&donor.extents).unwrap_or_default();
-        let room = room(&usable, need, &others.extents).unwrap_or_default();
-        let Some(mut plan) = planned.plan.in_order_of(room.places, page_size()) else {
-            return Self::allocate(store, volume, planned).map(Some);
+        let slack = planned.plan.donor_bytes / SLACK_PART;
+        let bytes = planned.donor_bytes.saturating_add(slack).min(free) / page_size() * page_size();
+        // Somebody may have taken what was free.
+        let donor = store.allocate(bytes, volume, &planned.plan).ok();
+        let found = donor.and_then(|donor| Self::with_room(donor, bytes, planned, &others));
+        match found.filter(|found| found.gain.betters(&self.gain)) {
+            Some(mut found) => {
+                number(&mut found.plan.aside, &mut planned.found.files, &others.files);
+                Ok(Some(found))
+            }
+            None => Self::allocate(store, volume, planned).map(Some),
+        }
+    }
+
+    /// In the best area of a donor of so many bytes; `None` if there is none.
+    fn with_room(donor: Donor, bytes: u64, planned: &Planned, others: &Others) -> Option<Self> {
+        let need = planned.plan.donor_bytes;
+        let mut tail = planned.donor_bytes - need;
+        let made = |tail: u64| {
+            let usable = Plan { donor_bytes: bytes.checked_sub(tail)?, ..Plan::default() };
+            room(&usable.places(&donor.extents)?, need, &others.extents)
         };
-        let aside: Vec<_> = room.aside.iter().collect();
-        let then = exchanged(&donor.extents, &aside).unwrap_or_default();
+        // The extents of what is moved aside may need blocks, too, as may those of the donor.
+        tail += others.tree_blocks(&made(tail)?.aside) * page_size();
+        let Room { aside, places } = made(tail)?;
+        let plan = Plan { aside, ..planned.plan.in_order_of(places, page_size())? };
+        let then = exchanged(&donor.extents, &plan.aside.iter().collect::<Vec<_>>())?;
         let gain = planned.gain_with(&plan, &then);
-        if !gain.betters(&self.gain) {
-            return Self::allocate(store, volume, planned).map(Some);
-        }
-        let mut numbers = HashMap::new();
-        plan.aside = room.aside;
-        for piece in &mut plan.aside {
-            let files = &mut planned.found.files;
-            piece.file = *numbers.entry(piece.file).or_insert_with(|| {
-                files.extend(others.files.get(piece.file).cloned());
-                files.len() - 1
-            });
-        }
-        Ok(Some(Self { donor, plan, gain }))
+        Some(Self { donor, plan, gain })
     }
 
     /// What its user should know of the place, in words; `was_tried` says that room was to be made.
-    pub fn remarks(&self, volume: &Volume, planned: &Planned, was_tried: bool) -> Option<String> {
+    ///
+    /// # Errors
+    /// The file system does not answer.
+    pub fn remarks(
+        &self,
+        volume: &Volume,
+        planned: &Planned,
+        was_tried: bool,
+    ) -> Result<Option<String>, LayoutError> {
         let place = output::shown(&volume.mount_point);
         if !self.plan.aside.is_empty() {
             let files: HashSet<_> = self.plan.aside.iter().map(|piece| piece.file).collect();
             let (bytes, files) = (size(self.plan.aside_bytes()), files.len() as u64);
             let files = counted(files, "other file");
-            return Some(format!("{place}: {bytes} of {files} are moved aside first"));
+            return Ok(Some(format!("{place}: moves {bytes} of {files} aside first")));
         }
-        // Copies of the others lie where they are made.
-        if volume.kind.shares() || !planned.gain.betters(&self.gain) {
-            return None;
-        }
+        let Some(advice) = self.advice(volume, planned, was_tried)? else { return Ok(None) };
         let pieces = counted(self.donor.extents.len() as u64, "piece");
         let seconds = |gain: &Gain| gain.after.replay_us.map(|us| us as f64 / 1e6);
         let times = seconds(&self.gain).zip(seconds(&planned.gain));
         let times = times.map_or_else(String::new, |(here, ideal)| {
             format!(" (a replay takes {here:.2} s with it, and {ideal:.2} s in one piece)")
         });
-        let then = if was_tried { NO_ROOM } else { MAKE_ROOM };
-        Some(format!("{place}: the layout lies in {pieces}{times}; {then}"))
+        Ok(Some(format!("{place}: the layout lies in {pieces}{times}; {advice}")))
+    }
+
+    /// What helps where one piece would be faster than those of the donor, if anything may.
+    ///
+    /// # Errors
+    /// The file system does not answer.
+    pub fn advice(
+        &self,
+        volume: &Volume,
+        planned: &Planned,
+        was_tried: bool,
+    ) -> Result<Option<&'static str>, LayoutError> {
+        let may_help = planned.gain.betters(&self.gain) && volume.makes_room()?;
+        Ok(may_help.then_some(match was_tried {
+            true => "moving other files aside does not make it faster",
+            false => "with --make-room other files are moved aside first",
+        }))
     }
 }
 
-/// What helps where the free space is in pieces.
-pub const MAKE_ROOM: &str = "with --make-room other files are moved aside first";
-/// What is said where that does not.
-pub const NO_ROOM: &str = "moving other files aside does not make it faster";
+/// Adds the files of pieces to those that were found, and gives the pieces their numbers there.
+fn number(pieces: &mut [Piece], found: &mut Vec<LaidFile>, files: &[LaidFile]) {
+    let mut numbers = HashMap::new();
+    for piece in pieces {
+        piece.file = *numbers.entry(piece.file).or_insert_with(|| {
+            found.extend(files.get(piece.file).cloned());
+            found.len() - 1
+        });
+    }
+}
 
 /// The packs whose files stay where they are, for the sake of starts: those that are laid out, and all where packs are
 /// looked for.
@@ -135,7 +165,8 @@ pub fn known(packs: &[Pack]) -> anyhow::Result<Vec<Pack>> {
             match store::read(&path, uid) {
                 Ok(pack) => all.push(pack),
                 Err(error) => {
-                    output::message(format_args!("its files may be moved aside: {error}"));
+                    let what = "can't read a pack, so its files may be moved aside";
+                    output::message(format_args!("{what}: {error}"));
                 }
             }
         }
@@ -143,8 +174,12 @@ pub fn known(packs: &[Pack]) -> anyhow::Result<Vec<Pack>> {
     Ok(all)
 }
 
-/// The files of packs on a volume, by their paths below its root.
-pub fn files_on(packs: &[Pack], volume: &Volume, mounts: &MountTable) -> HashSet<PathBuf> {
-    let wanted = wanted_of(packs, None, 0).files;
-    wanted.iter().filter_map(|file| volume.below(&file.path, mounts)).collect()
+/// The inode numbers of all files of packs on a volume. A file has one, whatever name a pack has for it.
+fn inodes(packs: &[Pack], volume: &Volume, mounts: &MountTable) -> HashSet<u64> {
+    let paths =
+        packs.iter().flat_map(|pack| pack.files.iter().map(|file| pack.paths.path(file.node)));
+    let is_here = |path: &PathBuf| volume.below(path, mounts).is_some();
+    // What is gone can't be moved either.
+    let inode = |path: PathBuf| rustix::fs::stat(&path).ok().map(|stat| stat.st_ino);
+    paths.filter(is_here).filter_map(inode).collect()
 }

@@ -64,15 +64,16 @@ struct OneDocument {
     made_at: u64,
     files: usize,
     ranges: usize,
-    /// Bytes of other files that were moved aside, which are part of all that follows.
+    /// Bytes of other files that are moved aside, and how many of them are there.
     aside_bytes: u64,
+    aside_new_bytes: u64,
     /// What undo and release give back.
     donor_bytes: u64,
-    /// Bytes at their new places, at their old ones, and elsewhere since they were written.
+    /// Bytes of what is laid out at their new places, at their old ones, and elsewhere since they were written.
     new_bytes: u64,
     old_bytes: u64,
     elsewhere_bytes: u64,
-    /// Files that are what they were; those that are not, by reason.
+    /// Files that are laid out and are what they were; those that are not, by reason.
     same_files: u64,
     other_files: Skipped,
     damaged: Vec<JsonPath>,
@@ -83,13 +84,14 @@ impl OneDocument {
         Self {
             mount_point: volume.mount_point.as_path().into(),
             made_at: journal.made_at,
-            files: journal.files.len(),
-            ranges: journal.all().count(),
+            files: journal.laid_out_files(),
+            ranges: journal.swaps.len(),
             aside_bytes: journal.aside_bytes(),
+            aside_new_bytes: standing.aside.new,
             donor_bytes: journal.donor_bytes(),
-            new_bytes: standing.new,
-            old_bytes: standing.old,
-            elsewhere_bytes: standing.elsewhere,
+            new_bytes: standing.laid_out.new,
+            old_bytes: standing.laid_out.old,
+            elsewhere_bytes: standing.laid_out.elsewhere,
             same_files: standing.same,
             other_files: standing.others.clone(),
             damaged: standing.damaged.iter().map(|path| path.as_path().into()).collect(),
@@ -147,7 +149,9 @@ fn look(
         }
         let status = match () {
             () if is_stopped || !found.damaged.is_empty() => ExitStatus::Failed,
-            () if work.is_none() && found.old + found.elsewhere > 0 => ExitStatus::Negative,
+            () if work.is_none() && found.laid_out.old + found.laid_out.elsewhere > 0 => {
+                ExitStatus::Negative
+            }
             () => ExitStatus::Done,
         };
         documents.push(OneDocument::of(volume, &journal, &found));
@@ -167,17 +171,18 @@ fn show(volume: &Volume, journal: &Journal, standing: &Standing) -> anyhow::Resu
             out,
             "{}: {} in {} of {}, made {}",
             output::shown(&volume.mount_point),
-            size(journal.bytes()),
-            counted(journal.all().count() as u64, "range"),
-            counted(journal.files.len() as u64, "file"),
+            size(journal.bytes() - journal.aside_bytes()),
+            counted(journal.swaps.len() as u64, "range"),
+            counted(journal.laid_out_files() as u64, "file"),
             output::time(journal.made_at)
         )?;
+        writeln!(out, "  at the new place  {}", size(standing.laid_out.new))?;
+        writeln!(out, "  at the old place  {}", size(standing.laid_out.old))?;
+        writeln!(out, "  elsewhere         {}", size(standing.laid_out.elsewhere))?;
         if !journal.aside.is_empty() {
-            writeln!(out, "  of it moved aside {}", size(journal.aside_bytes()))?;
+            let (there, all) = (size(standing.aside.new), size(journal.aside_bytes()));
+            writeln!(out, "  moved aside       {there} of {all} of other files")?;
         }
-        writeln!(out, "  at the new place  {}", size(standing.new))?;
-        writeln!(out, "  at the old place  {}", size(standing.old))?;
-        writeln!(out, "  elsewhere         {}", size(standing.elsewhere))?;
         if !standing.others.is_empty() {
             writeln!(out, "  other files: {}", in_words(&standing.others))?;
         }

@@ -109,8 +109,12 @@ fn a_layout_lies_in_one_area_when_others_are_moved_aside_and_undo_moves_all_back
     assert_eq!(moved.count() as u64 * PIECE as u64, aside);
     assert_eq!(states(&rig.all()), before);
     let status = json(&[&"status", &"--json", &rig.fs.path()]);
-    assert_eq!((&status["aside_bytes"], &status["old_bytes"]), (&aside.into(), &0.into()));
-    assert_eq!(status["new_bytes"], aside + length, "{status}");
+    assert_eq!(
+        (&status["aside_bytes"], &status["aside_new_bytes"]),
+        (&aside.into(), &aside.into())
+    );
+    assert_eq!((&status["new_bytes"], &status["old_bytes"]), (&length.into(), &0.into()));
+    assert_eq!(status["files"], rig.paths.len());
     assert!(done(&[&"status", &rig.fs.path()]).contains("moved aside"));
     check(&rig.fs);
     done(&[&"verify", &rig.fs.path()]);
@@ -138,6 +142,15 @@ fn files_of_packs_of_boot_loaders_and_in_use_are_not_moved_aside() {
     let (running, known) = rest.split_first().unwrap();
     fs::write(running, fs::read("/bin/sleep").unwrap()).unwrap();
     must("chmod", &["+x", running.to_str().unwrap()]);
+    // Whatever their names are.
+    for path in known {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        fs::hard_link(path, path.with_file_name(format!("again-{name}"))).unwrap();
+    }
+    for (n, path) in rig.paths.iter().enumerate() {
+        fs::hard_link(path, rig.fs.path().join(format!("others/{n}"))).unwrap();
+    }
+    pack(&rig.fs, &rig.paths);
     must("sync", &["-f", rig.fs.path().to_str().unwrap()]);
     let (before, old) = (states(&rig.all()), places(&rig.all()));
     let folder = rig.fs.beside("packs");
@@ -160,6 +173,37 @@ fn files_of_packs_of_boot_loaders_and_in_use_are_not_moved_aside() {
 }
 
 #[test]
+fn files_whose_place_is_taken_or_that_changed_stay_aside_and_the_others_come_back() {
+    let Some(rig) = Rig::new() else { return };
+    let old = places(&rig.all());
+    rig.moved_aside();
+    let aside = places(&rig.others);
+    let old_others = &old[rig.paths.len()..];
+    let moved: Vec<usize> = (0..aside.len()).filter(|&n| aside[n] != old_others[n]).collect();
+    // As a log is written to.
+    let changed = &rig.others[*moved.last().unwrap()];
+    OpenOptions::new().append(true).open(changed).unwrap().write_all_at(b"more", 0).unwrap();
+    assert_eq!(json(&[&"status", &"--json", &rig.fs.path()])["old_bytes"], 0);
+    done(&[&"status", &rig.fs.path()]);
+    // As an upgrade replaces what is laid out.
+    for path in &rig.paths[..6] {
+        let new = path.with_extension("new");
+        fs::write(&new, noise(5000)).unwrap();
+        fs::rename(new, path).unwrap();
+    }
+    must("sync", &["-f", rig.fs.path().to_str().unwrap()]);
+    fails(&[&"status", &rig.fs.path()], 3);
+    let before = states(&rig.all());
+    let undone = json(&[&"undo", &"--json", &rig.fs.path()]);
+    assert!(undone["skipped"]["displaced"].as_u64() > Some(0), "{undone}");
+    assert!(!dir(&rig.fs).exists());
+    assert_eq!(states(&rig.all()), before);
+    assert_eq!(places(&rig.paths[6..]), old[6..rig.paths.len()]);
+    check(&rig.fs);
+    assert_eq!(states(&rig.all()), before);
+}
+
+#[test]
 fn kill_9_at_any_moment_leaves_files_that_are_moved_aside_whole_too() {
     const KILLS: u32 = 10;
     let Some(rig) = Rig::new() else { return };
@@ -177,7 +221,7 @@ fn kill_9_at_any_moment_leaves_files_that_are_moved_aside_whole_too() {
         let has_journal = dir(&rig.fs).join("journal").exists();
         if has_journal {
             let status = json(&[&"status", &"--json", &rig.fs.path()]);
-            between += u32::from(status["old_bytes"] != 0 && status["new_bytes"] != 0);
+            between += u32::from(status["aside_new_bytes"] != 0 && status["old_bytes"] != 0);
         }
         if n % 4 < 2 && has_journal {
             done(&[&"resume", &rig.fs.path()]);
@@ -217,12 +261,17 @@ fn a_power_cut_at_any_moment_leaves_files_that_are_moved_aside_whole_too() {
 
 #[test]
 fn room_is_made_on_ext4_only_and_not_where_a_layout_lies_in_one_piece() {
-    let Some(fs) = of_kind("xfs", 320 << 20) else { return };
-    let pack_of = |fs: &LoopFs| pack(fs, &fragmented(fs, 3, 4));
-    let said = fails(&[&"apply", &"--force", &"--make-room", &pack_of(&fs)], 1);
-    assert!(said.contains("not on ext4"), "{said}");
-    assert!(!dir(&fs).exists());
     let Some(fs) = in_memory() else { return };
+    let pack_of = |fs: &LoopFs| pack(fs, &fragmented(fs, 3, 4));
     let done = json(&[&"apply", &"--force", &"--make-room", &"--json", &pack_of(&fs)]);
     assert_eq!(done["aside_bytes"], 0, "{done}");
+    let refused = |fs: &LoopFs| {
+        let said = fails(&[&"apply", &"--force", &"--make-room", &pack_of(fs)], 1);
+        assert!(said.contains("on ext4 only, with blocks as large as a page"), "{said}");
+        assert!(!dir(fs).exists());
+    };
+    let Some(fs) = LoopFs::with("ext4", 64 << 20, &["-b", "1024"]) else { return };
+    refused(&fs);
+    let Some(fs) = of_kind("xfs", 320 << 20) else { return };
+    refused(&fs);
 }

@@ -25,10 +25,15 @@ pub struct Found {
 
 /// Finds the files that `paths` mean.
 pub fn walk(paths: &[PathBuf]) -> Found {
+    walk_while(paths, || true)
+}
+
+/// The same, as long as `go_on` says so, which is asked before each directory.
+pub fn walk_while(paths: &[PathBuf], mut go_on: impl FnMut() -> bool) -> Found {
     let mut found = Found::default();
     for path in paths {
         match path.metadata() {
-            Ok(meta) if meta.is_dir() => found.descend(path.clone(), meta.dev()),
+            Ok(meta) if meta.is_dir() => found.descend(path.clone(), meta.dev(), &mut go_on),
             Ok(meta) if meta.is_file() || meta.file_type().is_block_device() => {
                 found.files.push(path.clone());
             }
@@ -41,9 +46,12 @@ pub fn walk(paths: &[PathBuf]) -> Found {
 
 impl Found {
     /// Adds what is below a directory on file system `dev`.
-    fn descend(&mut self, directory: PathBuf, dev: u64) {
+    fn descend(&mut self, directory: PathBuf, dev: u64, go_on: &mut dyn FnMut() -> bool) {
         let mut ahead = vec![(directory, None::<FileType>)];
         while let Some((path, kind)) = ahead.pop() {
+            if kind.is_none_or(|kind| kind.is_dir()) && !go_on() {
+                return;
+            }
             match kind {
                 Some(kind) if kind.is_file() => self.files.push(path),
                 Some(kind) if kind.is_symlink() => self.links += 1,
@@ -106,5 +114,11 @@ mod tests {
         assert_eq!(found.files, names.map(at));
         assert_eq!((found.links, found.special, found.mounts), (2, 2, 0));
         assert_eq!(found.errors.len(), 1);
+        let mut asked = 0;
+        let found = walk_while(&[at("tree")], || {
+            asked += 1;
+            asked < 3
+        });
+        assert_eq!(found.files, ["tree/a", "tree/b/1"].map(at), "none below the third directory");
     }
 }
