@@ -275,3 +275,33 @@ fn room_is_made_on_ext4_only_and_not_where_a_layout_lies_in_one_piece() {
     let Some(fs) = of_kind("xfs", 320 << 20) else { return };
     refused(&fs);
 }
+
+#[test]
+fn what_is_moved_aside_is_on_the_disk_before_others_get_its_blocks_and_the_other_way_round() {
+    if !has("strace") {
+        return skip("strace is missing");
+    }
+    let Some(rig) = Rig::new() else { return };
+    let log = rig.fs.beside("calls");
+    let calls = |words: &[&OsStr]| {
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-e", "trace=ioctl,syncfs", "-o"]).arg(&log);
+        strace.arg(env!("CARGO_BIN_EXE_headstart")).arg("layout").args(words);
+        let output = strace.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = fs::read_to_string(&log).unwrap();
+        let call = |line: &str| match () {
+            () if line.contains("syncfs(") => Some("sync"),
+            // As strace calls EXT4_IOC_MOVE_EXT, with its name or without.
+            () if line.contains("MOVE_EXT") || line.contains("0x66, 0xf,") => Some("swap"),
+            () => None,
+        };
+        let mut calls: Vec<&str> = text.lines().filter_map(call).collect();
+        calls.dedup();
+        calls.into_iter().skip_while(|call| *call == "sync").collect::<Vec<_>>().join(" ")
+    };
+    let apply = ["apply", "--force", "--make-room"].map(OsStr::new);
+    let twice = "swap sync swap sync";
+    assert_eq!(calls(&[&apply[..], &[rig.pack.as_os_str()]].concat()), twice);
+    assert_eq!(calls(&["undo".as_ref(), rig.fs.path().as_os_str()]), twice);
+}
