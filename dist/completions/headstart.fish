@@ -362,7 +362,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_s
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l for -d 'Stop after so long (10m, 1h); resume goes on' -r
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l force -d 'Move even if nothing is gained by the device model'
-complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l make-room -d 'Where free space is in pieces, move other files aside first, on ext4; undo moves them back. The layout then takes an eighth more until undo or release'
+complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l make-room -d 'Where free space is in pieces, move other files aside first, on ext4. The layout then takes an eighth more until release, or undo, which moves them back unless their old blocks are in use by then'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -l trust-kernel -d 'Move though this kernel may lack the fix of CVE-2024-26704, by its number'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from apply" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand layout; and __fish_seen_subcommand_from resume" -l idle -d 'Work only while nobody else used the disk for so long (500ms, 5s)' -r

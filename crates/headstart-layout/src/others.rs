@@ -4,7 +4,7 @@ use super::apply::Go;
 use super::error::LayoutError;
 use super::examine::{Looked, Swaps};
 use super::journal::LaidFile;
-use super::plan::Piece;
+use super::plan::{IN_BLOCK, IN_INODE, Piece};
 use super::room::Other;
 use super::volume::{Store, Volume};
 use headstart::cache::walk::walk_while;
@@ -25,10 +25,8 @@ pub struct Others {
 /// Boot loaders may know the blocks of what is below it.
 const BOOT: &str = "/boot";
 
-/// Extents that an inode of ext4 has room for, less one.
-const IN_INODE: usize = 3;
-/// Extents that a block has room for, at least.
-const IN_BLOCK: usize = 64;
+/// A stop is looked for each time when so many files were looked at.
+const TURN: usize = 100;
 
 impl Others {
     /// Blocks that extents may need while these pieces are moved, at most: a swap splits extents for a moment. Those of
@@ -40,7 +38,7 @@ impl Others {
         }
         let files: HashSet<usize> = pieces.iter().map(|piece| piece.file).collect();
         let full = files.iter().filter(|file| extents.get(file).is_some_and(|n| *n >= IN_INODE));
-        (full.count() + pieces.len().div_ceil(IN_BLOCK)) as u64
+        full.count() as u64 + (pieces.len() as u64).div_ceil(IN_BLOCK)
     }
 }
 
@@ -69,8 +67,9 @@ pub fn others(
     let mounted = mounts.mounts().iter().filter(is_boot).map(|mount| mount.root.as_path());
     let boot: Vec<&Path> = mounted.chain([Path::new(BOOT)]).collect();
     let (own, mut out) = (volume.dir(), Others::default());
-    for path in found.files.iter().filter(|path| !path.starts_with(&own)) {
-        if go(0)? == Go::Stop {
+    let files = found.files.iter().filter(|path| !path.starts_with(&own));
+    for (number, path) in files.enumerate() {
+        if number % TURN == 0 && go(0)? == Go::Stop {
             return Ok(None);
         }
         let Ok(inner) = path.strip_prefix(&volume.mount_point) else { continue };

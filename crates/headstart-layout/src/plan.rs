@@ -28,9 +28,9 @@ impl Piece {
 }
 
 /// Extents that an inode has room for, and one less: more of them take a block of their own.
-const IN_INODE: usize = 3;
+pub(crate) const IN_INODE: usize = 3;
 /// Extents that such a block has room for, at least.
-const IN_BLOCK: u64 = 64;
+pub(crate) const IN_BLOCK: u64 = 64;
 /// Blocks of the tail in any case.
 const LEAST_TAIL: u64 = 8;
 

@@ -41,8 +41,8 @@ pub struct ApplyArgs {
     #[arg(long)]
     force: bool,
 
-    /// Where free space is in pieces, move other files aside first, on ext4; undo moves them back. The layout then
-    /// takes an eighth more until undo or release
+    /// Where free space is in pieces, move other files aside first, on ext4. The layout then takes an eighth more
+    /// until release, or undo, which moves them back unless their old blocks are in use by then
     #[arg(long)]
     make_room: bool,
 
