@@ -136,7 +136,7 @@ fn files_of(
         if let Some(mount) = mounts.at(path) {
             facts.file_system = mount.fstype.to_string_lossy().into_owned();
             let device = speed_device(mount).ok().flatten();
-            let setting = readahead_setting(mount.dev);
+            let setting = readahead_setting(&file, mount.dev);
             facts.readahead = setting.map(|(file, kb)| (kb.saturating_mul(1024), file));
             facts.model = device.and_then(|device| models.of_device(device.rdev));
         }

@@ -6,10 +6,15 @@
 
 use crate::cache::residency::page_size;
 use crate::host::contents;
+use crate::host::fsid::FsUuid;
 use crate::host::id::Dev;
+use crate::host::mounts::{Mount, Mounts};
+use headstart_sys::btrfs;
+use std::os::fd::AsFd;
 
-/// The portion for a device without settings: the kernel's default.
+/// The portion where no device tells its settings: the kernel's default.
 pub const DEFAULT_PORTION: u64 = 128 << 10;
+const UNKNOWN: Portion = Portion { bytes: DEFAULT_PORTION, by_reading: false };
 
 /// Segments of a request, each a page or more (`BLK_MAX_SEGMENTS`).
 const USUAL_SEGMENTS: u64 = 128;
@@ -24,10 +29,26 @@ pub struct Portion {
     pub by_reading: bool,
 }
 
-/// Looks a device up in sysfs.
-pub fn portion(dev: Dev) -> Portion {
-    let readahead = readahead_setting(dev).map(|(_, kb)| kb);
-    of_settings(readahead, of_queue(dev, "max_sectors_kb"))
+/// How `file` is brought in, which is on the file system or device `dev`, by the settings in sysfs.
+/// Overlayfs has none and does not tell where its layers are: then it is what each disk takes that a
+/// file system is mounted from.
+pub fn portion(file: impl AsFd, dev: Dev, mounts: &Mounts) -> Portion {
+    let of = |setting: Option<(String, u64)>, dev| {
+        Some(of_settings(setting?.1, of_queue(dev, "max_sectors_kb")))
+    };
+    let of_disk = |Mount { dev, .. }: &Mount| of(setting_below("/sys", &dev.to_string()), *dev);
+    of(readahead_setting(file, dev), dev)
+        .or_else(|| {
+            let mounted = mounts.table()?.mounts().iter();
+            smallest(mounted.filter(|mount| mount.is_of_device()).filter_map(of_disk))
+        })
+        .unwrap_or(UNKNOWN)
+}
+
+/// The smallest. Pure.
+fn smallest(portions: impl Iterator<Item = Portion>) -> Option<Portion> {
+    let bytes = portions.map(|portion| portion.bytes).min()?;
+    Some(Portion { bytes, ..UNKNOWN })
 }
 
 /// The largest request that a device takes, in bytes: by its settings, and by the number of pages that
@@ -38,19 +59,25 @@ pub fn largest_request(dev: Dev) -> u64 {
     kb.map_or(of_pages, |kb| of_pages.min(kb << 10))
 }
 
-/// The file that sets the kernel's readahead size of a device, and the size in KiB. A partition has
-/// that of its disk; some network file systems have one of their own.
-pub fn readahead_setting(dev: Dev) -> Option<(String, u64)> {
-    setting_below("/sys", &dev.to_string())
+/// The file that sets the kernel's readahead size of `file`, which is on the file system or device
+/// `dev`, and the size in KiB. A partition has that of its disk; btrfs and some network file systems
+/// have one of their own.
+pub fn readahead_setting(file: impl AsFd, dev: Dev) -> Option<(String, u64)> {
+    setting_below("/sys", &dev.to_string()).or_else(|| {
+        let uuid = FsUuid(btrfs::uuid(file).ok()?);
+        setting_in(format!("/sys/fs/btrfs/{uuid}/bdi"))
+    })
 }
 
 fn setting_below(sysfs: &str, dev: &str) -> Option<(String, u64)> {
-    let of = |dev: &str| {
-        let path = format!("{sysfs}/class/bdi/{dev}/read_ahead_kb");
-        number(&path).map(|kb| (path, kb))
-    };
+    let of = |dev: &str| setting_in(format!("{sysfs}/class/bdi/{dev}"));
     let disk = || contents::text(format!("{sysfs}/dev/block/{dev}/../dev")).ok();
     of(dev).or_else(|| of(disk()?.trim()))
+}
+
+fn setting_in(dir: String) -> Option<(String, u64)> {
+    let path = dir + "/read_ahead_kb";
+    number(&path).map(|kb| (path, kb))
 }
 
 /// Whether the kernel takes a device for rotational; `None` where it has no queue. Virtual disks
@@ -69,14 +96,13 @@ fn number(path: &str) -> Option<u64> {
     contents::text(path).ok()?.trim().parse().ok()
 }
 
-/// From the settings in KiB, where they are known. Pure.
-fn of_settings(readahead_kb: Option<u64>, request_kb: Option<u64>) -> Portion {
+/// From the settings in KiB. Pure.
+fn of_settings(readahead_kb: u64, request_kb: Option<u64>) -> Portion {
     match readahead_kb {
-        None => Portion { bytes: DEFAULT_PORTION, by_reading: false },
-        Some(0) => Portion { bytes: DEFAULT_PORTION, by_reading: true },
+        0 => Portion { bytes: DEFAULT_PORTION, by_reading: true },
         // The kernel looks at the largest request only on the device itself;
         // a network file system has none.
-        Some(kb) => Portion { bytes: kb.max(request_kb.unwrap_or(0)) << 10, by_reading: false },
+        kb => Portion { bytes: kb.max(request_kb.unwrap_or(0)) << 10, by_reading: false },
     }
 }
 
@@ -105,13 +131,23 @@ mod tests {
     }
 
     #[test]
+    fn where_no_disk_is_told_a_portion_is_what_each_disk_takes() {
+        let of = |kb: &[u64]| smallest(kb.iter().map(|&kb| of_settings(kb, Some(256))));
+        assert_eq!(of(&[]), None);
+        for (readahead, bytes) in
+            [(&[512, 1024][..], 512 << 10), (&[512, 128], 256 << 10), (&[512, 0], DEFAULT_PORTION)]
+        {
+            assert_eq!(of(readahead), Some(Portion { bytes, by_reading: false }), "{readahead:?}");
+        }
+    }
+
+    #[test]
     fn a_request_is_as_large_as_the_kernel_will_not_cut() {
         for (readahead, request, bytes, by_reading) in [
-            (Some(128), Some(1280), 1280 << 10, false),
-            (Some(8192), Some(512), 8192 << 10, false),
-            (Some(128), None, 128 << 10, false),
-            (Some(0), Some(512), DEFAULT_PORTION, true),
-            (None, None, DEFAULT_PORTION, false),
+            (128, Some(1280), 1280 << 10, false),
+            (8192, Some(512), 8192 << 10, false),
+            (128, None, 128 << 10, false),
+            (0, Some(512), DEFAULT_PORTION, true),
         ] {
             assert_eq!(of_settings(readahead, request), Portion { bytes, by_reading });
         }

@@ -1,15 +1,20 @@
-//! Which devices a replay finds under mounts.
+//! Which devices a replay finds under mounts, and how much it may request of them at once.
 
+use headstart::cache::residency::{page_size, resident_count};
 use headstart::host::fsid::{block_device, speed_device, uuid};
-use headstart::host::mounts::{MountTable, Mounts};
+use headstart::host::mounts::{Mount, MountTable, Mounts};
+use headstart::host::range::ByteRange;
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, Pack};
+use headstart::replay::device::{DEFAULT_PORTION, Portion, portion};
 use headstart::replay::frequency::Frequency;
 use headstart::replay::metadata;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::strategy::ReadStrategy;
 use headstart_testing::{LoopFs, run, skip};
+use rustix::fs::{Advice, fadvise};
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 /// A mount that ends with the test.
@@ -57,6 +62,51 @@ fn of_two_copies_of_a_file_system_metadata_is_read_from_the_one_with_the_files()
         let found = metadata::devices(&plan, &Mounts::default());
         assert_eq!(found.get(&uuid(mount).unwrap().unwrap().0), Some(device.path.as_path()));
     }
+}
+
+#[test]
+fn one_call_brings_in_a_portion_and_no_more() {
+    for kind in ["ext4", "xfs", "btrfs"] {
+        let Some(fs) = LoopFs::new(kind) else { return };
+        let path = fs.path().join("file");
+        fs::write(&path, vec![1; 8 << 20]).unwrap();
+        fs.remount();
+        let mounts = Mounts::default();
+        let file = fs::File::open(&path).unwrap();
+        let Portion { bytes, by_reading } = portion(&file, fs.dev(), &mounts);
+        assert!((DEFAULT_PORTION + 1..8 << 20).contains(&bytes), "{kind}: {bytes}");
+        assert!(!by_reading, "{kind}");
+        let length = NonZeroU64::new(bytes + DEFAULT_PORTION);
+        fadvise(&file, 0, length, Advice::WillNeed).unwrap();
+        let cached = resident_count(&file, ByteRange::of(0, 8 << 20).pages(page_size())).unwrap();
+        assert_eq!(cached * page_size(), bytes, "{kind}");
+    }
+}
+
+#[test]
+fn a_portion_of_an_overlay_is_one_that_each_mounted_disk_takes() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let [above, below, over] =
+        [fs.path().join("above"), fs.path().join("below"), fs.beside("over")];
+    for dir in [&above, &below, &over] {
+        fs::create_dir(dir).unwrap();
+    }
+    fs::write(below.join("file"), "x").unwrap();
+    let layers = format!("lowerdir={}:{}", above.display(), below.display());
+    let words = ["-t", "overlay", "overlay", "-o", &layers, over.to_str().unwrap()];
+    if let Err(why) = run("mount", &words) {
+        return skip(&why);
+    }
+    let over = Mounted(over);
+    let mounts = Mounts::default();
+    let table = mounts.table().unwrap();
+    let of = |path: &Path, mount: &Mount| {
+        Some(portion(fs::File::open(path).ok()?, mount.dev, &mounts).bytes)
+    };
+    let path = over.0.join("file");
+    let found = of(&path, table.at(&path).unwrap());
+    let disks = table.mounts().iter().filter(|mount| mount.dev.major() != 0);
+    assert_eq!(found, disks.filter_map(|mount| of(&mount.mount_point, mount)).min());
 }
 
 #[test]

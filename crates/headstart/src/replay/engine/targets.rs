@@ -188,7 +188,8 @@ impl Targets {
 
     fn new_opened(&self, file: File, dev: u64, kind: Kind) -> Opened {
         let mut known = self.portions.lock().unwrap_or_else(PoisonError::into_inner);
-        let portion = *known.entry(dev).or_insert_with(|| portion(Dev::from_stat(dev)));
+        let portion =
+            *known.entry(dev).or_insert_with(|| portion(&file, Dev::from_stat(dev), &self.mounts));
         Opened { file, dev, portion, kind, _open: self.open.clone() }
     }
 
