@@ -11,8 +11,8 @@ With `--how prefetched,replay,hot` the lower bound in touch order is told too (d
 more starts learned after the layout, on its disk, as people have who go on using it: where new files go has
 changed, and with that the metadata that starts read.
 
-With `--aged` the image is aged before: it is made so small that its files fill 70 % of it, but not so small that a
-layout has no room in the end, filled with files
+With `--aged` the image is aged before: it is made so small that its files fill 70 % of it (btrfs: 50 %), but not so
+small that a layout has no room in the end, filled with files
 of 4 to 256 KiB until nothing is free, and half of these, by chance, are removed, until 85 % are full; then each
 file of the pack is written once more, as an upgrade does, into what is free. `--make-room` has other files moved aside.
 
@@ -56,8 +56,8 @@ HOW = ("alone", "prefetched", "replay")
 LEARNED = "sata-ssd"
 # Of an aged file system: how full it is in the end, in percent.
 LEFT = 85
-# How full its own files make it at most, in percent.
-FILES = 70
+# How full its own files make it at most, in percent. On btrfs starts read more, and a layout needs more room.
+FILES = {"ext4": 70, "xfs": 70, "btrfs": 50}
 # What of the rest a layout can't have: 5 % are reserved for root, and it leaves 2 %; in percent.
 KEPT = 7
 
@@ -124,7 +124,7 @@ def learned(headstart, slowdisk, workload, root, folder, args):
     before, pack = folder / f"{name}.img", folder / f"{name}.pack"
     if pack.exists():
         return before, pack
-    root = converted(root, kind, folder / f"{kind}{'-small' * aged}.img", FILES if aged else None)
+    root = converted(root, kind, folder / f"{kind}{'-small' * aged}.img", FILES[kind] if aged else None)
     run("cp", "--sparse=always", root, before)
     if aged:
         fresh = folder / f"{name}-fresh.pack"
@@ -174,7 +174,7 @@ def age(headstart, path, where, pack, resize):
         least = int(run("resize2fs", "-P", path, capture=True).split()[-1])
         # In the end a layout has room, with the gaps of the disk, too.
         room = (moved + (moved >> 1)) // (100 - LEFT - KEPT) * 100
-        run("resize2fs", path, max(used // FILES * 100 // block, room // block, least))
+        run("resize2fs", path, max(used // FILES["ext4"] * 100 // block, room // block, least))
     with at(path, where):
         filler = where / "filler"
         filler.mkdir()
