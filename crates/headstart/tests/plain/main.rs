@@ -4,6 +4,7 @@
 
 mod fixtures;
 mod layers;
+mod pack_cost;
 mod pack_format;
 mod pack_memory;
 mod words;
