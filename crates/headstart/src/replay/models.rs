@@ -15,6 +15,8 @@ use crate::host::user::User;
 use crate::pack::store::TrustedDirectory;
 use crate::pack::{Pack, store};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -123,8 +125,8 @@ impl Models {
         let is_disturbed = probed.is_disturbed(served, largest_request(device.rdev));
         let kept = Kept { model: probed.model, is_disturbed };
         let Some(dir) = dir else { return Ok(kept) };
+        remove_those_of_removed_disks(&dir);
         for name in names {
-            remove_those_of_other_boots(&dir);
             if !is_disturbed || !self.is_settled(&name) {
                 dir.write_for_all(name.as_ref(), &serde_json::to_vec(&kept)?)?;
             }
@@ -219,16 +221,18 @@ fn own_name(disk: &Path) -> Option<String> {
 /// at most until the next boot.
 fn file_name(dev: Dev) -> Option<String> {
     let disk = disk_of(dev);
-    let name = match own_name(&disk) {
-        Some(id) => id,
-        None => {
-            let boot = contents::text("/proc/sys/kernel/random/boot_id").ok()?;
-            // Counts what was attached; a loop device may be another file next.
-            let seq = text(&disk, "diskseq").or_else(|| text(&disk, "dev"))?;
-            format!("{VOLATILE}{}-{seq}", boot.trim())
-        }
-    };
-    Some(format!("{}.json", plain(&name)))
+    match own_name(&disk) {
+        Some(id) => Some(format!("{}.json", plain(&id))),
+        None => volatile_name(&disk),
+    }
+}
+
+/// The name that is valid until a disk is removed.
+fn volatile_name(disk: &Path) -> Option<String> {
+    let boot = contents::text("/proc/sys/kernel/random/boot_id").ok()?;
+    // Counts what was attached; a loop device may be another file next.
+    let seq = text(disk, "diskseq").or_else(|| text(disk, "dev"))?;
+    Some(format!("{}.json", plain(&format!("{VOLATILE}{}-{seq}", boot.trim()))))
 }
 
 /// The same for a disk that machines boot from. Without an identity it is known by the UUID of the
@@ -268,15 +272,16 @@ fn plain(name: &str) -> String {
     name.chars().take(200).map(plain).collect()
 }
 
-fn remove_those_of_other_boots(dir: &TrustedDirectory) {
-    let boot = contents::text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let ours = format!("{VOLATILE}{}", boot.trim());
-    for name in dir.names().unwrap_or_default() {
-        let text = name.to_string_lossy();
-        if text.starts_with(VOLATILE) && !text.starts_with(&ours) {
-            // The next start tries again.
-            let _ = dir.remove(&name);
-        }
+/// Removes models of disks that are gone, such as loop devices that were detached.
+fn remove_those_of_removed_disks(dir: &TrustedDirectory) {
+    let Ok(disks) = fs::read_dir("/sys/block") else { return };
+    let names = disks.flatten().filter_map(|disk| volatile_name(&disk.path()));
+    let present: HashSet<OsString> = names.map(OsString::from).collect();
+    let is_gone =
+        |name: &OsString| name.to_string_lossy().starts_with(VOLATILE) && !present.contains(name);
+    for name in dir.names().unwrap_or_default().iter().filter(|name| is_gone(name)) {
+        // The next start tries again.
+        let _ = dir.remove(name);
     }
 }
 
@@ -334,18 +339,21 @@ mod tests {
     }
 
     #[test]
-    fn models_of_other_boots_are_removed_and_others_stay() {
+    fn models_of_removed_disks_are_removed_and_others_stay() {
         let dir = tempfile::tempdir().unwrap();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-        let ours = format!("boot-{}-3.json", boot.trim());
-        for name in ["boot-0000-3.json", "eui_1.json", &ours] {
+        // No disk is attached as the last of so many.
+        let gone = format!("boot-{}-{}.json", boot.trim(), u64::MAX);
+        let disk = fs::read_dir("/sys/block").unwrap().flatten().next().unwrap();
+        let ours = volatile_name(&disk.path()).unwrap();
+        for name in ["boot-0000-3.json", &gone, "eui_1.json", "fs-01-vda.json", &ours] {
             fs::write(dir.path().join(name), "{}").unwrap();
         }
-        remove_those_of_other_boots(&trusted(dir.path()));
+        remove_those_of_removed_disks(&trusted(dir.path()));
         let mut left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, [ours.as_str(), "eui_1.json"]);
+        assert_eq!(left, [ours.as_str(), "eui_1.json", "fs-01-vda.json"]);
     }
 
     #[test]
