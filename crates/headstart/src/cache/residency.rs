@@ -144,7 +144,8 @@ fn answers_are_true(file: impl AsFd, pages: u64) -> io::Result<bool> {
     }
 }
 
-fn is_overlay(file: impl AsFd) -> io::Result<bool> {
+/// Whether a file is on overlayfs.
+pub(crate) fn is_overlay(file: impl AsFd) -> io::Result<bool> {
     Ok(file_system_magic(file)? == OVERLAYFS_MAGIC)
 }
 

@@ -4,7 +4,7 @@
 //! readahead size and its largest request (`mm/readahead.c`,
 //! `force_page_cache_ra`), so longer ones are sent in portions of that size.
 
-use crate::cache::residency::page_size;
+use crate::cache::residency::{is_overlay, page_size};
 use crate::host::contents;
 use crate::host::fsid::FsUuid;
 use crate::host::id::Dev;
@@ -12,7 +12,7 @@ use crate::host::mounts::{Mount, Mounts};
 use headstart_sys::btrfs;
 use std::os::fd::AsFd;
 
-/// The portion where no device tells its settings: the kernel's default.
+/// The portion where no setting is known: the kernel's default.
 pub const DEFAULT_PORTION: u64 = 128 << 10;
 const UNKNOWN: Portion = Portion { bytes: DEFAULT_PORTION, by_reading: false };
 
@@ -30,18 +30,18 @@ pub struct Portion {
 }
 
 /// How `file` is brought in, which is on the file system or device `dev`, by the settings in sysfs.
-/// Overlayfs has none and does not tell where its layers are: then it is what each disk takes that a
-/// file system is mounted from.
+/// Overlayfs does not tell where its layers are: then it is what each file system here takes.
 pub fn portion(file: impl AsFd, dev: Dev, mounts: &Mounts) -> Portion {
-    let of = |setting: Option<(String, u64)>, dev| {
-        Some(of_settings(setting?.1, of_queue(dev, "max_sectors_kb")))
-    };
-    let of_disk = |Mount { dev, .. }: &Mount| of(setting_below("/sys", &dev.to_string()), *dev);
-    of(readahead_setting(file, dev), dev)
-        .or_else(|| {
-            let mounted = mounts.table()?.mounts().iter();
-            smallest(mounted.filter(|mount| mount.is_of_device()).filter_map(of_disk))
-        })
+    let of = |(_, kb), dev| of_settings(kb, of_queue(dev, "max_sectors_kb"));
+    if let Some(setting) = readahead_setting(&file, dev) {
+        return of(setting, dev);
+    }
+    // Others have a readahead size that can't be found; some, such as tmpfs, have none.
+    let mounted = mounts.table().filter(|_| is_overlay(&file).unwrap_or(false));
+    let of_mount =
+        |mount: &Mount| Some(of(setting_below("/sys", &mount.dev.to_string())?, mount.dev));
+    mounted
+        .and_then(|table| smallest(table.mounts().iter().filter_map(of_mount)))
         .unwrap_or(UNKNOWN)
 }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_disk_is_told_a_portion_is_what_each_disk_takes() {
+    fn of_several_portions_the_smallest_is_one_that_all_take() {
         let of = |kb: &[u64]| smallest(kb.iter().map(|&kb| of_settings(kb, Some(256))));
         assert_eq!(of(&[]), None);
         for (readahead, bytes) in

@@ -84,7 +84,7 @@ fn one_call_brings_in_a_portion_and_no_more() {
 }
 
 #[test]
-fn a_portion_of_an_overlay_is_one_that_each_mounted_disk_takes() {
+fn a_portion_of_an_overlay_is_one_that_each_mounted_file_system_takes() {
     let Some(fs) = LoopFs::new("ext4") else { return };
     let [above, below, over] =
         [fs.path().join("above"), fs.path().join("below"), fs.beside("over")];
@@ -104,9 +104,19 @@ fn a_portion_of_an_overlay_is_one_that_each_mounted_disk_takes() {
         Some(portion(fs::File::open(path).ok()?, mount.dev, &mounts).bytes)
     };
     let path = over.0.join("file");
-    let found = of(&path, table.at(&path).unwrap());
-    let disks = table.mounts().iter().filter(|mount| mount.dev.major() != 0);
-    assert_eq!(found, disks.filter_map(|mount| of(&mount.mount_point, mount)).min());
+    let found = of(&path, table.at(&path).unwrap()).unwrap();
+    let has_setting = |mount: &&Mount| {
+        let Mount { dev, .. } = mount;
+        dev.major() != 0 || Path::new(&format!("/sys/class/bdi/{dev}")).exists()
+    };
+    let settings = table.mounts().iter().filter(has_setting);
+    assert_eq!(Some(found), settings.filter_map(|mount| of(&mount.mount_point, mount)).min());
+
+    // What is not known of others is not taken from these.
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let at = memory.path().join("file");
+    fs::write(&at, "x").unwrap();
+    assert_eq!(of(&at, table.at(&at).unwrap()), Some(DEFAULT_PORTION));
 }
 
 #[test]
