@@ -20,6 +20,7 @@ fuzz_target!(|data: &[u8]| {
         bandwidth_mb_s: number(),
         depth: number(),
         iops: number(),
+        most_iops: number(),
     };
     let json = serde_json::to_vec(&model).expect("a model is JSON");
     assert_eq!(serde_json::from_slice::<Model>(&json).ok(), Some(model));

@@ -20,6 +20,9 @@ pub struct Model {
     pub depth: u32,
     /// Reads of 4 KiB a second at that depth.
     pub iops: u32,
+    /// The same at any depth; 0 in a model of a build that did not keep it.
+    #[serde(default)]
+    pub most_iops: u32,
 }
 
 /// A device whose random reads take longer than sequential ones by this is rotational, in µs. The
@@ -67,8 +70,19 @@ const SMALL_BYTES: u64 = 16 << 10;
 impl Model {
     /// What is assumed of a device that was never measured, as those of file servers can't be: a
     /// network volume.
-    pub const ASSUMED: Self =
-        Self { latency_us: 1000, next_us: 1000, bandwidth_mb_s: 100, depth: 16, iops: 4000 };
+    pub const ASSUMED: Self = Self {
+        latency_us: 1000,
+        next_us: 1000,
+        bandwidth_mb_s: 100,
+        depth: 16,
+        iops: 4000,
+        most_iops: 4000,
+    };
+
+    /// The most requests a second.
+    pub fn request_rate(&self) -> u32 {
+        self.most_iops.max(self.iops).max(1)
+    }
 
     /// The cost of a seek, in µs; 0 on a device that is not rotational.
     pub fn seek_us(&self) -> u32 {
@@ -274,7 +288,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn model(latency_us: u32, next_us: u32, bandwidth_mb_s: u32, depth: u32, iops: u32) -> Model {
-        Model { latency_us, next_us, bandwidth_mb_s, depth, iops }
+        Model { latency_us, next_us, bandwidth_mb_s, depth, iops, most_iops: iops }
     }
 
     #[test]

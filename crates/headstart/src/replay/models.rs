@@ -372,6 +372,7 @@ mod tests {
         let model = r#"{"latency_us":1,"next_us":2,"bandwidth_mb_s":3,"depth":4,"iops":5}"#;
         let kept: Kept = serde_json::from_str(model).unwrap();
         assert!(!kept.is_disturbed && kept.model.iops == 5);
+        assert_eq!(kept.model.request_rate(), 5);
         let disturbed = Kept { is_disturbed: true, ..kept };
         let bytes = serde_json::to_vec(&disturbed).unwrap();
         assert_eq!(serde_json::from_slice::<Kept>(&bytes).unwrap(), disturbed);
@@ -391,7 +392,8 @@ mod tests {
         let text = dev(some.to_str().unwrap()).unwrap();
         let dev: Dev = text.trim().parse().unwrap();
         assert_eq!(models.of_device(dev), None);
-        let model = Model { latency_us: 1, next_us: 2, bandwidth_mb_s: 3, depth: 4, iops: 5 };
+        let model =
+            Model { latency_us: 1, next_us: 2, bandwidth_mb_s: 3, depth: 4, iops: 5, most_iops: 5 };
         let path = dir.path().join(DIR).join(file_name(dev).unwrap());
         fs::write(&path, serde_json::to_vec(&model).unwrap()).unwrap();
         assert_eq!(models.of_device(dev), Some(model));

@@ -102,12 +102,14 @@ impl Device {
         // The seek, if any, came before the transfer.
         let transfer = large.saturating_sub(latency).max(Duration::from_micros(20));
         let (mut depth, mut iops) = (1, 1.0 / latency.as_secs_f64());
+        let mut most_iops = iops;
         for tried in DEPTHS {
             let left = deadline.saturating_duration_since(Instant::now());
             if left < 2 * latency {
                 break;
             }
             let found = self.throughput(tried, SPAN.min(left))?;
+            most_iops = most_iops.max(found);
             if found < GAIN * iops {
                 break;
             }
@@ -119,6 +121,7 @@ impl Device {
             bandwidth_mb_s: (LARGE as f64 / 1e6 / transfer.as_secs_f64()).round() as u32,
             depth,
             iops: iops.round() as u32,
+            most_iops: most_iops.round() as u32,
         })
     }
 
@@ -199,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_measurement_is_disturbed_by_more_than_a_few_requests_of_others() {
-        let model = Model { latency_us: 1, next_us: 2, bandwidth_mb_s: 3, depth: 4, iops: 5 };
+        let model =
+            Model { latency_us: 1, next_us: 2, bandwidth_mb_s: 3, depth: 4, iops: 5, most_iops: 5 };
         let probed = Probed { model, blocks: 72, large_bytes: 2 * LARGE as u64 };
         for (served, largest, expected) in [
             // 8 large requests, 10 of others.

@@ -72,7 +72,7 @@ impl<'a> Queue<'a> {
             false => self.answered.pop_front().unwrap_or_default(),
         };
         let start = free.max(self.next_start);
-        self.next_start = start + 1e6 / f64::from(self.model.iops.max(1));
+        self.next_start = start + 1e6 / f64::from(self.model.request_rate());
         let transfer = length as f64 / f64::from(self.model.bandwidth_mb_s.max(1));
         self.transfers_end = self.transfers_end.max(start) + transfer;
         self.answered.push_back(self.transfers_end + f64::from(self.model.latency_us));
@@ -91,10 +91,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CLOUD: Model =
-        Model { latency_us: 1500, next_us: 1500, bandwidth_mb_s: 125, depth: 16, iops: 3000 };
-    const EMMC: Model =
-        Model { latency_us: 330, next_us: 330, bandwidth_mb_s: 150, depth: 1, iops: 3000 };
+    const CLOUD: Model = Model {
+        latency_us: 1500,
+        next_us: 1500,
+        bandwidth_mb_s: 125,
+        depth: 16,
+        iops: 3000,
+        most_iops: 3000,
+    };
+    const EMMC: Model = Model {
+        latency_us: 330,
+        next_us: 330,
+        bandwidth_mb_s: 150,
+        depth: 1,
+        iops: 3000,
+        most_iops: 3000,
+    };
 
     /// With so many places.
     fn took(model: &Model, places: usize, runs: impl IntoIterator<Item = Run>) -> u64 {
@@ -129,6 +141,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn requests_start_at_the_rate_that_the_device_reaches_at_any_depth() {
+        let small = || runs(&[(3000, 4096)]);
+        let at_depth = Model { iops: 2500, ..CLOUD };
+        assert_eq!(took(&at_depth, 64, small()), took(&CLOUD, 64, small()));
+        let least = Model { iops: 2500, most_iops: 2500, ..CLOUD };
+        assert!(took(&least, 64, small()) > took(&CLOUD, 64, small()) + 150_000);
+    }
+
     proptest! {
         #[test]
         fn it_takes_what_rate_and_bandwidth_need_and_never_more_than_one_by_one(
@@ -161,7 +182,7 @@ mod tests {
             figures in proptest::array::uniform5(any::<u32>()),
         ) {
             let [latency_us, next_us, bandwidth_mb_s, depth, iops] = figures;
-            let model = Model { latency_us, next_us, bandwidth_mb_s, depth, iops };
+            let model = Model { latency_us, next_us, bandwidth_mb_s, depth, iops, most_iops: iops };
             for steps in [0, 1, usize::MAX] {
                 took(&model, steps, runs(&list));
             }
