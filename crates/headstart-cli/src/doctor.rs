@@ -261,14 +261,7 @@ mod tests {
 
     #[test]
     fn what_to_expect_of_a_device_is_the_range_of_its_packs() {
-        let model = Model {
-            latency_us: 80,
-            next_us: 80,
-            bandwidth_mb_s: 500,
-            depth: 32,
-            iops: 50_000,
-            most_iops: 50_000,
-        };
+        let model = Model::of(80, 80, 500, 32, 50_000);
         let device = Device {
             dev: "8:1".into(),
             name: Some("sda1".into()),

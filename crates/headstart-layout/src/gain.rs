@@ -172,38 +172,10 @@ mod tests {
     use headstart::replay::model::Ranges;
     use proptest::prelude::*;
 
-    const HDD: Model = Model {
-        latency_us: 8340,
-        next_us: 140,
-        bandwidth_mb_s: 100,
-        depth: 1,
-        iops: 119,
-        most_iops: 119,
-    };
-    const EMMC: Model = Model {
-        latency_us: 330,
-        next_us: 330,
-        bandwidth_mb_s: 150,
-        depth: 1,
-        iops: 3000,
-        most_iops: 3000,
-    };
-    const CLOUD: Model = Model {
-        latency_us: 1500,
-        next_us: 1500,
-        bandwidth_mb_s: 125,
-        depth: 16,
-        iops: 3000,
-        most_iops: 3000,
-    };
-    const NVME: Model = Model {
-        latency_us: 10,
-        next_us: 10,
-        bandwidth_mb_s: 5000,
-        depth: 16,
-        iops: 400_000,
-        most_iops: 400_000,
-    };
+    const HDD: Model = Model::of(8340, 140, 100, 1, 119);
+    const EMMC: Model = Model::of(330, 330, 150, 1, 3000);
+    const CLOUD: Model = Model::of(1500, 1500, 125, 16, 3000);
+    const NVME: Model = Model::of(10, 10, 5000, 16, 400_000);
 
     /// Files of one size, each in so many extents of its own, all far apart.
     fn scattered(files: u64, extents: u64, length: u64) -> Vec<Vec<Extent>> {
@@ -314,7 +286,7 @@ mod tests {
             figures in proptest::array::uniform5(any::<u32>()),
         ) {
             let [latency_us, next_us, bandwidth_mb_s, depth, iops] = figures;
-            let model = Model { latency_us, next_us, bandwidth_mb_s, depth, iops, most_iops: iops };
+            let model = Model::of(latency_us, next_us, bandwidth_mb_s, depth, iops);
             let extent = |&(physical, length): &(u64, u64)| Extent {
                 logical: 0, physical, length: length >> 8,
             };

@@ -63,22 +63,8 @@ mod tests {
     use super::*;
     use headstart::pack::{FileSystem, History, MetadataRange, Origin};
 
-    const HDD: Model = Model {
-        latency_us: 8340,
-        next_us: 140,
-        bandwidth_mb_s: 100,
-        depth: 1,
-        iops: 119,
-        most_iops: 119,
-    };
-    const EMMC: Model = Model {
-        latency_us: 330,
-        next_us: 330,
-        bandwidth_mb_s: 150,
-        depth: 1,
-        iops: 3000,
-        most_iops: 3000,
-    };
+    const HDD: Model = Model::of(8340, 140, 100, 1, 119);
+    const EMMC: Model = Model::of(330, 330, 150, 1, 3000);
 
     #[test]
     fn metadata_of_a_file_system_is_counted_by_places_and_what_lies_close_is_one() {

@@ -126,7 +126,7 @@ mod tests {
             let mut facts =
                 facts(segments.map(|segment| part(segment, touches.clone())).into());
             facts.wall_ns = wall_ns;
-            facts.model = Some(Model { latency_us, next_us, bandwidth_mb_s, depth, iops, most_iops: iops });
+            facts.model = Some(Model::of(latency_us, next_us, bandwidth_mb_s, depth, iops));
             facts.host = crate::facts::Host::new("6.18", "[madvise]", "2097152");
             let sum = |&(count, time_ns): &(u64, u64)| Sum { count, time_ns };
             facts.observed.anonymous = anonymous.iter().map(sum).collect();

@@ -91,14 +91,7 @@ mod tests {
 
     #[test]
     fn of_waits_the_usual_part_is_gained_or_what_the_device_leaves() {
-        const EMMC: Model = Model {
-            latency_us: 330,
-            next_us: 330,
-            bandwidth_mb_s: 150,
-            depth: 1,
-            iops: 3000,
-            most_iops: 3000,
-        };
+        const EMMC: Model = Model::of(330, 330, 150, 1, 3000);
         let ms = 1_000_000;
         for (name, count, model, gain) in [
             ("network volume", 100, Some(CLOUD), Some(450 * ms)),

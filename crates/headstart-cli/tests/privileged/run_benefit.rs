@@ -7,24 +7,10 @@ use headstart_testing::{LoopFs, disk_dir, must, noise, undisturbed, write_synced
 use serde_json::Value;
 
 /// A device that answers at once.
-const QUICK: Model = Model {
-    latency_us: 1,
-    next_us: 1,
-    bandwidth_mb_s: 1_000_000,
-    depth: 16,
-    iops: 99_999_999,
-    most_iops: 99_999_999,
-};
+const QUICK: Model = Model::of(1, 1, 1_000_000, 16, 99_999_999);
 
 /// One that takes long.
-const SLOW: Model = Model {
-    latency_us: 20_000,
-    next_us: 20_000,
-    bandwidth_mb_s: 10,
-    depth: 1,
-    iops: 50,
-    most_iops: 50,
-};
+const SLOW: Model = Model::of(20_000, 20_000, 10, 1, 50);
 
 #[test]
 fn without_expected_benefit_a_program_is_not_prefetched_unless_always() {

@@ -93,14 +93,7 @@ mod tests {
     use proptest::prelude::*;
     use std::path::PathBuf;
 
-    const MODEL: Model = Model {
-        latency_us: 5000,
-        next_us: 5000,
-        bandwidth_mb_s: 125,
-        depth: 16,
-        iops: 3000,
-        most_iops: 3000,
-    };
+    const MODEL: Model = Model::of(5000, 5000, 125, 16, 3000);
 
     /// Files with so many pages from the first on, and metadata pages from the first on.
     fn pack(files: &[(&str, u32)], metadata: u32) -> Pack {

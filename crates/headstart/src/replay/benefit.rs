@@ -165,30 +165,9 @@ mod tests {
     use crate::replay::frequency::Frequency;
     use proptest::prelude::*;
 
-    const NVME: Model = Model {
-        latency_us: 10,
-        next_us: 10,
-        bandwidth_mb_s: 5000,
-        depth: 16,
-        iops: 400_000,
-        most_iops: 400_000,
-    };
-    const EMMC: Model = Model {
-        latency_us: 330,
-        next_us: 330,
-        bandwidth_mb_s: 150,
-        depth: 1,
-        iops: 3000,
-        most_iops: 3000,
-    };
-    const ROTATIONAL: Model = Model {
-        latency_us: 8340,
-        next_us: 140,
-        bandwidth_mb_s: 100,
-        depth: 1,
-        iops: 119,
-        most_iops: 119,
-    };
+    const NVME: Model = Model::of(10, 10, 5000, 16, 400_000);
+    const EMMC: Model = Model::of(330, 330, 150, 1, 3000);
+    const ROTATIONAL: Model = Model::of(8340, 140, 100, 1, 119);
 
     /// As many ranges of a page, each of a file of its own, and one of metadata.
     fn pack(files: u32, duration_us: u64) -> Pack {
@@ -295,7 +274,7 @@ mod tests {
             duration in any::<u64>(),
         ) {
             let [latency_us, next_us, bandwidth_mb_s, depth, iops] = figures;
-            let model = Model { latency_us, next_us, bandwidth_mb_s, depth, iops, most_iops: iops };
+            let model = Model::of(latency_us, next_us, bandwidth_mb_s, depth, iops);
             let mut pack = pack(3, duration);
             pack.ranges = ranges
                 .iter()

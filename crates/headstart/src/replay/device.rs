@@ -8,7 +8,7 @@ use crate::cache::residency::{is_overlay, page_size};
 use crate::host::contents;
 use crate::host::fsid::FsUuid;
 use crate::host::id::Dev;
-use crate::host::mounts::{Mount, Mounts};
+use crate::host::mounts::{Mount, Mounts, is_local};
 use headstart_sys::btrfs;
 use std::os::fd::AsFd;
 
@@ -38,10 +38,11 @@ pub fn portion(file: impl AsFd, dev: Dev, mounts: &Mounts) -> Portion {
     }
     // Others have a readahead size that can't be found; some, such as tmpfs, have none.
     let mounted = mounts.table().filter(|_| is_overlay(&file).unwrap_or(false));
+    let may_have_one = |mount: &&Mount| mount.dev.major() != 0 || !is_local(&mount.fstype);
     let of_mount =
         |mount: &Mount| Some(of(setting_below("/sys", &mount.dev.to_string())?, mount.dev));
     mounted
-        .and_then(|table| smallest(table.mounts().iter().filter_map(of_mount)))
+        .and_then(|table| smallest(table.mounts().iter().filter(may_have_one).filter_map(of_mount)))
         .unwrap_or(UNKNOWN)
 }
 

@@ -70,14 +70,18 @@ const SMALL_BYTES: u64 = 16 << 10;
 impl Model {
     /// What is assumed of a device that was never measured, as those of file servers can't be: a
     /// network volume.
-    pub const ASSUMED: Self = Self {
-        latency_us: 1000,
-        next_us: 1000,
-        bandwidth_mb_s: 100,
-        depth: 16,
-        iops: 4000,
-        most_iops: 4000,
-    };
+    pub const ASSUMED: Self = Self::of(1000, 1000, 100, 16, 4000);
+
+    /// A device that takes no more requests a second at another depth than at this one.
+    pub const fn of(
+        latency_us: u32,
+        next_us: u32,
+        bandwidth_mb_s: u32,
+        depth: u32,
+        iops: u32,
+    ) -> Self {
+        Self { latency_us, next_us, bandwidth_mb_s, depth, iops, most_iops: iops }
+    }
 
     /// The most requests a second.
     pub fn request_rate(&self) -> u32 {
@@ -287,22 +291,18 @@ mod tests {
     use crate::pack::History;
     use proptest::prelude::*;
 
-    fn model(latency_us: u32, next_us: u32, bandwidth_mb_s: u32, depth: u32, iops: u32) -> Model {
-        Model { latency_us, next_us, bandwidth_mb_s, depth, iops, most_iops: iops }
-    }
-
     #[test]
     fn a_rotational_disk_is_read_in_elevator_order_and_others_are_read_in_touch_order() {
         for (name, model, order, threads, step) in [
-            ("hard disk", model(8340, 140, 100, 1, 119), Order::Elevator, 1, 1024),
-            ("eMMC", model(330, 330, 150, 1, 3000), Order::Touch, 2, 1024),
-            ("network volume", model(1500, 1500, 125, 16, 3000), Order::Touch, 8, 512),
-            ("lazy volume", model(5000, 5000, 125, 16, 3000), Order::Touch, 8, 512),
-            ("SSD", model(80, 80, 500, 32, 50_000), Order::Touch, 4, 512),
-            ("memory", model(10, 10, 5000, 16, 400_000), Order::Touch, 4, 512),
+            ("hard disk", Model::of(8340, 140, 100, 1, 119), Order::Elevator, 1, 1024),
+            ("eMMC", Model::of(330, 330, 150, 1, 3000), Order::Touch, 2, 1024),
+            ("network volume", Model::of(1500, 1500, 125, 16, 3000), Order::Touch, 8, 512),
+            ("lazy volume", Model::of(5000, 5000, 125, 16, 3000), Order::Touch, 8, 512),
+            ("SSD", Model::of(80, 80, 500, 32, 50_000), Order::Touch, 4, 512),
+            ("memory", Model::of(10, 10, 5000, 16, 400_000), Order::Touch, 4, 512),
             (
                 "a cache that knows what comes",
-                model(300, 30, 400, 16, 20_000),
+                Model::of(300, 30, 400, 16, 20_000),
                 Order::Touch,
                 4,
                 512,
@@ -323,21 +323,21 @@ mod tests {
     #[test]
     fn the_in_flight_limit_is_low_where_reads_queue_up() {
         for (name, model, lead, expected) in [
-            ("hard disk", model(8340, 140, 100, 1, 119), None, None),
-            ("eMMC", model(330, 330, 150, 1, 3000), Some(4 << 20), None),
+            ("hard disk", Model::of(8340, 140, 100, 1, 119), None, None),
+            ("eMMC", Model::of(330, 330, 150, 1, 3000), Some(4 << 20), None),
             (
                 "network volume",
-                model(1500, 1500, 125, 16, 3000),
+                Model::of(1500, 1500, 125, 16, 3000),
                 Some(1 << 20),
                 Some((4 << 20, 64)),
             ),
             (
                 "a fast one",
-                model(1000, 1000, 4000, 64, 90_000),
+                Model::of(1000, 1000, 4000, 64, 90_000),
                 Some(1 << 20),
                 Some((16_000_000, 128)),
             ),
-            ("memory", model(10, 10, 5000, 16, 400_000), Some(1 << 20), None),
+            ("memory", Model::of(10, 10, 5000, 16, 400_000), Some(1 << 20), None),
         ] {
             let strategy =
                 model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, gaps: Vec::new() });
@@ -351,11 +351,11 @@ mod tests {
         let few_large = Ranges { count: 2800, bytes: 109 << 20, gaps: Vec::new() };
         let many_small = Ranges { count: 20_000, bytes: 81 << 20, gaps: Vec::new() };
         for (name, model, expected) in [
-            ("hard disk", model(8340, 140, 100, 1, 119), (true, true)),
-            ("eMMC", model(330, 330, 150, 1, 3000), (true, true)),
-            ("network volume", model(1500, 1500, 125, 16, 3000), (false, true)),
-            ("SSD", model(80, 80, 500, 32, 50_000), (false, true)),
-            ("memory", model(10, 10, 5000, 16, 400_000), (false, false)),
+            ("hard disk", Model::of(8340, 140, 100, 1, 119), (true, true)),
+            ("eMMC", Model::of(330, 330, 150, 1, 3000), (true, true)),
+            ("network volume", Model::of(1500, 1500, 125, 16, 3000), (false, true)),
+            ("SSD", Model::of(80, 80, 500, 32, 50_000), (false, true)),
+            ("memory", Model::of(10, 10, 5000, 16, 400_000), (false, false)),
         ] {
             let found =
                 (model.read_strategy(&few_large).batched, model.read_strategy(&many_small).batched);
@@ -367,23 +367,23 @@ mod tests {
     fn steps_wait_for_others_where_requests_take_a_notable_part_of_the_time() {
         let ranges = |count, mib: u64| Ranges { count, bytes: mib << 20, gaps: Vec::new() };
         for (name, model, ranges, expected) in [
-            ("hard disk", model(8340, 140, 100, 1, 119), ranges(1200, 80), None),
-            ("eMMC", model(330, 330, 150, 1, 3000), ranges(1200, 80), None),
+            ("hard disk", Model::of(8340, 140, 100, 1, 119), ranges(1200, 80), None),
+            ("eMMC", Model::of(330, 330, 150, 1, 3000), ranges(1200, 80), None),
             (
                 "network volume",
-                model(1500, 1500, 125, 16, 3000),
+                Model::of(1500, 1500, 125, 16, 3000),
                 ranges(1200, 80),
                 Some((1 << 20, 16)),
             ),
-            ("few large ranges there", model(1500, 1500, 125, 16, 3000), ranges(400, 80), None),
+            ("few large ranges there", Model::of(1500, 1500, 125, 16, 3000), ranges(400, 80), None),
             (
                 "many small ones, in batches",
-                model(1500, 1500, 125, 16, 3000),
+                Model::of(1500, 1500, 125, 16, 3000),
                 ranges(9000, 80),
                 None,
             ),
-            ("SSD", model(80, 80, 500, 32, 50_000), ranges(1200, 80), None),
-            ("memory", model(10, 10, 5000, 16, 400_000), ranges(1200, 80), None),
+            ("SSD", Model::of(80, 80, 500, 32, 50_000), ranges(1200, 80), None),
+            ("memory", Model::of(10, 10, 5000, 16, 400_000), ranges(1200, 80), None),
         ] {
             let rows = model.read_strategy(&ranges).rows.map(|rows| (rows.bytes, rows.steps));
             assert_eq!(rows, expected, "{name}");
@@ -394,9 +394,9 @@ mod tests {
     fn gaps_are_read_where_requests_run_out_before_bytes() {
         const KIB: u64 = 1 << 10;
         let gaps = [4 * KIB, 8 * KIB, 32 * KIB, 60 * KIB, 200 * KIB];
-        let (one, many) = (model(330, 330, 150, 1, 3000), model(1500, 1500, 125, 16, 3000));
-        let seek = model(8340, 140, 100, 1, 119);
-        let memory = model(10, 10, 5000, 16, 400_000);
+        let (one, many) = (Model::of(330, 330, 150, 1, 3000), Model::of(1500, 1500, 125, 16, 3000));
+        let seek = Model::of(8340, 140, 100, 1, 119);
+        let memory = Model::of(10, 10, 5000, 16, 400_000);
         for (name, model, count, bytes, expected) in [
             ("the CPU does it, 49 KiB are as long as a request", memory, 100, 1 << 20, 32),
             ("each request is waited for, 49 KiB are as long as one", one, 100, 1 << 20, 32),
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn of_many_gaps_of_a_size_all_are_read_or_none() {
         let ranges = Ranges { count: 2000, bytes: 82_000_000, gaps: vec![4096; 1000] };
-        assert_eq!(model(1500, 1500, 125, 16, 3000).gap(&ranges), 0);
+        assert_eq!(Model::of(1500, 1500, 125, 16, 3000).gap(&ranges), 0);
     }
 
     proptest! {
@@ -450,7 +450,7 @@ mod tests {
             let [latency, next, bandwidth, depth, iops] = figures;
             gaps.sort_unstable();
             let ranges = Ranges { count, bytes, gaps };
-            let strategy = model(latency, next, bandwidth, depth, iops).read_strategy(&ranges);
+            let strategy = Model::of(latency, next, bandwidth, depth, iops).read_strategy(&ranges);
             prop_assert!(strategy.threads > 0 && strategy.step_bytes >= 1 << 19);
             prop_assert!(strategy.gap_bytes <= LARGEST_GAP);
             prop_assert!(strategy.in_flight.is_none_or(|i| i.bytes >= strategy.step_bytes && i.steps > 0));

@@ -392,8 +392,7 @@ mod tests {
         let text = dev(some.to_str().unwrap()).unwrap();
         let dev: Dev = text.trim().parse().unwrap();
         assert_eq!(models.of_device(dev), None);
-        let model =
-            Model { latency_us: 1, next_us: 2, bandwidth_mb_s: 3, depth: 4, iops: 5, most_iops: 5 };
+        let model = Model::of(1, 2, 3, 4, 5);
         let path = dir.path().join(DIR).join(file_name(dev).unwrap());
         fs::write(&path, serde_json::to_vec(&model).unwrap()).unwrap();
         assert_eq!(models.of_device(dev), Some(model));

@@ -202,8 +202,7 @@ mod tests {
 
     #[test]
     fn a_measurement_is_disturbed_by_more_than_a_few_requests_of_others() {
-        let model =
-            Model { latency_us: 1, next_us: 2, bandwidth_mb_s: 3, depth: 4, iops: 5, most_iops: 5 };
+        let model = Model::of(1, 2, 3, 4, 5);
         let probed = Probed { model, blocks: 72, large_bytes: 2 * LARGE as u64 };
         for (served, largest, expected) in [
             // 8 large requests, 10 of others.

@@ -91,22 +91,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CLOUD: Model = Model {
-        latency_us: 1500,
-        next_us: 1500,
-        bandwidth_mb_s: 125,
-        depth: 16,
-        iops: 3000,
-        most_iops: 3000,
-    };
-    const EMMC: Model = Model {
-        latency_us: 330,
-        next_us: 330,
-        bandwidth_mb_s: 150,
-        depth: 1,
-        iops: 3000,
-        most_iops: 3000,
-    };
+    const CLOUD: Model = Model::of(1500, 1500, 125, 16, 3000);
+    const EMMC: Model = Model::of(330, 330, 150, 1, 3000);
 
     /// With so many places.
     fn took(model: &Model, places: usize, runs: impl IntoIterator<Item = Run>) -> u64 {
@@ -182,7 +168,7 @@ mod tests {
             figures in proptest::array::uniform5(any::<u32>()),
         ) {
             let [latency_us, next_us, bandwidth_mb_s, depth, iops] = figures;
-            let model = Model { latency_us, next_us, bandwidth_mb_s, depth, iops, most_iops: iops };
+            let model = Model::of(latency_us, next_us, bandwidth_mb_s, depth, iops);
             for steps in [0, 1, usize::MAX] {
                 took(&model, steps, runs(&list));
             }

@@ -32,14 +32,7 @@ const FACTOR: usize = 16;
 const WORK_FACTOR: usize = 32;
 const MIB: usize = 1 << 20;
 
-const MODEL: Model = Model {
-    latency_us: 100,
-    next_us: 10,
-    bandwidth_mb_s: 100,
-    depth: 4,
-    iops: 1000,
-    most_iops: 1000,
-};
+const MODEL: Model = Model::of(100, 10, 100, 4, 1000);
 
 /// LEB128, as packs have it.
 fn number(mut value: u64) -> Vec<u8> {

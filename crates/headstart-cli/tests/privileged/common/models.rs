@@ -6,14 +6,7 @@ use headstart_testing::LoopFs;
 use std::path::Path;
 
 /// A network volume, on which each start waits.
-pub const NETWORK: Model = Model {
-    latency_us: 5000,
-    next_us: 5000,
-    bandwidth_mb_s: 125,
-    depth: 16,
-    iops: 3000,
-    most_iops: 3000,
-};
+pub const NETWORK: Model = Model::of(5000, 5000, 125, 16, 3000);
 
 /// Keeps this model of the device of a file system beside these packs; returns whether it replaces one. The
 /// device has another name each time that it is attached.
