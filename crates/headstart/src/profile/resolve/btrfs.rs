@@ -7,17 +7,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use headstart_sys::btrfs::{SearchRange, inode_path, tree_search};
+use headstart_sys::btrfs::{SearchRange, inode_path};
 use headstart_sys::handle::{FileHandle, open_by_handle};
 use rustix::fs::{OFlags, Statx};
 
 use super::handle::{ByInode, Name, NameLookup, Namer, failed_open};
 use super::open::Opened;
 use super::resolution::{FileKind, Method, Unnamed};
-use super::subvol::{FIRST, LAST, ROOT_BACKREF, ROOT_TREE, Subvolume, parse_search, paths};
+use super::subvol::{FIRST, LAST, ROOT_BACKREF, ROOT_TREE, Subvolume, parse_item, paths};
 use super::verify::{Check, check_by, kind_of, resident_pages, stat_dev, stat_fd};
 use crate::host::id::InodeId;
 use crate::host::mounts::{MountTable, join};
+use crate::host::tree_items::search;
 
 /// `FILEID_BTRFS_WITHOUT_PARENT` of `include/linux/exportfs.h`: inode, tree,
 /// and a generation of which 0 means any (`btrfs_get_dentry`).
@@ -176,22 +177,10 @@ impl ByInode for Btrfs<'_> {
 
 /// All subvolumes below the top one.
 fn subvolumes(fs: BorrowedFd<'_>) -> io::Result<Vec<Subvolume>> {
-    let to = (LAST, ROOT_BACKREF, u64::MAX);
-    let mut from = (FIRST, ROOT_BACKREF, 0);
+    let (from, to) = ((FIRST, ROOT_BACKREF, 0), (LAST, ROOT_BACKREF, u64::MAX));
     let mut all = Vec::new();
-    loop {
-        let (count, buffer) = tree_search(fs, &SearchRange { tree: ROOT_TREE, from, to })?;
-        let (found, last) = parse_search(count, &buffer);
-        all.extend(found);
-        match last {
-            // The key after the last one seen.
-            Some((object, kind, offset)) if (object, kind, offset) >= from => {
-                from = match offset.checked_add(1) {
-                    Some(offset) => (object, kind, offset),
-                    None => (object, kind + 1, 0),
-                };
-            }
-            _ => return Ok(all),
-        }
-    }
+    search(fs, SearchRange { tree: ROOT_TREE, from, to }, |key, item| {
+        all.extend(parse_item(key, item));
+    })?;
+    Ok(all)
 }

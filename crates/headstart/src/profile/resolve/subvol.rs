@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::host::mounts::join;
+use crate::host::tree_items::Key;
 
 /// `BTRFS_FS_TREE_OBJECTID`: the top subvolume.
 pub const TOP: u64 = 5;
@@ -34,29 +35,10 @@ pub struct Subvolume {
     pub name: Vec<u8>,
 }
 
-/// The subvolumes among `count` items of a search result, and the last key
-/// (object, type, offset), from which the next search goes on.
-///
-/// Items that do not fit into the buffer end the list.
-pub fn parse_search(count: u32, buffer: &[u8]) -> (Vec<Subvolume>, Option<(u64, u32, u64)>) {
-    let mut found = Vec::new();
-    let mut last = None;
-    let mut rest = buffer;
-    for _ in 0..count {
-        // struct btrfs_ioctl_search_header: transid, objectid, offset, type, len.
-        let Some((header, body)) = rest.split_at_checked(32) else { break };
-        let (id, offset) = (native_u64(&header[8..]), native_u64(&header[16..]));
-        let (kind, len) = (native_u32(&header[24..]), native_u32(&header[28..]));
-        let Some((item, after)) = body.split_at_checked(len as usize) else { break };
-        if kind == ROOT_BACKREF
-            && let Some((dir, name)) = parse_root_ref(item)
-        {
-            found.push(Subvolume { id, parent: offset, dir, name: name.to_vec() });
-        }
-        last = Some((id, kind, offset));
-        rest = after;
-    }
-    (found, last)
+/// The subvolume that an item of this key tells of, if it does.
+pub fn parse_item((id, kind, parent): Key, item: &[u8]) -> Option<Subvolume> {
+    let (dir, name) = (kind == ROOT_BACKREF).then(|| parse_root_ref(item))??;
+    Some(Subvolume { id, parent, dir, name: name.to_vec() })
 }
 
 /// `struct btrfs_root_ref`, on disk and so little-endian: directory, sequence,
@@ -66,14 +48,6 @@ fn parse_root_ref(item: &[u8]) -> Option<(u64, &[u8])> {
     let (_sequence, rest) = rest.split_first_chunk::<8>()?;
     let (len, rest) = rest.split_first_chunk::<2>()?;
     Some((u64::from_le_bytes(*dir), rest.get(..u16::from_le_bytes(*len).into())?))
-}
-
-fn native_u64(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-}
-
-fn native_u32(bytes: &[u8]) -> u32 {
-    bytes.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
 /// The path of each subvolume inside the file system, by id. `dir_path` gives
@@ -106,16 +80,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn item(id: u64, kind: u32, offset: u64, body: &[u8]) -> Vec<u8> {
-        let mut out = 9u64.to_ne_bytes().to_vec();
-        out.extend(id.to_ne_bytes());
-        out.extend(offset.to_ne_bytes());
-        out.extend(kind.to_ne_bytes());
-        out.extend((body.len() as u32).to_ne_bytes());
-        out.extend(body);
-        out
-    }
-
     fn root_ref(dir: u64, name: &[u8]) -> Vec<u8> {
         let mut out = dir.to_le_bytes().to_vec();
         out.extend([0; 8]);
@@ -125,16 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn only_back_references_count_and_a_cut_item_ends_the_list() {
-        let mut buffer = item(256, 132, 0, &[7; 439]);
-        buffer.extend(item(256, ROOT_BACKREF, 5, &root_ref(256, b"a\xff")));
-        buffer.extend(item(257, ROOT_BACKREF, 256, &root_ref(300, b"b")));
-        let (found, last) = parse_search(3, &buffer);
+    fn only_whole_back_references_count() {
+        let reference = root_ref(256, b"a\xff");
         let wanted = Subvolume { id: 256, parent: 5, dir: 256, name: b"a\xff".to_vec() };
-        assert_eq!((found.len(), &found[0]), (2, &wanted));
-        assert_eq!(last, Some((257, ROOT_BACKREF, 256)));
-        buffer.pop();
-        assert_eq!(parse_search(3, &buffer).1, Some((256, ROOT_BACKREF, 5)));
+        assert_eq!(parse_item((256, ROOT_BACKREF, 5), &reference), Some(wanted));
+        assert_eq!(parse_item((256, 132, 5), &reference), None);
+        assert_eq!(parse_item((256, ROOT_BACKREF, 5), &reference[..19]), None);
     }
 
     #[test]
@@ -155,22 +115,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_buffer_makes_the_parser_panic(count: u32, bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let (found, _) = parse_search(count, &bytes);
-            prop_assert!(found.len() <= bytes.len() / 32);
-        }
-
-        #[test]
         fn every_subvolume_comes_back(
-            list in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), proptest::collection::vec(any::<u8>(), 0..255)), 0..6),
+            id: u64, parent: u64, dir: u64, name in proptest::collection::vec(any::<u8>(), 0..255),
         ) {
-            let buffer: Vec<u8> = list
-                .iter()
-                .flat_map(|(id, parent, dir, name)| item(*id, ROOT_BACKREF, *parent, &root_ref(*dir, name)))
-                .collect();
-            let (found, _) = parse_search(list.len() as u32, &buffer);
-            let back: Vec<_> = found.into_iter().map(|sub| (sub.id, sub.parent, sub.dir, sub.name)).collect();
-            prop_assert_eq!(back, list);
+            let back = parse_item((id, ROOT_BACKREF, parent), &root_ref(dir, &name));
+            prop_assert_eq!(back, Some(Subvolume { id, parent, dir, name }));
         }
     }
 }
