@@ -57,6 +57,7 @@ class Kind:
 
 BOTH = (APPLY, UNDO)
 PIECES = {"holes": 80 << 10, "others": True, "mib": 24}
+GROUPS = PIECES | {"mib": 128}
 # What is done on each kind.
 COMMON = {
     "apply": Scenario((APPLY,)),
@@ -102,5 +103,8 @@ KINDS = {
             "compressed": Scenario((COMPRESS, UNDO)),
             "compressed, others write": Scenario((COMPRESS, UNDO), meanwhile="write"),
             "compressed, released": Scenario((COMPRESS, RELEASE), meanwhile="commit"),
+            "block groups moved": Scenario((ASIDE, UNDO), **GROUPS),
+            "block groups moved, others commit": Scenario((ASIDE, UNDO), meanwhile="commit", **GROUPS),
+            "block groups moved, others write": Scenario((ASIDE, UNDO), meanwhile="write", **GROUPS),
         }),
 }

@@ -106,7 +106,7 @@ class Rig:
         code, said = self.layout(*step)
         assert code == 0, f"{step}: {code}: {said}"
         if "--make-room" in step:
-            assert "of other files" in said, said
+            assert "of other files" in said or "in block groups" in said, said
 
     def layout(self, *words):
         """`headstart layout`; its status, and what it said."""
@@ -169,7 +169,8 @@ class Rig:
         if chance:
             # What ext4 reserves for itself would be one large hole.
             device = Path(run("findmnt", "-no", "SOURCE", self.mount).strip()).name
-            Path(f"/sys/fs/ext4/{device}/reserved_clusters").write_text("0")
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"/sys/fs/ext4/{device}/reserved_clusters").write_text("0")
         number = 0
         with contextlib.suppress(OSError):
             while True:
@@ -274,7 +275,10 @@ def trial(rig, scenario, after):
         places = [extents(path) for path in rig.all()]
         if found and not changed and not is_full:
             if after == "undo":
-                expect(places == rig.old, f"undo: {places} instead of {rig.old}")
+                # Block groups stay where they were moved to, with all extents in them.
+                def shape(files):
+                    return [len(one) for one in files] if rig.kind is KINDS["btrfs"] and scenario.others else files
+                expect(shape(places) == shape(rig.old), f"undo: {places} instead of {rig.old}")
             if after == "resume":
                 code, said = rig.layout("status", "MOUNT")
                 expect(code == 0, f"resume: status {code}: {said}")

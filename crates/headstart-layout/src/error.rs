@@ -31,9 +31,15 @@ pub enum LayoutError {
         /// The mount point.
         path: PathBuf,
     },
-    /// Other files are moved aside on ext4 only, and only if a block is as large as a page.
-    #[error("{path}: --make-room moves other files aside on ext4 only, with blocks as large as a page", path = names::path(.path))]
+    /// Other files are moved aside on ext4, if a block is as large as a page, and on btrfs.
+    #[error("{path}: --make-room moves other files aside on ext4 with blocks as large as a page, and on btrfs", path = names::path(.path))]
     NoAside {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// Others move block groups of the btrfs, or its devices change.
+    #[error("{path}: there is another balance, running or paused, or a device is added or removed; wait for it, or end it (btrfs balance status, btrfs balance cancel)", path = names::path(.path))]
+    Balancing {
         /// The mount point.
         path: PathBuf,
     },

@@ -18,13 +18,14 @@
 //! Pure: [`kind`], [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`room`], [`journal`], [`gain`],
 //! [`reads`], [`metadata`], [`trees`], [`renewed`], [`zstd`], [`image`] (lists for images that are built once).
 //! Drivers: [`volume`] finds the file system and keeps donor and journal, [`examine`] looks at files, [`others`] at those
-//! that may be moved aside, [`replays`] finds what starts read of them, [`content`] reads them, [`prepare`] makes the journal, [`apply`] swaps,
+//! that may be moved aside, [`block_groups`] moves what lies in one of btrfs, [`replays`] finds what starts read of them, [`content`] reads them, [`prepare`] makes the journal, [`apply`] swaps,
 //! [`compress`] tells what compression would save,
 //! [`idle`] waits while others use the disk.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // Files of tests end.
 
 pub mod apply;
+pub mod block_groups;
 pub mod compress;
 pub mod content;
 mod copies;

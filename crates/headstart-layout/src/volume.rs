@@ -186,12 +186,17 @@ impl Volume {
         Ok(self.statistics()?.f_bsize)
     }
 
-    /// Whether other files can be moved aside: blocks are swapped, and places of the donor are whole pages.
+    /// Whether other files can be moved aside: where blocks are swapped, if places of the donor are whole pages, and on
+    /// btrfs by block groups.
     ///
     /// # Errors
     /// The file system does not answer.
     pub fn makes_room(&self) -> Result<bool, LayoutError> {
-        Ok(!self.kind.shares() && self.block()? == page_size())
+        match self.kind {
+            Kind::Ext4 => Ok(self.block()? == page_size()),
+            Kind::Btrfs => Ok(true),
+            Kind::Xfs => Ok(false),
+        }
     }
 
     /// Bytes that a layout may take.
@@ -444,6 +449,15 @@ impl Store {
         self.remove_donors()?;
         rustix::fs::unlinkat(&self.root, DIR, AtFlags::REMOVEDIR)
             .map_err(LayoutError::io("Can't remove", &self.path))
+    }
+
+    /// Removes what was allocated, and waits until its blocks are free.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn free(&self) -> Result<(), LayoutError> {
+        self.remove_donors()?;
+        rustix::fs::syncfs(&self.dir).map_err(LayoutError::io("Can't write", &self.path))
     }
 
     fn remove_donors(&self) -> Result<(), LayoutError> {

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods)] // Its files end.
 #![allow(unsafe_code)]
 
+pub mod balance;
 pub mod btrfs;
 pub mod cachestat;
 pub mod calls;

@@ -41,8 +41,9 @@ pub struct ApplyArgs {
     #[arg(long)]
     force: bool,
 
-    /// Where free space is in pieces, move other files aside first, on ext4. The layout then takes an eighth more
-    /// until release, or undo, which moves them back unless their old blocks are in use by then
+    /// Where free space is in pieces, move other files aside first. On ext4 the layout then takes an eighth more until
+    /// release, or undo, which moves them back unless their old blocks are in use by then. On btrfs block groups
+    /// are moved, one or up to 8 times the bytes of the layout, and stay where they are then
     #[arg(long)]
     make_room: bool,
 
@@ -77,6 +78,8 @@ struct OneDocument {
     already_bytes: u64,
     /// Of other files that were moved aside, or back.
     aside_bytes: u64,
+    /// Of block groups that were moved to make room, by apply.
+    relocated_bytes: u64,
     skipped: Skipped,
     stopped: bool,
 }
@@ -88,6 +91,7 @@ impl OneDocument {
             moved_bytes: done.bytes,
             already_bytes: done.already,
             aside_bytes: done.aside,
+            relocated_bytes: 0,
             skipped: done.skipped.clone(),
             stopped: done.stopped,
         }
@@ -122,14 +126,15 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
         if args.make_room && !volume.makes_room()? {
             return Err(LayoutError::NoAside { path: volume.mount_point.clone() });
         }
-        let mut planned = Planned::of(&packs, volume, &mounts, &args.what)?;
+        let plan = || Planned::of(&packs, volume, &mounts, &args.what);
+        let mut planned = plan()?;
         let store = volume.create()?;
         if store.journal()?.is_some() {
             return Err(LayoutError::Exists { path: volume.dir() });
         }
         let packs = (&paths[..], &known[..]);
-        match begin(&store, volume, (&mut planned, &mounts), packs, &work, args) {
-            Ok(Begun::Journal(journal, mut skipped)) => {
+        match begin(&store, volume, (&mut planned, &mounts), packs, plan, &work, args) {
+            Ok(Begun::Journal { journal, mut skipped, relocated }) => {
                 for (skip, count) in planned.found.counts() {
                     *skipped.entry(skip).or_default() += count;
                 }
@@ -140,7 +145,10 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                 for (skip, count) in skipped {
                     *done.skipped.entry(skip).or_default() += count;
                 }
-                documents.push(OneDocument::of(volume, &done));
+                documents.push(OneDocument {
+                    relocated_bytes: relocated,
+                    ..OneDocument::of(volume, &done)
+                });
                 report(volume, &done, Direction::Apply);
                 if done.bytes > 0 || done.stopped {
                     return Ok(status);
@@ -180,8 +188,9 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
 
 /// What came of the preparations.
 enum Begun {
-    /// All swaps are known and written down. Some files are skipped after all.
-    Journal(Journal, Skipped),
+    /// All swaps are known and written down. Some files are skipped after all, and so many bytes of block groups were
+    /// moved to make room.
+    Journal { journal: Journal, skipped: Skipped, relocated: u64 },
     /// Nothing is moved, for this reason.
     No(ExitStatus, String),
 }
@@ -192,19 +201,24 @@ fn begin(
     volume: &Volume,
     (planned, mounts): (&mut Planned, &MountTable),
     (packs, known): (&[PathBuf], &[Pack]),
+    again: impl FnOnce() -> Result<Planned, LayoutError>,
     work: &Work,
     args: &ApplyArgs,
 ) -> Result<Begun, LayoutError> {
-    let stopped = || Begun::No(ExitStatus::Failed, "stopped before anything was moved".into());
+    let stopped = || Begun::No(ExitStatus::Failed, "stopped before files were laid out".into());
     let may = planned.is_gain_expected || args.force && !planned.plan.pieces.is_empty();
     if !may {
         return Ok(Begun::No(ExitStatus::Negative, no_gain(planned).into()));
     }
     let mut placed = Placed::allocate(store, volume, planned)?;
     if args.make_room {
-        match placed.make_room(store, volume, (planned, mounts), known, work)? {
+        match placed.make_room(store, volume, (planned, mounts), known, again, work)? {
             Some(found) => placed = found,
             None => return Ok(stopped()),
+        }
+        if placed.relocated > 0 {
+            let (place, moved) = (output::shown(&volume.mount_point), size(placed.relocated));
+            output::message(format_args!("{place}: {moved} in block groups were moved first"));
         }
     }
     if !args.force && !planned.is_expected(&placed.gain, volume) {
@@ -217,7 +231,7 @@ fn begin(
     if let Some(remarks) = placed.remarks(volume, planned, args.make_room)? {
         output::message(remarks);
     }
-    let Placed { donor, plan, .. } = placed;
+    let Placed { donor, plan, relocated, .. } = placed;
     let mut part = work.part("reading", volume, plan.bytes() + plan.aside_bytes());
     let (found, zstd) = (&planned.found, args.what.compress);
     let prepared = prepare(store, volume, found, &plan, donor, zstd, |done| part.go(done))?;
@@ -230,7 +244,7 @@ fn begin(
     }
     journal.packs = packs.to_vec();
     store.write_journal(&journal)?;
-    Ok(Begun::Journal(journal, skipped))
+    Ok(Begun::Journal { journal, skipped, relocated })
 }
 
 /// Swaps, and reads all from the disk when it was moved.

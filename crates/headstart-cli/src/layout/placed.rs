@@ -1,5 +1,5 @@
 //! Where a layout goes: the donor is allocated, and where it lies in pieces other files are moved aside, with
-//! `--make-room`.
+//! `--make-room`; on btrfs by block groups.
 
 use super::plan::Planned;
 use super::work::Work;
@@ -9,8 +9,11 @@ use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
 use headstart::pack::{Pack, store};
 use headstart_layout::LayoutError;
+use headstart_layout::apply::Go;
+use headstart_layout::block_groups::{block_groups, relocate};
 use headstart_layout::gain::Gain;
 use headstart_layout::journal::{Donor, LaidFile};
+use headstart_layout::kind::Kind;
 use headstart_layout::others::{Others, others};
 use headstart_layout::plan::{Piece, Plan, exchanged};
 use headstart_layout::room::{Room, room};
@@ -21,6 +24,9 @@ use std::path::PathBuf;
 /// To make room, the donor gets one part in this many more: the extents of other files do not fill its pieces exactly.
 const SLACK_PART: u64 = 8;
 
+/// On btrfs, once so many times the bytes of the layout were moved to make room, no other block group is.
+const MOST_RELOCATED: u64 = 8;
+
 /// A layout with its place.
 pub struct Placed {
     /// What was allocated.
@@ -29,6 +35,8 @@ pub struct Placed {
     pub plan: Plan,
     /// What is gained there.
     pub gain: Gain,
+    /// Bytes of block groups that were moved to make room.
+    pub relocated: u64,
 }
 
 impl Placed {
@@ -44,12 +52,74 @@ impl Placed {
         let plan = places.and_then(|places| planned.plan.in_order_of(places, page_size()));
         let plan = plan.unwrap_or_else(|| planned.plan.clone());
         let gain = planned.gain_with(&plan, &donor.extents);
-        Ok(Self { donor, plan, gain })
+        Ok(Self { donor, plan, gain, relocated: 0 })
     }
 
-    /// In one area, from which other files are moved aside, where that is expected to be faster. The files
-    /// are added to those that were found. `None` after a stop.
+    /// In one area, from which other files are moved aside, where that is expected to be faster; on btrfs they are
+    /// moved here already, and `again` makes the plan that holds then. `None` after a stop.
     pub fn make_room(
+        self,
+        store: &Store,
+        volume: &Volume,
+        (planned, mounts): (&mut Planned, &MountTable),
+        known: &[Pack],
+        again: impl FnOnce() -> Result<Planned, LayoutError>,
+        work: &Work,
+    ) -> Result<Option<Self>, LayoutError> {
+        if !planned.gain.betters(&self.gain) {
+            return Ok(Some(self));
+        }
+        match volume.kind {
+            Kind::Btrfs => Self::relocated(store, volume, planned, again, work),
+            _ => self.aside(store, volume, (planned, mounts), known, work),
+        }
+    }
+
+    /// With block groups emptied, the emptiest first, until the layout is about as good as in one piece. A group for whose
+    /// extents there is no room elsewhere stays.
+    fn relocated(
+        store: &Store,
+        volume: &Volume,
+        planned: &mut Planned,
+        again: impl FnOnce() -> Result<Planned, LayoutError>,
+        work: &Work,
+    ) -> Result<Option<Self>, LayoutError> {
+        // What was allocated would be moved, too.
+        store.free()?;
+        let most = planned.donor_bytes.saturating_mul(MOST_RELOCATED);
+        // Each trial takes space for itself, some for metadata for good, so there are few.
+        let (mut trial, mut bytes) = (planned.donor_bytes, 0);
+        let mut part = work.part("moving block groups", volume, 0);
+        for group in block_groups(store, volume)? {
+            if bytes >= most {
+                break;
+            }
+            if part.go(bytes)? == Go::Stop {
+                return Ok(None);
+            }
+            if relocate(store, volume, group)? {
+                bytes += group.used;
+            }
+            if bytes >= trial {
+                let found = Self::allocate(store, volume, planned)?;
+                store.free()?;
+                if !planned.gain.betters(&found.gain) {
+                    break;
+                }
+                trial = trial.saturating_mul(2);
+            }
+        }
+        drop(part);
+        if bytes > 0 {
+            // Files of the packs may lie elsewhere now.
+            *planned = again()?;
+        }
+        Ok(Some(Self { relocated: bytes, ..Self::allocate(store, volume, planned)? }))
+    }
+
+    /// In the best area from which the file system swaps blocks with a donor elsewhere. Files whose blocks are swapped
+    /// are added to those that were found.
+    fn aside(
         self,
         store: &Store,
         volume: &Volume,
@@ -57,9 +127,6 @@ impl Placed {
         known: &[Pack],
         work: &Work,
     ) -> Result<Option<Self>, LayoutError> {
-        if !planned.gain.betters(&self.gain) {
-            return Ok(Some(self));
-        }
         let mut part = work.part("looking at other files", volume, 0);
         let mut kept = inodes(known, volume, mounts);
         kept.extend(planned.found.files.iter().map(|file| file.identity.ino));
@@ -96,7 +163,7 @@ impl Placed {
         let plan = Plan { aside, ..planned.plan.in_order_of(places, page_size())? };
         let then = exchanged(&donor.extents, &plan.aside.iter().collect::<Vec<_>>())?;
         let gain = planned.gain_with(&plan, &then);
-        Some(Self { donor, plan, gain })
+        Some(Self { donor, plan, gain, relocated: 0 })
     }
 
     /// What its user should know of the place, in words; `was_tried` says that room was to be made.

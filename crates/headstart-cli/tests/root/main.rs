@@ -15,6 +15,7 @@ mod initramfs_hooks;
 mod layout;
 mod layout_compress;
 mod layout_crashes;
+mod layout_groups;
 mod layout_images;
 mod layout_room;
 mod layout_safety;
