@@ -2,78 +2,31 @@
 //! all files stay whole whatever ends it, and the layout comes back.
 
 use crate::common::laid_out::{
-    check, command, dir, done, fails, fragmented, json, layout, of_kind, pack, places, run_until,
-    states, took,
+    check, dir, done, fails, json, layout, places, run_until, states, took,
 };
+use crate::common::perforated::Perforated;
 use headstart_sys::fiemap::Extent;
-use headstart_testing::{LoopFs, has, must, noise, skip};
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::PathBuf;
+use headstart_testing::{has, must, skip};
 use std::process::{Command, Stdio};
 
-/// Bytes of each other file, and of each free piece between two of them.
-const PIECE: usize = 96 << 10;
-
-/// A file system whose free space is in pieces.
-struct Rig {
-    fs: LoopFs,
-    /// Files in many extents, which are laid out, and their pack.
-    paths: Vec<PathBuf>,
-    pack: PathBuf,
-    /// Files between the pieces.
-    others: Vec<PathBuf>,
+fn rig() -> Option<Perforated> {
+    Perforated::of("btrfs", 256 << 20)
 }
 
-impl Rig {
-    fn new() -> Option<Self> {
-        let fs = of_kind("btrfs", 256 << 20)?;
-        let paths = fragmented(&fs, 12, 10);
-        let folder = fs.path().join("others");
-        fs::create_dir(&folder).unwrap();
-        let (bytes, mut others) = (noise(PIECE), Vec::new());
-        loop {
-            let number = others.len();
-            let path = folder.join(format!("{number:04}"));
-            let own: Vec<u8> = bytes.iter().map(|byte| byte ^ number as u8).collect();
-            let mut file = File::create_new(&path).unwrap();
-            // Its place is that of its writing.
-            if file.write_all(&own).and_then(|()| file.sync_data()).is_err() {
-                break fs::remove_file(path).unwrap();
-            }
-            others.push(path);
-        }
-        others.iter().skip(1).step_by(2).for_each(|path| fs::remove_file(path).unwrap());
-        must("sync", &["-f", fs.path().to_str().unwrap()]);
-        let others = others.into_iter().step_by(2).collect();
-        Some(Self { pack: pack(&fs, &paths), fs, paths, others })
-    }
-
-    fn all(&self) -> Vec<PathBuf> {
-        [&self.paths[..], &self.others[..]].concat()
-    }
-
-    fn apply(&self) -> Command {
-        let words = ["apply", "--force", "--make-room"].map(OsStr::new);
-        command(&[&words[..], &[self.pack.as_os_str()]].concat())
-    }
-
-    /// In how many places what is touched next lies elsewhere.
-    fn jumps(&self) -> usize {
-        let all: Vec<Extent> = places(&self.paths).into_iter().flatten().collect();
-        let follows = |pair: &[Extent]| pair[0].physical + pair[0].length == pair[1].physical;
-        all.windows(2).filter(|pair| !follows(pair)).count()
-    }
+/// In how many places what is touched next lies elsewhere.
+fn jumps(rig: &Perforated) -> usize {
+    let all: Vec<Extent> = places(&rig.paths).into_iter().flatten().collect();
+    let follows = |pair: &[Extent]| pair[0].physical + pair[0].length == pair[1].physical;
+    all.windows(2).filter(|pair| !follows(pair)).count()
 }
 
 #[test]
 fn a_layout_lies_together_when_block_groups_are_moved_and_undo_moves_it_back() {
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = rig() else { return };
     let (before, old) = (states(&rig.all()), places(&rig.all()));
     let said = done(&[&"apply", &"--force", &rig.pack]);
     assert!(said.contains("pieces") && said.contains("with --make-room"), "{said}");
-    let in_pieces = rig.jumps();
+    let in_pieces = jumps(&rig);
     assert_eq!(places(&rig.others), old[rig.paths.len()..], "they are moved only with --make-room");
     done(&[&"undo", &rig.fs.path()]);
     assert_eq!(places(&rig.paths), old[..rig.paths.len()]);
@@ -84,7 +37,7 @@ fn a_layout_lies_together_when_block_groups_are_moved_and_undo_moves_it_back() {
     assert_eq!((&applied["moved_bytes"], &applied["aside_bytes"]), (&length.into(), &0.into()));
     assert_ne!(places(&rig.others), old[rig.paths.len()..]);
     // Three files may begin elsewhere, since sizes go to block groups of their own.
-    assert!(rig.jumps() * 4 < in_pieces, "{} of {in_pieces}", rig.jumps());
+    assert!(jumps(&rig) * 4 < in_pieces, "{} of {in_pieces}", jumps(&rig));
     assert_eq!(states(&rig.all()), before);
     check(&rig.fs);
     done(&[&"verify", &rig.fs.path()]);
@@ -104,7 +57,7 @@ fn kill_9_while_block_groups_are_moved_leaves_all_files_whole_and_no_balance() {
     if !has("btrfs") {
         return skip("btrfs is missing");
     }
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = rig() else { return };
     let before = states(&rig.all());
     let whole = took(&mut rig.apply());
     done(&[&"undo", &rig.fs.path()]);
@@ -128,7 +81,7 @@ fn a_balance_of_others_is_named() {
     if !has("btrfs") {
         return skip("btrfs is missing");
     }
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = rig() else { return };
     let before = states(&rig.all());
     // A paused one is enough. One that ended before it could be paused is begun again.
     let path = rig.fs.path();

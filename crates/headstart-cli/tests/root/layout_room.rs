@@ -2,78 +2,29 @@
 //! stay whole whatever ends it, and come back.
 
 use crate::common::laid_out::{
-    check, command, cut_power, dir, done, fails, fragmented, in_memory, json, layout, of_kind,
-    pack, places, run_until, states, took,
+    check, cut_power, dir, done, fails, fragmented, in_memory, json, layout, of_kind, pack, places,
+    run_until, states, took,
 };
 use crate::common::packs;
+use crate::common::perforated::Perforated;
 use headstart_sys::fiemap::Extent;
 use headstart_testing::{LoopFs, has, must, noise, skip};
-use rustix::fs::{FallocateFlags, fallocate};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Bytes of each other file, and of each free piece between two of them.
-const PIECE: usize = 96 << 10;
-
-/// A file system whose free space is in pieces.
-struct Rig {
-    fs: LoopFs,
-    /// Files in many extents, which are laid out, and their pack.
-    paths: Vec<PathBuf>,
-    pack: PathBuf,
-    /// Files between the pieces.
-    others: Vec<PathBuf>,
+fn rig() -> Option<Perforated> {
+    Perforated::of("ext4", 48 << 20)
 }
 
-impl Rig {
-    fn new() -> Option<Self> {
-        let fs = of_kind("ext4", 48 << 20)?;
-        let paths = fragmented(&fs, 12, 10);
-        // What ext4 reserves for itself would be one large piece.
-        let device = fs.device();
-        let name = Path::new(&device).file_name().unwrap();
-        let settings = Path::new("/sys/fs/ext4").join(name);
-        fs::write(settings.join("reserved_clusters"), "0").unwrap();
-        let folder = fs.path().join("others");
-        fs::create_dir(&folder).unwrap();
-        let (bytes, mut others) = (noise(PIECE), Vec::new());
-        let path = |number: usize| folder.join(format!("{number:04}"));
-        loop {
-            let number = others.len();
-            let file = File::create_new(path(number)).unwrap();
-            // In as few pieces as there are.
-            if fallocate(&file, FallocateFlags::empty(), 0, PIECE as u64).is_err() {
-                break fs::remove_file(path(number)).unwrap();
-            }
-            let own: Vec<u8> = bytes.iter().map(|byte| byte ^ number as u8).collect();
-            file.write_all_at(&own, 0).unwrap();
-            others.push(path(number));
-        }
-        others.iter().skip(1).step_by(2).for_each(|path| fs::remove_file(path).unwrap());
-        must("sync", &["-f", fs.path().to_str().unwrap()]);
-        let others = others.into_iter().step_by(2).collect();
-        Some(Self { pack: pack(&fs, &paths), fs, paths, others })
-    }
-
-    fn all(&self) -> Vec<PathBuf> {
-        [&self.paths[..], &self.others[..]].concat()
-    }
-
-    fn apply(&self) -> Command {
-        let words = ["apply", "--force", "--make-room"].map(OsStr::new);
-        command(&[&words[..], &[self.pack.as_os_str()]].concat())
-    }
-
-    /// Applies the layout; what it moved of other files, in bytes.
-    fn moved_aside(&self) -> u64 {
-        let done = json(&[&"apply", &"--force", &"--make-room", &"--json", &self.pack]);
-        assert!(done["moved_bytes"].as_u64() > Some(0), "{done}");
-        done["aside_bytes"].as_u64().unwrap()
-    }
+/// Applies the layout; what it moved of other files, in bytes.
+fn moved_aside(rig: &Perforated) -> u64 {
+    let done = json(&[&"apply", &"--force", &"--make-room", &"--json", &rig.pack]);
+    assert!(done["moved_bytes"].as_u64() > Some(0), "{done}");
+    done["aside_bytes"].as_u64().unwrap()
 }
 
 /// From the first to the last byte of files, on the device.
@@ -99,7 +50,7 @@ fn moved(old: &[Extent], new: &[Extent]) -> u64 {
 
 #[test]
 fn a_layout_lies_in_one_area_when_others_are_moved_aside_and_undo_moves_all_back() {
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = rig() else { return };
     let (before, old) = (states(&rig.all()), places(&rig.all()));
     let said = done(&[&"apply", &"--force", &rig.pack]);
     assert!(said.contains("pieces") && said.contains("with --make-room"), "{said}");
@@ -107,7 +58,7 @@ fn a_layout_lies_in_one_area_when_others_are_moved_aside_and_undo_moves_all_back
     assert_eq!(places(&rig.others), old[rig.paths.len()..], "they are moved only with --make-room");
     done(&[&"undo", &rig.fs.path()]);
 
-    let aside = rig.moved_aside();
+    let aside = moved_aside(&rig);
     assert!(aside > 0);
     let length: u64 = old[..rig.paths.len()].iter().flatten().map(|e| e.length).sum();
     let new = places(&rig.all());
@@ -142,7 +93,7 @@ fn a_layout_lies_in_one_area_when_others_are_moved_aside_and_undo_moves_all_back
 
 #[test]
 fn files_of_packs_of_boot_loaders_and_in_use_are_not_moved_aside() {
-    let Some(mut rig) = Rig::new() else { return };
+    let Some(mut rig) = rig() else { return };
     let boot = rig.fs.path().join("boot");
     fs::create_dir(&boot).unwrap();
     for path in &mut rig.others[..20] {
@@ -186,9 +137,9 @@ fn files_of_packs_of_boot_loaders_and_in_use_are_not_moved_aside() {
 
 #[test]
 fn files_whose_place_is_taken_or_that_changed_stay_aside_and_the_others_come_back() {
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = rig() else { return };
     let old = places(&rig.all());
-    rig.moved_aside();
+    moved_aside(&rig);
     let aside = places(&rig.others);
     let old_others = &old[rig.paths.len()..];
     let moved: Vec<usize> = (0..aside.len()).filter(|&n| aside[n] != old_others[n]).collect();
@@ -218,7 +169,7 @@ fn files_whose_place_is_taken_or_that_changed_stay_aside_and_the_others_come_bac
 #[test]
 fn kill_9_at_any_moment_leaves_files_that_are_moved_aside_whole_too() {
     const KILLS: u32 = 10;
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = rig() else { return };
     let (before, old) = (states(&rig.all()), places(&rig.all()));
     let whole = took(&mut rig.apply());
     done(&[&"undo", &rig.fs.path()]);
@@ -254,7 +205,7 @@ fn a_power_cut_at_any_moment_leaves_files_that_are_moved_aside_whole_too() {
     if !has("python3") {
         return skip("python3 is missing");
     }
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = rig() else { return };
     let (before, old) = (states(&rig.all()), places(&rig.all()));
     let whole = took(&mut rig.apply());
     done(&[&"undo", &rig.fs.path()]);
@@ -293,7 +244,7 @@ fn what_is_moved_aside_is_on_the_disk_before_others_get_its_blocks_and_the_other
     if !has("strace") {
         return skip("strace is missing");
     }
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = rig() else { return };
     let log = rig.fs.beside("calls");
     let calls = |words: &[&OsStr]| {
         let mut strace = Command::new("strace");

@@ -6,5 +6,6 @@ pub mod laid_out;
 pub mod managers;
 #[path = "../../privileged/common/packs.rs"]
 pub mod packs;
+pub mod perforated;
 pub mod small_root;
 pub mod terminal;

@@ -1,0 +1,65 @@
+//! A file system whose free space is in pieces, with files between them that can be moved aside.
+
+use super::laid_out::{command, fragmented, of_kind, pack};
+use headstart_testing::{LoopFs, must, noise};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bytes of each other file, and of each free piece between two of them.
+const PIECE: usize = 96 << 10;
+
+/// A file system whose free space is in pieces.
+pub struct Perforated {
+    pub fs: LoopFs,
+    /// Files in many extents, which are laid out, and their pack.
+    pub paths: Vec<PathBuf>,
+    pub pack: PathBuf,
+    /// Files between the pieces.
+    pub others: Vec<PathBuf>,
+}
+
+impl Perforated {
+    pub fn of(kind: &str, size: u64) -> Option<Self> {
+        let fs = of_kind(kind, size)?;
+        let paths = fragmented(&fs, 12, 10);
+        if kind == "ext4" {
+            // What it reserves for itself would be one large piece.
+            let device = fs.device();
+            let name = Path::new(&device).file_name().unwrap();
+            let settings = Path::new("/sys/fs/ext4").join(name);
+            fs::write(settings.join("reserved_clusters"), "0").unwrap();
+        }
+        let folder = fs.path().join("others");
+        fs::create_dir(&folder).unwrap();
+        let (bytes, mut others) = (noise(PIECE), Vec::new());
+        let path = |number: usize| folder.join(format!("{number:04}"));
+        loop {
+            let number = others.len();
+            let file = File::create_new(path(number)).unwrap();
+            // In as few pieces as there are.
+            if fallocate(&file, FallocateFlags::empty(), 0, PIECE as u64).is_err() {
+                break fs::remove_file(path(number)).unwrap();
+            }
+            let own: Vec<u8> = bytes.iter().map(|byte| byte ^ number as u8).collect();
+            file.write_all_at(&own, 0).unwrap();
+            others.push(path(number));
+        }
+        others.iter().skip(1).step_by(2).for_each(|path| fs::remove_file(path).unwrap());
+        must("sync", &["-f", fs.path().to_str().unwrap()]);
+        let others = others.into_iter().step_by(2).collect();
+        Some(Self { pack: pack(&fs, &paths), fs, paths, others })
+    }
+
+    pub fn all(&self) -> Vec<PathBuf> {
+        [&self.paths[..], &self.others[..]].concat()
+    }
+
+    pub fn apply(&self) -> Command {
+        let words = ["apply", "--force", "--make-room"].map(OsStr::new);
+        command(&[&words[..], &[self.pack.as_os_str()]].concat())
+    }
+}
