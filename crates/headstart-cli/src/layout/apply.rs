@@ -216,10 +216,6 @@ fn begin(
             Some(found) => placed = found,
             None => return Ok(stopped()),
         }
-        if placed.relocated > 0 {
-            let (place, moved) = (output::shown(&volume.mount_point), size(placed.relocated));
-            output::message(format_args!("{place}: {moved} in block groups were moved first"));
-        }
     }
     if !args.force && !planned.is_expected(&placed.gain, volume) {
         let mut why = "nothing to gain here: the free space is in too many pieces".to_owned();

@@ -88,14 +88,15 @@ impl Placed {
         store.free()?;
         let most = planned.donor_bytes.saturating_mul(MOST_RELOCATED);
         // Each trial takes space for itself, some for metadata for good, so there are few.
-        let (mut trial, mut bytes) = (planned.donor_bytes, 0);
+        let (mut trial, mut bytes, mut is_stopped) = (planned.donor_bytes, 0, false);
         let mut part = work.part("moving block groups", volume, 0);
         for group in block_groups(store, volume)? {
             if bytes >= most {
                 break;
             }
-            if part.go(bytes)? == Go::Stop {
-                return Ok(None);
+            is_stopped = part.go(bytes)? == Go::Stop;
+            if is_stopped {
+                break;
             }
             if relocate(store, volume, group)? {
                 bytes += group.used;
@@ -110,6 +111,13 @@ impl Placed {
             }
         }
         drop(part);
+        if bytes > 0 {
+            let (place, moved) = (output::shown(&volume.mount_point), size(bytes));
+            output::message(format_args!("{place}: {moved} in block groups were moved first"));
+        }
+        if is_stopped {
+            return Ok(None);
+        }
         if bytes > 0 {
             // Files of the packs may lie elsewhere now.
             *planned = again()?;

@@ -16,6 +16,7 @@ mod daemon_activation;
 mod daemon_containers;
 mod daemon_forks;
 mod daemon_loaded;
+mod daemon_logins;
 mod daemon_scripts;
 mod daemon_starts;
 mod doctor;

@@ -62,12 +62,12 @@ fn native_u32(bytes: &[u8]) -> u32 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// An item as the kernel writes it.
-    pub(crate) fn item((object, kind, offset): Key, body: &[u8]) -> Vec<u8> {
+    fn item((object, kind, offset): Key, body: &[u8]) -> Vec<u8> {
         let mut out = 9u64.to_ne_bytes().to_vec();
         out.extend(object.to_ne_bytes());
         out.extend(offset.to_ne_bytes());
