@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn metadata_and_blocks_of_extents_take_their_time_too() {
-        for (model, metadata, tree) in [(HDD, 9000, 4 * 2050), (EMMC, 1072, 333)] {
+        for (model, metadata, tree) in [(HDD, 9000, 4 * 2050), (EMMC, 1000, 333)] {
             let found = |trees, blocks| {
                 let places = places(&packed(40, 65536), Some(model), trees, blocks);
                 let metadata =

@@ -25,6 +25,9 @@ pub struct Model {
     pub most_iops: u32,
 }
 
+/// What latencies and rates are measured with, in bytes.
+const BLOCK: u64 = 4096;
+
 /// A device whose random reads take longer than sequential ones by this is rotational, in µs. The
 /// fastest disks need several times as much.
 const SEEK_US: u32 = 1000;
@@ -201,6 +204,17 @@ impl Model {
             true => requests_us.saturating_add(transfer_us),
             false => requests_us.max(transfer_us),
         }
+    }
+
+    /// What a random read takes besides the transfer of its bytes, in µs: the latency is that of a
+    /// block with its transfer. At queue depth 1 it is taken from the request rate: that is of many reads
+    /// that wait for each other, as those of a replay do, and the latency of a few single ones.
+    pub fn request_us(&self) -> f64 {
+        let block_us = match self.depth {
+            0 | 1 => 1e6 / f64::from(self.request_rate()),
+            _ => f64::from(self.latency_us),
+        };
+        (block_us - self.transfer_us(BLOCK)).max(0.0)
     }
 
     fn transfer_us(&self, bytes: u64) -> f64 {
@@ -431,6 +445,23 @@ mod tests {
         };
         let expected = Ranges { count: 5, bytes: 6 << 12, gaps: vec![0, 8 << 12] };
         assert_eq!(Ranges::of(&pack), expected);
+    }
+
+    #[test]
+    fn a_request_takes_its_latency_without_a_block_and_one_by_one_what_the_rate_tells() {
+        // 4096 bytes take 41 µs at 100 MB/s.
+        for (name, model, expected) in [
+            ("with a queue", Model::of(1500, 1500, 100, 16, 3000), 1459),
+            ("one by one", Model::of(360, 360, 100, 1, 3125), 279),
+            (
+                "one by one, and faster at another depth",
+                Model { most_iops: 4000, ..Model::of(360, 360, 100, 1, 3125) },
+                209,
+            ),
+            ("less than a block takes", Model::of(10, 10, 100, 16, 3000), 0),
+        ] {
+            assert_eq!(model.request_us().round() as u64, expected, "{name}");
+        }
     }
 
     #[test]

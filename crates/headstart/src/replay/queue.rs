@@ -75,7 +75,7 @@ impl<'a> Queue<'a> {
         self.next_start = start + 1e6 / f64::from(self.model.request_rate());
         let transfer = length as f64 / f64::from(self.model.bandwidth_mb_s.max(1));
         self.transfers_end = self.transfers_end.max(start) + transfer;
-        self.answered.push_back(self.transfers_end + f64::from(self.model.latency_us));
+        self.answered.push_back(self.transfers_end + self.model.request_us());
     }
 
     /// Time goes on while the queue stays as it is.
@@ -106,21 +106,22 @@ mod tests {
     #[test]
     fn rate_and_bandwidth_are_used_at_once_as_far_as_the_queue_reaches() {
         let (small, large) = (1250, 500_000);
+        // Latency and rate are those of a block, with its transfer of 33 and 27 µs.
         for (name, model, list, expected) in [
             ("nothing", CLOUD, vec![], 0),
-            ("one", CLOUD, vec![(1, small)], 1510),
-            ("the rate is the limit", CLOUD, vec![(300, small)], 299 * 1_000_000 / 3000 + 1510),
-            ("the bandwidth is the limit", CLOUD, vec![(30, large)], 30 * 4000 + 1500),
+            ("one", CLOUD, vec![(1, small)], 1477),
+            ("the rate is the limit", CLOUD, vec![(300, small)], 299 * 1_000_000 / 3000 + 1477),
+            ("the bandwidth is the limit", CLOUD, vec![(30, large)], 30 * 4000 + 1467),
             // The next start while the first is transferred.
-            ("a few of both", CLOUD, vec![(1, large), (10, small)], 4000 + 10 * 10 + 1500),
+            ("a few of both", CLOUD, vec![(1, large), (10, small)], 4000 + 10 * 10 + 1467),
             // 15 start meanwhile, the others afterwards, when a place is free.
             (
                 "many of both",
                 CLOUD,
                 vec![(1, large), (115, small)],
-                4000 + 1500 + 99 * 1_000_000 / 3000 + 1510,
+                4000 + 1467 + 99 * 1_000_000 / 3000 + 1477,
             ),
-            ("one by one", EMMC, vec![(3, 15_000)], 3 * (330 + 100)),
+            ("one by one", EMMC, vec![(3, 15_000)], 3 * (306 + 100)),
         ] {
             let found = took(&model, 16, runs(&list));
             assert!(found.abs_diff(expected) <= 1, "{name}: {found}, not {expected}");
