@@ -111,10 +111,12 @@ impl Model {
 
     /// The read strategy for a pack with these ranges.
     pub fn read_strategy(&self, ranges: &Ranges) -> ReadStrategy {
+        let gap_bytes = self.gap(ranges);
+        let ranges = &ranges.joined(gap_bytes);
         let batched = self.batched(ranges);
         if self.order() == Order::Elevator {
             // More threads would make the disk seek between their steps.
-            let (order, threads, gap_bytes) = (Order::Elevator, 1, self.gap(ranges));
+            let (order, threads) = (Order::Elevator, 1);
             let (step_bytes, seek) = (1 << 20, self.seek());
             return ReadStrategy {
                 order,
@@ -138,7 +140,7 @@ impl Model {
                 4
             },
             step_bytes: if one_by_one { 1 << 20 } else { 512 << 10 },
-            gap_bytes: self.gap(ranges),
+            gap_bytes,
             near_us: if one_by_one { u32::MAX } else { NEAR_US },
             batched,
             rows: if batched { None } else { self.rows(ranges) },
@@ -261,7 +263,10 @@ impl Model {
 /// harm on any.
 pub fn read_strategy(model: Option<Model>, pack: &Pack) -> ReadStrategy {
     let ranges = Ranges::of(pack);
-    let unmeasured = || ReadStrategy { batched: ranges.are_small(), ..ReadStrategy::default() };
+    let unmeasured = || {
+        let strategy = ReadStrategy::default();
+        ReadStrategy { batched: ranges.joined(strategy.gap_bytes).are_small(), ..strategy }
+    };
     model.map_or_else(unmeasured, |model| model.read_strategy(&ranges))
 }
 
@@ -282,6 +287,18 @@ impl Ranges {
     /// read them on nearly all devices.
     pub fn are_small(&self) -> bool {
         self.bytes < self.count.saturating_mul(SMALL_BYTES)
+    }
+
+    /// The same where gaps up to this size are read, too. Ranges without a gap between them differ in
+    /// what is known of them, and are read as one in any case.
+    #[must_use]
+    pub fn joined(&self, largest_gap: u64) -> Self {
+        let (read, left) = self.gaps.split_at(self.gaps.partition_point(|gap| *gap <= largest_gap));
+        Self {
+            count: self.count.saturating_sub(read.len() as u64),
+            bytes: read.iter().fold(self.bytes, |sum, gap| sum.saturating_add(*gap)),
+            gaps: left.to_vec(),
+        }
     }
 
     /// Those of a pack.
@@ -462,6 +479,27 @@ mod tests {
         ] {
             assert_eq!(model.request_us().round() as u64, expected, "{name}");
         }
+    }
+
+    #[test]
+    fn ranges_that_are_read_as_one_count_as_one() {
+        const KIB: u64 = 1 << 10;
+        let gaps = vec![0, 0, 4 * KIB, 32 * KIB, 64 * KIB];
+        let ranges = Ranges { count: 9, bytes: 100 * KIB, gaps };
+        for (largest, expected) in [
+            (0, (7, 100, 3)),
+            (4 * KIB, (6, 104, 2)),
+            (63 * KIB, (5, 136, 1)),
+            (64 * KIB, (4, 200, 0)),
+        ] {
+            let joined = ranges.joined(largest);
+            let found = (joined.count, joined.bytes / KIB, joined.gaps.len());
+            assert_eq!(found, expected, "{largest}");
+        }
+        // Otherwise these would be small enough for batches.
+        let ranges = Ranges { count: 6000, bytes: 80 << 20, gaps: vec![0; 4800] };
+        let strategy = Model::of(1500, 1500, 125, 16, 3000).read_strategy(&ranges);
+        assert!(!strategy.batched && strategy.rows.is_some());
     }
 
     #[test]
