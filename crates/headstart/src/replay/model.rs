@@ -52,6 +52,8 @@ const NOTABLE_PART: f64 = 4.0;
 /// Steps wait for others while at least this part of the in-flight limit is in flight: as much as the
 /// device works on at a time, or more.
 const BUSY_PART: u32 = 4;
+/// The same at queue depth 1: a request in work and one that waits, or a large one.
+const ONE_BY_ONE_BUSY: InFlight = InFlight { bytes: 256 << 10, steps: 2 };
 /// From this IOPS on, batched readahead costs more than the requests that it saves.
 const CHEAP_IOPS: u32 = 100_000;
 
@@ -163,23 +165,30 @@ impl Model {
         })
     }
 
-    /// Whether batched readahead is better for small steps: if the number of requests is the
+    /// Whether batched readahead is better for small steps: if the number of requests is clearly the
     /// bottleneck. Otherwise it only delays them, except in elevator order, where a batch is a row of
     /// adjacent steps and waits for nothing.
     fn batched(&self, ranges: &Ranges) -> bool {
         if self.iops >= CHEAP_IOPS {
             return false;
         }
-        if self.depth == 1 || self.order() == Order::Elevator {
-            return true;
+        match (self.order(), self.depth) {
+            (Order::Elevator, _) => true,
+            // Others are better read in rows there.
+            (Order::Touch, 1) => ranges.are_small(),
+            (Order::Touch, _) => {
+                self.requests_us(ranges) > CLEARLY * self.transfer_us(ranges.bytes)
+            }
         }
-        self.requests_us(ranges) > CLEARLY * self.transfer_us(ranges.bytes)
     }
 
     /// From how much in flight on steps wait for others: as long as the device is busy that delays
     /// nothing, and adjacent steps become fewer requests. It takes CPU time, so not where requests are
-    /// far from being the bottleneck.
+    /// far from being the bottleneck; at queue depth 1 the times of requests add to those of bytes.
     fn rows(&self, ranges: &Ranges) -> Option<InFlight> {
+        if self.depth == 1 && self.iops < CHEAP_IOPS {
+            return Some(ONE_BY_ONE_BUSY);
+        }
         let limit = self.in_flight()?;
         let is_notable = self.requests_us(ranges) >= self.transfer_us(ranges.bytes) / NOTABLE_PART;
         is_notable.then_some(InFlight {
@@ -383,7 +392,7 @@ mod tests {
         let many_small = Ranges { count: 20_000, bytes: 81 << 20, gaps: Vec::new() };
         for (name, model, expected) in [
             ("hard disk", Model::of(8340, 140, 100, 1, 119), (true, true)),
-            ("eMMC", Model::of(330, 330, 150, 1, 3000), (true, true)),
+            ("eMMC", Model::of(330, 330, 150, 1, 3000), (false, true)),
             ("network volume", Model::of(1500, 1500, 125, 16, 3000), (false, true)),
             ("SSD", Model::of(80, 80, 500, 32, 50_000), (false, true)),
             ("memory", Model::of(10, 10, 5000, 16, 400_000), (false, false)),
@@ -399,7 +408,26 @@ mod tests {
         let ranges = |count, mib: u64| Ranges { count, bytes: mib << 20, gaps: Vec::new() };
         for (name, model, ranges, expected) in [
             ("hard disk", Model::of(8340, 140, 100, 1, 119), ranges(1200, 80), None),
-            ("eMMC", Model::of(330, 330, 150, 1, 3000), ranges(1200, 80), None),
+            ("eMMC", Model::of(330, 330, 150, 1, 3000), ranges(1200, 80), Some((256 << 10, 2))),
+            (
+                "few large ranges there",
+                Model::of(330, 330, 150, 1, 3000),
+                ranges(40, 80),
+                Some((256 << 10, 2)),
+            ),
+            (
+                "files that are not small",
+                Model::of(330, 330, 150, 1, 3000),
+                ranges(5120, 80),
+                Some((256 << 10, 2)),
+            ),
+            ("small ones, in batches", Model::of(330, 330, 150, 1, 3000), ranges(5121, 80), None),
+            (
+                "a fast one without a queue",
+                Model::of(9, 9, 500, 1, 110_000),
+                ranges(1200, 80),
+                None,
+            ),
             (
                 "network volume",
                 Model::of(1500, 1500, 125, 16, 3000),
@@ -496,10 +524,15 @@ mod tests {
             let found = (joined.count, joined.bytes / KIB, joined.gaps.len());
             assert_eq!(found, expected, "{largest}");
         }
-        // Otherwise these would be small enough for batches.
-        let ranges = Ranges { count: 6000, bytes: 80 << 20, gaps: vec![0; 4800] };
-        let strategy = Model::of(1500, 1500, 125, 16, 3000).read_strategy(&ranges);
-        assert!(!strategy.batched && strategy.rows.is_some());
+        // Otherwise these would be small enough for batches on each of the two.
+        for (name, model) in [
+            ("eMMC", Model::of(330, 330, 150, 1, 3000)),
+            ("network volume", Model::of(1500, 1500, 125, 16, 3000)),
+        ] {
+            let ranges = Ranges { count: 6000, bytes: 80 << 20, gaps: vec![0; 4800] };
+            let strategy = model.read_strategy(&ranges);
+            assert!(!strategy.batched && strategy.rows.is_some(), "{name}");
+        }
     }
 
     #[test]
