@@ -40,9 +40,14 @@ class TwoBuilds(Starts):
 
     builds = ()
 
-    def cool(self):
-        for build in self.builds:
+    @classmethod
+    def wait(cls):
+        """Waits until no helper of either build is left, which would keep the disk busy."""
+        for build in cls.builds:
             wait_for_helpers(build)
+
+    def cool(self):
+        self.wait()
         super().cool()
 
 
@@ -117,6 +122,7 @@ def compare():
                 document = about("headstart/builds/1", own) | {"seed": options.seed, "cells": [found]}
                 write(options.results, joined(options.results, document,
                                               lambda c: (c["workload"], c["model"])))
+            TwoBuilds.wait()
     return 0
 
 
