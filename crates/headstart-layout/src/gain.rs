@@ -169,7 +169,7 @@ fn adjacent(extents: &[Extent]) -> Vec<Extent> {
 mod tests {
     use super::super::reads::ReadStep;
     use super::*;
-    use headstart::replay::model::Ranges;
+    use headstart::replay::ranges::Ranges;
     use proptest::prelude::*;
 
     const HDD: Model = Model::of(8340, 140, 100, 1, 119);

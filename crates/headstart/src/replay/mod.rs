@@ -8,7 +8,7 @@
 //!
 //! [`plan`] decides which [`step`]s are read, and by which read [`strategy`] (pure); [`engine`]
 //! executes it in parallel with the program and [`report`]s. [`model`] describes a device and
-//! derives the strategy; [`probe`] measures the model and [`models`] keeps it. [`benefit`]
+//! derives the strategy, for the [`ranges`] of a pack; [`probe`] measures the model and [`models`] keeps it. [`benefit`]
 //! estimates the gain, [`frequency`] says which ranges enough starts touch. [`places`] finds the
 //! positions of files on a device, [`elevator`] orders them for a rotational disk, [`device`]
 //! limits a request, [`requests`] tells them, and [`queue`] how long they take. [`metadata`] finds
@@ -31,6 +31,7 @@ pub mod plan;
 mod portions;
 pub mod probe;
 pub mod queue;
+pub mod ranges;
 pub mod report;
 pub mod requests;
 pub mod sample;

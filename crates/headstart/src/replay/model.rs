@@ -2,8 +2,8 @@
 //! measures a model, [`super::models`] keeps it.
 
 use super::elevator::SeekCost;
+use super::ranges::{LARGEST_GAP, Ranges};
 use super::strategy::{InFlight, Order, ReadStrategy};
-use crate::host::range::PageRange;
 use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct Model {
 }
 
 /// What latencies and rates are measured with, in bytes.
-const BLOCK: u64 = 4096;
+pub(super) const BLOCK: u64 = 4096;
 
 /// A device whose random reads take longer than sequential ones by this is rotational, in µs. The
 /// fastest disks need several times as much.
@@ -34,10 +34,7 @@ const SEEK_US: u32 = 1000;
 /// And by this factor.
 const SEEK_TIMES: u32 = 3;
 
-/// The largest gap that is considered to be read, in bytes: what a rotational disk reads in the
-/// time of a seek.
-pub const LARGEST_GAP: u64 = 256 << 10;
-/// The same on other devices.
+/// The largest gap that is considered to be read on devices that are not rotational, in bytes.
 const LARGEST_STILL_GAP: u64 = 64 << 10;
 /// The gaps that are read are at most this part of the ranges, since memory is limited.
 const GAPS_PART: u64 = 4;
@@ -68,9 +65,6 @@ const LEAST_STEPS_IN_FLIGHT: usize = 64;
 
 /// The least CPU time of a request, in µs.
 const REQUEST_CPU_US: f64 = 10.0;
-
-/// Ranges that are smaller than this on the average are small, in bytes.
-const SMALL_BYTES: u64 = 16 << 10;
 
 impl Model {
     /// What is assumed of a device that was never measured, as those of file servers can't be: a
@@ -279,56 +273,9 @@ pub fn read_strategy(model: Option<Model>, pack: &Pack) -> ReadStrategy {
     model.map_or_else(unmeasured, |model| model.read_strategy(&ranges))
 }
 
-/// What a pack reads of files, as far as it decides about gaps.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ranges {
-    /// How many ranges there are.
-    pub count: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Gaps between adjacent ranges in a file up to [`LARGEST_GAP`], in bytes, the
-    /// smallest first.
-    pub gaps: Vec<u64>,
-}
-
-impl Ranges {
-    /// Whether they are so small that their number decides how long it takes to
-    /// read them on nearly all devices.
-    pub fn are_small(&self) -> bool {
-        self.bytes < self.count.saturating_mul(SMALL_BYTES)
-    }
-
-    /// The same where gaps up to this size are read, too. Ranges without a gap between them differ in
-    /// what is known of them, and are read as one in any case.
-    #[must_use]
-    pub fn joined(&self, largest_gap: u64) -> Self {
-        let (read, left) = self.gaps.split_at(self.gaps.partition_point(|gap| *gap <= largest_gap));
-        Self {
-            count: self.count.saturating_sub(read.len() as u64),
-            bytes: read.iter().fold(self.bytes, |sum, gap| sum.saturating_add(*gap)),
-            gaps: left.to_vec(),
-        }
-    }
-
-    /// Those of a pack.
-    pub fn of(pack: &Pack) -> Self {
-        let mut places: Vec<_> = pack.ranges.iter().map(|r| (r.file, r.page_range())).collect();
-        places.sort_unstable();
-        let adjacent = places.windows(2).filter(|pair| pair[0].0 == pair[1].0);
-        let gap = |pair: &[(u32, PageRange)]| {
-            pair[1].1.first.checked_sub(pair[0].1.end)?.checked_mul(pack.page_size())
-        };
-        let mut gaps: Vec<u64> =
-            adjacent.filter_map(gap).filter(|gap| *gap <= LARGEST_GAP).collect();
-        gaps.sort_unstable();
-        Self { count: pack.ranges.len() as u64, bytes: pack.data_bytes(), gaps }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::History;
     use proptest::prelude::*;
 
     #[test]
@@ -471,28 +418,6 @@ mod tests {
     }
 
     #[test]
-    fn gaps_of_a_pack_are_those_between_adjacent_ranges_in_a_file() {
-        use crate::host::usage::How;
-        use crate::pack::{Origin, Range};
-        let range = |&(file, first, pages): &(u32, u64, u32)| Range {
-            file,
-            first,
-            pages,
-            at_us: 0,
-            how: How::READ,
-            history: History(1),
-        };
-        let list = [(0, 90, 1), (0, 9, 2), (1, 92, 1), (0, 0, 1), (0, 11, 1)];
-        let pack = Pack {
-            origin: Origin { page_shift: 12, ..Origin::default() },
-            ranges: list.iter().map(range).collect(),
-            ..Pack::default()
-        };
-        let expected = Ranges { count: 5, bytes: 6 << 12, gaps: vec![0, 8 << 12] };
-        assert_eq!(Ranges::of(&pack), expected);
-    }
-
-    #[test]
     fn a_request_takes_its_latency_without_a_block_and_one_by_one_what_the_rate_tells() {
         // 4096 bytes take 41 µs at 100 MB/s.
         for (name, model, expected) in [
@@ -510,20 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_are_read_as_one_count_as_one() {
-        const KIB: u64 = 1 << 10;
-        let gaps = vec![0, 0, 4 * KIB, 32 * KIB, 64 * KIB];
-        let ranges = Ranges { count: 9, bytes: 100 * KIB, gaps };
-        for (largest, expected) in [
-            (0, (7, 100, 3)),
-            (4 * KIB, (6, 104, 2)),
-            (63 * KIB, (5, 136, 1)),
-            (64 * KIB, (4, 200, 0)),
-        ] {
-            let joined = ranges.joined(largest);
-            let found = (joined.count, joined.bytes / KIB, joined.gaps.len());
-            assert_eq!(found, expected, "{largest}");
-        }
+    fn a_strategy_is_chosen_by_the_ranges_as_they_are_read() {
         // Otherwise these would be small enough for batches on each of the two.
         for (name, model) in [
             ("eMMC", Model::of(330, 330, 150, 1, 3000)),

@@ -1,7 +1,7 @@
 //! Measures a block device by reading a few blocks past the page cache. The driver. It takes at
 //! most [`LIMIT`], and the read under way.
 
-use super::model::Model;
+use super::model::{self, Model};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub const LIMIT: Duration = Duration::from_millis(300);
 
 /// A block, and what direct reads are aligned to on every device.
-const BLOCK: usize = 4096;
+const BLOCK: usize = model::BLOCK as usize;
 /// A large read.
 const LARGE: usize = 2 << 20;
 /// Pairs of reads: one at a random position, and the next one behind it.

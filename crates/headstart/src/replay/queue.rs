@@ -91,9 +91,9 @@ impl<'a> Queue<'a> {
             }
             let steps = (self.next_start - before.0, self.transfers_end - before.1);
             let ahead = self.transfers_end - self.next_start;
-            // Where starts take longer, transfers catch up with them.
+            // Where starts take longer, transfers catch up with them; infinite where both take as long.
             let until_change = ahead / (steps.0 - steps.1);
-            let passes = match change > 0 && until_change >= 0.0 && until_change.is_finite() {
+            let passes = match change > 0 && until_change >= 0.0 {
                 true => rounds.min(until_change as u64),
                 false => rounds,
             };
