@@ -173,6 +173,9 @@ lint() {
     check "script syntax" syntax
     if has shellcheck; then check "shellcheck" shellcheck --severity=warning "${scripts[@]}"; fi
     check "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+    # The fuzz targets are a workspace of their own, built last: their errors are told here.
+    check "clippy of the fuzz targets" cargo clippy --manifest-path fuzz/Cargo.toml \
+        --target-dir target --all-targets --locked -- -D warnings
     check "documentation" docs
     dependencies
     check "tables of performance.md" bench/tables.py --check

@@ -1,5 +1,6 @@
 //! Writes the seeds of the fuzz targets that come from real traces and packs:
 //! `cargo run --example make_seeds`. Those of text formats are written by hand.
+#![allow(clippy::disallowed_methods)] // Its files end.
 
 use headstart::boot::{self, timeline::Timeline};
 use headstart::host::id::Dev;
@@ -21,9 +22,10 @@ fn main() {
     for (number, name) in ["folios", "losses", "overwritten", "python"].into_iter().enumerate() {
         let whole = capture(number);
         // The last page is the shortest: it was read before it was full.
-        let (cpu, page) = whole.pages.iter().last().expect("a fixture has pages");
+        let last = whole.pages.iter().last().expect("a fixture has pages");
+        let page = last.unpack();
         let page = &page[..page.len().min(2048)];
-        let small = Capture { pages: [(cpu, page)].into_iter().collect(), ..whole.clone() };
+        let small = Capture { pages: [(last.cpu(), page)].into_iter().collect(), ..whole.clone() };
         seed("ring_page", name, page);
         seed("trace_file", name, &small.to_bytes().expect("a fixture is sound"));
         let description = &whole.description;

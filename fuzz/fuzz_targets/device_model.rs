@@ -4,8 +4,9 @@
 
 use headstart::replay::benefit::Expected;
 use headstart::replay::frequency::Frequency;
-use headstart::replay::model::{Model, Ranges, read_strategy};
+use headstart::replay::model::{Model, read_strategy};
 use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::ranges::Ranges;
 use headstart::replay::sample::sample;
 use headstart_fuzz::pack;
 use libfuzzer_sys::fuzz_target;
