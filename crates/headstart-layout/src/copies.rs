@@ -7,7 +7,7 @@
 
 use super::content::extents_of;
 use super::error::LayoutError;
-use super::extents::{joined, shifted, within};
+use super::extents::{shifted, within};
 use super::journal::{CRC, Donor, Swap};
 use super::kind::Kind;
 use super::plan::{Piece, Plan};
@@ -15,6 +15,7 @@ use super::volume::{DONOR, Store, Volume};
 use super::zstd::Zstd;
 use headstart::cache::residency::page_size;
 use headstart::host::range::ByteRange;
+use headstart::replay::places::joined;
 use headstart_sys::btrfs;
 use headstart_sys::fiemap::{self, Extent};
 use headstart_sys::reflink::clone_range;

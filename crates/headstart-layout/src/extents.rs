@@ -1,6 +1,7 @@
 //! Arithmetic with the extents of files. Pure.
 
 use headstart::host::range::ByteRange;
+use headstart::replay::places::joined;
 use headstart_sys::fiemap::{Extent, Stored};
 
 /// The parts of extents that hold a range of a file; `None` if a part of the range is in none.
@@ -26,26 +27,19 @@ pub fn placed(&(extent, stored): &(Extent, Stored)) -> Extent {
     Extent { physical: extent.physical | odd, ..extent }
 }
 
+/// The parts of extents in a range, which may have holes.
+pub fn parts(extents: &[Extent], range: ByteRange) -> Vec<Extent> {
+    let part = |extent: &Extent| {
+        let begin = extent.logical.max(range.offset);
+        let end = end(extent).min(range.end);
+        within(&[*extent], (begin..end).into()).filter(|_| begin < end)
+    };
+    extents.iter().filter_map(part).flatten().collect()
+}
+
 /// The byte of the file behind an extent.
 pub fn end(extent: &Extent) -> u64 {
     extent.logical.saturating_add(extent.length)
-}
-
-/// The same with extents joined that continue each other in the file and on the device.
-pub fn joined(extents: Vec<Extent>) -> Vec<Extent> {
-    let mut out: Vec<Extent> = Vec::new();
-    for extent in extents {
-        match out.last_mut() {
-            Some(last)
-                if end(last) == extent.logical
-                    && last.physical.saturating_add(last.length) == extent.physical =>
-            {
-                last.length += extent.length;
-            }
-            _ => out.push(extent),
-        }
-    }
-    out
 }
 
 /// The same, as if the range began elsewhere in the file.

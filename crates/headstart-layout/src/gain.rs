@@ -1,11 +1,11 @@
 //! What a layout saves: extents, requests and time, by the device model. Pure.
 
-use super::extents::joined;
 use super::metadata::Metadata;
-use super::reads::Replayed;
+use super::reads::{ReadStep, Replayed};
 use headstart::host::range::ByteRange;
 use headstart::replay::elevator::{DevicePosition, read_us};
 use headstart::replay::model::Model;
+use headstart::replay::places::joined;
 use headstart::replay::queue::queued_us;
 use headstart::replay::requests::requests;
 use headstart::replay::strategy::ReadStrategy;
@@ -113,14 +113,12 @@ fn reading(places: &Places, metadata: &Metadata, device: Device, span: u64) -> R
     let Device { model, largest_request } = device;
     let in_touch_order: Vec<Extent> = ranges.iter().flatten().copied().collect();
     let touched = adjacent(&in_touch_order);
-    let part = |e: &Extent| ByteRange::of(e.physical, e.length);
     let mut seeks_us = 0u64;
     let of_trees = trees / TREE_PART;
     let (mut count, mut replay_us) = (of_trees, 0u64);
     let seek = model.and_then(|model| model.seek());
     for Replayed { strategy, steps, metadata } in replays {
-        let parts: Vec<Vec<ByteRange>> =
-            steps.iter().map(|step| step.extents.iter().map(part).collect()).collect();
+        let parts: Vec<Vec<ByteRange>> = steps.iter().flat_map(ReadStep::read).collect();
         let blocks: Vec<_> = metadata.iter().map(|part| vec![*part]).collect();
         let one_by_one = ReadStrategy { batched: false, rows: None, ..*strategy };
         let mut runs = requests(strategy, &parts, largest_request);
@@ -196,7 +194,12 @@ mod tests {
         let all = Ranges { count: ranges.len() as u64, bytes, gaps: Vec::new() };
         let unmeasured = ReadStrategy { batched: all.are_small(), ..ReadStrategy::default() };
         let strategy = model.map_or(unmeasured, |model| model.read_strategy(&all));
-        let step = |extents: &Vec<Extent>| ReadStep { file: None, extents: extents.clone() };
+        let step = |extents: &Vec<Extent>| ReadStep {
+            file: None,
+            bytes: ByteRange::default(),
+            gaps: Vec::new(),
+            extents: extents.clone(),
+        };
         let metadata = (0..blocks).map(|n| ByteRange::of(n << 20, 0x1000)).collect();
         let replays =
             vec![Replayed { strategy, steps: ranges.iter().map(step).collect(), metadata }];

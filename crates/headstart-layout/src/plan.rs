@@ -1,8 +1,9 @@
 //! Where each range goes: its place in the donor. Pure.
 
-use super::extents::{end, joined, shifted, within};
+use super::extents::{end, shifted, within};
 use super::wanted::WantedRange;
 use headstart::host::range::ByteRange;
+use headstart::replay::places::joined;
 use headstart_sys::fiemap::Extent;
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
 //! What replays of packs read, step by step, and where that lies before and after a layout. Pure;
 //! [`super::replays`] finds it.
 
-use super::extents::{end, within};
+use super::extents::{end, parts, within};
 use super::plan::{Piece, Plan};
 use headstart::host::range::ByteRange;
+use headstart::replay::gaps;
 use headstart::replay::strategy::ReadStrategy;
 use headstart_sys::fiemap::Extent;
 use std::collections::BTreeMap;
@@ -24,8 +25,30 @@ pub struct Replayed {
 pub struct ReadStep {
     /// Index of its file among those that are moved, if it is one of them.
     pub file: Option<usize>,
+    /// What of the file.
+    pub bytes: ByteRange,
+    /// Gaps in that, which are not read where they lie elsewhere.
+    pub gaps: Vec<ByteRange>,
     /// Where it lies.
     pub extents: Vec<Extent>,
+}
+
+impl ReadStep {
+    /// Where that lies which is read, each part with its pieces.
+    pub fn read(&self) -> Vec<Vec<ByteRange>> {
+        let place = |extent: &Extent| ByteRange::of(extent.physical, extent.length);
+        let places = |extents: &[Extent]| extents.iter().map(place).collect();
+        if self.gaps.is_empty() {
+            return vec![places(&self.extents)];
+        }
+        let read = gaps::parts(self.bytes, self.gaps.iter().copied(), self.extents.clone());
+        read.into_iter().map(|part| places(&parts(&self.extents, part))).collect()
+    }
+
+    /// How many bytes of the device hold it.
+    fn stored(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.length).sum()
+    }
 }
 
 impl Replayed {
@@ -33,11 +56,14 @@ impl Replayed {
     #[must_use]
     pub fn moved(&self, pieces: &Pieces<'_>, new: &[Vec<Extent>]) -> Self {
         let step = |step: &ReadStep| {
-            let extents = match step.file {
-                Some(file) => pieces.moved(file, &step.extents, new),
-                None => step.extents.clone(),
-            };
-            ReadStep { file: step.file, extents }
+            let Some(file) = step.file else { return step.clone() };
+            let extents = pieces.moved(file, &step.extents, new);
+            let mut moved = ReadStep { extents, ..step.clone() };
+            // Of what is compressed it is not known what lies beside what.
+            if moved.stored() != step.stored() {
+                moved.gaps.clear();
+            }
+            moved
         };
         Self { steps: self.steps.iter().map(step).collect(), ..self.clone() }
     }
@@ -149,7 +175,8 @@ mod tests {
             ("a file that is not moved", None, extent(10, 4, 910), vec![extent(10, 4, 910)]),
             ("compressed to a third", Some(1), extent(3, 3, 3), vec![extent(3, 1, 61)]),
         ] {
-            let step = ReadStep { file, extents: vec![read] };
+            let bytes = ByteRange::of(read.logical, read.length);
+            let step = ReadStep { file, bytes, gaps: Vec::new(), extents: vec![read] };
             let replayed = Replayed {
                 strategy: ReadStrategy::default(),
                 steps: vec![step],
@@ -157,6 +184,48 @@ mod tests {
             };
             let moved = replayed.moved(&Pieces::of(&plan), &new);
             assert_eq!(moved.steps[0].extents, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_gap_is_read_where_the_layout_holds_it_too() {
+        // Pages 10 to 13 and 16 to 19, with what lies between.
+        let step = ReadStep {
+            file: Some(0),
+            bytes: ByteRange::of(10 * PAGE, 10 * PAGE),
+            gaps: vec![ByteRange::of(14 * PAGE, 2 * PAGE)],
+            extents: vec![extent(10, 10, 910)],
+        };
+        let replayed =
+            Replayed { strategy: ReadStrategy::default(), steps: vec![step], metadata: Vec::new() };
+        let all = |list: &[(u64, u64, u64)]| -> Vec<Extent> {
+            list.iter().map(|&(first, count, place)| extent(first, count, place)).collect()
+        };
+        let device = |first: u64, count: u64| ByteRange::of(first * PAGE, count * PAGE);
+        for (name, pieces, new, expected) in [
+            ("before", vec![], vec![], vec![vec![device(910, 10)]]),
+            (
+                "with the gap",
+                vec![piece(0, 10, 10)],
+                vec![all(&[(10, 10, 50)])],
+                vec![vec![device(50, 10)]],
+            ),
+            (
+                "without it",
+                vec![piece(0, 10, 4), piece(0, 16, 4)],
+                vec![all(&[(10, 4, 50)]), all(&[(16, 4, 54)])],
+                vec![vec![device(50, 4)], vec![device(54, 4)]],
+            ),
+            (
+                "compressed",
+                vec![piece(0, 10, 4), piece(0, 16, 4)],
+                vec![all(&[(10, 4, 50)]), all(&[(16, 2, 54)])],
+                vec![vec![device(50, 4), device(914, 2), device(54, 2)]],
+            ),
+        ] {
+            let plan = Plan { pieces, donor_bytes: 0, ..Plan::default() };
+            let moved = replayed.moved(&Pieces::of(&plan), &new);
+            assert_eq!(moved.steps[0].read(), expected, "{name}");
         }
     }
 

@@ -2,13 +2,12 @@
 //! says what a layout changes.
 
 use super::examine::Found;
-use super::extents::{placed, within};
+use super::extents::{parts, placed};
 use super::reads::{ReadStep, Replayed};
 use super::volume::Volume;
 use headstart::host::identity::{Identity, identity_of};
 use headstart::host::mounts::MountTable;
 use headstart::host::open::open_again;
-use headstart::host::range::ByteRange;
 use headstart::pack::Pack;
 use headstart::replay::frequency::Frequency;
 use headstart::replay::model::{Model, read_strategy};
@@ -40,23 +39,25 @@ fn replay(
     let limits = Limits { budget: u64::MAX, metadata: true };
     let plan = Plan::of_pack(pack, &Frequency::HALF.choice(pack), limits, strategy);
     let mut out = Replayed { strategy, steps: Vec::new(), metadata: Vec::new() };
-    // By target: all of the file, if it is read.
-    let mut known: HashMap<u32, Option<ReadStep>> = HashMap::new();
+    let mut known: HashMap<u32, Option<Seen>> = HashMap::new();
     for step in &plan.steps {
         match plan.targets.get(step.target as usize) {
             Some(Target::Device(system)) if volume.uuid.is_some() && system.uuid == volume.uuid => {
                 out.metadata.push(step.bytes);
             }
             Some(Target::File { node, identity, changing }) => {
-                let file = known.entry(step.target).or_insert_with(|| {
+                let seen = known.entry(step.target).or_insert_with(|| {
                     let path = plan.paths.path(*node);
-                    let (ino, is_same, extents) = look(&path, (volume, mounts), *identity)?;
-                    let file = moved.get(&ino).copied();
-                    (is_same || *changing).then_some(ReadStep { file, extents })
+                    let seen = look(&path, (volume, mounts))?;
+                    let is_same = identity.is_none_or(|learned| learned.is_still(&seen.identity));
+                    (is_same || *changing).then_some(seen)
                 });
-                if let Some(ReadStep { file, extents }) = file {
+                if let Some(Seen { identity, extents, is_encoded }) = seen {
+                    let file = moved.get(&identity.ino).copied();
                     let extents = parts(extents, step.bytes);
-                    out.steps.push(ReadStep { file: *file, extents });
+                    let divides = !*is_encoded && strategy.joins_by_place();
+                    let gaps = plan.gaps.of(step).filter(|_| divides).collect();
+                    out.steps.push(ReadStep { file, bytes: step.bytes, gaps, extents });
                 }
             }
             _ => {}
@@ -65,29 +66,24 @@ fn replay(
     out
 }
 
-/// The inode number and the extents of a file on a volume, and whether it has this identity.
-fn look(
-    path: &Path,
-    (volume, mounts): (&Volume, &MountTable),
-    learned: Option<Identity>,
-) -> Option<(u64, bool, Vec<Extent>)> {
+/// A file as it is.
+struct Seen {
+    identity: Identity,
+    extents: Vec<Extent>,
+    /// Whether a part of it is compressed, so that it is not known what lies beside what.
+    is_encoded: bool,
+}
+
+/// Looks at a file on a volume.
+fn look(path: &Path, (volume, mounts): (&Volume, &MountTable)) -> Option<Seen> {
     volume.below(path, mounts)?;
     let file = open_again(path).ok()?;
-    let now = identity_of(&rustix::fs::fstat(&file).ok()?);
+    let identity = identity_of(&rustix::fs::fstat(&file).ok()?);
     let is_on_disk = |(_, stored): &&(Extent, Stored)| {
         matches!(stored, Stored::Written | Stored::Shared | Stored::Encoded)
     };
     let pieces = fiemap::pieces(&file).ok()?;
     let extents = pieces.iter().filter(is_on_disk).map(placed).collect();
-    Some((now.ino, learned.is_none_or(|learned| learned.is_still(&now)), extents))
-}
-
-/// The parts of extents in a range, which may have holes.
-fn parts(extents: &[Extent], range: ByteRange) -> Vec<Extent> {
-    let part = |extent: &Extent| {
-        let begin = extent.logical.max(range.offset);
-        let end = extent.logical.saturating_add(extent.length).min(range.end);
-        within(&[*extent], (begin..end).into()).filter(|_| begin < end)
-    };
-    extents.iter().filter_map(part).flatten().collect()
+    let is_encoded = pieces.iter().any(|(_, stored)| *stored == Stored::Encoded);
+    Some(Seen { identity, extents, is_encoded })
 }

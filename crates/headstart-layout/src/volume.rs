@@ -5,7 +5,6 @@
 
 use super::copies;
 use super::error::LayoutError;
-use super::extents::joined;
 use super::journal::{Donor, Journal};
 use super::kind::Kind;
 use super::plan::Plan;
@@ -17,6 +16,7 @@ use headstart::host::contents;
 use headstart::host::fsid;
 use headstart::host::id::Dev;
 use headstart::host::mounts::{Mount, MountTable};
+use headstart::replay::places::joined;
 use headstart_sys::fiemap::{self, Extent};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatVfs};
 use rustix::io::Errno;

@@ -21,6 +21,7 @@ pub mod elevator;
 pub mod engine;
 pub mod folios;
 pub mod frequency;
+pub mod gaps;
 mod interleave;
 pub mod list;
 pub mod metadata;

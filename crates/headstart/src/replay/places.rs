@@ -29,6 +29,23 @@ impl FileLayout {
     }
 }
 
+/// The same extents, with those joined that continue each other in the file and on the device.
+pub fn joined(extents: Vec<Extent>) -> Vec<Extent> {
+    let mut out: Vec<Extent> = Vec::new();
+    for extent in extents {
+        match out.last_mut() {
+            Some(last)
+                if last.logical.saturating_add(last.length) == extent.logical
+                    && last.physical.saturating_add(last.length) == extent.physical =>
+            {
+                last.length += extent.length;
+            }
+            _ => out.push(extent),
+        }
+    }
+    out
+}
+
 /// A stretch of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Stretch {

@@ -5,6 +5,7 @@ use crate::pack::Pack;
 use crate::pack::changing::changes_often;
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
 use crate::replay::frequency::{Choice, Frequency};
+use crate::replay::gaps::Gaps;
 use crate::replay::interleave::{Interleaved, interleaved};
 use crate::replay::list::Entry;
 use crate::replay::portions::{PlannedRange, joined};
@@ -26,6 +27,8 @@ pub struct Plan {
     /// Portions in the order in which they are read; in elevator order those of files
     /// are sorted when it is known where these lie.
     pub steps: Vec<Step>,
+    /// What steps of files read only because of what is around it.
+    pub gaps: Gaps,
     /// Steps at the beginning that read metadata, before the first that reads data.
     pub metadata: usize,
     /// Steps at the beginning that the program needs at once: what it touches within
@@ -120,9 +123,10 @@ impl Plan {
         if strategy.order == Order::Elevator {
             metadata.iter_mut().for_each(|w| (w.order, w.latest) = (0, 0));
         }
-        let metadata = plan.cut(metadata, strategy.metadata_gap_bytes(), limits.budget);
+        let (metadata, _) = plan.cut(metadata, strategy.metadata_gap_bytes(), limits.budget);
         let left = limits.budget.saturating_sub(bytes(&metadata));
-        let data = plan.cut(data, strategy.gap_bytes, left);
+        let (data, gaps) = plan.cut(data, strategy.gap_bytes, left);
+        plan.gaps = gaps;
         let found = interleaved(&metadata, &data, strategy.metadata_lead());
         Interleaved { steps: plan.steps, before_data: plan.metadata, head: plan.head } = found;
         plan
@@ -159,7 +163,7 @@ impl Plan {
         let bytes = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(w.bytes.length()));
         let ranges = Ranges { count: wanted.len() as u64, bytes, gaps: Vec::new() };
         plan.strategy.batched |= ranges.are_small();
-        plan.steps = plan.cut(wanted, strategy.gap_bytes, limits.budget);
+        (plan.steps, plan.gaps) = plan.cut(wanted, strategy.gap_bytes, limits.budget);
         // The first file.
         plan.head = plan.steps.partition_point(|step| step.touched_us == 0);
         plan
@@ -171,11 +175,12 @@ impl Plan {
     }
 
     /// Cuts ranges into portions until the budget is used up. The rest is not cut: a range of a
-    /// hostile pack may have half a billion portions.
-    fn cut(&mut self, wanted: Vec<PlannedRange>, gap: u64, budget: u64) -> Vec<Step> {
+    /// hostile pack may have half a billion portions. The gaps in them are returned, too.
+    fn cut(&mut self, wanted: Vec<PlannedRange>, gap: u64, budget: u64) -> (Vec<Step>, Gaps) {
         let (mut steps, mut left) = (Vec::new(), budget);
         let step = self.strategy.step_bytes.max(1);
-        for range in joined(wanted, gap, step, self.strategy.near_us) {
+        let (ranges, gaps) = joined(wanted, gap, step, self.strategy.near_us);
+        for range in ranges {
             let PlannedRange { target, bytes: mut rest, order, .. } = range;
             while !rest.is_empty() && left > 0 {
                 let bytes = ByteRange::of(rest.offset, step.min(rest.length()).min(left));
@@ -185,7 +190,7 @@ impl Plan {
             }
             self.over_budget = self.over_budget.saturating_add(rest.length());
         }
-        steps
+        (steps, Gaps::new(gaps))
     }
 }
 
@@ -232,7 +237,7 @@ mod tests {
             strategy: ReadStrategy { near_us, ..ReadStrategy::default() },
             ..Plan::default()
         };
-        plan.cut(wanted, plan.strategy.gap_bytes, u64::MAX)
+        plan.cut(wanted, plan.strategy.gap_bytes, u64::MAX).0
     }
 
     fn shape(list: &[(u32, u64, u64, u32)]) -> Vec<(u32, u64, u64)> {
@@ -263,6 +268,23 @@ mod tests {
             ("full portion", vec![(0, 0, 512, 1), (0, 516, 4, 9)], vec![(0, 0, 512), (0, 516, 4)]),
         ] {
             assert_eq!(shape(&ranges), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn gaps_are_known_that_are_read_and_no_others() {
+        for (name, ranges, expected) in [
+            ("one", vec![(0, 0, 4, 1), (0, 32, 4, 2), (0, 100, 4, 3)], vec![(0, 4, 28)]),
+            ("none", vec![(0, 0, 8, 1), (0, 4, 8, 2), (0, 12, 4, 3)], vec![]),
+            ("before a full portion", vec![(0, 0, 496, 1), (0, 508, 8, 2)], vec![(0, 496, 12)]),
+            ("behind one", vec![(0, 0, 512, 1), (0, 516, 4, 2)], vec![]),
+        ] {
+            let mut plan = Plan::default();
+            let (steps, gaps) = plan.cut(wanted(&ranges), 32 * KIB, u64::MAX);
+            let found = steps.iter().flat_map(|step| {
+                gaps.of(step).map(|gap| (step.target, gap.offset / KIB, gap.length() / KIB))
+            });
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{name}");
         }
     }
 

@@ -47,14 +47,16 @@ impl PlannedRange {
 
 /// Joins ranges across small gaps and short times, up to the size of a portion, and sorts the
 /// result by the earliest touch. Longer ranges become several full portions of the same order.
+/// The gaps are returned, too.
 pub(super) fn joined(
     mut wanted: Vec<PlannedRange>,
     gap: u64,
     step: u64,
     near: u32,
-) -> Vec<PlannedRange> {
+) -> (Vec<PlannedRange>, Vec<(u32, ByteRange)>) {
     wanted.sort_unstable_by_key(|w| (w.target, w.bytes.offset));
     let mut out: Vec<PlannedRange> = Vec::with_capacity(wanted.len());
+    let mut gaps = Vec::new();
     for range in wanted {
         let mut from = range.bytes.offset;
         if let Some(last) = out.last_mut()
@@ -63,6 +65,10 @@ pub(super) fn joined(
             let limit = last.bytes.end.max(last.bytes.offset.saturating_add(step));
             // A portion that is full takes neither the gap nor the range.
             if range.bytes.offset < limit {
+                let between = ByteRange { offset: last.bytes.end, end: range.bytes.offset };
+                if !between.is_empty() {
+                    gaps.push((range.target, between));
+                }
                 let end = both.bytes.end.min(limit);
                 *last = PlannedRange { bytes: ByteRange { end, ..both.bytes }, ..both };
             }
@@ -78,5 +84,5 @@ pub(super) fn joined(
         }
     }
     out.sort_by_key(|w| w.order);
-    out
+    (out, gaps)
 }

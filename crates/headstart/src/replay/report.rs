@@ -43,6 +43,8 @@ pub struct Report {
     pub dropped_bytes: u64,
     /// Bytes that were not requested because the budget was used up.
     pub over_budget_bytes: u64,
+    /// Bytes between parts of files that were not read with these, since they lie elsewhere.
+    pub apart_bytes: u64,
     /// Bytes of the pack that were skipped because too few starts touch them.
     pub seldom_bytes: u64,
     /// Why the replay was stopped, if it was for memory pressure.
@@ -112,6 +114,7 @@ impl Report {
             (&mut self.absent_devices, other.absent_devices),
             (&mut self.dropped_bytes, other.dropped_bytes),
             (&mut self.over_budget_bytes, other.over_budget_bytes),
+            (&mut self.apart_bytes, other.apart_bytes),
             (&mut self.seldom_bytes, other.seldom_bytes),
             (&mut self.stopped_bytes, other.stopped_bytes),
         ] {

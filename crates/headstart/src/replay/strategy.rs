@@ -94,6 +94,11 @@ impl ReadStrategy {
         }
     }
 
+    /// Whether it depends on where steps lie which of them become one request.
+    pub fn joins_by_place(&self) -> bool {
+        self.order == Order::Elevator || self.batched || self.rows.is_some()
+    }
+
     /// From how much in flight on steps wait for others, where rows are formed: in touch order, without
     /// batches.
     pub(super) fn rows_while_busy(&self) -> Option<InFlight> {

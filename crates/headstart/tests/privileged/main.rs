@@ -10,6 +10,7 @@ mod replay_address_space;
 mod replay_bad_disk;
 mod replay_devices;
 mod replay_elevator;
+mod replay_gaps;
 mod replay_memory;
 mod replay_sample;
 mod resolve_btrfs;

@@ -8,7 +8,7 @@ use super::log::Log;
 use super::progress::Progress;
 use super::residency::Residency;
 use super::submission::Submission;
-use super::targets::Targets;
+use super::targets::{Opened, Targets};
 use super::workers::Workers;
 use crate::cache::residency::are_resident;
 use crate::host::mounts::Mounts;
@@ -162,6 +162,13 @@ impl Engine {
             // Each target is there once.
             let _ = places[targets[i] as usize].set(place);
         });
+        let parts = |step: &Step| {
+            let Some(target) = self.targets.opened(step.target) else { return vec![*step] };
+            let parts = self.parts(&target, step);
+            self.targets.note_division(step, parts.len());
+            parts
+        };
+        let steps: Vec<Step> = steps.iter().flat_map(parts).collect();
         let is_resident = |step: &Step| {
             let opened = self.targets.opened(step.target);
             opened.is_some_and(|target| are_resident(&target.file, step.pages()))
@@ -173,7 +180,17 @@ impl Engine {
         let strategy = &self.plan.strategy;
         // If all of it is awaited, it does not matter what comes first.
         let seek = strategy.seek.filter(|_| !self.wait);
-        elevator::order(steps, place, seek, strategy.in_passes)
+        elevator::order(&steps, place, seek, strategy.in_passes)
+    }
+
+    /// The parts of a step that are read; counts the others.
+    fn parts(&self, target: &Opened, step: &Step) -> Vec<Step> {
+        let parts = self.targets.parts(target, step);
+        if parts.len() > 1 {
+            let read: u64 = parts.iter().map(|part| part.bytes.length()).sum();
+            self.progress.count(|report| report.apart_bytes += step.bytes.length() - read);
+        }
+        parts
     }
 
     /// Requests a step, leaves it to be requested with others, or assumes that it is resident.
@@ -202,39 +219,50 @@ impl Engine {
         let opened = self.targets.opened(step.target);
         // A busy device is waited for anyway.
         let has_waited = began.elapsed() >= WAITED && !self.submission.forms_rows();
-        let missing = opened.as_ref().map_or(0, |target| self.residency.missing(target, step));
-        let mut is_gathered = false;
+        let mut is_missing = false;
         match opened {
             None => {
                 self.residency.contradict_sample();
                 self.progress.count(|report| report.dropped_bytes += step.bytes.length());
+                self.progress.note_done(number);
             }
-            Some(_) if missing == 0 => {}
             Some(target) => {
-                let wanted = PendingStep { step: *step, number, target, missing };
-                is_gathered =
-                    !has_waited && self.submission.may_gather(&wanted) && self.targets.may_wait();
-                if is_gathered {
-                    self.submission.gather(wanted);
-                } else {
-                    self.submission.submit(&wanted);
+                let parts = self.parts(&target, step);
+                self.progress.note_division(number, parts.len());
+                for part in parts {
+                    is_missing |= self.request_missing(&target, part, number, !has_waited);
                 }
             }
         }
-        if !is_gathered {
-            self.progress.note_done(number);
-        }
         self.targets.note_use(step);
         self.submission.submit_gathered(has_waited || number + 1 == self.plan.head);
-        if missing > 0 {
+        if is_missing {
             self.look_at_assumed();
         }
         self.submission.look_for_pressure(|| self.plan.bytes());
     }
 
+    /// Requests a part of a step if it is not resident, with others if it `may` wait for these;
+    /// returns whether it was not.
+    fn request_missing(&self, target: &Arc<Opened>, part: Step, number: usize, may: bool) -> bool {
+        let missing = self.residency.missing(target, &part);
+        let wanted = PendingStep { step: part, number, target: target.clone(), missing };
+        if missing > 0 && may && self.submission.may_gather(&wanted) && self.targets.may_wait() {
+            self.submission.gather(wanted);
+            return true;
+        }
+        if missing > 0 {
+            self.submission.submit(&wanted);
+        }
+        self.progress.note_done(number);
+        missing > 0
+    }
+
     fn wait_for(&self, step: &Step) {
         if let Some(target) = self.targets.opened(step.target) {
-            wait_for_all_pages(&target, step, || self.progress.note_activity());
+            for part in self.targets.parts(&target, step) {
+                wait_for_all_pages(&target, &part, || self.progress.note_activity());
+            }
         }
         self.targets.note_use(step);
     }
@@ -244,8 +272,9 @@ impl Engine {
         report.over_budget_bytes = self.plan.over_budget;
         report.seldom_bytes = self.plan.seldom;
         if report.stopped.is_some() {
-            let Report { bytes, resident_bytes, assumed_bytes, dropped_bytes, .. } = report;
-            let dealt_with = bytes + resident_bytes + assumed_bytes + dropped_bytes;
+            let Report { bytes, resident_bytes, assumed_bytes, .. } = report;
+            let skipped = report.dropped_bytes + report.apart_bytes;
+            let dealt_with = bytes + resident_bytes + assumed_bytes + skipped;
             report.stopped_bytes = self.plan.bytes().saturating_sub(dealt_with);
         }
         report

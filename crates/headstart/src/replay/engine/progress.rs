@@ -84,6 +84,13 @@ impl Progress {
         }
     }
 
+    /// Notes that a step that is not done yet was divided into so many.
+    pub(super) fn note_division(&self, number: usize, parts: usize) {
+        if number < self.head {
+            self.state().head_left += parts - 1;
+        }
+    }
+
     /// Lets go who waits for the head.
     pub(super) fn release_head(&self) {
         self.state().head_left = 0;

@@ -96,7 +96,7 @@ fn resident(target: &Opened, step: &Step) -> u64 {
     (count * page_size()).min(step.bytes.length())
 }
 
-/// How many pages a plan has, and how many of them are resident. Those of files that are not
+/// How many pages a plan reads, and how many of them are resident. Those of files that are not
 /// what was learned count as not resident.
 pub fn resident_pages(plan: &Plan, mounts: &Mounts) -> (u64, u64) {
     let plan = Arc::new(plan.clone());
@@ -104,10 +104,15 @@ pub fn resident_pages(plan: &Plan, mounts: &Mounts) -> (u64, u64) {
     let targets = Targets::new(plan.clone(), 1, false, mounts.clone(), progress);
     let (mut planned, mut resident) = (0, 0);
     for step in &plan.steps {
-        let pages = step.pages();
-        planned += pages.count();
-        let target = targets.opened(step.target);
-        resident += target.and_then(|t| resident_count(&t.file, pages).ok()).unwrap_or(0);
+        match targets.opened(step.target) {
+            None => planned += step.pages().count(),
+            Some(target) => {
+                for part in targets.parts(&target, step) {
+                    planned += part.pages().count();
+                    resident += resident_count(&target.file, part.pages()).unwrap_or(0);
+                }
+            }
+        }
         targets.note_use(step);
     }
     (planned, resident)

@@ -7,12 +7,15 @@ use crate::host::id::Dev;
 use crate::host::identity::identity_of;
 use crate::host::mounts::Mounts;
 use crate::host::open::{Kind, NotRead, is_regular, open_if};
+use crate::host::range::ByteRange;
 use crate::pack::renew::is_alike;
 use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};
+use crate::replay::gaps::parts;
 use crate::replay::metadata::{self, Devices};
 use crate::replay::plan::Plan;
 use crate::replay::step::{Step, Target};
+use headstart_sys::fiemap::extents_in;
 use rustix::fs::{Mode, OFlags, Stat};
 use std::collections::HashMap;
 use std::fs::File;
@@ -34,6 +37,8 @@ pub(super) struct Targets {
     /// step that needs it, so that no other step waits.
     devices: OnceLock<Devices>,
     slots: Vec<Mutex<Slot>>,
+    /// How often each step is used.
+    uses: u32,
     /// Uses left of each target, so that it is closed after its last.
     uses_left: Vec<AtomicU32>,
     /// Held by everything that is open.
@@ -89,6 +94,7 @@ impl Targets {
             uid: rustix::process::geteuid().as_raw(),
             devices: OnceLock::new(),
             slots: plan.targets.iter().map(|_| Mutex::default()).collect(),
+            uses,
             uses_left: uses_left.into_iter().map(AtomicU32::new).collect(),
             open: Arc::default(),
             descriptors: Descriptors::here(plan.strategy.threads),
@@ -191,6 +197,24 @@ impl Targets {
         let portion =
             *known.entry(dev).or_insert_with(|| portion(&file, Dev::from_stat(dev), &self.mounts));
         Opened { file, dev, portion, kind, _open: self.open.clone() }
+    }
+
+    /// The parts of a step that are read: all of it, but for gaps that lie elsewhere, where it matters.
+    pub(super) fn parts(&self, target: &Opened, step: &Step) -> Vec<Step> {
+        let mut gaps = self.plan.gaps.of(step).peekable();
+        if gaps.peek().is_none() || !self.plan.strategy.joins_by_place() {
+            return vec![*step];
+        }
+        let ByteRange { offset, .. } = step.bytes;
+        let extents = extents_in(&target.file, offset, step.bytes.length()).unwrap_or_default();
+        let parts = parts(step.bytes, gaps, extents);
+        parts.into_iter().map(|bytes| Step { bytes, ..*step }).collect()
+    }
+
+    /// Notes that a step was divided into so many.
+    pub(super) fn note_division(&self, step: &Step, parts: usize) {
+        let more = self.uses * (parts as u32 - 1);
+        self.uses_left[step.target as usize].fetch_add(more, Relaxed);
     }
 
     /// Notes that a step was dealt with. After its last use a target is closed.
