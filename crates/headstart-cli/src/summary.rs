@@ -262,6 +262,10 @@ pub fn add_report(parts: &mut Vec<String>, report: &Report) {
         parts
             .push(format!("{} assumed resident from a sample", output::size(report.assumed_bytes)));
     }
+    if report.apart_bytes > 0 {
+        let gaps = output::size(report.apart_bytes);
+        parts.push(format!("{gaps} of gaps skipped: they lie elsewhere on the device"));
+    }
     if report.seldom_bytes > 0 {
         parts.push(format!("{} skipped: rarely touched", output::size(report.seldom_bytes)));
     }

@@ -272,23 +272,6 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_known_that_are_read_and_no_others() {
-        for (name, ranges, expected) in [
-            ("one", vec![(0, 0, 4, 1), (0, 32, 4, 2), (0, 100, 4, 3)], vec![(0, 4, 28)]),
-            ("none", vec![(0, 0, 8, 1), (0, 4, 8, 2), (0, 12, 4, 3)], vec![]),
-            ("before a full portion", vec![(0, 0, 496, 1), (0, 508, 8, 2)], vec![(0, 496, 12)]),
-            ("behind one", vec![(0, 0, 512, 1), (0, 516, 4, 2)], vec![]),
-        ] {
-            let mut plan = Plan::default();
-            let (steps, gaps) = plan.cut(wanted(&ranges), 32 * KIB, u64::MAX);
-            let found = steps.iter().flat_map(|step| {
-                gaps.of(step).map(|gap| (step.target, gap.offset / KIB, gap.length() / KIB))
-            });
-            assert_eq!(found.collect::<Vec<_>>(), expected, "{name}");
-        }
-    }
-
-    #[test]
     fn what_is_touched_much_later_is_read_later() {
         let late = vec![(0, 0, 4, 10), (0, 4, 40, 900), (0, 44, 4, 60), (1, 0, 4, 500)];
         let apart = vec![(0, 0, 4), (0, 44, 4), (1, 0, 4), (0, 4, 40)];

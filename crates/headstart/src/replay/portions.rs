@@ -86,3 +86,26 @@ pub(super) fn joined(
     out.sort_by_key(|w| w.order);
     (out, gaps)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_known_that_are_read_and_no_others() {
+        // Ranges of a file, where they begin and end, with gaps up to 32 and portions of 512.
+        for (name, ranges, expected) in [
+            ("one", vec![(0, 4), (32, 36), (100, 104)], vec![(4, 32)]),
+            ("none", vec![(0, 8), (4, 12), (12, 16)], vec![]),
+            ("several", vec![(0, 4), (8, 12), (12, 16), (20, 24)], vec![(4, 8), (16, 20)]),
+            ("before a full portion", vec![(0, 496), (508, 516)], vec![(496, 508)]),
+            ("behind one", vec![(0, 512), (516, 520)], vec![]),
+        ] {
+            let range =
+                |&(offset, end): &(u64, u64)| PlannedRange::new(7, ByteRange { offset, end }, 0);
+            let (_, gaps) = joined(ranges.iter().map(range).collect(), 32, 512, u32::MAX);
+            let gap = |&(offset, end): &(u64, u64)| (7, ByteRange { offset, end });
+            assert_eq!(gaps, expected.iter().map(gap).collect::<Vec<_>>(), "{name}");
+        }
+    }
+}

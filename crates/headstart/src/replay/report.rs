@@ -43,7 +43,7 @@ pub struct Report {
     pub dropped_bytes: u64,
     /// Bytes that were not requested because the budget was used up.
     pub over_budget_bytes: u64,
-    /// Bytes between parts of files that were not read with these, since they lie elsewhere.
+    /// Bytes of gaps that were not read, since they lie elsewhere on the device ([`super::gaps`]).
     pub apart_bytes: u64,
     /// Bytes of the pack that were skipped because too few starts touch them.
     pub seldom_bytes: u64,
