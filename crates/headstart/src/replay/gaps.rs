@@ -1,8 +1,8 @@
 //! Gaps: what a step reads only because what lies around it is read in one request. Pure.
 //!
-//! That holds where the gap lies between its neighbours on the device, too. A layout may have moved
-//! these and not the gap, or a file system may have written one of them elsewhere. Then the gap
-//! is a request of its own, and is not read.
+//! That holds where the gap lies between the ranges around it on the device, too. A layout may have
+//! moved these and not the gap, or a file system may have written one of them elsewhere. Then the
+//! gap is a request of its own, and is not read.
 
 use super::places::joined;
 use super::step::Step;
@@ -32,8 +32,8 @@ impl Gaps {
 }
 
 /// The parts of a range of a file that are read, if it has these gaps and these extents: it is
-/// divided by gaps that do not lie between their neighbours. Where the file system does not tell
-/// a neighbour's place, the gap is read.
+/// divided by gaps that do not lie between what is around them. Where the file system does not tell
+/// the place of that, the gap is read.
 pub fn parts(
     bytes: ByteRange,
     gaps: impl Iterator<Item = ByteRange>,
@@ -45,8 +45,8 @@ pub fn parts(
         extents.get(number).filter(|e| e.logical <= offset).map(|_| number)
     };
     let is_apart = |gap: &ByteRange| {
-        let neighbours = holder(gap.offset.saturating_sub(1)).zip(holder(gap.end));
-        neighbours.is_some_and(|(before, behind)| before != behind)
+        let around = holder(gap.offset.saturating_sub(1)).zip(holder(gap.end));
+        around.is_some_and(|(before, behind)| before != behind)
     };
     let (mut out, mut from) = (Vec::new(), bytes.offset);
     for gap in gaps.filter(is_apart) {
@@ -94,7 +94,7 @@ mod tests {
             ("in one piece", vec![(0, 99, 500)], vec![(10, 60)]),
             ("in pieces that continue", vec![(0, 25, 500), (25, 99, 525)], vec![(10, 60)]),
             (
-                "its neighbours moved",
+                "what is around it moved",
                 vec![(0, 20, 900), (20, 30, 520), (30, 99, 910)],
                 vec![(10, 20), (30, 60)],
             ),
@@ -105,7 +105,7 @@ mod tests {
                 vec![(10, 20), (30, 60)],
             ),
             ("a hole", vec![(0, 20, 500), (30, 99, 520)], vec![(10, 20), (30, 60)]),
-            ("its neighbour is one", vec![(0, 15, 500), (30, 99, 900)], vec![(10, 60)]),
+            ("what is before it is in one", vec![(0, 15, 500), (30, 99, 900)], vec![(10, 60)]),
             ("no places are known", vec![], vec![(10, 60)]),
         ] {
             let extents = extents.iter().map(extent).collect();
