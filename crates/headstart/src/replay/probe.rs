@@ -26,6 +26,8 @@ const DEPTHS: [u32; 3] = [4, 16, 64];
 const SPAN: Duration = Duration::from_millis(30);
 /// A measurement is disturbed by more requests of others than this part of its own.
 const OTHERS_PART: u64 = 8;
+/// This many times the queue depth must be read for a rate in the long run.
+const STEADY_DEPTHS: u64 = 4;
 /// Throughput that must be gained for a depth to count.
 const GAIN: f64 = 1.3;
 
@@ -109,11 +111,11 @@ impl Device {
                 break;
             }
             let found = self.throughput(tried, SPAN.min(left))?;
-            most_iops = most_iops.max(found);
-            if found < GAIN * iops {
+            most_iops = most_iops.max(found.steady_iops());
+            if found.iops() < GAIN * iops {
                 break;
             }
-            (depth, iops) = (tried, found);
+            (depth, iops) = (tried, found.iops());
         }
         Ok(Model {
             latency_us: micros(latency),
@@ -146,15 +148,18 @@ impl Device {
         Ok(began.elapsed())
     }
 
-    /// Reads per second at this queue depth.
-    fn throughput(&self, depth: u32, span: Duration) -> io::Result<f64> {
-        let done = AtomicU64::new(0);
+    /// Reads at this queue depth.
+    fn throughput(&self, depth: u32, span: Duration) -> io::Result<Throughput> {
+        let depth = u64::from(depth);
+        let (done, full_us) = (AtomicU64::new(0), AtomicU64::new(0));
         let began = Instant::now();
         let read = || -> io::Result<()> {
             let mut buffer = Buffer::new(BLOCK);
             while began.elapsed() < span {
                 self.time(&mut buffer, BLOCK, self.place())?;
-                done.fetch_add(1, Relaxed);
+                if done.fetch_add(1, Relaxed) + 1 == depth {
+                    full_us.store(u64::from(micros(began.elapsed())), Relaxed);
+                }
             }
             Ok(())
         };
@@ -165,7 +170,34 @@ impl Device {
                 .into_iter()
                 .try_for_each(|t| t.join().unwrap_or_else(|_| Err(io::Error::other("panicked"))))
         })?;
-        Ok(done.load(Relaxed) as f64 / began.elapsed().as_secs_f64())
+        let took_us = u64::from(micros(began.elapsed()));
+        Ok(Throughput { depth, done: done.into_inner(), full_us: full_us.into_inner(), took_us })
+    }
+}
+
+/// Reads that kept a queue full. Times from the beginning, in µs.
+struct Throughput {
+    depth: u64,
+    done: u64,
+    /// When as many were done as the queue takes.
+    full_us: u64,
+    took_us: u64,
+}
+
+impl Throughput {
+    /// Reads per second.
+    fn iops(&self) -> f64 {
+        self.done as f64 * 1e6 / self.took_us.max(1) as f64
+    }
+
+    /// The same in the long run: without the first ones, of which the device answers none for the time
+    /// of a latency. Of few reads that tells less.
+    fn steady_iops(&self) -> f64 {
+        if self.done < STEADY_DEPTHS * self.depth {
+            return self.iops();
+        }
+        let us = self.took_us.saturating_sub(self.full_us).max(1);
+        (self.done - self.depth) as f64 * 1e6 / us as f64
     }
 }
 
@@ -199,6 +231,21 @@ fn micros(time: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_latency_says_nothing_of_the_rate_in_the_long_run() {
+        for (name, depth, done, full_us, took_us, iops, steady) in [
+            // A start every 333 µs, and a latency of 1500 µs: 4 and 100 of them.
+            ("3,000 a second", 4, 100, 2500, 34_500, 2899.0, 3000.0),
+            ("four at once each 1500 µs", 4, 80, 1500, 30_000, 2667.0, 2667.0),
+            ("few", 16, 63, 9000, 30_000, 2100.0, 2100.0),
+            ("none", 4, 0, 0, 0, 0.0, 0.0),
+        ] {
+            let found = Throughput { depth, done, full_us, took_us };
+            assert_eq!(found.iops().round(), iops, "{name}");
+            assert_eq!(found.steady_iops().round(), steady, "{name}");
+        }
+    }
 
     #[test]
     fn a_measurement_is_disturbed_by_more_than_a_few_requests_of_others() {
