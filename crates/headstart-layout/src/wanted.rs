@@ -1,20 +1,21 @@
-//! Which ranges of files are laid out, in touch order. Pure.
+//! Which ranges of files are laid out, and in which order. Pure.
 //!
-//! They are those that a replay prefetches. A file is moved as a whole where that costs little;
-//! of others, ranges. Of several packs, what the same ones touch lies together: see [`wanted`].
+//! They are the steps of a replay, in its order, so that those that it requests together lie side by side.
+//! Small files are moved as a whole. Of several packs, what the same ones touch lies together: see [`wanted`].
 
 use headstart::host::identity::Identity;
 use headstart::host::range::ByteRange;
 use headstart::pack::Pack;
 use headstart::replay::frequency::Frequency;
+use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::strategy::ReadStrategy;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Files up to this size are moved as a whole, in bytes: the kernel's readahead reads hardly less.
-const SMALL: u64 = 256 << 10;
-/// So are those of which at least one in this many bytes is read.
-const PART: u64 = 2;
+/// Files up to this size are moved as a whole, in bytes: the kernel reads hardly less around a page fault
+/// (`fault_around_bytes`).
+const SMALL: u64 = 64 << 10;
 
 /// A file of packs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,15 +40,15 @@ pub struct WantedRange {
 pub struct Wanted {
     /// The files.
     pub files: Vec<WantedFile>,
-    /// Their parts in touch order.
+    /// Their parts, in the order of their places.
     pub ranges: Vec<WantedRange>,
 }
 
-/// A range that a pack touches.
+/// A step of a replay of a pack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Touched {
     bytes: ByteRange,
-    /// Its place among all, in the touch order of one pack after the other.
+    /// Its place among all, in the order of the replay of one pack after the other.
     order: u64,
     /// Which pack, the weightiest first.
     pack: usize,
@@ -56,7 +57,7 @@ struct Touched {
 /// Which packs touch a part, the weightiest first. Parts that the same packs touch are a group.
 type Group = Vec<bool>;
 
-/// A part of a file, from its first touch, with who touches it.
+/// A part of a file, with who touches it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Part {
     bytes: ByteRange,
@@ -113,25 +114,28 @@ fn weight(pack: &Pack) -> u64 {
     ranges.saturating_mul(pack.origin.starts.into())
 }
 
-/// What of these packs is laid out. `page` is the size of a page, in bytes; `gap` tells the largest gap
-/// within a file that a replay of a pack reads, which is moved too, in bytes.
+/// What of these packs is laid out. `page` is the size of a page, in bytes; `strategy` tells how a replay of a
+/// pack reads: its steps are moved, with the gaps in them.
 ///
 /// Parts that the same packs touch are a group. Groups lie in an order in which the weightiest pack finds
 /// all that it touches in one piece, the next one too unless there are more than two, and so on, see
-/// `places`; within a group the weightiest pack's touch order counts. So a page lies where it saves
+/// `places`; within a group the order of the weightiest pack's replay counts. So a page lies where it saves
 /// most, and a pack that shares it seeks once for a group, and not for each page between those of others.
-pub fn wanted(packs: &[Pack], page: u64, gap: impl Fn(&Pack) -> u64) -> Wanted {
+pub fn wanted(packs: &[Pack], page: u64, strategy: impl Fn(&Pack) -> ReadStrategy) -> Wanted {
     let mut sorted: Vec<(u64, &Pack)> = packs.iter().map(|pack| (weight(pack), pack)).collect();
     sorted.sort_by_key(|(weight, _)| Reverse(*weight));
-    let gap = packs.iter().map(gap).max().unwrap_or(0);
     let mut files: BTreeMap<PathBuf, (Identity, Vec<Touched>)> = BTreeMap::new();
     let mut order = 0;
     for (number, (_, pack)) in sorted.iter().enumerate() {
-        let choice = Frequency::HALF.choice(pack);
+        let limits = Limits { budget: u64::MAX, metadata: false };
+        // A long range is several steps, one after the other.
+        let strategy = ReadStrategy { step_bytes: u64::MAX, ..strategy(pack) };
+        // Without metadata, targets are the files of the pack.
+        let plan = Plan::of_pack(pack, &Frequency::HALF.choice(pack), limits, strategy);
         let mut of_file: BTreeMap<u32, Vec<Touched>> = BTreeMap::new();
-        for range in pack.ranges.iter().filter(|range| choice.has(range)) {
-            let bytes = range.page_range().bytes(pack.page_size()).pages(page).bytes(page);
-            of_file.entry(range.file).or_default().push(Touched { bytes, order, pack: number });
+        for step in &plan.steps {
+            let bytes = step.bytes.pages(page).bytes(page);
+            of_file.entry(step.target).or_default().push(Touched { bytes, order, pack: number });
             order += 1;
         }
         for (number, ranges) in of_file {
@@ -149,7 +153,7 @@ pub fn wanted(packs: &[Pack], page: u64, gap: impl Fn(&Pack) -> u64) -> Wanted {
     let mut ranges = Vec::new();
     let mut all_parts = Vec::new();
     for (path, (identity, touched)) in files {
-        let parts = parts(touched, identity.size, (page, gap), packs.len());
+        let parts = parts(touched, identity.size, page, packs.len());
         ranges.extend(
             parts.iter().map(|part| WantedRange { file: out.files.len(), bytes: part.bytes }),
         );
@@ -165,23 +169,18 @@ pub fn wanted(packs: &[Pack], page: u64, gap: impl Fn(&Pack) -> u64) -> Wanted {
     out
 }
 
-/// The parts of a file of this size that are moved, by offset, with gaps up to `gap` bytes; `packs` is how
-/// many there are.
-fn parts(mut ranges: Vec<Touched>, size: u64, (page, gap): (u64, u64), packs: usize) -> Vec<Part> {
+/// The parts of a file of this size that are moved, by offset; `packs` is how many there are.
+fn parts(mut ranges: Vec<Touched>, size: u64, page: u64, packs: usize) -> Vec<Part> {
     let whole = ByteRange::of(0, size).pages(page).bytes(page);
     ranges.sort_unstable();
     let mut out: Vec<Part> = Vec::new();
-    let mut touched = 0u64;
-    let mut reached = 0;
     for Touched { bytes, order, pack } in ranges {
         let bytes = ByteRange { offset: bytes.offset, end: bytes.end.min(whole.end) };
         if bytes.is_empty() {
             continue;
         }
-        touched += bytes.end.saturating_sub(bytes.offset.max(reached));
-        reached = reached.max(bytes.end);
         match out.last_mut() {
-            Some(last) if bytes.offset <= last.bytes.end.saturating_add(gap) => {
+            Some(last) if bytes.offset < last.bytes.end => {
                 last.bytes.end = last.bytes.end.max(bytes.end);
                 last.order = last.order.min(order);
             }
@@ -191,7 +190,7 @@ fn parts(mut ranges: Vec<Touched>, size: u64, (page, gap): (u64, u64), packs: us
             *is_touched = true;
         }
     }
-    let is_whole = size <= SMALL || touched >= size / PART;
+    let is_whole = size <= SMALL;
     if is_whole && out.len() > 1 {
         let any = |pack: usize| out.iter().any(|part| part.group[pack]);
         let order = out.iter().map(|part| part.order).min().unwrap_or_default();
@@ -211,6 +210,8 @@ mod tests {
     use proptest::prelude::*;
 
     const PAGE: u64 = 4096;
+    /// Ranges of a file whose touches have at least this many others between them are steps of their own.
+    const NEAR_US: u32 = 4;
 
     /// A pack with ranges (file, first page, pages) of files of these sizes.
     fn pack(names: &[(&str, u64)], ranges: &[(u32, u64, u32)]) -> Pack {
@@ -221,32 +222,33 @@ mod tests {
             ..File::default()
         };
         let files = names.iter().map(file).collect();
-        let range = |&(file, first, pages): &(u32, u64, u32)| Range {
+        let range = |(at_us, &(file, first, pages)): (u32, &(u32, u64, u32))| Range {
             file,
             first,
             pages,
-            at_us: 0,
+            at_us,
             how: How::READ,
             history: History(1),
         };
         Pack {
             origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
             files,
-            ranges: ranges.iter().map(range).collect(),
+            ranges: (0..).zip(ranges).map(range).collect(),
             paths: interner.finish(),
             ..Pack::default()
         }
     }
 
     fn found(packs: &[Pack]) -> Vec<(String, u64, u64)> {
-        let wanted = wanted(packs, PAGE, |_| 64 << 10);
+        let strategy = |_: &Pack| ReadStrategy { near_us: NEAR_US, ..ReadStrategy::default() };
+        let wanted = wanted(packs, PAGE, strategy);
         let name = |file: usize| wanted.files[file].path.to_str().unwrap()[1..].to_owned();
         let range = |r: &WantedRange| (name(r.file), r.bytes.offset / PAGE, r.bytes.end / PAGE);
         wanted.ranges.iter().map(range).collect()
     }
 
     #[test]
-    fn small_files_are_moved_as_a_whole_and_of_large_ones_the_ranges_in_touch_order() {
+    fn small_files_are_moved_as_a_whole_and_of_large_ones_the_steps_in_the_order_of_a_replay() {
         const LARGE: u64 = 10 << 20;
         for (name, files, ranges, expected) in [
             (
@@ -262,12 +264,24 @@ mod tests {
                 &[("a", 1000, 1005), ("a", 10, 25)],
             ),
             (
+                "what is touched later is read later",
+                &[("a", LARGE), ("b", 1)],
+                &[(0, 10, 20), (1, 0, 1), (1, 0, 1), (1, 0, 1), (1, 0, 1), (0, 30, 20)],
+                &[("a", 10, 30), ("b", 0, 1), ("a", 30, 50)],
+            ),
+            (
+                "a long range is several steps and one part",
+                &[("a", LARGE)],
+                &[(0, 0, 300), (0, 900, 1)],
+                &[("a", 0, 300), ("a", 900, 901)],
+            ),
+            (
                 "other files come between",
                 &[("a", LARGE), ("b", 1)],
                 &[(0, 1000, 5), (1, 0, 1), (0, 10, 5)],
                 &[("a", 1000, 1005), ("b", 0, 1), ("a", 10, 15)],
             ),
-            ("most of a large file", &[("a", LARGE)], &[(0, 0, 1280)], &[("a", 0, 2560)]),
+            ("most of a larger file", &[("a", 68 << 10)], &[(0, 0, 16)], &[("a", 0, 16)]),
             ("beyond the end", &[("a", 300 << 10)], &[(0, 70, 9), (0, 800, 1)], &[("a", 70, 75)]),
             ("an empty file", &[("a", 0)], &[(0, 0, 1)], &[]),
             ("a file that is not there", &[], &[(3, 0, 1)], &[]),

@@ -8,6 +8,7 @@ use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
 use headstart::pack::Pack;
 use headstart::replay::model::{Model, read_strategy};
+use headstart::replay::strategy::ReadStrategy;
 use headstart_layout::LayoutError;
 use headstart_layout::skip::Skipped;
 use headstart_layout::volume::Volume;
@@ -104,7 +105,10 @@ pub fn packs_of(packs: &[PathBuf]) -> anyhow::Result<Vec<Pack>> {
 /// What these packs read, with the gaps that a replay reads from a device of this model, and others up to
 /// `gaps`.
 pub fn wanted_of(packs: &[Pack], model: Option<Model>, gaps: u64) -> Wanted {
-    wanted(packs, page_size(), |pack| read_strategy(model, pack).gap_bytes.max(gaps))
+    wanted(packs, page_size(), |pack| {
+        let strategy = read_strategy(model, pack);
+        ReadStrategy { gap_bytes: strategy.gap_bytes.max(gaps), ..strategy }
+    })
 }
 
 /// The mounts of this machine.
