@@ -37,6 +37,11 @@ pub fn parts(extents: &[Extent], range: ByteRange) -> Vec<Extent> {
     extents.iter().filter_map(part).flatten().collect()
 }
 
+/// Whether that is so of a piece that was [`placed`].
+pub fn is_encoded(extent: &Extent) -> bool {
+    extent.physical % 2 == 1
+}
+
 /// The byte of the file behind an extent.
 pub fn end(extent: &Extent) -> u64 {
     extent.logical.saturating_add(extent.length)

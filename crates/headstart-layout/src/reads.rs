@@ -4,7 +4,8 @@
 use super::extents::{end, parts, within};
 use super::plan::{Piece, Plan};
 use headstart::host::range::ByteRange;
-use headstart::replay::gaps;
+use headstart::replay::gaps::divided;
+use headstart::replay::places::joined;
 use headstart::replay::strategy::ReadStrategy;
 use headstart_sys::fiemap::Extent;
 use std::collections::BTreeMap;
@@ -41,7 +42,8 @@ impl ReadStep {
         if self.gaps.is_empty() {
             return vec![places(&self.extents)];
         }
-        let read = gaps::parts(self.bytes, self.gaps.iter().copied(), self.extents.clone());
+        let extents = joined(self.extents.clone());
+        let read = divided(self.bytes, self.gaps.iter().copied(), &extents);
         read.into_iter().map(|part| places(&parts(&self.extents, part))).collect()
     }
 

@@ -2,7 +2,7 @@
 //! says what a layout changes.
 
 use super::examine::Found;
-use super::extents::{parts, placed};
+use super::extents::{is_encoded, parts, placed};
 use super::reads::{ReadStep, Replayed};
 use super::volume::Volume;
 use headstart::host::identity::{Identity, identity_of};
@@ -52,10 +52,11 @@ fn replay(
                     let is_same = identity.is_none_or(|learned| learned.is_still(&seen.identity));
                     (is_same || *changing).then_some(seen)
                 });
-                if let Some(Seen { identity, extents, is_encoded }) = seen {
+                if let Some(Seen { identity, extents }) = seen {
                     let file = moved.get(&identity.ino).copied();
                     let extents = parts(extents, step.bytes);
-                    let divides = !*is_encoded && strategy.joins_by_place();
+                    // Of what is compressed it is not known what lies beside what.
+                    let divides = strategy.joins_by_place() && !extents.iter().any(is_encoded);
                     let gaps = plan.gaps.of(step).filter(|_| divides).collect();
                     out.steps.push(ReadStep { file, bytes: step.bytes, gaps, extents });
                 }
@@ -70,8 +71,6 @@ fn replay(
 struct Seen {
     identity: Identity,
     extents: Vec<Extent>,
-    /// Whether a part of it is compressed, so that it is not known what lies beside what.
-    is_encoded: bool,
 }
 
 /// Looks at a file on a volume.
@@ -84,6 +83,5 @@ fn look(path: &Path, (volume, mounts): (&Volume, &MountTable)) -> Option<Seen> {
     };
     let pieces = fiemap::pieces(&file).ok()?;
     let extents = pieces.iter().filter(is_on_disk).map(placed).collect();
-    let is_encoded = pieces.iter().any(|(_, stored)| *stored == Stored::Encoded);
-    Some(Seen { identity, extents, is_encoded })
+    Some(Seen { identity, extents })
 }

@@ -1,6 +1,6 @@
 //! Which ranges of files are laid out, and in which order. Pure.
 //!
-//! They are the steps of a replay, in its order, so that those that it requests together lie side by side.
+//! They are what a replay reads as one, in its order, so that what it requests together lies side by side.
 //! Small files are moved as a whole. Of several packs, what the same ones touch lies together: see [`wanted`].
 
 use headstart::host::identity::Identity;
@@ -44,7 +44,7 @@ pub struct Wanted {
     pub ranges: Vec<WantedRange>,
 }
 
-/// A step of a replay of a pack.
+/// What a replay of a pack reads as one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Touched {
     bytes: ByteRange,
@@ -115,7 +115,7 @@ fn weight(pack: &Pack) -> u64 {
 }
 
 /// What of these packs is laid out. `page` is the size of a page, in bytes; `strategy` tells how a replay of a
-/// pack reads: its steps are moved, with the gaps in them.
+/// pack reads: what it joins is moved, with the gaps in that.
 ///
 /// Parts that the same packs touch are a group. Groups lie in an order in which the weightiest pack finds
 /// all that it touches in one piece, the next one too unless there are more than two, and so on, see
@@ -128,7 +128,8 @@ pub fn wanted(packs: &[Pack], page: u64, strategy: impl Fn(&Pack) -> ReadStrateg
     let mut order = 0;
     for (number, (_, pack)) in sorted.iter().enumerate() {
         let limits = Limits { budget: u64::MAX, metadata: false };
-        // A long range is several steps, one after the other.
+        // However long it is: steps of their size are no better (doc/layout.md), and of a hostile pack they
+        // would be too many.
         let strategy = ReadStrategy { step_bytes: u64::MAX, ..strategy(pack) };
         // Without metadata, targets are the files of the pack.
         let plan = Plan::of_pack(pack, &Frequency::HALF.choice(pack), limits, strategy);

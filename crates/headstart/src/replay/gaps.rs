@@ -2,9 +2,10 @@
 //!
 //! That holds where the gap lies between the ranges around it on the device, too. A layout may have
 //! moved these and not the gap, or a file system may have written one of them elsewhere. Then the
-//! gap is a request of its own, and is not read.
+//! gap is a request of its own. It is not read where that matters ([`ReadStrategy::joins_by_place`]).
+//!
+//! [`ReadStrategy::joins_by_place`]: super::strategy::ReadStrategy::joins_by_place
 
-use super::places::joined;
 use super::step::Step;
 use crate::host::range::ByteRange;
 use headstart_sys::fiemap::Extent;
@@ -14,7 +15,7 @@ use headstart_sys::fiemap::Extent;
 pub struct Gaps(Vec<(u32, ByteRange)>);
 
 impl Gaps {
-    /// From gaps of targets, those of one target in the order of their places in it.
+    /// From gaps of targets, sorted by their targets and their places in them.
     pub(super) fn new(mut gaps: Vec<(u32, ByteRange)>) -> Self {
         gaps.shrink_to_fit();
         Self(gaps)
@@ -26,20 +27,19 @@ impl Gaps {
             (*target, gap.offset) < (step.target, step.bytes.offset)
         });
         let is_of =
-            |(target, gap): &&(u32, ByteRange)| *target == step.target && gap.end <= step.bytes.end;
+            |(target, gap): &&(u32, ByteRange)| *target == step.target && gap.end < step.bytes.end;
         self.0[first..].iter().take_while(is_of).map(|(_, gap)| *gap)
     }
 }
 
-/// The parts of a range of a file that are read, if it has these gaps and these extents: it is
-/// divided by gaps that do not lie between what is around them. Where the file system does not tell
-/// the place of that, the gap is read.
-pub fn parts(
+/// The parts of a range of a file that are read, if it has these gaps and these extents
+/// ([`super::places::joined`]): it is divided by gaps that do not lie between what is around them. Where
+/// the file system does not tell the place of that, the gap is read.
+pub fn divided(
     bytes: ByteRange,
     gaps: impl Iterator<Item = ByteRange>,
-    extents: Vec<Extent>,
+    extents: &[Extent],
 ) -> Vec<ByteRange> {
-    let extents = joined(extents);
     let holder = |offset: u64| {
         let number = extents.partition_point(|e| e.logical.saturating_add(e.length) <= offset);
         extents.get(number).filter(|e| e.logical <= offset).map(|_| number)
@@ -59,6 +59,7 @@ pub fn parts(
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::joined;
     use super::*;
     use proptest::prelude::*;
 
@@ -82,6 +83,7 @@ mod tests {
             (step(1, 0, 20), vec![gap(2, 3), gap(4, 8), gap(9, 10)]),
             (step(1, 3, 9), vec![gap(4, 8)]),
             (step(1, 5, 9), vec![]),
+            (step(1, 3, 8), vec![]),
             (step(2, 0, 20), vec![]),
         ] {
             assert_eq!(gaps.of(&step).collect::<Vec<_>>(), expected, "{step:?}");
@@ -108,8 +110,8 @@ mod tests {
             ("what is before it is in one", vec![(0, 15, 500), (30, 99, 900)], vec![(10, 60)]),
             ("no places are known", vec![], vec![(10, 60)]),
         ] {
-            let extents = extents.iter().map(extent).collect();
-            let found = parts(gap(10, 60), [gap(20, 30)].into_iter(), extents);
+            let extents = joined(extents.iter().map(extent).collect());
+            let found = divided(gap(10, 60), [gap(20, 30)].into_iter(), &extents);
             let found: Vec<_> = found.iter().map(|part| (part.offset, part.end)).collect();
             assert_eq!(found, expected, "{name}");
         }
@@ -133,7 +135,7 @@ mod tests {
                 extents.push(Extent { logical: at, physical: at + place * 1000, length });
                 at += length;
             }
-            let found = parts(gap(0, end), gaps.iter().copied(), extents);
+            let found = divided(gap(0, end), gaps.iter().copied(), &joined(extents));
             let read: Vec<u64> = found.iter().flat_map(|part| part.offset..part.end).collect();
             prop_assert!(read.is_sorted());
             let is_gap = |at: &u64| gaps.iter().any(|gap| (gap.offset..gap.end).contains(at));

@@ -10,14 +10,14 @@ use std::fs::File;
 pub struct FileLayout {
     /// The device's number.
     pub dev: u64,
-    /// Its pieces, those first in the file first.
+    /// Its pieces, those first in the file first, and [`joined`].
     pub extents: Vec<Extent>,
 }
 
 impl FileLayout {
     /// Asks the file system; `None` where it does not tell, as tmpfs.
     pub fn of(file: &File, dev: u64) -> Option<Self> {
-        Some(Self { dev, extents: extents(file).ok()? })
+        Some(Self { dev, extents: joined(extents(file).ok()?) })
     }
 
     /// Where a byte of the file lies. One in a hole is where the data behind the hole is.

@@ -81,7 +81,7 @@ impl Report {
     }
 
     /// Share of the plan that was read from the disk, 0 to 1; 0 where nothing was planned. The
-    /// rest was in memory, or was not read.
+    /// rest was in memory, or was not read. Gaps that were skipped don't count.
     pub fn read_share(&self) -> f64 {
         let others = [
             self.resident_bytes,

@@ -94,7 +94,8 @@ impl ReadStrategy {
         }
     }
 
-    /// Whether it depends on where steps lie which of them become one request.
+    /// Whether it depends on where steps lie which of them become one request. Elsewhere a request more
+    /// costs less than to ask the file system.
     pub fn joins_by_place(&self) -> bool {
         self.order == Order::Elevator || self.batched || self.rows.is_some()
     }

@@ -6,6 +6,7 @@ use headstart::host::range::{ByteRange, PageRange};
 use headstart::replay::engine::{Options, Replay, resident_pages};
 use headstart::replay::gaps;
 use headstart::replay::list::Entry;
+use headstart::replay::places;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::report::Report;
 use headstart::replay::strategy::{InFlight, Order, ReadStrategy};
@@ -46,7 +47,8 @@ fn written(fs: &LoopFs, name: &str, order: &[usize]) -> File {
 /// How many parts are read of what lies around the gap.
 fn parts(file: &File) -> usize {
     let all = ByteRange { offset: 0, end: range(2).end };
-    gaps::parts(all, [range(1)].into_iter(), extents(file).unwrap()).len()
+    let extents = places::joined(extents(file).unwrap());
+    gaps::divided(all, [range(1)].into_iter(), &extents).len()
 }
 
 fn plan(path: &Path, strategy: ReadStrategy) -> Plan {

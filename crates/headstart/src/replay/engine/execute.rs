@@ -163,9 +163,11 @@ impl Engine {
             let _ = places[targets[i] as usize].set(place);
         });
         let parts = |step: &Step| {
-            let Some(target) = self.targets.opened(step.target) else { return vec![*step] };
-            let parts = self.parts(&target, step);
+            let layout = places[step.target as usize].get().and_then(Option::as_ref);
+            let Some(layout) = layout else { return vec![*step] };
+            let parts = self.targets.divided(step, &layout.extents);
             self.targets.note_division(step, parts.len());
+            self.note_skipped(step, &parts);
             parts
         };
         let steps: Vec<Step> = steps.iter().flat_map(parts).collect();
@@ -183,14 +185,20 @@ impl Engine {
         elevator::order(&steps, place, seek, strategy.in_passes)
     }
 
-    /// The parts of a step that are read; counts the others.
+    /// The parts of a step that are read; in elevator order it was divided before.
     fn parts(&self, target: &Opened, step: &Step) -> Vec<Step> {
-        let parts = self.targets.parts(target, step);
+        match self.plan.strategy.order {
+            Order::Touch => self.targets.parts(target, step),
+            Order::Elevator => vec![*step],
+        }
+    }
+
+    /// Counts the gaps between the parts of a step.
+    fn note_skipped(&self, step: &Step, parts: &[Step]) {
         if parts.len() > 1 {
             let read: u64 = parts.iter().map(|part| part.bytes.length()).sum();
             self.progress.count(|report| report.apart_bytes += step.bytes.length() - read);
         }
-        parts
     }
 
     /// Requests a step, leaves it to be requested with others, or assumes that it is resident.
@@ -216,7 +224,10 @@ impl Engine {
     /// Requests a step, if it is not resident.
     fn look_at(&self, step: &Step, number: usize) {
         let began = Instant::now();
-        let opened = self.targets.opened(step.target);
+        let opened = self.targets.opened(step.target).map(|target| {
+            let parts = self.parts(&target, step);
+            (target, parts)
+        });
         // A busy device is waited for anyway.
         let has_waited = began.elapsed() >= WAITED && !self.submission.forms_rows();
         let mut is_missing = false;
@@ -226,8 +237,8 @@ impl Engine {
                 self.progress.count(|report| report.dropped_bytes += step.bytes.length());
                 self.progress.note_done(number);
             }
-            Some(target) => {
-                let parts = self.parts(&target, step);
+            Some((target, parts)) => {
+                self.note_skipped(step, &parts);
                 self.progress.note_division(number, parts.len());
                 for part in parts {
                     is_missing |= self.request_missing(&target, part, number, !has_waited);
@@ -260,7 +271,7 @@ impl Engine {
 
     fn wait_for(&self, step: &Step) {
         if let Some(target) = self.targets.opened(step.target) {
-            for part in self.targets.parts(&target, step) {
+            for part in self.parts(&target, step) {
                 wait_for_all_pages(&target, &part, || self.progress.note_activity());
             }
         }

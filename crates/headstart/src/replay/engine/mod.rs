@@ -157,7 +157,8 @@ impl Replay {
         self.skipped.dropped_bytes == 0 && self.all().all(is_there)
     }
 
-    /// How many bytes are to be in memory after it, and would be with a larger budget.
+    /// How many bytes are to be in memory after it at most, and would be with a larger budget: gaps
+    /// may be skipped.
     pub fn wanted_bytes(&self) -> u64 {
         let wanted = |plan: &Plan| plan.bytes().saturating_add(plan.over_budget);
         self.all().map(|running| wanted(&running.engine.plan)).fold(0, u64::saturating_add)

@@ -186,6 +186,17 @@ mod tests {
     }
 
     #[test]
+    fn the_head_is_done_with_all_parts_of_its_steps() {
+        let progress = progress(2);
+        progress.note_division(7, 9);
+        progress.note_division(0, 3);
+        for (number, expected) in [(0, 3), (1, 2), (0, 1), (7, 1), (0, 0)] {
+            progress.note_done(number);
+            assert_eq!(progress.state().head_left, expected, "step {number}");
+        }
+    }
+
+    #[test]
     fn a_stopped_replay_releases_who_waits_for_its_head() {
         let progress = progress(2);
         progress.note_last_request(false);

@@ -3,6 +3,7 @@
 
 use super::descriptors::Descriptors;
 use super::progress::Progress;
+use crate::cache::residency::are_resident;
 use crate::host::id::Dev;
 use crate::host::identity::identity_of;
 use crate::host::mounts::Mounts;
@@ -11,11 +12,12 @@ use crate::host::range::ByteRange;
 use crate::pack::renew::is_alike;
 use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};
-use crate::replay::gaps::parts;
+use crate::replay::gaps::divided;
 use crate::replay::metadata::{self, Devices};
+use crate::replay::places::joined;
 use crate::replay::plan::Plan;
 use crate::replay::step::{Step, Target};
-use headstart_sys::fiemap::extents_in;
+use headstart_sys::fiemap::{Extent, extents_in};
 use rustix::fs::{Mode, OFlags, Stat};
 use std::collections::HashMap;
 use std::fs::File;
@@ -201,13 +203,21 @@ impl Targets {
 
     /// The parts of a step that are read: all of it, but for gaps that lie elsewhere, where it matters.
     pub(super) fn parts(&self, target: &Opened, step: &Step) -> Vec<Step> {
-        let mut gaps = self.plan.gaps.of(step).peekable();
-        if gaps.peek().is_none() || !self.plan.strategy.joins_by_place() {
+        let has_gaps = self.plan.gaps.of(step).next().is_some();
+        if !has_gaps
+            || !self.plan.strategy.joins_by_place()
+            || are_resident(&target.file, step.pages())
+        {
             return vec![*step];
         }
         let ByteRange { offset, .. } = step.bytes;
         let extents = extents_in(&target.file, offset, step.bytes.length()).unwrap_or_default();
-        let parts = parts(step.bytes, gaps, extents);
+        self.divided(step, &joined(extents))
+    }
+
+    /// The same where the extents of the file are known.
+    pub(super) fn divided(&self, step: &Step, extents: &[Extent]) -> Vec<Step> {
+        let parts = divided(step.bytes, self.plan.gaps.of(step), extents);
         parts.into_iter().map(|bytes| Step { bytes, ..*step }).collect()
     }
 
@@ -353,6 +363,20 @@ pub(super) mod tests {
         let targets = targets(Arc::new(plan), 1, false);
         assert!(targets.opened(0).is_none());
         assert_eq!(targets.progress.report(), Report { absent_devices: 1, ..Report::default() });
+    }
+
+    #[test]
+    fn a_file_of_which_a_step_was_divided_is_closed_after_the_last_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "").unwrap();
+        let targets = targets(plan(&path, None, false), 2, false);
+        targets.note_division(&STEP, 3);
+        for left in (0..6).rev() {
+            drop(targets.opened(0));
+            targets.note_use(&STEP);
+            assert_eq!(targets.open_files(), usize::from(left > 0), "{left}");
+        }
     }
 
     #[test]
