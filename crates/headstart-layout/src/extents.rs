@@ -37,7 +37,7 @@ pub fn parts(extents: &[Extent], range: ByteRange) -> Vec<Extent> {
     extents.iter().filter_map(part).flatten().collect()
 }
 
-/// Whether that is so of a piece that was [`placed`].
+/// Whether a piece that was [`placed`] is compressed.
 pub fn is_encoded(extent: &Extent) -> bool {
     extent.physical % 2 == 1
 }
