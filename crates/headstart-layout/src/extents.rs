@@ -1,7 +1,7 @@
 //! Arithmetic with the extents of files. Pure.
 
 use headstart::host::range::ByteRange;
-use headstart::replay::places::joined;
+use headstart::replay::places::{holder, joined};
 use headstart_sys::fiemap::{Extent, Stored};
 
 /// The parts of extents that hold a range of a file; `None` if a part of the range is in none.
@@ -91,12 +91,6 @@ fn push(list: &mut Vec<ByteRange>, bytes: ByteRange) {
         Some(last) if last.end == bytes.offset => last.end = bytes.end,
         _ => list.push(bytes),
     }
-}
-
-/// The extent that a byte of a file is in.
-fn holder(list: &[Extent], at: u64) -> Option<&Extent> {
-    let extent = list.get(list.partition_point(|e| end(e) <= at))?;
-    (extent.logical <= at).then_some(extent)
 }
 
 fn place(list: &[Extent], at: u64) -> Option<u64> {

@@ -6,6 +6,7 @@
 //!
 //! [`ReadStrategy::joins_by_place`]: super::strategy::ReadStrategy::joins_by_place
 
+use super::places::holder;
 use super::step::Step;
 use crate::host::range::ByteRange;
 use headstart_sys::fiemap::Extent;
@@ -40,12 +41,9 @@ pub fn divided(
     gaps: impl Iterator<Item = ByteRange>,
     extents: &[Extent],
 ) -> Vec<ByteRange> {
-    let holder = |offset: u64| {
-        let number = extents.partition_point(|e| e.logical.saturating_add(e.length) <= offset);
-        extents.get(number).filter(|e| e.logical <= offset).map(|_| number)
-    };
     let is_apart = |gap: &ByteRange| {
-        let around = holder(gap.offset.saturating_sub(1)).zip(holder(gap.end));
+        let before = holder(extents, gap.offset.saturating_sub(1));
+        let around = before.zip(holder(extents, gap.end));
         around.is_some_and(|(before, behind)| before != behind)
     };
     let (mut out, mut from) = (Vec::new(), bytes.offset);

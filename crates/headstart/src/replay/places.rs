@@ -46,6 +46,12 @@ pub fn joined(extents: Vec<Extent>) -> Vec<Extent> {
     out
 }
 
+/// The extent that a byte of a file is in.
+pub fn holder(extents: &[Extent], offset: u64) -> Option<&Extent> {
+    let behind = extents.partition_point(|e| e.logical.saturating_add(e.length) <= offset);
+    extents.get(behind).filter(|extent| extent.logical <= offset)
+}
+
 /// A stretch of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Stretch {
