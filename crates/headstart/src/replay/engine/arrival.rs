@@ -14,14 +14,28 @@ use std::time::{Duration, Instant};
 /// How often it is checked whether a page has arrived, and for how long: one that the disk
 /// can't read stays in the page cache as if it were in flight.
 const LOOK: Duration = Duration::from_micros(250);
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Waits until the last page of a step is resident, or it `is_over`, for [`PATIENCE`] at most,
 /// and reads a byte of it: by that event in a trace it is known until when the program may have
 /// waited for a pass over the disk ([`crate::profile::pace`]).
 pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn() -> bool) {
+    let number = step.bytes.end.saturating_sub(1) / page_size();
+    wait_for_page(target, number, Instant::now() + PATIENCE, is_over);
+}
+
+/// The same for all pages of a step, in any order, `until` then at most.
+pub(super) fn wait_for_pages(
+    target: &Opened,
+    step: &Step,
+    until: Instant,
+    is_over: impl Fn() -> bool,
+) {
+    step.pages().iter().for_each(|number| wait_for_page(target, number, until, &is_over));
+}
+
+fn wait_for_page(target: &Opened, number: u64, until: Instant, is_over: impl Fn() -> bool) {
     let page = page_size();
-    let number = step.bytes.end.saturating_sub(1) / page;
     // Blocks of metadata that the file system reads by itself never count as read for one
     // who does not wait (block_is_partially_uptodate of fs/buffer.c), and a device answers.
     let flags = match target.kind {
@@ -30,7 +44,6 @@ pub(super) fn wait_for_last_page(target: &Opened, step: &Step, is_over: impl Fn(
     };
     // What is gone again has come, too.
     let is_coming = || are_resident(&target.file, PageRange::of(number, 1));
-    let until = Instant::now() + PATIENCE;
     while is_coming() && !is_over() && Instant::now() < until {
         let mut byte = [0u8];
         let into = &mut [IoSliceMut::new(&mut byte)];
@@ -83,6 +96,7 @@ mod tests {
                 let step = Step { target: 0, bytes: ByteRange::of(offset, length), touched_us: 0 };
                 let began = Instant::now();
                 wait_for_last_page(&target, &step, || false);
+                wait_for_pages(&target, &step, began + PATIENCE, || false);
                 assert!(began.elapsed() < PATIENCE, "{kind:?} {offset} {length}");
                 let pages = Cell::new(0);
                 wait_for_all_pages(&target, &step, || pages.set(pages.get() + 1));

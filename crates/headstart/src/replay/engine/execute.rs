@@ -2,7 +2,7 @@
 //! engine has its own.
 
 use super::Options;
-use super::arrival::{wait_for_all_pages, wait_for_last_page};
+use super::arrival::{PATIENCE, wait_for_all_pages, wait_for_last_page, wait_for_pages};
 use super::gathering::PendingStep;
 use super::log::Log;
 use super::progress::Progress;
@@ -124,15 +124,25 @@ impl Engine {
     }
 
     /// Requests the steps of one pass; returns whether it came to the end. A disk serves next what lies ahead of
-    /// its head, which the program may have moved past the beginning of the pass: so all but a few steps
-    /// are requested when the first of them has arrived, while it reads the next one.
+    /// its head, which the program may have moved past the beginning of the pass, or past a part of that: so
+    /// all but two batches are requested when all of the first has arrived, while the disk reads the second.
     fn request_pass(&self, steps: &[Step]) -> bool {
         let (first, rest) = steps.split_at(batch_of(steps));
-        if !self.request_all(first) {
+        let (second, rest) = rest.split_at(batch_of(rest));
+        // Whoever waits for all does not mind.
+        let first_ones = first.iter().filter(|_| !self.wait);
+        // Now, for they are closed when they were requested.
+        let awaited: Vec<_> =
+            first_ones.filter_map(|step| Some((self.targets.opened(step.target)?, step))).collect();
+        if !(self.request_all(first) && self.request_all(second)) {
             return false;
         }
-        // Whoever waits for all does not mind.
-        self.wait_for_arrival(first.first().filter(|_| !self.wait));
+        if self.progress.has_requested() {
+            let until = Instant::now() + PATIENCE;
+            for (target, step) in awaited {
+                wait_for_pages(&target, step, until, || self.progress.is_over());
+            }
+        }
         self.request_all(rest)
     }
 
