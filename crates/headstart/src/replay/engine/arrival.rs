@@ -34,6 +34,7 @@ pub(super) fn wait_for_pages(
     step.pages().iter().for_each(|number| wait_for_page(target, number, until, &is_over));
 }
 
+/// The same for one page, by its number.
 fn wait_for_page(target: &Opened, number: u64, until: Instant, is_over: impl Fn() -> bool) {
     let page = page_size();
     // Blocks of metadata that the file system reads by itself never count as read for one

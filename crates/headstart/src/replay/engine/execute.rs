@@ -131,7 +131,7 @@ impl Engine {
         let (second, rest) = rest.split_at(batch_of(rest));
         // Whoever waits for all does not mind.
         let first_ones = first.iter().filter(|_| !self.wait);
-        // Now, for they are closed when they were requested.
+        // Before they are requested: after that they are closed.
         let awaited: Vec<_> =
             first_ones.filter_map(|step| Some((self.targets.opened(step.target)?, step))).collect();
         if !(self.request_all(first) && self.request_all(second)) {
