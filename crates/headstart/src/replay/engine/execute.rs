@@ -129,11 +129,12 @@ impl Engine {
     fn request_pass(&self, steps: &[Step]) -> bool {
         let (first, rest) = steps.split_at(batch_of(steps));
         let (second, rest) = rest.split_at(batch_of(rest));
-        // Whoever waits for all does not mind.
-        let first_ones = first.iter().filter(|_| !self.wait);
+        // Whoever waits for all does not mind; and nothing more is opened when it is over.
+        let may_wait = !self.wait && !self.progress.is_over();
         // Before they are requested: after that they are closed.
+        let awaited = first.iter().filter(|_| may_wait);
         let awaited: Vec<_> =
-            first_ones.filter_map(|step| Some((self.targets.opened(step.target)?, step))).collect();
+            awaited.filter_map(|step| Some((self.targets.opened(step.target)?, step))).collect();
         if !(self.request_all(first) && self.request_all(second)) {
             return false;
         }
