@@ -92,9 +92,27 @@ impl Plan {
     /// Bytes that the donor has behind all ranges. They are given up where the file system gets full
     /// meanwhile and the extents of files need blocks.
     pub fn tail(&self, block: u64) -> u64 {
-        let extents: u64 = self.pieces.iter().map(|piece| piece.old.len() as u64).sum();
-        let trees = self.pieces.iter().filter(|piece| piece.old.len() > IN_INODE).count() as u64;
-        (LEAST_TAIL + trees + extents / IN_BLOCK).saturating_mul(block)
+        let most = self.of_files().map(|pieces| {
+            // While it is moved, both the old ones and the new one, with what stays behind it.
+            pieces.iter().map(|piece| piece.old.len() + 2).sum::<usize>()
+        });
+        let blocks = most.map(|extents| match extents > IN_INODE {
+            true => 1 + extents as u64 / IN_BLOCK,
+            false => 0,
+        });
+        (LEAST_TAIL + blocks.sum::<u64>()).saturating_mul(block)
+    }
+
+    /// The pieces of each file, in the order of their places in it.
+    fn of_files(&self) -> impl Iterator<Item = Vec<&Piece>> {
+        let mut files: BTreeMap<usize, Vec<&Piece>> = BTreeMap::new();
+        for piece in &self.pieces {
+            files.entry(piece.file).or_default().push(piece);
+        }
+        files.into_values().map(|mut pieces| {
+            pieces.sort_unstable_by_key(|piece| piece.bytes.offset);
+            pieces
+        })
     }
 
     /// The places of a donor without its tail, which stays behind all ranges; `None` if it is too small.
@@ -128,20 +146,32 @@ impl Plan {
         Some(Self { pieces, ..self.clone() })
     }
 
-    /// Of how many files the extents do not fit into the inode, as far as is known of what is moved: now, and
-    /// with all ranges in one piece each.
-    pub fn trees(&self) -> (u64, u64) {
-        let mut files: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
-        for piece in &self.pieces {
-            let (old, new) = files.entry(piece.file).or_default();
-            *old += piece.old.len();
-            // Each with what stays between it and the next.
-            *new += 2;
+    /// Of how many files the extents do not fit into the inode: now, as far as is known of what is moved, and
+    /// with the donor in one piece. What lies before, between and behind the ranges of a file counts as one extent
+    /// each; `size` tells how large a file is.
+    pub fn trees(&self, size: impl Fn(usize) -> u64) -> (u64, u64) {
+        let (mut old, mut new) = (0, 0);
+        for pieces in self.of_files() {
+            let mut now: Vec<Extent> =
+                pieces.iter().flat_map(|piece| &piece.old).copied().collect();
+            now.sort_unstable_by_key(|extent| extent.logical);
+            // What lies between two parts of one extent is a part of it, too.
+            let place = |extent: &Extent| extent.physical.wrapping_sub(extent.logical);
+            let extents = now.chunk_by(|a, b| place(a) == place(b)).count();
+            old += u64::from(extents > IN_INODE + 1);
+            let moved = pieces.iter().map(|piece| Extent {
+                logical: piece.bytes.offset,
+                physical: piece.donor,
+                length: piece.bytes.length(),
+            });
+            let moved = joined(moved.collect());
+            let between = moved.windows(2).filter(|pair| end(&pair[0]) < pair[1].logical).count();
+            let is_before = moved.first().is_some_and(|first| first.logical > 0);
+            let is_behind = moved.last().is_some_and(|last| end(last) < size(pieces[0].file));
+            let stay = between + usize::from(is_before) + usize::from(is_behind);
+            new += u64::from(moved.len() + stay > IN_INODE + 1);
         }
-        let has_tree = |extents: usize| extents > IN_INODE + 1;
-        let old = files.values().filter(|(old, _)| has_tree(*old)).count();
-        let new = files.values().filter(|(_, new)| has_tree(*new)).count();
-        (old as u64, new as u64)
+        (old, new)
     }
 
     /// Gives each range its place, as long as there is room. Returns also the indices of the files
@@ -187,14 +217,90 @@ mod tests {
         assert_eq!(new, [Extent { logical: 4096, physical: 1 << 20, length: 5120 }]);
         assert_eq!(plan.pieces[1].new_place(&[]), None);
         assert_eq!(plan.tail(4096), 8 * 4096);
-        let many =
-            Plan { pieces: vec![plan.pieces[0].clone(); 3], donor_bytes: 0, ..Plan::default() };
-        assert_eq!((plan.trees(), many.trees()), ((0, 0), (0, 1)));
         let parts = plan.pieces[0].parts(4096).unwrap();
         let places: Vec<_> = parts.iter().map(|p| (p.bytes.offset, p.bytes.end, p.donor)).collect();
         assert_eq!(places, [(4096, 8192, 0), (8192, 9216, 4096)]);
         assert_eq!(parts[1].old, [Extent { logical: 8192, physical: 4103, length: 1024 }]);
         assert_eq!(plan.pieces[0].parts(1 << 20).unwrap(), plan.pieces[..1]);
+    }
+
+    #[test]
+    fn files_with_more_extents_than_their_inode_holds_need_a_block_for_these() {
+        const PAGE: u64 = 4096;
+        const WHOLE: u64 = 90 * PAGE;
+        // Ranges of one file (first page, pages, place now, place in the donor), in pages.
+        for (name, size, pieces, expected) in [
+            ("whole", 9 * PAGE, &[(0, 9, 500, 0)][..], (0, 0)),
+            ("a part", WHOLE, &[(5, 9, 500, 0)], (0, 0)),
+            (
+                "two parts, and what is around them",
+                WHOLE,
+                &[(5, 9, 505, 0), (20, 9, 520, 9)],
+                (0, 1),
+            ),
+            ("from the first page on", WHOLE, &[(0, 9, 500, 0), (20, 9, 520, 9)], (0, 0)),
+            ("to the last page", 29 * PAGE, &[(5, 9, 505, 0), (20, 9, 520, 9)], (0, 0)),
+            (
+                "parts that follow each other in the file and in the donor",
+                WHOLE,
+                &[(9, 9, 509, 9), (0, 9, 500, 0), (18, 9, 518, 18), (27, 3, 527, 27)],
+                (0, 0),
+            ),
+            (
+                "not in the donor",
+                29 * PAGE,
+                &[(0, 9, 500, 0), (9, 9, 509, 18), (18, 9, 518, 9), (27, 1, 7, 40), (28, 1, 9, 70)],
+                (0, 1),
+            ),
+            (
+                "in pieces now",
+                29 * PAGE,
+                &[(0, 9, 1, 0), (9, 9, 200, 9), (18, 9, 70, 18), (27, 1, 7, 27), (28, 1, 9, 28)],
+                (1, 0),
+            ),
+            (
+                "four now",
+                28 * PAGE,
+                &[(0, 9, 1, 0), (9, 9, 200, 9), (18, 9, 70, 18), (27, 1, 7, 27)],
+                (0, 0),
+            ),
+        ] {
+            let piece = |&(first, pages, old, donor): &(u64, u64, u64, u64)| Piece {
+                file: 3,
+                bytes: ByteRange::of(first * PAGE, pages * PAGE),
+                old: vec![Extent {
+                    logical: first * PAGE,
+                    physical: old * PAGE,
+                    length: pages * PAGE,
+                }],
+                donor: donor * PAGE,
+            };
+            let plan = Plan { pieces: pieces.iter().map(piece).collect(), ..Plan::default() };
+            let size = |file| if file == 3 { size } else { 0 };
+            assert_eq!(plan.trees(size), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_tail_has_room_for_the_old_and_the_new_extents_of_all_files() {
+        let extent = |n: u64| Extent { logical: n * 4096, physical: n << 20, length: 4096 };
+        let piece = |file, first: u64, extents: u64| Piece {
+            file,
+            bytes: ByteRange::of(first * 4096, extents * 4096),
+            old: (first..first + extents).map(extent).collect(),
+            donor: 0,
+        };
+        for (pieces, expected) in [
+            (vec![], 8),
+            (vec![piece(0, 0, 1)], 8),
+            (vec![piece(0, 0, 2)], 9),
+            (vec![piece(0, 0, 1), piece(1, 0, 1)], 8),
+            (vec![piece(0, 0, 1), piece(0, 9, 1)], 9),
+            (vec![piece(0, 0, 62), piece(1, 0, 61)], 8 + 2 + 1),
+        ] {
+            let plan = Plan { pieces, ..Plan::default() };
+            assert_eq!(plan.tail(1024), expected * 1024, "{plan:?}");
+        }
     }
 
     #[test]

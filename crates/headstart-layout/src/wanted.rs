@@ -1,7 +1,7 @@
 //! Which ranges of files are laid out, and in which order. Pure.
 //!
-//! They are what a replay reads as one, in its order, so that what it requests together lies side by side.
-//! Small files are moved as a whole. Of several packs, what the same ones touch lies together: see [`wanted`].
+//! They are what a replay reads, in its order, so that what it requests together lies side by side. Small files are
+//! moved as a whole. Of several packs, what the same ones touch lies together: see [`wanted`].
 
 use headstart::host::identity::Identity;
 use headstart::host::range::ByteRange;
@@ -16,6 +16,10 @@ use std::path::PathBuf;
 /// Files up to this size are moved as a whole, in bytes: the kernel reads hardly less around a page fault
 /// (`fault_around_bytes`).
 const SMALL: u64 = 64 << 10;
+/// Of what a replay reads first, so many bytes are moved with all gaps. A program may read that itself before it is
+/// requested; then the kernel reads whole folios, and one that reaches into a gap is only there when the gap is,
+/// behind all that was requested meanwhile.
+const FIRST: u64 = 4 << 20;
 
 /// A file of packs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,13 +119,19 @@ fn weight(pack: &Pack) -> u64 {
 }
 
 /// What of these packs is laid out. `page` is the size of a page, in bytes; `strategy` tells how a replay of a
-/// pack reads: what it joins is moved, with the gaps in that.
+/// pack reads. What it reads as one is moved; of the gaps in that those of up to `gaps` bytes are, and among the
+/// first bytes all.
 ///
 /// Parts that the same packs touch are a group. Groups lie in an order in which the weightiest pack finds
 /// all that it touches in one piece, the next one too unless there are more than two, and so on, see
 /// `places`; within a group the order of the weightiest pack's replay counts. So a page lies where it saves
 /// most, and a pack that shares it seeks once for a group, and not for each page between those of others.
-pub fn wanted(packs: &[Pack], page: u64, strategy: impl Fn(&Pack) -> ReadStrategy) -> Wanted {
+pub fn wanted(
+    packs: &[Pack],
+    page: u64,
+    gaps: u64,
+    strategy: impl Fn(&Pack) -> ReadStrategy,
+) -> Wanted {
     let mut sorted: Vec<(u64, &Pack)> = packs.iter().map(|pack| (weight(pack), pack)).collect();
     sorted.sort_by_key(|(weight, _)| Reverse(*weight));
     let mut files: BTreeMap<PathBuf, (Identity, Vec<Touched>)> = BTreeMap::new();
@@ -134,9 +144,13 @@ pub fn wanted(packs: &[Pack], page: u64, strategy: impl Fn(&Pack) -> ReadStrateg
         // Without metadata, targets are the files of the pack.
         let plan = Plan::of_pack(pack, &Frequency::HALF.choice(pack), limits, strategy);
         let mut of_file: BTreeMap<u32, Vec<Touched>> = BTreeMap::new();
+        let mut before = 0;
         for step in &plan.steps {
-            let bytes = step.bytes.pages(page).bytes(page);
-            of_file.entry(step.target).or_default().push(Touched { bytes, order, pack: number });
+            let stays = |gap: &ByteRange| gap.length() > gaps && before >= FIRST;
+            let touched = without(step.bytes, plan.gaps.of(step).filter(stays))
+                .map(|bytes| Touched { bytes: bytes.pages(page).bytes(page), order, pack: number });
+            of_file.entry(step.target).or_default().extend(touched);
+            before = step.bytes.length().saturating_add(before);
             order += 1;
         }
         for (number, ranges) in of_file {
@@ -168,6 +182,19 @@ pub fn wanted(packs: &[Pack], page: u64, strategy: impl Fn(&Pack) -> ReadStrateg
     ordered.sort_unstable_by_key(|(key, range)| (*key, range.file, range.bytes));
     out.ranges = ordered.into_iter().map(|(_, range)| range).collect();
     out
+}
+
+/// The parts of a range between these gaps.
+fn without(
+    range: ByteRange,
+    gaps: impl Iterator<Item = ByteRange>,
+) -> impl Iterator<Item = ByteRange> {
+    let end = ByteRange { offset: range.end, end: range.end };
+    gaps.chain([end]).scan(range.offset, |from, gap| {
+        let part = ByteRange { offset: *from, end: gap.offset };
+        *from = gap.end;
+        Some(part)
+    })
 }
 
 /// The parts of a file of this size that are moved, by offset; `packs` is how many there are.
@@ -241,8 +268,13 @@ mod tests {
     }
 
     fn found(packs: &[Pack]) -> Vec<(String, u64, u64)> {
+        found_with(packs, u64::MAX)
+    }
+
+    /// With gaps of up to so many bytes.
+    fn found_with(packs: &[Pack], gaps: u64) -> Vec<(String, u64, u64)> {
         let strategy = |_: &Pack| ReadStrategy { near_us: NEAR_US, ..ReadStrategy::default() };
-        let wanted = wanted(packs, PAGE, strategy);
+        let wanted = wanted(packs, PAGE, gaps, strategy);
         let name = |file: usize| wanted.files[file].path.to_str().unwrap()[1..].to_owned();
         let range = |r: &WantedRange| (name(r.file), r.bytes.offset / PAGE, r.bytes.end / PAGE);
         wanted.ranges.iter().map(range).collect()
@@ -290,6 +322,29 @@ mod tests {
             let expected: Vec<_> =
                 expected.iter().map(|&(name, first, end)| (name.to_owned(), first, end)).collect();
             assert_eq!(found(&[pack(files, ranges)]), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn gaps_stay_where_they_are_if_they_are_larger_than_those_that_are_moved() {
+        const FIRST_PAGES: u32 = (FIRST / PAGE) as u32;
+        // The first bytes are those of one file, with a gap.
+        let first = [(2, 0, 10), (2, 12, FIRST_PAGES - 12)];
+        let ranges = [(1, 0, 2), (0, 34, 9), (0, 10, 5), (0, 17, 3), (0, 21, 9), (1, 3, 1)];
+        let ranges = [&first[..], &ranges].concat();
+        let pack = [pack(&[("a", 10 << 20), ("b", 16_000), ("c", FIRST)], &ranges)];
+        let whole = ("b", 0, 4);
+        for (gaps, expected) in [
+            (u64::MAX, &[whole, ("a", 10, 43)][..]),
+            (2 * PAGE, &[whole, ("a", 10, 30), ("a", 34, 43)]),
+            (2 * PAGE - 1, &[whole, ("a", 10, 15), ("a", 17, 30), ("a", 34, 43)]),
+            (0, &[whole, ("a", 10, 15), ("a", 17, 20), ("a", 21, 30), ("a", 34, 43)]),
+        ] {
+            let expected: Vec<_> =
+                expected.iter().map(|&(name, first, end)| (name.to_owned(), first, end)).collect();
+            let found = found_with(&pack, gaps);
+            assert_eq!(found[0], ("c".to_owned(), 0, FIRST / PAGE));
+            assert_eq!(found[1..], expected, "{gaps}");
         }
     }
 
@@ -378,13 +433,14 @@ mod tests {
         fn all_that_is_read_is_moved_once_within_its_file(
             size in 0u64..3_000_000,
             ranges in prop::collection::vec((any::<u64>(), any::<u32>(), 0u64..900), 0..20),
+            gaps in 0u64..10 * PAGE,
         ) {
             let ranges: Vec<_> = ranges.iter().map(|&(first, pages, near)| {
                 // Most of them are within the file.
                 if first % 4 == 0 { (0, first, pages) } else { (0, near, pages % 50) }
             }).collect();
             let whole = size.div_ceil(PAGE);
-            let found = found(&[pack(&[("a", size)], &ranges)]);
+            let found = found_with(&[pack(&[("a", size)], &ranges)], gaps);
             let mut pages: Vec<u64> = found.iter().flat_map(|r| r.1..r.2).collect();
             pages.sort_unstable();
             prop_assert!(pages.windows(2).all(|pair| pair[0] < pair[1]));

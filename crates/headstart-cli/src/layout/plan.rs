@@ -148,7 +148,8 @@ impl Planned {
     /// What a plan of these files gains with this donor, or behind its begin as small as the sample gets.
     pub fn gain_with(&self, plan: &Plan, donor: &[Extent]) -> Gain {
         let replays = &self.replays;
-        let (old, new) = plan.trees();
+        let size = |file: usize| self.found.files.get(file).map_or(0, |file| file.identity.size);
+        let (old, new) = plan.trees(size);
         let before: Vec<_> = plan.pieces.iter().map(|piece| piece.old.clone()).collect();
         let place = |piece: &Piece| piece.new_place(donor).unwrap_or_else(|| piece.old.clone());
         let after: Vec<_> = match &self.sample {

@@ -102,10 +102,13 @@ pub fn packs_of(packs: &[PathBuf]) -> anyhow::Result<Vec<Pack>> {
     packs.iter().map(named).collect()
 }
 
-/// What these packs read, with the gaps that a replay reads from a device of this model, and others up to
-/// `gaps`.
+/// What replays of these packs read from a device of this model, with gaps up to `gaps`. On a rotational disk, or
+/// one that was not measured, all gaps that a replay reads are moved: what a start touches there for the first time
+/// would be behind the head, and wait for the rest of the pass. On others that costs a request, and gaps cost
+/// more in each start.
 pub fn wanted_of(packs: &[Pack], model: Option<Model>, gaps: u64) -> Wanted {
-    wanted(packs, page_size(), |pack| {
+    let stay = model.is_some_and(|model| model.seek().is_none());
+    wanted(packs, page_size(), if stay { gaps } else { u64::MAX }, |pack| {
         let strategy = read_strategy(model, pack);
         ReadStrategy { gap_bytes: strategy.gap_bytes.max(gaps), ..strategy }
     })
