@@ -120,9 +120,10 @@ impl Models {
         let stat = || text(&disk_of(device.rdev), "stat");
         let served = || completed_of(stat()?.split_ascii_whitespace());
         let before = served();
-        let probed = probe(&device.path)?;
+        let largest = largest_request(device.rdev);
+        let probed = probe(&device.path, largest)?;
         let served = before.zip(served()).map_or(0, |(before, after)| after.wrapping_sub(before));
-        let is_disturbed = probed.is_disturbed(served, largest_request(device.rdev));
+        let is_disturbed = probed.is_disturbed(served, largest);
         let kept = Kept { model: probed.model, is_disturbed };
         let Some(dir) = dir else { return Ok(kept) };
         remove_those_of_removed_disks(&dir);

@@ -18,6 +18,8 @@ pub const LIMIT: Duration = Duration::from_millis(300);
 const BLOCK: usize = model::BLOCK as usize;
 /// A large read.
 const LARGE: usize = 2 << 20;
+/// A large read is at most so many requests.
+const LARGE_BLOCKS: u64 = (LARGE / BLOCK) as u64;
 /// Pairs of reads: one at a random position, and the next one behind it.
 const PAIRS: usize = 8;
 /// The queue depths that are tried.
@@ -51,11 +53,11 @@ impl Probed {
     }
 }
 
-/// Measures the block device at `path`.
+/// Measures the block device at `path`, which takes requests of at most `largest` bytes.
 ///
 /// # Errors
 /// It can't be opened, which takes root, or read, or is too small.
-pub fn probe(path: &Path) -> io::Result<Probed> {
+pub fn probe(path: &Path, largest: u64) -> io::Result<Probed> {
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let size = file.seek(SeekFrom::End(0))?;
@@ -68,7 +70,7 @@ pub fn probe(path: &Path) -> io::Result<Probed> {
         blocks: counts(),
         large_bytes: counts(),
     };
-    let model = device.measure(Instant::now() + LIMIT)?;
+    let model = device.measure(Instant::now() + LIMIT, largest)?;
     let Device { blocks, large_bytes, .. } = device;
     Ok(Probed { model, blocks: blocks.into_inner(), large_bytes: large_bytes.into_inner() })
 }
@@ -84,7 +86,7 @@ struct Device {
 }
 
 impl Device {
-    fn measure(&self, deadline: Instant) -> io::Result<Model> {
+    fn measure(&self, deadline: Instant, largest: u64) -> io::Result<Model> {
         if self.size < 4 * LARGE as u64 {
             return Err(io::Error::other("it is too small to be measured"));
         }
@@ -101,8 +103,6 @@ impl Device {
         let (latency, next) = (median(&mut far), median(&mut next));
         let large = self.time(&mut buffer, LARGE, self.place())?;
         let large = large.min(self.time(&mut buffer, LARGE, self.place())?);
-        // The seek, if any, came before the transfer.
-        let transfer = large.saturating_sub(latency).max(Duration::from_micros(20));
         let (mut depth, mut iops) = (1, 1.0 / latency.as_secs_f64());
         let mut most_iops = iops;
         for tried in DEPTHS {
@@ -117,10 +117,12 @@ impl Device {
             }
             (depth, iops) = (tried, found.iops());
         }
+        // Others are under way together.
+        let requests = if depth == 1 { (LARGE as u64).div_ceil(largest.max(1)) } else { 1 };
         Ok(Model {
             latency_us: micros(latency),
             next_us: micros(next),
-            bandwidth_mb_s: (LARGE as f64 / 1e6 / transfer.as_secs_f64()).round() as u32,
+            bandwidth_mb_s: bandwidth_mb_s(large, latency, next, requests),
             depth,
             iops: iops.round() as u32,
             most_iops: most_iops.round() as u32,
@@ -219,6 +221,16 @@ impl Buffer {
     }
 }
 
+/// The bandwidth if a large read took so long, in so many requests one by one: before the transfer there are a seek, if
+/// any, and the latencies of all requests, of which those of the others have `next` with the transfer of a block each.
+fn bandwidth_mb_s(large: Duration, latency: Duration, next: Duration, requests: u64) -> u32 {
+    let others = requests.saturating_sub(1).min(LARGE_BLOCKS - 1);
+    let waited = latency + next * others as u32;
+    let transfer = large.saturating_sub(waited).max(Duration::from_micros(20));
+    let bytes = LARGE - others as usize * BLOCK;
+    (bytes as f64 / 1e6 / transfer.as_secs_f64()).round() as u32
+}
+
 fn median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
@@ -244,6 +256,23 @@ mod tests {
             let found = Throughput { depth, done, full_us, took_us };
             assert_eq!(found.iops().round(), iops, "{name}");
             assert_eq!(found.steady_iops().round(), steady, "{name}");
+        }
+    }
+
+    #[test]
+    fn requests_that_are_served_one_by_one_have_a_latency_each() {
+        let us = Duration::from_micros;
+        // 2 MiB at 150 MB/s take 13,981 µs, a block 27 µs; each request takes 300 µs more.
+        for (name, large, latency, next, requests, expected) in [
+            ("one request", 300 + 13_981, 327, 327, 1, 150),
+            ("four", 4 * 300 + 13_981, 327, 327, 4, 150),
+            ("512", 512 * 300 + 13_981, 327, 327, 512, 26),
+            ("more than there are blocks", 512 * 300 + 13_981, 327, 327, 9999, 26),
+            ("behind a seek", 8500 + 3 * 100 + 20_972, 8541, 141, 4, 100),
+            ("no time is left", 100, 327, 327, 4, 104_243),
+        ] {
+            let found = bandwidth_mb_s(us(large), us(latency), us(next), requests);
+            assert_eq!(found, expected, "{name}");
         }
     }
 

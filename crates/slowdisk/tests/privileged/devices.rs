@@ -329,7 +329,7 @@ fn a_rotational_disk_is_detected() {
             let path = place.up(name, false);
             let watch = Watch::begin(vec![place.server(), std::process::id()]).expect("statistics");
             let began = Instant::now();
-            let model = probe(&path).expect("a device that can be read").model;
+            let model = probe(&path, 1 << 20).expect("a device that can be read").model;
             let took = began.elapsed();
             let others = watch.others().expect("them");
             place.must(&["down"], &[&path]);
