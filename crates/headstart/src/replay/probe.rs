@@ -18,8 +18,6 @@ pub const LIMIT: Duration = Duration::from_millis(300);
 const BLOCK: usize = model::BLOCK as usize;
 /// A large read.
 const LARGE: usize = 2 << 20;
-/// A large read is at most so many requests.
-const LARGE_BLOCKS: u64 = (LARGE / BLOCK) as u64;
 /// Pairs of reads: one at a random position, and the next one behind it.
 const PAIRS: usize = 8;
 /// The queue depths that are tried.
@@ -117,12 +115,12 @@ impl Device {
             }
             (depth, iops) = (tried, found.iops());
         }
-        // Others are under way together.
-        let requests = if depth == 1 { (LARGE as u64).div_ceil(largest.max(1)) } else { 1 };
+        // With a queue all requests of a large read are under way together.
+        let largest = if depth == 1 { largest } else { LARGE as u64 };
         Ok(Model {
             latency_us: micros(latency),
             next_us: micros(next),
-            bandwidth_mb_s: bandwidth_mb_s(large, latency, next, requests),
+            bandwidth_mb_s: bandwidth_mb_s(large, latency, next, largest),
             depth,
             iops: iops.round() as u32,
             most_iops: most_iops.round() as u32,
@@ -221,13 +219,15 @@ impl Buffer {
     }
 }
 
-/// The bandwidth if a large read took so long, in so many requests one by one: before the transfer there are a seek, if
-/// any, and the latencies of all requests, of which those of the others have `next` with the transfer of a block each.
-fn bandwidth_mb_s(large: Duration, latency: Duration, next: Duration, requests: u64) -> u32 {
-    let others = requests.saturating_sub(1).min(LARGE_BLOCKS - 1);
+/// The bandwidth if a large read took so long, in requests of at most `largest` bytes one by one: before the transfer
+/// there are a seek, if any, and the latencies of all requests, of which those behind the first have `next` with the
+/// transfer of a block each.
+fn bandwidth_mb_s(large: Duration, latency: Duration, next: Duration, largest: u64) -> u32 {
+    let largest = usize::try_from(largest).unwrap_or(LARGE).max(BLOCK);
+    let others = LARGE.div_ceil(largest) - 1;
     let waited = latency + next * others as u32;
     let transfer = large.saturating_sub(waited).max(Duration::from_micros(20));
-    let bytes = LARGE - others as usize * BLOCK;
+    let bytes = LARGE - others * BLOCK;
     (bytes as f64 / 1e6 / transfer.as_secs_f64()).round() as u32
 }
 
@@ -263,15 +263,15 @@ mod tests {
     fn requests_that_are_served_one_by_one_have_a_latency_each() {
         let us = Duration::from_micros;
         // 2 MiB at 150 MB/s take 13,981 µs, a block 27 µs; each request takes 300 µs more.
-        for (name, large, latency, next, requests, expected) in [
-            ("one request", 300 + 13_981, 327, 327, 1, 150),
-            ("four", 4 * 300 + 13_981, 327, 327, 4, 150),
-            ("512", 512 * 300 + 13_981, 327, 327, 512, 26),
-            ("more than there are blocks", 512 * 300 + 13_981, 327, 327, 9999, 26),
-            ("behind a seek", 8500 + 3 * 100 + 20_972, 8541, 141, 4, 100),
-            ("no time is left", 100, 327, 327, 4, 104_243),
+        for (name, large, latency, next, largest, expected) in [
+            ("one request", 300 + 13_981, 327, 327, LARGE, 150),
+            ("four", 4 * 300 + 13_981, 327, 327, 512 << 10, 150),
+            ("512", 512 * 300 + 13_981, 327, 327, BLOCK, 26),
+            ("a size that no device has", 512 * 300 + 13_981, 327, 327, 0, 26),
+            ("behind a seek", 8500 + 3 * 100 + 20_972, 8541, 141, 512 << 10, 100),
+            ("no time is left", 100, 327, 327, 512 << 10, 104_243),
         ] {
-            let found = bandwidth_mb_s(us(large), us(latency), us(next), requests);
+            let found = bandwidth_mb_s(us(large), us(latency), us(next), largest as u64);
             assert_eq!(found, expected, "{name}");
         }
     }
