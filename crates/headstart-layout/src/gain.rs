@@ -288,6 +288,64 @@ mod tests {
         }
     }
 
+    fn gain_of(requests: (u64, u64), replay_us: Option<(u64, u64)>) -> Gain {
+        let reading = |requests, replay_us| Reading { requests, replay_us, ..Reading::default() };
+        let (before, after) = replay_us.unzip();
+        Gain { before: reading(requests.0, before), after: reading(requests.1, after) }
+    }
+
+    #[test]
+    fn a_gain_is_expected_of_more_than_a_fiftieth_of_the_time_or_without_a_model_of_requests() {
+        for (requests, times, expected) in [
+            ((1000, 980), None, false),
+            ((1000, 979), None, true),
+            ((1000, 1000), Some((1000, 980)), false),
+            ((1000, 1000), Some((1000, 979)), true),
+            ((1000, 1), Some((1000, 1001)), false),
+        ] {
+            let found = gain_of(requests, times).is_expected();
+            assert_eq!(found, expected, "{requests:?} {times:?}");
+        }
+    }
+
+    #[test]
+    fn requests_are_halved_if_no_more_than_half_are_left() {
+        for (before, after, expected) in
+            [(10, 5, true), (11, 5, true), (10, 6, false), (1, 0, true), (0, 0, false)]
+        {
+            assert_eq!(gain_of((before, after), None).halves_requests(), expected, "{before}");
+        }
+    }
+
+    #[test]
+    fn what_is_compressed_takes_at_least_as_long_as_all_cpus_need_to_unpack_it() {
+        for (bytes, cpus, after) in [
+            (0, 1, 300),
+            (600_000, 2, 300),
+            (600_000, 1, 600),
+            (4_000_000, 4, 1000),
+            (600_000, 0, 600),
+        ] {
+            let found = gain_of((1, 1), Some((900, 300))).unpacked(bytes, cpus);
+            assert_eq!(found, gain_of((1, 1), Some((900, after))), "{bytes} {cpus}");
+        }
+        assert_eq!(gain_of((1, 1), None).unpacked(1, 1), gain_of((1, 1), None));
+    }
+
+    #[test]
+    fn each_block_of_metadata_is_a_request_of_its_own() {
+        for model in [HDD, EMMC, CLOUD] {
+            let mut places = places(&packed(40, 65536), Some(model), 0, 0);
+            let device = Device { model: Some(model), largest_request: 512 << 10 };
+            let count = |places: &Places| {
+                Gain::of(places, places, &Metadata::default(), device).after.requests
+            };
+            let without = count(&places);
+            places.replays[0].metadata = (0..90).map(|n| ByteRange::of(n << 12, 1 << 12)).collect();
+            assert_eq!(count(&places) - without, 90);
+        }
+    }
+
     proptest! {
         #[test]
         fn no_extents_and_no_figures_break_it(

@@ -218,13 +218,11 @@ fn parts(mut ranges: Vec<Touched>, size: u64, page: u64, packs: usize) -> Vec<Pa
             *is_touched = true;
         }
     }
-    let is_whole = size <= SMALL;
-    if is_whole && out.len() > 1 {
+    if size <= SMALL
+        && let Some(order) = out.iter().map(|part| part.order).min()
+    {
         let any = |pack: usize| out.iter().any(|part| part.group[pack]);
-        let order = out.iter().map(|part| part.order).min().unwrap_or_default();
         out = vec![Part { bytes: whole, order, group: (0..packs).map(any).collect() }];
-    } else if is_whole {
-        out.iter_mut().for_each(|part| part.bytes = whole);
     }
     out
 }
@@ -374,6 +372,54 @@ mod tests {
         let found = names(&[often, rare, third]);
         assert_eq!(found.len(), expected.len());
         assert_eq!(found[..5], expected[..5], "{found:?}");
+    }
+
+    #[test]
+    fn from_one_group_to_the_next_one_pack_comes_or_goes() {
+        let group = |number: usize| (0..3).map(|pack| number & (1 << pack) != 0).collect();
+        let mut groups: Vec<Group> = (1..8).map(group).collect();
+        groups.sort_by_cached_key(gray);
+        let name = |group: &Group| -> String {
+            "ABC".chars().zip(group).filter(|(_, is_in)| **is_in).map(|(name, _)| name).collect()
+        };
+        let names: Vec<String> = groups.iter().map(name).collect();
+        assert_eq!(names, ["A", "AC", "ABC", "AB", "B", "BC", "C"]);
+    }
+
+    #[test]
+    fn what_ranges_of_two_packs_share_is_moved_once_and_belongs_to_both() {
+        let touched = |pack, first, end, order| Touched {
+            bytes: ByteRange { offset: first, end },
+            order,
+            pack,
+        };
+        let ranges = vec![
+            touched(0, 0, 2 * PAGE, 5),
+            touched(1, PAGE, 4 * PAGE, 3),
+            touched(1, 4 * PAGE, 5 * PAGE, 4),
+        ];
+        let part = |first, end, order, group: [bool; 2]| Part {
+            bytes: ByteRange { offset: first * PAGE, end: end * PAGE },
+            order,
+            group: group.to_vec(),
+        };
+        let expected = [part(0, 4, 3, [true, true]), part(4, 5, 4, [false, true])];
+        assert_eq!(parts(ranges, 1 << 20, PAGE, 2), expected);
+    }
+
+    #[test]
+    fn of_packs_that_know_different_states_of_a_file_the_last_one_counts() {
+        let learned = |ctime_ns, starts| {
+            let mut pack = of_names(&["a"], starts);
+            pack.files[0].identity.ctime_ns = ctime_ns;
+            pack
+        };
+        let (old, new) = (learned(1, 9), learned(2, 1));
+        for packs in [[old.clone(), new.clone()], [new.clone(), old]] {
+            let strategy = |_: &Pack| ReadStrategy::default();
+            let found = wanted(&packs, PAGE, 0, strategy);
+            assert_eq!(found.files[0].identity, new.files[0].identity);
+        }
     }
 
     #[test]
