@@ -21,8 +21,9 @@ use headstart_layout::volume::{Store, Volume};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-/// To make room, the donor gets one part in this many more: the extents of other files do not fill its pieces exactly.
-const SLACK_PART: u64 = 8;
+/// To make room, the donor gets one part in so many more, the first of these that helps: the extents of other files
+/// do not fill its pieces exactly.
+const SLACK_PARTS: [u64; 3] = [8, 4, 2];
 
 /// On btrfs, once so many times the bytes of the layout were moved to make room, no other block group is.
 const MOST_RELOCATED: u64 = 8;
@@ -143,12 +144,16 @@ impl Placed {
         };
         drop(part);
         let free = volume.room()?.saturating_add(planned.donor_bytes);
-        let slack = planned.plan.donor_bytes / SLACK_PART;
-        let bytes = planned.donor_bytes.saturating_add(slack).min(free) / page_size() * page_size();
-        // Somebody may have taken what was free.
-        let donor = store.allocate(bytes, volume, &planned.plan).ok();
-        let found = donor.and_then(|donor| Self::with_room(donor, bytes, planned, &others));
-        match found.filter(|found| found.gain.betters(&self.gain)) {
+        let with_slack = |part: &u64| {
+            let slack = planned.plan.donor_bytes / part;
+            let bytes = planned.donor_bytes.saturating_add(slack).min(free);
+            let bytes = bytes / page_size() * page_size();
+            // Somebody may have taken what was free.
+            let donor = store.allocate(bytes, volume, &planned.plan).ok()?;
+            let found = Self::with_room(donor, bytes, planned, &others)?;
+            found.gain.betters(&self.gain).then_some(found)
+        };
+        match SLACK_PARTS.iter().find_map(with_slack) {
             Some(mut found) => {
                 number(&mut found.plan.aside, &mut planned.found.files, &others.files);
                 Ok(Some(found))
