@@ -41,7 +41,7 @@ pub struct ApplyArgs {
     #[arg(long)]
     force: bool,
 
-    /// Where free space is in pieces, move other files aside first. On ext4 the layout then takes an eighth more until
+    /// Where free space is in pieces, move other files aside first. On ext4 the layout then takes up to half more until
     /// release, or undo, which moves them back unless their old blocks are in use by then. On btrfs block groups
     /// are moved, one or up to 8 times the bytes of the layout, and stay where they are then
     #[arg(long)]
@@ -104,7 +104,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
         return Ok(ExitStatus::PermissionMissing);
     }
     let (packs, paths, mounts) = (args.what.packs()?, args.what.paths()?, mounts()?);
-    let (volumes, refused) = args.what.volumes(&wanted_of(&packs, None, 0), &mounts)?;
+    let (volumes, refused) = args.what.volumes(&wanted_of(&packs, None, 0, None), &mounts)?;
     refused.iter().for_each(|error| output::error(error));
     if let [_, _, ..] = &volumes[..] {
         output::error(&LayoutError::Several {

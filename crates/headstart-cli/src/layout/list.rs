@@ -55,7 +55,7 @@ pub fn run(args: &ListArgs) -> anyhow::Result<ExitStatus> {
         FormatArg::SquashfsSort => Format::SquashfsSort,
         FormatArg::Paths => Format::Paths,
     };
-    let list = image::list(&wanted_of(&packs_of(&args.packs)?, None, 0), &args.root, format);
+    let list = image::list(&wanted_of(&packs_of(&args.packs)?, None, 0, None), &args.root, format);
     for (count, why) in [
         (list.outside, format!("not below {}", output::shown(&args.root))),
         (list.newlines, "with a line end in their names".into()),

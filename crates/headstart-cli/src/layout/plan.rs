@@ -112,7 +112,8 @@ impl Planned {
     ) -> Result<Self, LayoutError> {
         let model = Models::here().of_device(volume.device);
         let metadata = Metadata::of(packs, volume.uuid, model.as_ref());
-        let mut found = examine(&wanted_of(packs, model, what.gaps), volume, mounts)?;
+        let mut found =
+            examine(&wanted_of(packs, model, what.gaps, what.compress), volume, mounts)?;
         let ranges = found.ranges.clone();
         let (plan, over) = Plan::of(ranges, page_size(), what.budget.unwrap_or(u64::MAX));
         let over = over.into_iter().filter_map(|file| found.files.get(file));
@@ -190,7 +191,7 @@ fn cpus() -> u32 {
 /// Runs the verb.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitStatus> {
     let (packs, mounts) = (args.what.packs()?, mounts()?);
-    let (volumes, refused) = args.what.volumes(&wanted_of(&packs, None, 0), &mounts)?;
+    let (volumes, refused) = args.what.volumes(&wanted_of(&packs, None, 0, None), &mounts)?;
     let planned = |volume: Volume| {
         let planned = Planned::of(&packs, &volume, &mounts, &args.what)?;
         Ok((volume, planned))

@@ -105,9 +105,15 @@ pub fn packs_of(packs: &[PathBuf]) -> anyhow::Result<Vec<Pack>> {
 /// What replays of these packs read from a device of this model, with gaps up to `gaps`. On a rotational disk, or
 /// one that was not measured, all gaps that a replay reads are moved: what a start touches there for the first time
 /// would be behind the head, and wait for the rest of the pass. On others that costs a request, and gaps cost
-/// more in each start.
-pub fn wanted_of(packs: &[Pack], model: Option<Model>, gaps: u64) -> Wanted {
-    let stay = model.is_some_and(|model| model.seek().is_none());
+/// more in each start, unless what is moved is compressed: in parts of less than the 128 KiB of a compressed extent
+/// there are more of these, each with a request of its own.
+pub fn wanted_of(
+    packs: &[Pack],
+    model: Option<Model>,
+    gaps: u64,
+    compress: Option<Zstd>,
+) -> Wanted {
+    let stay = compress.is_none() && model.is_some_and(|model| model.seek().is_none());
     wanted(packs, page_size(), if stay { gaps } else { u64::MAX }, |pack| {
         let strategy = read_strategy(model, pack);
         ReadStrategy { gap_bytes: strategy.gap_bytes.max(gaps), ..strategy }
@@ -171,4 +177,57 @@ pub fn in_words(skipped: &Skipped) -> String {
     let word =
         |(skip, count): (&headstart_layout::skip::Skip, &u64)| format!("{count} {}", skip.words());
     skipped.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart::host::identity::Identity;
+    use headstart::host::usage::How;
+    use headstart::pack::paths::PathInterner;
+    use headstart::pack::{File, History, Origin, Range};
+
+    /// A pack that touches these ranges: the number of a file, the first page and how many.
+    fn pack(ranges: &[(u32, u64, u32)]) -> Pack {
+        let mut interner = PathInterner::default();
+        let mut file = |name: &str| File {
+            node: interner.intern(name.as_ref()).unwrap(),
+            identity: Identity { size: 64 << 20, ..Identity::default() },
+            ..File::default()
+        };
+        let files = vec![file("/first"), file("/second")];
+        let range = |&(file, first, pages): &(u32, u64, u32)| Range {
+            file,
+            first,
+            pages,
+            at_us: 0,
+            how: How::READ,
+            history: History(1),
+        };
+        Pack {
+            origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
+            files,
+            ranges: ranges.iter().map(range).collect(),
+            paths: interner.finish(),
+            ..Pack::default()
+        }
+    }
+
+    #[test]
+    fn gaps_stay_on_measured_devices_that_do_not_seek_unless_what_is_moved_is_compressed() {
+        // Behind the first bytes, which are moved with all gaps.
+        let pack = [pack(&[(0, 0, 2000), (1, 0, 10), (1, 12, 10)])];
+        let disk = Model::of(8340, 140, 100, 1, 119);
+        let emmc = Model::of(330, 330, 150, 1, 3000);
+        let compress = "zstd".parse::<Zstd>().ok();
+        for (model, compress, ranges) in [
+            (Some(emmc), None, 3),
+            (Some(emmc), compress, 2),
+            (Some(disk), None, 2),
+            (None, None, 2),
+        ] {
+            let found = wanted_of(&pack, model, 0, compress).ranges.len();
+            assert_eq!(found, ranges, "{model:?} {compress:?}");
+        }
+    }
 }
