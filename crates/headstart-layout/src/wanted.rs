@@ -416,8 +416,7 @@ mod tests {
         };
         let (old, new) = (learned(1, 9), learned(2, 1));
         for packs in [[old.clone(), new.clone()], [new.clone(), old]] {
-            let strategy = |_: &Pack| ReadStrategy::default();
-            let found = wanted(&packs, PAGE, 0, strategy);
+            let found = wanted(&packs, PAGE, 0, |_| ReadStrategy::default());
             assert_eq!(found.files[0].identity, new.files[0].identity);
         }
     }

@@ -144,16 +144,20 @@ impl Placed {
         };
         drop(part);
         let free = volume.room()?.saturating_add(planned.donor_bytes);
-        let with_slack = |part: &u64| {
+        let bytes = |part| {
             let slack = planned.plan.donor_bytes / part;
-            let bytes = planned.donor_bytes.saturating_add(slack).min(free);
-            let bytes = bytes / page_size() * page_size();
+            planned.donor_bytes.saturating_add(slack).min(free) / page_size() * page_size()
+        };
+        let mut sizes = SLACK_PARTS.map(bytes).to_vec();
+        // With little free they are all the same.
+        sizes.dedup();
+        let with_room = |bytes| {
             // Somebody may have taken what was free.
             let donor = store.allocate(bytes, volume, &planned.plan).ok()?;
             let found = Self::with_room(donor, bytes, planned, &others)?;
             found.gain.betters(&self.gain).then_some(found)
         };
-        match SLACK_PARTS.iter().find_map(with_slack) {
+        match sizes.into_iter().find_map(with_room) {
             Some(mut found) => {
                 number(&mut found.plan.aside, &mut planned.found.files, &others.files);
                 Ok(Some(found))

@@ -102,22 +102,27 @@ pub fn packs_of(packs: &[PathBuf]) -> anyhow::Result<Vec<Pack>> {
     packs.iter().map(named).collect()
 }
 
-/// What replays of these packs read from a device of this model, with gaps up to `gaps`. On a rotational disk, or
-/// one that was not measured, all gaps that a replay reads are moved: what a start touches there for the first time
-/// would be behind the head, and wait for the rest of the pass. On others that costs a request, and gaps cost
-/// more in each start, unless what is moved is compressed: in parts of less than the 128 KiB of a compressed extent
-/// there are more of these, each with a request of its own.
+/// What replays of these packs read from a device of this model, with gaps up to `gaps`.
 pub fn wanted_of(
     packs: &[Pack],
     model: Option<Model>,
     gaps: u64,
     compress: Option<Zstd>,
 ) -> Wanted {
-    let stay = compress.is_none() && model.is_some_and(|model| model.seek().is_none());
-    wanted(packs, page_size(), if stay { gaps } else { u64::MAX }, |pack| {
+    wanted(packs, page_size(), moved_gaps(model, gaps, compress), |pack| {
         let strategy = read_strategy(model, pack);
         ReadStrategy { gap_bytes: strategy.gap_bytes.max(gaps), ..strategy }
     })
+}
+
+/// How large gaps are at most that are moved with what is read around them. On a rotational disk, or one that was not
+/// measured, all that a replay reads: what a start touches there for the first time would be behind the head, and
+/// wait for the rest of the pass. On others that costs a request, and gaps cost more in each start, unless what is
+/// moved is compressed: in parts of less than the 128 KiB of a compressed extent there are more of these, each with a
+/// request of its own.
+fn moved_gaps(model: Option<Model>, gaps: u64, compress: Option<Zstd>) -> u64 {
+    let stay = compress.is_none() && model.is_some_and(|model| model.seek().is_none());
+    if stay { gaps } else { u64::MAX }
 }
 
 /// The mounts of this machine.
@@ -182,52 +187,20 @@ pub fn in_words(skipped: &Skipped) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart::host::identity::Identity;
-    use headstart::host::usage::How;
-    use headstart::pack::paths::PathInterner;
-    use headstart::pack::{File, History, Origin, Range};
-
-    /// A pack that touches these ranges: the number of a file, the first page and how many.
-    fn pack(ranges: &[(u32, u64, u32)]) -> Pack {
-        let mut interner = PathInterner::default();
-        let mut file = |name: &str| File {
-            node: interner.intern(name.as_ref()).unwrap(),
-            identity: Identity { size: 64 << 20, ..Identity::default() },
-            ..File::default()
-        };
-        let files = vec![file("/first"), file("/second")];
-        let range = |&(file, first, pages): &(u32, u64, u32)| Range {
-            file,
-            first,
-            pages,
-            at_us: 0,
-            how: How::READ,
-            history: History(1),
-        };
-        Pack {
-            origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
-            files,
-            ranges: ranges.iter().map(range).collect(),
-            paths: interner.finish(),
-            ..Pack::default()
-        }
-    }
 
     #[test]
     fn gaps_stay_on_measured_devices_that_do_not_seek_unless_what_is_moved_is_compressed() {
-        // Behind the first bytes, which are moved with all gaps.
-        let pack = [pack(&[(0, 0, 2000), (1, 0, 10), (1, 12, 10)])];
-        let disk = Model::of(8340, 140, 100, 1, 119);
-        let emmc = Model::of(330, 330, 150, 1, 3000);
-        let compress = "zstd".parse::<Zstd>().ok();
-        for (model, compress, ranges) in [
-            (Some(emmc), None, 3),
-            (Some(emmc), compress, 2),
-            (Some(disk), None, 2),
-            (None, None, 2),
+        let disk = Some(Model::of(8340, 140, 100, 1, 119));
+        let emmc = Some(Model::of(330, 330, 150, 1, 3000));
+        let zstd = Some(Zstd { level: None });
+        for (model, compress, moved) in [
+            (emmc, None, 4096),
+            (emmc, zstd, u64::MAX),
+            (disk, None, u64::MAX),
+            (disk, zstd, u64::MAX),
+            (None, None, u64::MAX),
         ] {
-            let found = wanted_of(&pack, model, 0, compress).ranges.len();
-            assert_eq!(found, ranges, "{model:?} {compress:?}");
+            assert_eq!(moved_gaps(model, 4096, compress), moved, "{model:?} {compress:?}");
         }
     }
 }
