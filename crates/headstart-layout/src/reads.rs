@@ -112,14 +112,16 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Where a part of a piece lies if that lies here. One that takes fewer bytes there, since they are
-/// compressed, has its share of them.
+/// Where a part of a piece lies if that lies here. Of one that takes another number of bytes there, since it is
+/// compressed, a part has its share.
 fn part_of(piece: ByteRange, new: &[Extent], part: ByteRange) -> Vec<Extent> {
-    if let Some(found) = within(new, part) {
-        return found;
-    }
     let Some(first) = new.first() else { return Vec::new() };
     let all = new.iter().fold(0u64, |sum, extent| sum.saturating_add(extent.length));
+    if all == piece.length()
+        && let Some(found) = within(new, part)
+    {
+        return found;
+    }
     let share = |bytes: u64| {
         let share = u128::from(bytes) * u128::from(all) / u128::from(piece.length().max(1));
         u64::try_from(share).unwrap_or(u64::MAX)
@@ -176,6 +178,7 @@ mod tests {
             ("another part of the file", Some(0), extent(30, 2, 930), vec![extent(30, 2, 930)]),
             ("a file that is not moved", None, extent(10, 4, 910), vec![extent(10, 4, 910)]),
             ("compressed to a third", Some(1), extent(3, 3, 3), vec![extent(3, 1, 61)]),
+            ("the beginning of that", Some(1), extent(0, 3, 0), vec![extent(0, 1, 60)]),
         ] {
             let bytes = ByteRange::of(read.logical, read.length);
             let step = ReadStep { file, bytes, gaps: Vec::new(), extents: vec![read] };
