@@ -33,6 +33,14 @@ impl Target {
             Self::Device(_) => None,
         }
     }
+
+    /// The number of its inode when it was learned, if it is a file; 0 where that is not known.
+    pub fn inode(&self) -> u64 {
+        match self {
+            Self::File { identity: Some(identity), .. } => identity.ino,
+            _ => 0,
+        }
+    }
 }
 
 /// One portion.

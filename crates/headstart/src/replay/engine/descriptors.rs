@@ -1,6 +1,7 @@
 //! How many files a replay may have open at once. The limit is the program's too, and many services
 //! have a low one. getrlimit(2).
 
+use super::execute::LOOKING_UP;
 use crate::host::cpus;
 use crate::replay::requests::TOGETHER;
 use headstart_sys::descriptors::for_each_open;
@@ -10,8 +11,8 @@ use rustix::process::{Resource, getrlimit};
 const KEPT: usize = 256;
 /// Files that may be open before steps stop to wait for others, at most.
 const GATHERED: usize = 512;
-/// What else is opened while a replay goes on, besides a trace buffer for each CPU.
-const OTHERS: usize = 32;
+/// What else is opened while a replay goes on, besides a trace buffer for each CPU: a file by each thread at most.
+const OTHERS: usize = LOOKING_UP;
 
 /// How many files may be open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

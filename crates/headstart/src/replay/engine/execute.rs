@@ -22,9 +22,9 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Threads that look up where files lie before a pass over a rotational disk. It seeks for each whose
-/// extents do not fit into its inode, but chooses the nearest of as many as its queue takes.
-const LOOKING_UP: usize = 32;
+/// Threads that look up where files lie before a pass over a rotational disk. It seeks for what of names, inodes and
+/// extents is not in memory, but the nearest of all that wait is chosen.
+pub(super) const LOOKING_UP: usize = 64;
 /// Steps of a batch in elevator order that are in flight at most, and their bytes: some 20 ms.
 const BATCH_STEPS: usize = 16;
 const BATCH_BYTES: u64 = 2 << 20;
@@ -167,6 +167,8 @@ impl Engine {
         let mut targets: Vec<u32> = steps.iter().map(|step| step.target).collect();
         targets.sort_unstable();
         targets.dedup();
+        // Their inodes lie on the disk in the order of their numbers.
+        targets.sort_by_key(|target| self.plan.targets[*target as usize].inode());
         self.each(LOOKING_UP, targets.len(), |i| {
             let opened = self.targets.opened(targets[i]);
             let place = opened.and_then(|opened| FileLayout::of(&opened.file, opened.dev));
