@@ -58,6 +58,7 @@ class Kind:
 BOTH = (APPLY, UNDO)
 PIECES = {"holes": 80 << 10, "others": True, "mib": 24}
 GROUPS = PIECES | {"mib": 128}
+PIECES_OF_XFS = PIECES | {"mib": 64}
 # What is done on each kind.
 COMMON = {
     "apply": Scenario((APPLY,)),
@@ -92,6 +93,9 @@ KINDS = {
             "blocks of 1 KiB": Scenario(BOTH, mkfs=("-b", "size=1024")),
             "reverse map": Scenario(BOTH, mkfs=("-m", "rmapbt=1")),
             "wsync": Scenario(BOTH, options="noatime,logbsize=32k,wsync"),
+            "others aside": Scenario((ASIDE, UNDO), **PIECES_OF_XFS),
+            "others aside, others commit": Scenario((ASIDE, UNDO), meanwhile="commit", **PIECES_OF_XFS),
+            "others aside, others write": Scenario((ASIDE, UNDO), meanwhile="write", **PIECES_OF_XFS),
         }),
     "btrfs": Kind(
         128, ("mkfs.btrfs", "-q", "-f", "-K"), ("btrfs", "check", "--readonly", "--check-data-csum"),

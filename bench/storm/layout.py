@@ -167,10 +167,12 @@ class Rig:
         folder = self.mount / "holes"
         folder.mkdir()
         if chance:
-            # What ext4 reserves for itself would be one large hole.
+            # What a file system reserves for itself would be one large hole.
             device = Path(run("findmnt", "-no", "SOURCE", self.mount).strip()).name
             with contextlib.suppress(FileNotFoundError):
                 Path(f"/sys/fs/ext4/{device}/reserved_clusters").write_text("0")
+            if self.kind is KINDS["xfs"]:
+                run("xfs_io", "-x", "-c", "resblks 1", self.mount)
         number = 0
         with contextlib.suppress(OSError):
             while True:
@@ -275,9 +277,11 @@ def trial(rig, scenario, after):
         places = [extents(path) for path in rig.all()]
         if found and not changed and not is_full:
             if after == "undo":
-                # Block groups stay where they were moved to, with all extents in them.
+                # What was moved to make room stays: on btrfs block groups with all extents in them, on xfs the others.
                 def shape(files):
-                    return [len(one) for one in files] if rig.kind is KINDS["btrfs"] and scenario.others else files
+                    if rig.kind is KINDS["btrfs"] and scenario.others:
+                        return [len(one) for one in files]
+                    return files[:FILES] if rig.kind is KINDS["xfs"] else files
                 expect(shape(places) == shape(rig.old), f"undo: {places} instead of {rig.old}")
             if after == "resume":
                 code, said = rig.layout("status", "MOUNT")

@@ -2,6 +2,7 @@
 
 mod apply;
 mod list;
+mod moving;
 mod placed;
 mod plan;
 mod renewal;

@@ -31,8 +31,8 @@ pub enum LayoutError {
         /// The mount point.
         path: PathBuf,
     },
-    /// Other files are moved aside on ext4, if a block is as large as a page, and on btrfs.
-    #[error("{path}: --make-room moves other files aside on ext4 with blocks as large as a page, and on btrfs", path = names::path(.path))]
+    /// Other files are moved aside on ext4 and xfs, if a block is as large as a page, and on btrfs.
+    #[error("{path}: --make-room moves other files aside on ext4 and xfs with blocks as large as a page, and on btrfs", path = names::path(.path))]
     NoAside {
         /// The mount point.
         path: PathBuf,

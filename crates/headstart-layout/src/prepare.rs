@@ -57,14 +57,23 @@ pub fn prepare(
         numbers: BTreeMap::new(),
         read: 0,
     };
-    let Some(aside) = reader.swaps(&plan.aside, &donor.extents, Round::Aside, &mut go)? else {
+    // Copies are cut off a donor from its beginning on.
+    let in_order = |pieces: &[Piece]| {
+        let mut sorted = pieces.to_vec();
+        if copies.is_some() {
+            sorted.sort_by_key(|piece| piece.donor);
+        }
+        sorted
+    };
+    let (first, second) = (in_order(&plan.aside), in_order(&plan.pieces));
+    let Some(mut aside) = reader.swaps(&first, &donor.extents, Round::Aside, &mut go)? else {
         return Ok(None);
     };
     // Where one of them stays, what is laid out gets the donor's own place.
     let pieces: Vec<&Piece> = aside.iter().map(|swap| &swap.piece).collect();
     let other = || LayoutError::OtherDonor { path: volume.dir() };
     let then = exchanged(&donor.extents, &pieces).ok_or_else(other)?;
-    let Some(mut made) = reader.swaps(&plan.pieces, &then, Round::LaidOut, &mut go)? else {
+    let Some(mut made) = reader.swaps(&second, &then, Round::LaidOut, &mut go)? else {
         return Ok(None);
     };
     let Reader { mut skipped, files, read, .. } = reader;
@@ -82,7 +91,7 @@ pub fn prepare(
         copies.finish()?;
         // Where they lie is known now. The journal has it as a donor with all of them in turn.
         donor.extents.clear();
-        made.retain_mut(|swap: &mut Swap| {
+        let mut find_place = |swap: &mut Swap| {
             let at = donor.extents.last().map_or(0, end);
             let Some(new) = copies.place(swap) else {
                 skipped.insert((files[swap.piece.file].identity.ino, Skip::NoCopy));
@@ -91,7 +100,9 @@ pub fn prepare(
             donor.extents.extend(shifted(&new, swap.piece.bytes.offset, at));
             (swap.new, swap.piece.donor) = (new, at);
             true
-        });
+        };
+        aside.retain_mut(&mut find_place);
+        made.retain_mut(&mut find_place);
     }
     let mut counts = Skipped::new();
     for (_, skip) in skipped {

@@ -186,16 +186,14 @@ impl Volume {
         Ok(self.statistics()?.f_bsize)
     }
 
-    /// Whether other files can be moved aside: where blocks are swapped, if places of the donor are whole pages, and on
-    /// btrfs by block groups.
+    /// Whether other files can be moved aside: if places of the donor are whole pages, and on btrfs by block groups.
     ///
     /// # Errors
     /// The file system does not answer.
     pub fn makes_room(&self) -> Result<bool, LayoutError> {
         match self.kind {
-            Kind::Ext4 => Ok(self.block()? == page_size()),
+            Kind::Ext4 | Kind::Xfs => Ok(self.block()? == page_size()),
             Kind::Btrfs => Ok(true),
-            Kind::Xfs => Ok(false),
         }
     }
 
@@ -442,22 +440,26 @@ impl Store {
     /// # Errors
     /// What the kernel said.
     pub fn remove_all(self) -> Result<(), LayoutError> {
-        // A donor without a journal is a leftover, a journal without a donor could not be understood.
-        self.remove(JOURNAL)?;
-        self.remove(UNFINISHED)?;
-        rustix::fs::fsync(&self.dir).map_err(LayoutError::io("Can't write", &self.path))?;
-        self.remove_donors()?;
+        self.remove_contents()?;
         rustix::fs::unlinkat(&self.root, DIR, AtFlags::REMOVEDIR)
             .map_err(LayoutError::io("Can't remove", &self.path))
     }
 
-    /// Removes what was allocated, and waits until its blocks are free.
+    /// Removes journal and donor, and waits until the blocks of the donor are free.
     ///
     /// # Errors
     /// What the kernel said.
-    pub fn free(&self) -> Result<(), LayoutError> {
-        self.remove_donors()?;
+    pub fn clear(&self) -> Result<(), LayoutError> {
+        self.remove_contents()?;
         rustix::fs::syncfs(&self.dir).map_err(LayoutError::io("Can't write", &self.path))
+    }
+
+    fn remove_contents(&self) -> Result<(), LayoutError> {
+        // A donor without a journal is a leftover, a journal without a donor could not be understood.
+        self.remove(JOURNAL)?;
+        self.remove(UNFINISHED)?;
+        rustix::fs::fsync(&self.dir).map_err(LayoutError::io("Can't write", &self.path))?;
+        self.remove_donors()
     }
 
     fn remove_donors(&self) -> Result<(), LayoutError> {

@@ -1,5 +1,6 @@
 //! `headstart layout apply`, `resume` and `undo`: moves blocks.
 
+use super::moving::move_and_check;
 use super::placed::{Placed, known};
 use super::plan::{Planned, no_gain};
 use super::renewal::Renewal;
@@ -10,7 +11,7 @@ use crate::output::{self, JsonPath, counted, size};
 use headstart::host::mounts::MountTable;
 use headstart::pack::Pack;
 use headstart_layout::LayoutError;
-use headstart_layout::apply::{Direction, Done, Go, standing, swap_all};
+use headstart_layout::apply::{Direction, Done, Go, standing};
 use headstart_layout::journal::Journal;
 use headstart_layout::prepare::prepare;
 use headstart_layout::skip::Skipped;
@@ -42,8 +43,8 @@ pub struct ApplyArgs {
     force: bool,
 
     /// Where free space is in pieces, move other files aside first. On ext4 the layout then takes up to half more until
-    /// release, or undo, which moves them back unless their old blocks are in use by then. On btrfs block groups
-    /// are moved, one or up to 8 times the bytes of the layout, and stay where they are then
+    /// release, or undo, which moves them back unless their old blocks are in use by then. On xfs they stay where they
+    /// are then, as on btrfs, where block groups are moved, one or up to 8 times the bytes of the layout
     #[arg(long)]
     make_room: bool,
 
@@ -78,7 +79,7 @@ struct OneDocument {
     already_bytes: u64,
     /// Of other files that were moved aside, or back.
     aside_bytes: u64,
-    /// Of block groups that were moved to make room, by apply.
+    /// What was moved to make room and stays there: block groups of btrfs, other files on xfs.
     relocated_bytes: u64,
     skipped: Skipped,
     stopped: bool,
@@ -139,7 +140,8 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                     *skipped.entry(skip).or_default() += count;
                 }
                 let renewal = Renewal::begin(volume, &journal, &mounts);
-                let made = make((&store, volume, &journal), Direction::Apply, true, &work);
+                let made =
+                    move_and_check((&store, volume, &journal), Direction::Apply, true, &work);
                 renewal.finish();
                 let (status, mut done) = made?;
                 for (skip, count) in skipped {
@@ -173,7 +175,10 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
             }
             Err(error) => {
                 output::error(&error);
-                store.remove_all()?;
+                // With a journal, other files were moved, and resume and undo can finish.
+                if store.journal()?.is_none() {
+                    store.remove_all()?;
+                }
                 Ok(ExitStatus::Failed)
             }
         }
@@ -188,8 +193,8 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
 
 /// What came of the preparations.
 enum Begun {
-    /// All swaps are known and written down. Some files are skipped after all, and so many bytes of block groups were
-    /// moved to make room.
+    /// All swaps are known and written down. Some files are skipped after all, and so many bytes were moved to make room
+    /// and stay there.
     Journal { journal: Journal, skipped: Skipped, relocated: u64 },
     /// Nothing is moved, for this reason.
     No(ExitStatus, String),
@@ -243,29 +248,6 @@ fn begin(
     Ok(Begun::Journal { journal, skipped, relocated })
 }
 
-/// Swaps, and reads all from the disk when it was moved.
-fn make(
-    (store, volume, journal): (&Store, &Volume, &Journal),
-    direction: Direction,
-    is_just_read: bool,
-    work: &Work,
-) -> Result<(ExitStatus, Done), LayoutError> {
-    let what = if direction == Direction::Apply { "moving" } else { "moving back" };
-    let mut part = work.part(what, volume, journal.bytes());
-    let done = swap_all(store, journal, direction, is_just_read, |done| part.go(done))?;
-    drop(part);
-    if done.stopped {
-        return Ok((ExitStatus::Failed, done));
-    }
-    let mut part = work.part("checking", volume, journal.bytes());
-    let standing = standing(store, journal, true, |done| part.go(done))?;
-    drop(part);
-    match standing.damaged.first() {
-        Some(path) => Err(LayoutError::Content { path: path.clone() }),
-        None => Ok((ExitStatus::Done, done)),
-    }
-}
-
 /// Runs `layout resume`.
 pub fn resume(args: &ContinueArgs) -> anyhow::Result<ExitStatus> {
     go_on(args, Direction::Apply, "headstart/layout-resume/1")
@@ -297,7 +279,7 @@ fn go_on(
         is_any = true;
         volume.fit(&mounts)?;
         let renewal = Renewal::begin(volume, &journal, &mounts);
-        let made = make((&store, volume, &journal), direction, false, &work);
+        let made = move_and_check((&store, volume, &journal), direction, false, &work);
         renewal.finish();
         let (mut status, done) = made?;
         if done.has_rest() {

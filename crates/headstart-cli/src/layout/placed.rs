@@ -1,7 +1,9 @@
 //! Where a layout goes: the donor is allocated, and where it lies in pieces other files are moved aside, with
 //! `--make-room`; on btrfs by block groups.
 
+use super::moving::move_and_check;
 use super::plan::Planned;
+use super::which::in_words;
 use super::work::Work;
 use crate::output::{self, counted, size};
 use crate::packs::search_path;
@@ -9,13 +11,14 @@ use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
 use headstart::pack::{Pack, store};
 use headstart_layout::LayoutError;
-use headstart_layout::apply::Go;
+use headstart_layout::apply::{Direction, Go};
 use headstart_layout::block_groups::{block_groups, relocate};
 use headstart_layout::gain::Gain;
 use headstart_layout::journal::{Donor, LaidFile};
 use headstart_layout::kind::Kind;
 use headstart_layout::others::{Others, others};
 use headstart_layout::plan::{Piece, Plan, exchanged};
+use headstart_layout::prepare::prepare;
 use headstart_layout::room::{Room, room};
 use headstart_layout::volume::{Store, Volume};
 use std::collections::{HashMap, HashSet};
@@ -36,7 +39,7 @@ pub struct Placed {
     pub plan: Plan,
     /// What is gained there.
     pub gain: Gain,
-    /// Bytes of block groups that were moved to make room.
+    /// Bytes that were moved to make room and stay there: block groups of btrfs, other files on xfs.
     pub relocated: u64,
 }
 
@@ -48,16 +51,17 @@ impl Placed {
         planned: &Planned,
     ) -> Result<Self, LayoutError> {
         let donor = store.allocate(planned.donor_bytes, volume, &planned.plan)?;
-        // Copies of the others lie where they are made.
-        let places = planned.plan.places(&donor.extents).filter(|_| !volume.kind.shares());
+        // Copies on btrfs lie where they are made.
+        let has_places = volume.kind != Kind::Btrfs;
+        let places = planned.plan.places(&donor.extents).filter(|_| has_places);
         let plan = places.and_then(|places| planned.plan.in_order_of(places, page_size()));
         let plan = plan.unwrap_or_else(|| planned.plan.clone());
         let gain = planned.gain_with(&plan, &donor.extents);
         Ok(Self { donor, plan, gain, relocated: 0 })
     }
 
-    /// In one area, from which other files are moved aside, where that is expected to be faster; on btrfs they are
-    /// moved here already, and `again` makes the plan that holds then. `None` after a stop.
+    /// In one area, from which other files are moved aside, where that is expected to be faster; on xfs and btrfs they
+    /// are moved here already, and `again` makes the plan that holds then. `None` after a stop.
     pub fn make_room(
         self,
         store: &Store,
@@ -72,7 +76,13 @@ impl Placed {
         }
         match volume.kind {
             Kind::Btrfs => Self::relocated(store, volume, planned, again, work),
-            _ => self.aside(store, volume, (planned, mounts), known, work),
+            Kind::Ext4 => self.aside(store, volume, (planned, mounts), known, work),
+            Kind::Xfs => match self.aside(store, volume, (planned, mounts), known, work)? {
+                Some(found) if !found.plan.aside.is_empty() => {
+                    found.vacated(store, volume, planned, again, work)
+                }
+                found => Ok(found),
+            },
         }
     }
 
@@ -86,7 +96,7 @@ impl Placed {
         work: &Work,
     ) -> Result<Option<Self>, LayoutError> {
         // What was allocated would be moved, too.
-        store.free()?;
+        store.clear()?;
         let most = planned.donor_bytes.saturating_mul(MOST_RELOCATED);
         // Each trial takes space for itself, some for metadata for good, so there are few.
         let (mut trial, mut bytes, mut is_stopped) = (planned.donor_bytes, 0, false);
@@ -104,7 +114,7 @@ impl Placed {
             }
             if bytes >= trial {
                 let found = Self::allocate(store, volume, planned)?;
-                store.free()?;
+                store.clear()?;
                 if !planned.gain.betters(&found.gain) {
                     break;
                 }
@@ -181,6 +191,43 @@ impl Placed {
         let then = exchanged(&donor.extents, &plan.aside.iter().collect::<Vec<_>>())?;
         let gain = planned.gain_with(&plan, &then);
         Some(Self { donor, plan, gain, relocated: 0 })
+    }
+
+    /// Where what is moved aside has left its blocks for good: copies share blocks with what they are of, so the old ones
+    /// can't be kept for both. It is a layout of its own, of other files, that is released at once, and then the file
+    /// system has room where that was.
+    fn vacated(
+        self,
+        store: &Store,
+        volume: &Volume,
+        planned: &mut Planned,
+        again: impl FnOnce() -> Result<Planned, LayoutError>,
+        work: &Work,
+    ) -> Result<Option<Self>, LayoutError> {
+        let Self { donor, plan, .. } = self;
+        let others = Plan { pieces: Vec::new(), ..plan };
+        let mut part = work.part("reading other files", volume, others.aside_bytes());
+        let prepared =
+            prepare(store, volume, &planned.found, &others, donor, None, |done| part.go(done))?;
+        drop(part);
+        let Some((journal, mut skipped)) = prepared else { return Ok(None) };
+        store.write_journal(&journal)?;
+        let (_, done) = move_and_check((store, volume, &journal), Direction::Apply, true, work)?;
+        store.clear()?;
+        let (place, moved) = (output::shown(&volume.mount_point), size(done.aside));
+        output::message(format_args!("{place}: {moved} of other files were moved aside first"));
+        for (skip, count) in done.skipped {
+            *skipped.entry(skip).or_default() += count;
+        }
+        if !skipped.is_empty() {
+            let files = counted(skipped.values().sum(), "other file");
+            output::message(format_args!("{files} stayed: {}", in_words(&skipped)));
+        }
+        if done.stopped {
+            return Ok(None);
+        }
+        *planned = again()?;
+        Ok(Some(Self { relocated: done.aside, ..Self::allocate(store, volume, planned)? }))
     }
 
     /// What its user should know of the place, in words; `was_tried` says that room was to be made.

@@ -18,6 +18,7 @@ mod layout_crashes;
 mod layout_groups;
 mod layout_images;
 mod layout_room;
+mod layout_room_xfs;
 mod layout_safety;
 mod layout_shared;
 mod limits;

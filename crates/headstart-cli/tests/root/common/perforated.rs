@@ -12,6 +12,9 @@ use std::process::Command;
 /// Bytes of each other file, and of each free piece between two of them.
 const PIECE: usize = 96 << 10;
 
+/// Bytes of xfs that are enough, with its log.
+const XFS_NEEDS: u64 = 112 << 20;
+
 /// A file system whose free space is in pieces.
 pub struct Perforated {
     pub fs: LoopFs,
@@ -26,12 +29,21 @@ impl Perforated {
     pub fn of(kind: &str, size: u64) -> Option<Self> {
         let fs = of_kind(kind, size)?;
         let paths = fragmented(&fs, 12, 10);
-        if kind == "ext4" {
-            // What it reserves for itself would be one large piece.
-            let device = fs.device();
-            let name = Path::new(&device).file_name().unwrap();
-            let settings = Path::new("/sys/fs/ext4").join(name);
-            fs::write(settings.join("reserved_clusters"), "0").unwrap();
+        // What it reserves for itself would be one large piece.
+        match kind {
+            "ext4" => {
+                let device = fs.device();
+                let name = Path::new(&device).file_name().unwrap();
+                let settings = Path::new("/sys/fs/ext4").join(name);
+                fs::write(settings.join("reserved_clusters"), "0").unwrap();
+            }
+            "xfs" => {
+                must("xfs_io", &["-x", "-c", "resblks 1", fs.path().to_str().unwrap()]);
+                // It can't be smaller than this, and has more than is needed.
+                let most = File::create_new(fs.path().join("most")).unwrap();
+                fallocate(&most, FallocateFlags::empty(), 0, size - XFS_NEEDS).unwrap();
+            }
+            _ => {}
         }
         let folder = fs.path().join("others");
         fs::create_dir(&folder).unwrap();
@@ -39,7 +51,8 @@ impl Perforated {
         let path = |number: usize| folder.join(format!("{number:04}"));
         loop {
             let number = others.len();
-            let file = File::create_new(path(number)).unwrap();
+            // xfs may have no room for more inodes.
+            let Ok(file) = File::create_new(path(number)) else { break };
             // In as few pieces as there are.
             if fallocate(&file, FallocateFlags::empty(), 0, PIECE as u64).is_err() {
                 break fs::remove_file(path(number)).unwrap();

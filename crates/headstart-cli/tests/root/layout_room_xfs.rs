@@ -1,0 +1,125 @@
+//! `headstart layout apply --make-room` on loop-mounted xfs whose free space is in pieces: other files get blocks
+//! elsewhere for good before the layout is allocated, and all files stay whole whatever ends it.
+
+use crate::common::laid_out::{check, dir, done, fails, json, layout, places, run_until, states};
+use crate::common::perforated::Perforated;
+use headstart_sys::fiemap::Extent;
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+fn rig() -> Option<Perforated> {
+    Perforated::of("xfs", 320 << 20)
+}
+
+/// In how many pieces files lie, in touch order.
+fn pieces(places: &[Vec<Extent>]) -> usize {
+    let all: Vec<&Extent> = places.iter().flatten().collect();
+    all.chunk_by(|a, b| a.physical + a.length == b.physical).count()
+}
+
+#[test]
+fn a_layout_on_xfs_lies_in_one_area_when_others_are_moved_and_undo_leaves_these_aside() {
+    let Some(rig) = rig() else { return };
+    let (before, old) = (states(&rig.all()), places(&rig.all()));
+    let (old_laid, old_others) = old.split_at(rig.paths.len());
+    let said = done(&[&"apply", &"--force", &rig.pack]);
+    assert!(said.contains("pieces") && said.contains("with --make-room"), "{said}");
+    let in_pieces = pieces(&places(&rig.paths));
+    assert_eq!(places(&rig.others), old_others, "they are moved only with --make-room");
+    done(&[&"undo", &rig.fs.path()]);
+    assert_eq!(places(&rig.all()), old);
+
+    let applied = json(&[&"apply", &"--force", &"--make-room", &"--json", &rig.pack]);
+    let length: u64 = old_laid.iter().flatten().map(|extent| extent.length).sum();
+    assert_eq!((&applied["moved_bytes"], &applied["aside_bytes"]), (&length.into(), &0.into()));
+    let new = places(&rig.all());
+    let (laid, others) = new.split_at(rig.paths.len());
+    let changed = others.iter().zip(old_others).filter(|(new, old)| new != old);
+    let moved: u64 = changed.flat_map(|(new, _)| new).map(|extent| extent.length).sum();
+    assert!(moved > 0 && applied["relocated_bytes"] == moved, "{applied}, {moved}");
+    assert!(others.iter().zip(old_others).all(|(new, old)| new.len() <= old.len()), "{others:?}");
+    assert!(pieces(laid) * 4 < in_pieces, "{} of {in_pieces}: {laid:?}", pieces(laid));
+    assert_eq!(states(&rig.all()), before);
+    check(&rig.fs);
+    done(&[&"verify", &rig.fs.path()]);
+
+    done(&[&"undo", &rig.fs.path()]);
+    assert!(!dir(&rig.fs).exists());
+    assert_eq!(places(&rig.paths), old_laid, "in the very blocks");
+    assert_eq!(places(&rig.others), others);
+    assert_eq!(states(&rig.all()), before);
+    check(&rig.fs);
+}
+
+#[test]
+fn kill_9_while_others_are_moved_on_xfs_leaves_all_files_whole_and_undo_or_resume_finish() {
+    const KILLS: u32 = 8;
+    let mut killed = 0;
+    let mut rig = None;
+    for n in 0..KILLS {
+        let Some(now) = rig.take().or_else(self::rig) else { return };
+        let (before, old) = (states(&now.all()), places(&now.all()));
+        let journal = dir(&now.fs).join("journal");
+        // The first journal is that of the others. From its first moment on, a bit later each time.
+        let since = Cell::new(None);
+        let is_due = |elapsed: Duration| {
+            if since.get().is_none() && journal.exists() {
+                since.set(Some(elapsed));
+            }
+            since.get().is_some_and(|since| elapsed - since >= Duration::from_micros(400) * n)
+        };
+        run_until(&mut now.apply(), is_due, |child| child.kill().unwrap());
+        assert_eq!(states(&now.all()), before, "{n}");
+        let found = json(&[&"status", &"--json", &now.fs.path()]);
+        let is_of_others = found["aside_bytes"].as_u64() > Some(0);
+        if is_of_others {
+            killed += 1;
+            let said = fails(&[&"apply", &"--force", &"--make-room", &now.pack], 1);
+            assert!(said.contains("undo"), "{said}");
+            if n % 2 == 0 {
+                done(&[&"resume", &now.fs.path()]);
+                let then = json(&[&"status", &"--json", &now.fs.path()]);
+                assert_eq!(then["aside_new_bytes"], found["aside_bytes"]);
+                assert_eq!(states(&now.all()), before, "{n}");
+            }
+        }
+        assert!(matches!(layout(&[&"undo", &now.fs.path()]).status.code(), Some(0 | 3)));
+        assert!(!dir(&now.fs).exists());
+        assert_eq!(states(&now.all()), before);
+        check(&now.fs);
+        let back = places(&now.all());
+        assert_eq!(back[..now.paths.len()], old[..now.paths.len()]);
+        if is_of_others {
+            assert_eq!(back, old, "a layout of others is undone to the very blocks");
+            rig = Some(now);
+        }
+    }
+    assert!(killed > 0, "none was killed while others were moved");
+}
+
+#[test]
+fn others_that_are_written_to_stay_where_they_are_on_xfs() {
+    let Some(rig) = rig() else { return };
+    let every_other = |from: usize| rig.others.iter().skip(from).step_by(2).cloned().collect();
+    let (written, rest): (Vec<_>, Vec<_>) = (every_other(0), every_other(1));
+    let old = (places(&written), places(&rest));
+    let open: Vec<_> = written
+        .iter()
+        .map(|path| {
+            let file = OpenOptions::new().write(true).open(path).unwrap();
+            file.write_all_at(b"mine", 100).unwrap();
+            file
+        })
+        .collect();
+    let before = states(&rig.all());
+    layout(&[&"apply", &"--force", &"--make-room", &rig.pack]);
+    assert_eq!(places(&written), old.0);
+    assert_ne!(places(&rest), old.1);
+    assert_eq!(states(&rig.all()), before);
+    drop(open);
+    done(&[&"undo", &rig.fs.path()]);
+    check(&rig.fs);
+    assert_eq!(states(&rig.all()), before);
+}
