@@ -20,6 +20,17 @@ pub fn within(extents: &[Extent], range: ByteRange) -> Option<Vec<Extent>> {
     (at >= range.end).then_some(joined(out))
 }
 
+/// The same as those of one file that has them in this order, with those joined that follow each other on the device.
+pub fn as_one_file(extents: &[Extent]) -> Vec<Extent> {
+    let mut at = 0u64;
+    let one_file = extents.iter().map(|extent| {
+        let extent = Extent { logical: at, ..*extent };
+        at = at.saturating_add(extent.length);
+        extent
+    });
+    joined(one_file.collect())
+}
+
 /// Where a piece of a file lies. What is compressed lies at an odd place, since its bytes have no places of
 /// their own: so none of them is taken for the place of something that is not compressed.
 pub fn placed(&(extent, stored): &(Extent, Stored)) -> Extent {

@@ -1,11 +1,11 @@
 //! What a layout saves: extents, requests and time, by the device model. Pure.
 
+use super::extents::as_one_file;
 use super::metadata::Metadata;
 use super::reads::{ReadStep, Replayed};
 use headstart::host::range::ByteRange;
 use headstart::replay::elevator::{DevicePosition, read_us};
 use headstart::replay::model::Model;
-use headstart::replay::places::joined;
 use headstart::replay::queue::queued_us;
 use headstart::replay::requests::requests;
 use headstart::replay::strategy::ReadStrategy;
@@ -113,7 +113,7 @@ fn reading(places: &Places, metadata: &Metadata, device: Device, span: u64) -> R
     let Places { ranges, trees, replays } = places;
     let Device { model, largest_request } = device;
     let in_touch_order: Vec<Extent> = ranges.iter().flatten().copied().collect();
-    let touched = adjacent(&in_touch_order);
+    let touched = as_one_file(&in_touch_order);
     let mut seeks_us = 0u64;
     let seek = model.and_then(|model| model.seek());
     let of_trees = match (model, seek) {
@@ -154,17 +154,6 @@ fn reading(places: &Places, metadata: &Metadata, device: Device, span: u64) -> R
         trees: *trees,
         replay_us: model.map(|_| replay_us),
     }
-}
-
-/// The same with those joined that follow each other on the device.
-fn adjacent(extents: &[Extent]) -> Vec<Extent> {
-    let mut at = 0u64;
-    let one_file = extents.iter().map(|extent| {
-        let extent = Extent { logical: at, ..*extent };
-        at = at.saturating_add(extent.length);
-        extent
-    });
-    joined(one_file.collect())
 }
 
 #[cfg(test)]

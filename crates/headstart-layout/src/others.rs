@@ -1,4 +1,4 @@
-//! Files that may be moved aside, and where they lie. A driver; [`super::room`] chooses.
+//! Files that may be moved aside, and where they lie, and what is free. A driver; [`super::room`] chooses.
 
 use super::apply::Go;
 use super::error::LayoutError;
@@ -10,6 +10,7 @@ use super::volume::{Store, Volume};
 use headstart::cache::walk::walk_while;
 use headstart::host::mounts::{Mount, MountTable};
 use headstart::host::range::ByteRange;
+use headstart_sys::fsmap;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -40,6 +41,11 @@ impl Others {
         let full = files.iter().filter(|file| extents.get(file).is_some_and(|n| *n >= IN_INODE));
         full.count() as u64 + (pieces.len() as u64).div_ceil(IN_BLOCK)
     }
+}
+
+/// What is free, where the file system tells: where each part begins on the device, and its length, in bytes.
+pub fn free_space(store: &Store) -> Vec<(u64, u64)> {
+    fsmap::free_space(&store.dir).unwrap_or_default()
 }
 
 /// Finds all files of a file system that may be moved; those with these inode numbers stay, and so do those of boot

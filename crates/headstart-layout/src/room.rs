@@ -4,6 +4,9 @@
 //! The donor has free pieces in many places. In the area that is chosen, ranges of other files swap blocks with
 //! pieces of the donor elsewhere. Each extent is moved as a whole into one piece, so no file gets more of them. What
 //! can't be moved stays in the area, and a disk passes it.
+//!
+//! Where a layout is allocated once more when these files are moved, as on xfs, it also gets what is free in the area and
+//! not the donor's.
 
 use super::extents::end;
 use super::plan::Piece;
@@ -25,7 +28,7 @@ pub struct Other {
 pub struct Room {
     /// Extents of other files, with their places in the donor.
     pub aside: Vec<Piece>,
-    /// Places of the donor when they are moved.
+    /// Places of the donor when they are moved, and behind its end what else is free in the area.
     pub places: Vec<Extent>,
 }
 
@@ -35,15 +38,20 @@ const TRIED: [u64; 6] = [100, 110, 125, 150, 200, 300];
 /// seek of about 8 ms beside 1.2 ms for reading them.
 const ELSEWHERE: u64 = 8;
 
-/// Makes room of `need` bytes, if there are as many. For each of the sizes that are tried there is an area with the
-/// least sum of its length and of the bytes of others in it: each start passes what lies between, and each byte is moved
-/// once. Of these, the one is taken that is shortest with what is missing in it. `None` if nothing can be moved into
-/// the donor.
-pub fn room(donor: &[Extent], need: u64, others: &[Other]) -> Option<Room> {
+/// Makes room of `need` bytes, if there are as many. `free` is what the layout gets besides the donor: where each part
+/// begins, and its length. For each of the sizes that are tried there is an area with the least sum of its length and of
+/// the bytes of others in it: each start passes what lies between, and each byte is moved once. Of these, the one is taken
+/// that is shortest with what is missing in it. `None` if nothing can be moved into the donor.
+pub fn room(donor: &[Extent], free: &[(u64, u64)], need: u64, others: &[Other]) -> Option<Room> {
     let largest = donor.iter().filter(|_| need > 0).map(|piece| piece.length).max()?;
     let fits = others.iter().filter(|other| other.extent.length <= largest);
-    let mut parts: Vec<Part> = fits.map(|other| (other.extent, Some(other.file))).collect();
-    parts.extend(donor.iter().map(|piece| (*piece, None)));
+    let mut parts: Vec<Part> = fits.map(|other| (other.extent, Owner::File(other.file))).collect();
+    parts.extend(donor.iter().map(|piece| (*piece, Owner::Donor)));
+    let mut logical = donor.last().map_or(0, end);
+    for &(physical, length) in free {
+        parts.push((Extent { logical, physical, length }, Owner::Free));
+        logical = logical.saturating_add(length);
+    }
     parts.sort_unstable_by_key(|(extent, _)| extent.physical);
     let areas = TRIED.iter().map_while(|percent| area(&parts, need / 100 * percent));
     let cost = |(area, room): &(&[Part], Room)| {
@@ -55,8 +63,25 @@ pub fn room(donor: &[Extent], need: u64, others: &[Other]) -> Option<Room> {
     Some(room.with_rest(donor, need))
 }
 
-/// A piece of the donor, or an extent of this file.
-type Part = (Extent, Option<usize>);
+/// Whose a part of the disk is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    /// The donor's.
+    Donor,
+    /// Nobody's.
+    Free,
+    /// That of another file, which may be moved.
+    File(usize),
+}
+
+impl Owner {
+    fn is_file(self) -> bool {
+        matches!(self, Self::File(_))
+    }
+}
+
+/// A part of the disk.
+type Part = (Extent, Owner);
 
 /// From the first to the last of an area, in bytes.
 fn length(area: &[Part]) -> u64 {
@@ -70,14 +95,14 @@ fn length(area: &[Part]) -> u64 {
 fn area(parts: &[Part], need: u64) -> Option<&[Part]> {
     let (mut first, mut has, mut others) = (0, 0u64, 0u64);
     let (mut best, mut least) = (None, u64::MAX);
-    for (last, (extent, file)) in parts.iter().enumerate() {
+    for (last, (extent, owner)) in parts.iter().enumerate() {
         has += extent.length;
-        others += if file.is_some() { extent.length } else { 0 };
-        while let Some((begin, file)) = parts.get(first)
+        others += if owner.is_file() { extent.length } else { 0 };
+        while let Some((begin, owner)) = parts.get(first)
             && has - begin.length >= need
         {
             has -= begin.length;
-            others -= if file.is_some() { begin.length } else { 0 };
+            others -= if owner.is_file() { begin.length } else { 0 };
             first += 1;
         }
         let found = parts.get(first..=last).filter(|_| has >= need);
@@ -99,14 +124,15 @@ fn filled(parts: &[Part], area: &[Part], need: u64) -> Room {
     let mut out = Room::default();
     // By length, then by place in the donor.
     let mut elsewhere = BTreeSet::new();
-    for (extent, _) in parts.iter().filter(|(_, file)| file.is_none()) {
-        match is_inside(extent) {
-            true => out.places.push(*extent),
-            false => drop(elsewhere.insert((extent.length, extent.logical))),
+    let mut others = Vec::new();
+    for &(extent, owner) in parts {
+        match (owner, is_inside(&extent)) {
+            (Owner::File(file), true) => others.push(Other { file, extent }),
+            (Owner::Donor | Owner::Free, true) => out.places.push(extent),
+            (Owner::Donor, false) => drop(elsewhere.insert((extent.length, extent.logical))),
+            (Owner::File(_) | Owner::Free, false) => {}
         }
     }
-    let file = |part: &Part| Some(Other { file: part.1?, extent: part.0 });
-    let mut others: Vec<Other> = area.iter().filter_map(file).collect();
     others.sort_by_key(|other| (u64::MAX - other.extent.length, other.extent.physical));
     let mut has = out.bytes();
     for Other { file, extent } in others {
@@ -191,7 +217,7 @@ mod tests {
 
     /// What is moved aside, and all places in their order on the disk.
     fn made(donor: &[Extent], need: u64, others: &[Other]) -> (Vec<Piece>, Vec<Extent>) {
-        let mut found = room(donor, need * PAGE, others).unwrap();
+        let mut found = room(donor, &[], need * PAGE, others).unwrap();
         found.places.sort_unstable_by_key(|place| place.physical);
         (found.aside, found.places)
     }
@@ -231,8 +257,8 @@ mod tests {
 
     #[test]
     fn an_area_is_as_short_as_it_can_be_and_has_what_is_needed() {
-        let free = |physical, length| (extent(0, physical, length), None);
-        let file = |physical, length| (extent(0, physical, length), Some(7));
+        let free = |physical, length| (extent(0, physical, length), Owner::Donor);
+        let file = |physical, length| (extent(0, physical, length), Owner::File(7));
         for (name, parts, need, expected) in [
             ("exactly", vec![free(0, 4), free(10, 4), free(15, 4)], 8, Some(1..3)),
             ("one more", vec![free(0, 4), free(10, 4), free(15, 4)], 9, Some(0..3)),
@@ -295,10 +321,27 @@ mod tests {
     #[test]
     fn nothing_is_moved_where_nothing_fits() {
         let donor = [extent(0, 100, 4), extent(4, 200, 4)];
+        fn room(donor: &[Extent], need: u64, others: &[Other]) -> Option<Room> {
+            super::room(donor, &[], need, others)
+        }
         assert_eq!(room(&donor, 8 * PAGE, &[other(0, 104, 5)]), None);
         assert_eq!(room(&donor, 8 * PAGE, &[]), None);
         assert_eq!(room(&[], 8 * PAGE, &[other(0, 104, 5)]), None);
         assert_eq!(room(&donor, 0, &[other(0, 104, 2)]), None);
+    }
+
+    #[test]
+    fn what_else_is_free_belongs_to_an_area_and_takes_no_other_file() {
+        let donor = [extent(0, 100, 4), extent(4, 200, 2)];
+        let free = [(104 * PAGE, 2 * PAGE), (108 * PAGE, 3 * PAGE), (300 * PAGE, 9 * PAGE)];
+        let others = [other(0, 106, 2), other(1, 111, 3)];
+        let found = room(&donor, &free, 11 * PAGE, &others).unwrap();
+        assert_eq!(found.aside, [piece(0, 106, 2, 4)]);
+        let mut places = found.places;
+        places.sort_unstable_by_key(|place| place.physical);
+        // What is free has places behind the donor's end.
+        let area = [extent(0, 100, 4), extent(6, 104, 2), extent(4, 106, 2), extent(8, 108, 3)];
+        assert_eq!(places, area);
     }
 
     proptest! {
@@ -323,7 +366,7 @@ mod tests {
                 logical += piece.length;
             }
             let need = (logical / PAGE * part / 10).max(1) * PAGE;
-            if let Some(found) = room(&donor, need, &others).filter(|_| logical >= need) {
+            if let Some(found) = room(&donor, &[], need, &others).filter(|_| logical >= need) {
                 let aside: Vec<&Piece> = found.aside.iter().collect();
                 for piece in &aside {
                     let moved = Other { file: piece.file, extent: piece.old[0] };

@@ -16,6 +16,7 @@ pub mod descriptors;
 pub mod exec;
 pub mod ext4;
 pub mod fiemap;
+pub mod fsmap;
 pub mod fsuuid;
 pub mod handle;
 pub mod helper;

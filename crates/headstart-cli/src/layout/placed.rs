@@ -13,10 +13,11 @@ use headstart::pack::{Pack, store};
 use headstart_layout::LayoutError;
 use headstart_layout::apply::{Direction, Go};
 use headstart_layout::block_groups::{block_groups, relocate};
+use headstart_layout::extents::as_one_file;
 use headstart_layout::gain::Gain;
 use headstart_layout::journal::{Donor, LaidFile};
 use headstart_layout::kind::Kind;
-use headstart_layout::others::{Others, others};
+use headstart_layout::others::{Others, free_space, others};
 use headstart_layout::plan::{Piece, Plan, exchanged};
 use headstart_layout::prepare::prepare;
 use headstart_layout::room::{Room, room};
@@ -164,7 +165,9 @@ impl Placed {
         let with_room = |bytes| {
             // Somebody may have taken what was free.
             let donor = store.allocate(bytes, volume, &planned.plan).ok()?;
-            let found = Self::with_room(donor, bytes, planned, &others)?;
+            // Where a layout is allocated once more, it gets this, too.
+            let free = volume.kind.shares().then(|| free_space(store));
+            let found = Self::with_room(donor, free, bytes, planned, &others)?;
             found.gain.betters(&self.gain).then_some(found)
         };
         match sizes.into_iter().find_map(with_room) {
@@ -176,19 +179,36 @@ impl Placed {
         }
     }
 
-    /// In the best area of a donor of so many bytes; `None` if there is none.
-    fn with_room(donor: Donor, bytes: u64, planned: &Planned, others: &Others) -> Option<Self> {
+    /// In the best area of a donor of so many bytes, with what else is `free` there if it is allocated once more; `None`
+    /// if there is none.
+    fn with_room(
+        donor: Donor,
+        free: Option<Vec<(u64, u64)>>,
+        bytes: u64,
+        planned: &Planned,
+        others: &Others,
+    ) -> Option<Self> {
         let need = planned.plan.donor_bytes;
         let mut tail = planned.donor_bytes - need;
         let made = |tail: u64| {
             let usable = Plan { donor_bytes: bytes.checked_sub(tail)?, ..Plan::default() };
-            room(&usable.places(&donor.extents)?, need, &others.extents)
+            let donor = usable.places(&donor.extents)?;
+            room(&donor, free.as_deref().unwrap_or_default(), need, &others.extents)
         };
         // The extents of what is moved aside may need blocks, too, as may those of the donor.
         tail += others.tree_blocks(&made(tail)?.aside) * page_size();
-        let Room { aside, places } = made(tail)?;
-        let plan = Plan { aside, ..planned.plan.in_order_of(places, page_size())? };
-        let then = exchanged(&donor.extents, &plan.aside.iter().collect::<Vec<_>>())?;
+        let Room { aside, mut places } = made(tail)?;
+        let (plan, then) = match free {
+            Some(_) => {
+                places.sort_unstable_by_key(|place| place.physical);
+                (Plan { aside, ..planned.plan.clone() }, as_one_file(&places))
+            }
+            None => {
+                let plan = Plan { aside, ..planned.plan.in_order_of(places, page_size())? };
+                let then = exchanged(&donor.extents, &plan.aside.iter().collect::<Vec<_>>())?;
+                (plan, then)
+            }
+        };
         let gain = planned.gain_with(&plan, &then);
         Some(Self { donor, plan, gain, relocated: 0 })
     }
