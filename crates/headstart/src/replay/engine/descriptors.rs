@@ -1,7 +1,7 @@
 //! How many files a replay may have open at once. The limit is the program's too, and many services
 //! have a low one. getrlimit(2).
 
-use super::execute::LOOKING_UP;
+use super::workers::LOOKING_UP;
 use crate::host::cpus;
 use crate::replay::requests::TOGETHER;
 use headstart_sys::descriptors::for_each_open;

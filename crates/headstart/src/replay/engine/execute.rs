@@ -9,7 +9,7 @@ use super::progress::Progress;
 use super::residency::Residency;
 use super::submission::Submission;
 use super::targets::{Opened, Targets};
-use super::workers::Workers;
+use super::workers::{LOOKING_UP, Workers};
 use crate::cache::residency::are_resident;
 use crate::host::mounts::Mounts;
 use crate::replay::elevator;
@@ -22,9 +22,6 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Threads that look up where files lie before a pass over a rotational disk. It seeks for what of names, inodes and
-/// extents is not in memory, but the nearest of all that wait is chosen.
-pub(super) const LOOKING_UP: usize = 64;
 /// Steps of a batch in elevator order that are in flight at most, and their bytes: some 20 ms.
 const BATCH_STEPS: usize = 16;
 const BATCH_BYTES: u64 = 2 << 20;

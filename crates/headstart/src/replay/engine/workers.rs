@@ -10,6 +10,9 @@ use std::thread;
 
 /// Stack of each thread, in bytes.
 const STACK: usize = 128 << 10;
+/// Threads that look up where files lie before a pass over a rotational disk. It seeks for what of names, inodes and
+/// extents is not in memory, but the nearest of all that wait is chosen.
+pub(super) const LOOKING_UP: usize = 64;
 /// Threads for one list of numbers.
 const MOST: usize = 256;
 
