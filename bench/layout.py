@@ -267,7 +267,8 @@ def lay_out(headstart, where, pack, args):
     plan = planned(headstart, where, pack, options(args))
     room = ["--make-room"] * args.make_room
     done = run(headstart, "layout", "apply", "--force", "--json", *room, *options(args), *only, capture=True)
-    aside = json.loads(done)["file_systems"][0].get("aside_bytes", 0)
+    told = json.loads(done)["file_systems"][0]
+    aside = {what: told.get(what, 0) for what in ("aside_bytes", "relocated_bytes")}
     run(headstart, "layout", "release", where)
     # What is compressed lies in as many pieces as the kernel made of it.
     laid = None if args.compress else planned(headstart, where, pack)["gain"]["before"]
@@ -275,7 +276,7 @@ def lay_out(headstart, where, pack, args):
     lies = {kind: {"extents": gain["extents"], "pieces": gain["jumps"] + 1}
             for kind, gain in (("before", plan["gain"]["before"]), ("after", laid)) if gain}
     kept = {key: plan[key] for key in ("files", "ranges", "bytes", "gain", "metadata")}
-    return kept | {"skipped": skipped, "lies": lies, "aside_bytes": aside}
+    return kept | {"skipped": skipped, "lies": lies} | aside
 
 
 def planned(headstart, where, pack, options=()):

@@ -2,7 +2,6 @@
 
 mod apply;
 mod list;
-mod moving;
 mod placed;
 mod plan;
 mod renewal;

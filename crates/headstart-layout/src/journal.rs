@@ -41,7 +41,7 @@ pub struct Journal {
     pub files: Vec<LaidFile>,
     /// Ranges of other files, which are moved aside before.
     pub aside: Vec<Swap>,
-    /// The ranges that are laid out, in touch order.
+    /// The ranges that are laid out, in touch order, on xfs in that of their places in the donor.
     pub swaps: Vec<Swap>,
     /// The packs it was made for, which know where the extents of these files lie: absolute paths.
     pub packs: Vec<PathBuf>,

@@ -189,8 +189,10 @@ impl Reader<'_> {
             return Err(Skip::Changed);
         }
         if round == Round::Aside {
-            // What is laid out counts on its place: better to know now that a process executes it.
-            writable(&looked.file)?;
+            if self.copies.is_none() {
+                // What is laid out counts on its place: better to know now that a process executes it.
+                writable(&looked.file)?;
+            }
             if is_swap_space(&looked.file) {
                 return Err(Skip::Swap);
             }

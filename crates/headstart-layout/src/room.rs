@@ -1,8 +1,8 @@
 //! Room for a layout where the free space is in pieces: which other files are moved aside, so that the donor lies in
 //! one area. Pure; [`super::others`] finds the files.
 //!
-//! The donor has free pieces in many places. In the area that is chosen, ranges of other files swap blocks with
-//! pieces of the donor elsewhere. Each extent is moved as a whole into one piece, so no file gets more of them. What
+//! The donor has free pieces in many places. From the area that is chosen, ranges of other files are moved to
+//! pieces of the donor elsewhere, on ext4 by a swap. Each extent is moved as a whole into one piece, so no file gets more of them. What
 //! can't be moved stays in the area, and a disk passes it.
 //!
 //! Where a layout is allocated once more when these files are moved, as on xfs, it also gets what is free in the area and

@@ -411,9 +411,7 @@ impl Store {
         let (name, donor) = best.ok_or_else(none)?;
         rustix::fs::renameat(&self.dir, &name, &self.dir, DONOR)
             .map_err(LayoutError::io("Can't rename", &path))?;
-        for trial in 0..TRIALS {
-            self.remove(&format!("{DONOR}.{trial}"))?;
-        }
+        self.remove_trials()?;
         rustix::fs::fsync(&self.dir).map_err(LayoutError::io("Can't write", &path))?;
         Ok(donor)
     }
@@ -445,7 +443,7 @@ impl Store {
             .map_err(LayoutError::io("Can't remove", &self.path))
     }
 
-    /// Removes journal and donor, and waits until the blocks of the donor are free.
+    /// Removes journal, donor and copies, and waits until their blocks are free.
     ///
     /// # Errors
     /// What the kernel said.
@@ -463,12 +461,8 @@ impl Store {
     }
 
     fn remove_donors(&self) -> Result<(), LayoutError> {
-        self.remove(DONOR)?;
-        (0..TRIALS).try_for_each(|trial| self.remove(&format!("{DONOR}.{trial}")))?;
-        self.remove_copies()
-    }
-
-    fn remove_copies(&self) -> Result<(), LayoutError> {
+        self.remove_freed(DONOR)?;
+        self.remove_trials()?;
         let failed = || LayoutError::io("Can't read", &self.path);
         let mut copies = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.dir).map_err(failed())? {
@@ -477,15 +471,22 @@ impl Store {
                 copies.push(name);
             }
         }
-        for name in copies {
-            // xfs frees blocks of removed files in the background, and of cut ones at once: until then others
-            // share them, and a layout would skip these.
-            if let Ok(Some((copy, _))) = self.file(&name, OFlags::WRONLY) {
-                let _ = rustix::fs::ftruncate(copy, 0);
-            }
-            self.remove(&name)?;
+        copies.iter().try_for_each(|name| self.remove_freed(name))
+    }
+
+    fn remove_trials(&self) -> Result<(), LayoutError> {
+        (0..TRIALS).try_for_each(|trial| self.remove_freed(&format!("{DONOR}.{trial}")))
+    }
+
+    /// Removes a file whose blocks are free then. xfs frees those of removed files in the background, and of cut ones at
+    /// once: until then there is less room, and others share blocks, which a layout would skip.
+    fn remove_freed(&self, name: &str) -> Result<(), LayoutError> {
+        if let Ok(Some((file, stat))) = self.file(name, OFlags::WRONLY)
+            && stat.st_nlink == 1
+        {
+            let _ = rustix::fs::ftruncate(file, 0);
         }
-        Ok(())
+        self.remove(name)
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), LayoutError> {

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use rustix::ioctl::{self, Updater, opcode};
 
 /// Records requested in one call.
-const ROOM: usize = 256;
+const ROOM: usize = 4096;
 
 /// `struct fsmap`.
 #[repr(C)]
@@ -45,6 +45,8 @@ struct Request {
 /// `_IOWR('X', 59, struct fsmap_head)`; the array at its end is not part of the size.
 const FS_IOC_GETFSMAP: ioctl::Opcode = opcode::read_write::<Header>(b'X', 59);
 
+/// Devices are `dev_t` numbers.
+const FMH_OF_DEV_T: u32 = 1;
 /// The owner is one of those below, and no inode.
 const FMR_OF_SPECIAL_OWNER: u32 = 0x10;
 /// The last one of the file system.
@@ -64,7 +66,7 @@ impl Record {
 /// `fs` is any file of the file system.
 ///
 /// # Errors
-/// `EOPNOTSUPP`, `ENOTTY`: this file system doesn't tell.
+/// `EOPNOTSUPP`, `ENOTTY`: this file system doesn't tell, or not by the numbers of devices.
 pub fn free_space(fs: impl AsFd) -> io::Result<Vec<(u64, u64)>> {
     let dev = rustix::fs::fstat(&fs)?.st_dev;
     // As the kernel encodes it (`new_encode_dev`): a log and realtime files have devices of their own.
@@ -84,6 +86,9 @@ pub fn free_space(fs: impl AsFd) -> io::Result<Vec<(u64, u64)>> {
         let call = unsafe { Updater::<FS_IOC_GETFSMAP, _>::new(&mut *request) };
         // SAFETY: as above; the call has no other effect.
         unsafe { ioctl::ioctl(&fs, call) }?;
+        if request.header.oflags & FMH_OF_DEV_T == 0 {
+            return Err(rustix::io::Errno::OPNOTSUPP.into());
+        }
         let told = &request.records[..ROOM.min(request.header.entries as usize)];
         let free = told.iter().filter(|record| record.is_free() && record.device == device);
         found.extend(free.map(|record| (record.physical, record.length)));

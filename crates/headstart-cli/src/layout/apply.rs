@@ -1,6 +1,5 @@
 //! `headstart layout apply`, `resume` and `undo`: moves blocks.
 
-use super::moving::move_and_check;
 use super::placed::{Placed, known};
 use super::plan::{Planned, no_gain};
 use super::renewal::Renewal;
@@ -11,7 +10,7 @@ use crate::output::{self, JsonPath, counted, size};
 use headstart::host::mounts::MountTable;
 use headstart::pack::Pack;
 use headstart_layout::LayoutError;
-use headstart_layout::apply::{Direction, Done, Go, standing};
+use headstart_layout::apply::{Direction, Done, Go, standing, swap_all};
 use headstart_layout::journal::Journal;
 use headstart_layout::prepare::prepare;
 use headstart_layout::skip::Skipped;
@@ -43,8 +42,9 @@ pub struct ApplyArgs {
     force: bool,
 
     /// Where free space is in pieces, move other files aside first. On ext4 the layout then takes up to half more until
-    /// release, or undo, which moves them back unless their old blocks are in use by then. On xfs they stay where they
-    /// are then, as on btrfs, where block groups are moved, one or up to 8 times the bytes of the layout
+    /// release, or undo, which moves them back unless their old blocks are in use by then. On xfs undo does not move them
+    /// back. On btrfs block groups are moved, one or up to 8 times the bytes of the layout, and undo does not move them
+    /// back either
     #[arg(long)]
     make_room: bool,
 
@@ -140,8 +140,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                     *skipped.entry(skip).or_default() += count;
                 }
                 let renewal = Renewal::begin(volume, &journal, &mounts);
-                let made =
-                    move_and_check((&store, volume, &journal), Direction::Apply, true, &work);
+                let made = make((&store, volume, &journal), Direction::Apply, true, &work);
                 renewal.finish();
                 let (status, mut done) = made?;
                 for (skip, count) in skipped {
@@ -175,9 +174,11 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
             }
             Err(error) => {
                 output::error(&error);
-                // With a journal, other files were moved, and resume and undo can finish.
-                if store.journal()?.is_none() {
-                    store.remove_all()?;
+                match store.journal()? {
+                    None => store.remove_all()?,
+                    Some(_) => output::message(
+                        "all files are whole. headstart layout undo moves other files back",
+                    ),
                 }
                 Ok(ExitStatus::Failed)
             }
@@ -248,6 +249,34 @@ fn begin(
     Ok(Begun::Journal { journal, skipped, relocated })
 }
 
+/// Swaps, and reads all from the disk when it was moved.
+fn make(
+    (store, volume, journal): (&Store, &Volume, &Journal),
+    direction: Direction,
+    is_just_read: bool,
+    work: &Work,
+) -> Result<(ExitStatus, Done), LayoutError> {
+    let what = if direction == Direction::Apply { "moving" } else { "moving back" };
+    let mut part = work.part(what, volume, journal.bytes());
+    let mut done = swap_all(store, journal, direction, is_just_read, |done| part.go(done))?;
+    drop(part);
+    if done.stopped {
+        return Ok((ExitStatus::Failed, done));
+    }
+    let mut part = work.part("checking", volume, journal.bytes());
+    let standing = standing(store, journal, true, |read| {
+        let go = part.go(read)?;
+        done.stopped |= go == Go::Stop;
+        Ok(go)
+    })?;
+    drop(part);
+    match standing.damaged.first() {
+        Some(path) => Err(LayoutError::Content { path: path.clone() }),
+        None if done.stopped => Ok((ExitStatus::Failed, done)),
+        None => Ok((ExitStatus::Done, done)),
+    }
+}
+
 /// Runs `layout resume`.
 pub fn resume(args: &ContinueArgs) -> anyhow::Result<ExitStatus> {
     go_on(args, Direction::Apply, "headstart/layout-resume/1")
@@ -279,7 +308,7 @@ fn go_on(
         is_any = true;
         volume.fit(&mounts)?;
         let renewal = Renewal::begin(volume, &journal, &mounts);
-        let made = move_and_check((&store, volume, &journal), direction, false, &work);
+        let made = make((&store, volume, &journal), direction, false, &work);
         renewal.finish();
         let (mut status, done) = made?;
         if done.has_rest() {
@@ -289,6 +318,10 @@ fn go_on(
         documents.push(OneDocument::of(volume, &done));
         if direction == Direction::Undo && !done.has_rest() {
             store.remove_all()?;
+        } else if journal.swaps.is_empty() && !done.has_rest() {
+            output::message("only other files were moved; headstart layout apply begins again");
+            store.remove_all()?;
+            return Ok(ExitStatus::Negative);
         }
         Ok(status)
     });

@@ -1,7 +1,6 @@
 //! Where a layout goes: the donor is allocated, and where it lies in pieces other files are moved aside, with
 //! `--make-room`; on btrfs by block groups.
 
-use super::moving::move_and_check;
 use super::plan::Planned;
 use super::which::in_words;
 use super::work::Work;
@@ -11,7 +10,7 @@ use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
 use headstart::pack::{Pack, store};
 use headstart_layout::LayoutError;
-use headstart_layout::apply::{Direction, Go};
+use headstart_layout::apply::{Direction, Go, standing, swap_all};
 use headstart_layout::block_groups::{block_groups, relocate};
 use headstart_layout::extents::as_one_file;
 use headstart_layout::gain::Gain;
@@ -137,8 +136,8 @@ impl Placed {
         Ok(Some(Self { relocated: bytes, ..Self::allocate(store, volume, planned)? }))
     }
 
-    /// In the best area from which the file system swaps blocks with a donor elsewhere. Files whose blocks are swapped
-    /// are added to those that were found.
+    /// In the best area from which other files can be moved to a donor elsewhere. These are added to the files that were
+    /// found.
     fn aside(
         self,
         store: &Store,
@@ -213,9 +212,8 @@ impl Placed {
         Some(Self { donor, plan, gain, relocated: 0 })
     }
 
-    /// Where what is moved aside has left its blocks for good: copies share blocks with what they are of, so the old ones
-    /// can't be kept for both. It is a layout of its own, of other files, that is released at once, and then the file
-    /// system has room where that was.
+    /// On xfs: moves the other files first, as a layout of their own, and releases it at once. Old copies would keep the
+    /// blocks that are needed.
     fn vacated(
         self,
         store: &Store,
@@ -232,16 +230,25 @@ impl Placed {
         drop(part);
         let Some((journal, mut skipped)) = prepared else { return Ok(None) };
         store.write_journal(&journal)?;
-        let (_, done) = move_and_check((store, volume, &journal), Direction::Apply, true, work)?;
+        let mut part = work.part("moving other files", volume, journal.bytes());
+        let done = swap_all(store, &journal, Direction::Apply, true, |done| part.go(done))?;
+        drop(part);
+        // Also after a stop: the old blocks are freed then.
+        let found = standing(store, &journal, true, |_| Ok(Go::On))?;
+        if let Some(path) = found.damaged.first() {
+            return Err(LayoutError::Content { path: path.clone() });
+        }
         store.clear()?;
-        let (place, moved) = (output::shown(&volume.mount_point), size(done.aside));
-        output::message(format_args!("{place}: {moved} of other files were moved aside first"));
         for (skip, count) in done.skipped {
             *skipped.entry(skip).or_default() += count;
         }
         if !skipped.is_empty() {
             let files = counted(skipped.values().sum(), "other file");
             output::message(format_args!("{files} stayed: {}", in_words(&skipped)));
+        }
+        if done.aside > 0 {
+            let (place, moved) = (output::shown(&volume.mount_point), size(done.aside));
+            output::message(format_args!("{place}: {moved} of other files were moved aside first"));
         }
         if done.stopped {
             return Ok(None);
@@ -289,6 +296,7 @@ impl Placed {
     ) -> Result<Option<&'static str>, LayoutError> {
         let may_help = planned.gain.betters(&self.gain) && volume.makes_room()?;
         Ok(may_help.then_some(match was_tried {
+            true if self.relocated > 0 => "what else lies between them can't be moved",
             true => "moving other files aside does not make it faster",
             false => "with --make-room other files are moved aside first",
         }))

@@ -59,6 +59,8 @@ impl Perforated {
             }
             let own: Vec<u8> = bytes.iter().map(|byte| byte ^ number as u8).collect();
             file.write_all_at(&own, 0).unwrap();
+            // The last block of most files is not full.
+            file.set_len(PIECE as u64 - 100).unwrap();
             others.push(path(number));
         }
         others.iter().skip(1).step_by(2).for_each(|path| fs::remove_file(path).unwrap());

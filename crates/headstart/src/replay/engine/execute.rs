@@ -164,7 +164,7 @@ impl Engine {
         let mut targets: Vec<u32> = steps.iter().map(|step| step.target).collect();
         targets.sort_unstable();
         targets.dedup();
-        // Their inodes lie on the disk in the order of their numbers.
+        // The inodes of a file system lie on the disk in the order of their numbers.
         targets.sort_by_key(|target| self.plan.targets[*target as usize].inode());
         self.each(LOOKING_UP, targets.len(), |i| {
             let opened = self.targets.opened(targets[i]);
