@@ -2,8 +2,8 @@
 //! one area. Pure; [`super::others`] finds the files.
 //!
 //! The donor has free pieces in many places. From the area that is chosen, ranges of other files are moved to
-//! pieces of the donor elsewhere, on ext4 by a swap. Each extent is moved as a whole into one piece, so no file gets more of them. What
-//! can't be moved stays in the area, and a disk passes it.
+//! pieces of the donor elsewhere, on ext4 by a swap. Each extent is moved as a whole into one piece, so no file gets
+//! more of them. What can't be moved stays in the area, and a disk passes it.
 //!
 //! Where a layout is allocated once more when these files are moved, as on xfs, it also gets what is free in the area and
 //! not the donor's.
