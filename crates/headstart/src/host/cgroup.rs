@@ -1,4 +1,4 @@
-//! Control groups that limit our memory: where they are, and what they leave. Both
+//! Control groups that limit our memory and threads: where they are, and what they leave. Both
 //! versions. Pure.
 
 use crate::host::mounts::Mount;
@@ -16,7 +16,7 @@ pub enum Version {
     Two,
 }
 
-/// A control group that may limit our memory.
+/// A control group that may limit us.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
     /// Its directory.
@@ -85,6 +85,16 @@ impl Group {
         };
         let limits = files.iter().filter_map(|file| number(file, &read));
         limits.filter(|limit| *limit < NO_LIMIT).min()
+    }
+
+    /// Threads that may still be started. `None` without a limit, and in version 1, where they are limited in a
+    /// hierarchy of their own; `read` as above.
+    pub fn threads_left(&self, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+        if self.version == Version::One {
+            return None;
+        }
+        let limit = number("pids.max", &read)?;
+        Some(limit.saturating_sub(number("pids.current", &read).unwrap_or(0)))
     }
 
     /// What is left below the limit where all of these can be dropped.
@@ -221,6 +231,25 @@ mod tests {
             let active = if version == Version::One { 10 * MIB } else { 5 * MIB };
             let with_active = expected.map(|left| if left == 0 { 0 } else { left + active });
             assert_eq!(group.room_for_cache(read), with_active, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_group_leaves_as_many_threads_as_it_does_not_have_yet() {
+        for (version, limit, current, expected) in [
+            (Version::Two, Some("100\n"), Some("30\n"), Some(70)),
+            (Version::Two, Some("20\n"), Some("30\n"), Some(0)),
+            (Version::Two, Some("100\n"), None, Some(100)),
+            (Version::Two, Some("max\n"), Some("30\n"), None),
+            (Version::Two, None, None, None),
+            (Version::One, Some("100\n"), Some("30\n"), None),
+        ] {
+            let read = |file: &str| {
+                let text = if file == "pids.max" { limit } else { current };
+                text.map(str::to_owned)
+            };
+            let group = Group { dir: PathBuf::new(), version };
+            assert_eq!(group.threads_left(read), expected, "{version:?} {limit:?} {current:?}");
         }
     }
 

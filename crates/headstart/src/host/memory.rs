@@ -81,7 +81,7 @@ pub fn group_limit(path: &str) -> Option<u64> {
 /// Our groups, looked up once: a start reads their limits several times.
 static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
 
-fn our_groups() -> &'static [Group] {
+pub(super) fn our_groups() -> &'static [Group] {
     GROUPS.get_or_init(|| groups_of(&our_membership()))
 }
 

@@ -12,6 +12,7 @@ use super::targets::{Opened, Targets};
 use super::workers::{LOOKING_UP, Workers};
 use crate::cache::residency::are_resident;
 use crate::host::mounts::Mounts;
+use crate::host::threads;
 use crate::replay::elevator;
 use crate::replay::places::FileLayout;
 use crate::replay::plan::Plan;
@@ -166,7 +167,7 @@ impl Engine {
         targets.dedup();
         // The inodes of a file system lie on the disk in the order of their numbers.
         targets.sort_by_key(|target| self.plan.targets[*target as usize].inode());
-        self.each(LOOKING_UP, targets.len(), |i| {
+        self.each(LOOKING_UP.min(threads::most()), targets.len(), |i| {
             let opened = self.targets.opened(targets[i]);
             let place = opened.and_then(|opened| FileLayout::of(&opened.file, opened.dev));
             // Each target is there once.
