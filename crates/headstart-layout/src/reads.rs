@@ -92,7 +92,7 @@ impl<'a> Pieces<'a> {
             while at < end(extent) {
                 let before = self.0.range(..=(file, at)).next_back().map(|(_, piece)| *piece);
                 let holder = before.filter(|(_, p)| p.file == file && at < p.bytes.end);
-                let next = self.0.range((file, at + 1)..).next().filter(|(key, _)| key.0 == file);
+                let next = self.0.range((file, at)..).next().filter(|(key, _)| key.0 == file);
                 let until = match holder {
                     Some((_, piece)) => piece.bytes.end,
                     None => next.map_or(u64::MAX, |(key, _)| key.1),
