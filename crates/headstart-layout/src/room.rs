@@ -12,6 +12,7 @@ use super::extents::end;
 use super::plan::Piece;
 use headstart::host::range::ByteRange;
 use headstart_sys::fiemap::Extent;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// An extent of another file.
@@ -133,7 +134,7 @@ fn filled(parts: &[Part], area: &[Part], need: u64) -> Room {
             (Owner::File(_) | Owner::Free, false) => {}
         }
     }
-    others.sort_by_key(|other| (u64::MAX - other.extent.length, other.extent.physical));
+    others.sort_by_key(|other| (Reverse(other.extent.length), other.extent.physical));
     let mut has = out.bytes();
     for Other { file, extent } in others {
         if has >= need {
@@ -141,9 +142,7 @@ fn filled(parts: &[Part], area: &[Part], need: u64) -> Room {
         }
         let Some(&(room, at)) = elsewhere.range((extent.length, 0)..).next() else { continue };
         elsewhere.remove(&(room, at));
-        if room > extent.length {
-            elsewhere.insert((room - extent.length, at + extent.length));
-        }
+        elsewhere.insert((room - extent.length, at + extent.length));
         let bytes = ByteRange::of(extent.logical, extent.length);
         out.aside.push(Piece { file, bytes, old: vec![extent], donor: at });
         out.places.push(Extent { logical: at, ..extent });
@@ -177,7 +176,7 @@ impl Room {
                 at = then;
             }
         }
-        left.sort_by_key(|piece| (u64::MAX - piece.length, piece.physical));
+        left.sort_by_key(|piece| (Reverse(piece.length), piece.physical));
         let mut has = self.bytes();
         for piece in left {
             if has >= need {
