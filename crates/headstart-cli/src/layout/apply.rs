@@ -150,7 +150,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                     relocated_bytes: relocated,
                     ..OneDocument::of(volume, &done)
                 });
-                report(volume, &done, Direction::Apply);
+                report((volume, &journal), &done, Direction::Apply);
                 if done.bytes > 0 || done.stopped {
                     return Ok(status);
                 }
@@ -314,16 +314,17 @@ fn go_on(
         if done.has_rest() {
             status = ExitStatus::Failed;
         }
-        report(volume, &done, direction);
+        report((volume, &journal), &done, direction);
         documents.push(OneDocument::of(volume, &done));
-        if direction == Direction::Undo && !done.has_rest() {
+        let is_of_others = journal.swaps.is_empty();
+        if (direction == Direction::Undo || is_of_others) && !done.has_rest() {
             store.remove_all()?;
-        } else if journal.swaps.is_empty() && !done.has_rest() {
-            output::message("only other files were moved; headstart layout apply begins again");
-            store.remove_all()?;
-            return Ok(ExitStatus::Negative);
         }
-        Ok(status)
+        match direction {
+            // As where there was none, so that apply is next.
+            Direction::Apply if is_of_others && !done.has_rest() => Ok(ExitStatus::Negative),
+            _ => Ok(status),
+        }
     });
     if args.json {
         output::print_json(&Document { schema, file_systems: documents })?;
@@ -335,7 +336,7 @@ fn go_on(
     Ok(status)
 }
 
-fn report(volume: &Volume, done: &Done, direction: Direction) {
+fn report((volume, journal): (&Volume, &Journal), done: &Done, direction: Direction) {
     let (place, moved) = (output::shown(&volume.mount_point), size(done.bytes));
     let word = if direction == Direction::Apply { "moved" } else { "moved back" };
     let aside = match done.aside {
@@ -352,6 +353,9 @@ fn report(volume: &Volume, done: &Done, direction: Direction) {
         (_, true) => output::message(
             "stopped; all files are whole. headstart layout resume goes on, undo moves all back",
         ),
+        (Direction::Apply, false) if journal.swaps.is_empty() && !done.has_rest() => {
+            output::message("only other files were moved; headstart layout apply begins again");
+        }
         (Direction::Apply, false) if done.bytes + done.aside == 0 => {
             output::message("nothing was moved");
         }
