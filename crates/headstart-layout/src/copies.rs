@@ -10,8 +10,9 @@ use super::error::LayoutError;
 use super::extents::{shifted, within};
 use super::journal::{CRC, Donor, Swap};
 use super::kind::Kind;
+use super::names::{self, Copy, DONOR};
 use super::plan::{Piece, Plan};
-use super::volume::{DONOR, Store, Volume};
+use super::volume::{Store, Volume};
 use super::zstd::Zstd;
 use headstart::cache::residency::page_size;
 use headstart::host::range::ByteRange;
@@ -26,34 +27,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Which copy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Copy {
-    /// The one in the new place.
-    New,
-    /// The one in the old place.
-    Old,
-}
-
-/// Where btrfs allocates new copies before the files of the journal have their numbers.
-const ALLOCATED: &str = "allocated.";
-const NEW: &str = "new.";
-const OLD: &str = "old.";
 /// Copied at once, in bytes.
 const CHUNK: usize = 1 << 20;
-
-impl Copy {
-    /// Its name in the directory of the layout, for a file of the journal.
-    pub(crate) fn name(self, file: usize) -> String {
-        let begin = if self == Self::New { NEW } else { OLD };
-        format!("{begin}{file}")
-    }
-}
-
-/// Whether a name in the directory of a layout is that of a copy.
-pub(crate) fn is_copy(name: &str) -> bool {
-    [ALLOCATED, NEW, OLD].iter().any(|begin| name.starts_with(begin))
-}
 
 /// Allocates new copies on btrfs, each with extents of its own, so that one that is freed later
 /// frees its space. An allocation without a hint goes to the largest free part, so they follow
@@ -64,7 +39,7 @@ pub(crate) fn allocate(store: &Store, volume: &Volume, plan: &Plan) -> Result<Do
         let length = piece.bytes.length().next_multiple_of(page);
         ByteRange::of(piece.bytes.offset, length)
     };
-    let open = |piece: &Piece| make(store, &format!("{ALLOCATED}{}", piece.file));
+    let open = |piece: &Piece| make(store, &names::allocated(piece.file));
     let allocate = || {
         for piece in &plan.pieces {
             let ByteRange { offset, .. } = range(piece);
@@ -137,7 +112,7 @@ impl<'a> Copies<'a> {
         clone_range(file, offset, length, &old, offset)?;
         let name = Copy::New.name(number);
         let Some(donor) = &self.donor else {
-            let allocated = format!("{ALLOCATED}{}", piece.file);
+            let allocated = names::allocated(piece.file);
             match rustix::fs::renameat(&self.store.dir, &allocated, &self.store.dir, &name) {
                 // It has its name since an earlier part of the file.
                 Ok(()) | Err(Errno::NOENT) => {}

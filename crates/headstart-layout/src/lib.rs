@@ -17,7 +17,7 @@
 //!
 //! Pure: [`kind`], [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`room`], [`journal`], [`gain`],
 //! [`reads`], [`metadata`], [`trees`], [`renewed`], [`zstd`], [`image`] (lists for images that are built once).
-//! Drivers: [`volume`] finds the file system and keeps donor and journal, [`examine`] looks at files, [`others`] at those
+//! Drivers: [`volume`] finds the file system and keeps donor and journal, `donor` allocates the donor, [`examine`] looks at files, [`others`] at those
 //! that may be moved aside, [`block_groups`] moves what lies in one of btrfs, [`replays`] finds what starts read of them, [`content`] reads them, [`prepare`] makes the journal, [`apply`] swaps,
 //! [`compress`] tells what compression would save,
 //! [`idle`] waits while others use the disk.
@@ -31,6 +31,7 @@ pub mod content;
 mod copies;
 mod direction;
 pub mod dist;
+mod donor;
 mod error;
 pub mod examine;
 pub mod extents;
@@ -41,6 +42,7 @@ pub mod journal;
 pub mod kind;
 pub mod metadata;
 mod mover;
+mod names;
 pub mod others;
 pub mod plan;
 pub mod prepare;

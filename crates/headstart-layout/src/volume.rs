@@ -3,11 +3,10 @@
 //! The directory is on the file system itself, so that they are never apart. It is root's own; what
 //! is in it is opened by its descriptor and without following links.
 
-use super::copies;
 use super::error::LayoutError;
-use super::journal::{Donor, Journal};
+use super::journal::Journal;
 use super::kind::Kind;
-use super::plan::Plan;
+use super::names::{self, DONOR};
 use super::trees::{self, Trees};
 use super::unfit::{self, Unfit};
 use super::wanted::Wanted;
@@ -16,9 +15,7 @@ use headstart::host::contents;
 use headstart::host::fsid;
 use headstart::host::id::Dev;
 use headstart::host::mounts::{Mount, MountTable};
-use headstart::replay::places::joined;
-use headstart_sys::fiemap::{self, Extent};
-use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatVfs};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -32,9 +29,6 @@ const DIR: &str = ".headstart-layout";
 const JOURNAL: &str = "journal";
 /// The journal while it is written.
 const UNFINISHED: &str = "journal.new";
-pub(crate) const DONOR: &str = "donor";
-/// How many places are tried for the donor, if the first is not in one piece.
-const TRIALS: usize = 4;
 /// The inode number of the root of each subvolume of a btrfs (`BTRFS_FIRST_FREE_OBJECTID`).
 const SUBVOLUME: u64 = 256;
 /// One part in this many of the file system stays free: it needs room of its own.
@@ -283,7 +277,7 @@ fn own(stat: &Stat, path: &Path) -> Result<(), LayoutError> {
 /// The directory of a layout, locked as long as this lives.
 #[derive(Debug)]
 pub struct Store {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The root of the file system.
     pub(crate) root: OwnedFd,
     pub(crate) dir: OwnedFd,
@@ -366,73 +360,6 @@ impl Store {
         if is_it { Ok(file) } else { Err(other()) }
     }
 
-    /// Allocates so many bytes for the pieces of a plan in as few extents as can be found, and removes
-    /// what was allocated before.
-    ///
-    /// # Errors
-    /// There is no room.
-    pub fn allocate(&self, bytes: u64, volume: &Volume, plan: &Plan) -> Result<Donor, LayoutError> {
-        let path = self.path.join(DONOR);
-        self.remove_donors()?;
-        let room = volume.room()?;
-        if room < bytes {
-            let (needed, free) = (bytes.div_ceil(1 << 20), room >> 20);
-            return Err(LayoutError::NoRoom { path: volume.mount_point.clone(), needed, free });
-        }
-        if volume.kind == Kind::Btrfs {
-            return copies::allocate(self, volume, plan);
-        }
-        let mut best: Option<(String, Donor)> = None;
-        for trial in 0..TRIALS {
-            // Those of earlier trials stay meanwhile, so that this one is elsewhere.
-            if trial > 0 && volume.room()? < bytes {
-                break;
-            }
-            let name = format!("{DONOR}.{trial}");
-            match self.trial(&name, bytes) {
-                Ok(donor) => {
-                    let is_better =
-                        |(_, known): &(_, Donor)| donor.extents.len() < known.extents.len();
-                    if best.as_ref().is_none_or(is_better) {
-                        best = Some((name, donor));
-                    }
-                }
-                Err(Errno::NOSPC) if best.is_some() => break,
-                Err(error) => {
-                    self.remove_donors()?;
-                    return Err(LayoutError::io("Can't allocate", &path)(error));
-                }
-            }
-            if best.as_ref().is_some_and(|(_, donor)| donor.extents.len() == 1) {
-                break;
-            }
-        }
-        let none = || LayoutError::OtherDonor { path: path.clone() };
-        let (name, donor) = best.ok_or_else(none)?;
-        rustix::fs::renameat(&self.dir, &name, &self.dir, DONOR)
-            .map_err(LayoutError::io("Can't rename", &path))?;
-        self.remove_trials()?;
-        rustix::fs::fsync(&self.dir).map_err(LayoutError::io("Can't write", &path))?;
-        Ok(donor)
-    }
-
-    fn trial(&self, name: &str, bytes: u64) -> Result<Donor, Errno> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::openat(&self.dir, name, flags | OFlags::CLOEXEC, mode)?;
-        // Copies are cloned from its end, which then comes to each in turn.
-        let flags = match self.kind.shares() {
-            true => FallocateFlags::KEEP_SIZE,
-            false => FallocateFlags::empty(),
-        };
-        rustix::fs::fallocate(&file, flags, 0, bytes)?;
-        rustix::fs::fsync(&file)?;
-        let pieces =
-            fiemap::pieces(&file).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-        let extents: Vec<Extent> = pieces.into_iter().map(|(extent, _)| extent).collect();
-        Ok(Donor { ino: rustix::fs::fstat(&file)?.st_ino, extents: joined(extents) })
-    }
-
     /// Removes all of it: journal, donor, directory. Blocks that the donor has are free then.
     ///
     /// # Errors
@@ -457,25 +384,20 @@ impl Store {
         self.remove(JOURNAL)?;
         self.remove(UNFINISHED)?;
         rustix::fs::fsync(&self.dir).map_err(LayoutError::io("Can't write", &self.path))?;
-        self.remove_donors()
+        self.remove_named(names::has_blocks)
     }
 
-    fn remove_donors(&self) -> Result<(), LayoutError> {
-        self.remove_freed(DONOR)?;
-        self.remove_trials()?;
+    /// Removes the files in it that have such names, with their blocks.
+    pub(crate) fn remove_named(&self, is_it: impl Fn(&str) -> bool) -> Result<(), LayoutError> {
         let failed = || LayoutError::io("Can't read", &self.path);
-        let mut copies = Vec::new();
+        let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.dir).map_err(failed())? {
             let name = entry.map_err(failed())?.file_name().to_string_lossy().into_owned();
-            if copies::is_copy(&name) {
-                copies.push(name);
+            if is_it(&name) {
+                names.push(name);
             }
         }
-        copies.iter().try_for_each(|name| self.remove_freed(name))
-    }
-
-    fn remove_trials(&self) -> Result<(), LayoutError> {
-        (0..TRIALS).try_for_each(|trial| self.remove_freed(&format!("{DONOR}.{trial}")))
+        names.iter().try_for_each(|name| self.remove_freed(name))
     }
 
     /// Removes a file whose blocks are free then. xfs frees those of removed files in the background, and of cut ones at

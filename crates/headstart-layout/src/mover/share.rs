@@ -4,9 +4,9 @@
 //! is executed can be moved, too.
 
 use super::step::{Mover, Stop, errno};
-use crate::copies::Copy;
 use crate::direction::Direction;
 use crate::journal::Swap;
+use crate::names::Copy;
 use crate::skip::Skip;
 use crate::volume::Store;
 use headstart::host::range::ByteRange;
