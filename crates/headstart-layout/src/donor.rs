@@ -2,11 +2,13 @@
 
 use super::copies;
 use super::error::LayoutError;
+use super::extents::end;
 use super::journal::Donor;
 use super::kind::Kind;
 use super::names::{self, DONOR};
 use super::plan::Plan;
 use super::volume::{Store, Volume};
+use headstart::cache::residency::page_size;
 use headstart::replay::places::joined;
 use headstart_sys::fiemap::{self, Extent};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -81,5 +83,21 @@ impl Store {
             fiemap::pieces(&file).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         let extents: Vec<Extent> = pieces.into_iter().map(|(extent, _)| extent).collect();
         Ok(Donor { ino: rustix::fs::fstat(&file)?.st_ino, extents: joined(extents) })
+    }
+
+    /// Frees what a donor has and a plan does not use.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn trim(&self, donor: &Donor, plan: &Plan) -> Result<(), LayoutError> {
+        let path = self.path.join(DONOR);
+        let Some((file, _)) = self.file(DONOR, OFlags::RDWR)? else { return Ok(()) };
+        let bytes = donor.extents.last().map_or(0, end);
+        for unused in plan.unused(bytes, page_size()) {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&file, flags, unused.offset, unused.length())
+                .map_err(LayoutError::io("Can't free a part of", &path))?;
+        }
+        Ok(())
     }
 }

@@ -20,6 +20,19 @@ pub fn within(extents: &[Extent], range: ByteRange) -> Option<Vec<Extent>> {
     (at >= range.end).then_some(joined(out))
 }
 
+/// What these ranges leave of the first bytes, so many.
+pub fn between(mut ranges: Vec<ByteRange>, bytes: u64) -> Vec<ByteRange> {
+    ranges.sort_unstable();
+    let (mut out, mut at) = (Vec::new(), 0);
+    for range in ranges.into_iter().chain([ByteRange { offset: bytes, end: bytes }]) {
+        if at < range.offset.min(bytes) {
+            out.push(ByteRange { offset: at, end: range.offset.min(bytes) });
+        }
+        at = at.max(range.end);
+    }
+    out
+}
+
 /// The same as those of one file that has them in this order, with those joined that follow each other on the device.
 pub fn as_one_file(extents: &[Extent]) -> Vec<Extent> {
     let mut at = 0u64;
@@ -141,6 +154,23 @@ mod tests {
             (400, 410, None),
         ] {
             assert_eq!(within(&file, ByteRange { offset, end }), expected, "{offset} {end}");
+        }
+    }
+
+    #[test]
+    fn ranges_leave_what_is_before_between_and_behind_them() {
+        let range = |&(offset, end): &(u64, u64)| ByteRange { offset, end };
+        let ranges = |list: &[(u64, u64)]| list.iter().map(range).collect::<Vec<_>>();
+        for (taken, left) in [
+            (ranges(&[]), ranges(&[(0, 100)])),
+            (ranges(&[(40, 50), (10, 20)]), ranges(&[(0, 10), (20, 40), (50, 100)])),
+            (ranges(&[(0, 20), (20, 100)]), ranges(&[])),
+            (ranges(&[(0, 60), (10, 20), (70, 80)]), ranges(&[(60, 70), (80, 100)])),
+            (ranges(&[(90, 120)]), ranges(&[(0, 90)])),
+            (ranges(&[(120, 130)]), ranges(&[(0, 100)])),
+            (ranges(&[(0, 300)]), ranges(&[])),
+        ] {
+            assert_eq!(between(taken.clone(), 100), left, "{taken:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Where each range goes: its place in the donor. Pure.
 
-use super::extents::{end, shifted, within};
+use super::extents::{as_one_file, between, end, shifted, within};
 use super::wanted::WantedRange;
 use headstart::host::range::ByteRange;
 use headstart::replay::places::joined;
@@ -118,6 +118,25 @@ impl Plan {
     /// The places of a donor without its tail, which stays behind all ranges; `None` if it is too small.
     pub fn places(&self, donor: &[Extent]) -> Option<Vec<Extent>> {
         within(donor, ByteRange { offset: 0, end: self.donor_bytes })
+    }
+
+    /// Where ranges lie in a donor, in whole pages.
+    fn used(&self, page: u64) -> impl Iterator<Item = ByteRange> {
+        let range = move |piece: &Piece| {
+            ByteRange::of(piece.donor, piece.bytes.length().next_multiple_of(page))
+        };
+        self.pieces.iter().map(range)
+    }
+
+    /// What a donor of so many bytes has that no range takes.
+    pub fn unused(&self, bytes: u64, page: u64) -> Vec<ByteRange> {
+        between(self.used(page).collect(), bytes)
+    }
+
+    /// In how many pieces of a donor the ranges lie.
+    pub fn places_in(&self, donor: &[Extent], page: u64) -> usize {
+        let places = self.used(page).filter_map(|range| within(donor, range));
+        as_one_file(&places.flatten().collect::<Vec<_>>()).len()
     }
 
     /// The same with the ranges in places of the donor in their order on the disk. The kernel
@@ -355,6 +374,11 @@ mod tests {
         ];
         assert_eq!(placed.pieces, expected);
         assert_eq!(placed.donor_bytes, plan.donor_bytes);
+        assert_eq!(placed.places_in(&donor, 4096), 3, "pages of parts of one");
+        assert_eq!(placed.unused(32_768, 4096), [ByteRange { offset: 24_576, end: 32_768 }]);
+        let second = Plan { pieces: vec![piece(1, 0, 5120, 12_288)], ..plan.clone() };
+        let around = [ByteRange { offset: 0, end: 12_288 }, ByteRange::of(20_480, 4096)];
+        assert_eq!(second.unused(24_576, 4096), around);
         // One that is too small, and one of blocks smaller than a page.
         assert_eq!(in_order_of(&donor[..1]), None);
         let odd = [extent(0, 9000, 1024), extent(1024, 1, 30_000)];

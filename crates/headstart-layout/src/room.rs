@@ -8,7 +8,7 @@
 //! Where a layout is allocated once more when these files are moved, as on xfs, it also gets what is free in the area and
 //! not the donor's.
 
-use super::extents::end;
+use super::extents::{between, end, within};
 use super::plan::Piece;
 use headstart::host::range::ByteRange;
 use headstart_sys::fiemap::Extent;
@@ -35,6 +35,8 @@ pub struct Room {
 
 /// Areas are looked for that have so many times the need, in percent: not all of it can be moved.
 const TRIED: [u64; 6] = [100, 110, 125, 150, 200, 300];
+/// The same of a donor that is larger than the need, where nothing is moved: few parts may lie elsewhere.
+const TRIED_OF_DONOR: [u64; 5] = [100, 95, 90, 75, 50];
 /// What finds no room in the area lies in pieces elsewhere, where a byte costs so many times as much: 128 KiB take a
 /// seek of about 8 ms beside 1.2 ms for reading them.
 const ELSEWHERE: u64 = 8;
@@ -54,14 +56,28 @@ pub fn room(donor: &[Extent], free: &[(u64, u64)], need: u64, others: &[Other]) 
         logical = logical.saturating_add(length);
     }
     parts.sort_unstable_by_key(|(extent, _)| extent.physical);
-    let areas = TRIED.iter().map_while(|percent| area(&parts, need / 100 * percent));
+    let room = best(&parts, need, &TRIED).filter(|room| !room.aside.is_empty())?;
+    Some(room.with_rest(donor, need))
+}
+
+/// The places of a donor that lie closest together, if it has more than what is needed; the rest is in its largest
+/// pieces elsewhere. `None` if it has less.
+pub fn closest(donor: &[Extent], need: u64) -> Option<Vec<Extent>> {
+    let mut parts: Vec<Part> = donor.iter().map(|piece| (*piece, Owner::Donor)).collect();
+    parts.sort_unstable_by_key(|(extent, _)| extent.physical);
+    let room = best(&parts, need, &TRIED_OF_DONOR)?.with_rest(donor, need);
+    (room.bytes() >= need).then_some(room.places)
+}
+
+/// What is had in the best of the areas of these sizes, in percent of the need.
+fn best(parts: &[Part], need: u64, tried: &[u64]) -> Option<Room> {
+    let areas = tried.iter().filter_map(|percent| area(parts, need / 100 * percent));
     let cost = |(area, room): &(&[Part], Room)| {
         let missing = need.saturating_sub(room.bytes());
         length(area) + ELSEWHERE * missing
     };
-    let best = areas.map(|area| (area, filled(&parts, area, need))).min_by_key(cost);
-    let (_, room) = best.filter(|(_, room)| !room.aside.is_empty())?;
-    Some(room.with_rest(donor, need))
+    let found = areas.map(|area| (area, filled(parts, area, need)));
+    found.min_by_key(cost).map(|(_, room)| room)
 }
 
 /// Whose a part of the disk is.
@@ -158,24 +174,10 @@ impl Room {
 
     /// The same; what is still needed lies in the largest pieces of the donor that are left elsewhere.
     fn with_rest(mut self, donor: &[Extent], need: u64) -> Self {
-        let mut taken: Vec<ByteRange> =
-            self.places.iter().map(|place| ByteRange::of(place.logical, place.length)).collect();
-        taken.sort_unstable();
-        let mut left = Vec::new();
-        let mut taken = taken.into_iter().peekable();
-        for piece in donor {
-            let mut at = piece.logical;
-            while at < end(piece) {
-                let next = taken.next_if(|range| range.offset < end(piece));
-                let (until, then) =
-                    next.map_or((end(piece), end(piece)), |range| (range.offset, range.end));
-                let physical = piece.physical + (at - piece.logical);
-                if at < until {
-                    left.push(Extent { logical: at, physical, length: until - at });
-                }
-                at = then;
-            }
-        }
+        let taken = self.places.iter().map(|place| ByteRange::of(place.logical, place.length));
+        let rest = between(taken.collect(), donor.last().map_or(0, end));
+        let mut left: Vec<Extent> =
+            rest.into_iter().filter_map(|range| within(donor, range)).flatten().collect();
         left.sort_by_key(|piece| (Reverse(piece.length), piece.physical));
         let mut has = self.bytes();
         for piece in left {
@@ -327,6 +329,51 @@ mod tests {
         assert_eq!(room(&donor, 8 * PAGE, &[]), None);
         assert_eq!(room(&[], 8 * PAGE, &[other(0, 104, 5)]), None);
         assert_eq!(room(&donor, 0, &[other(0, 104, 2)]), None);
+    }
+
+    #[test]
+    fn places_of_a_donor_lie_close_together_though_it_has_larger_pieces_elsewhere() {
+        let donor = |pieces: &[(u64, u64)]| {
+            let mut logical = 0;
+            let piece = |&(physical, length): &(u64, u64)| {
+                let piece = extent(logical, physical, length);
+                logical += length;
+                piece
+            };
+            pieces.iter().map(piece).collect::<Vec<_>>()
+        };
+        let taken = |pieces: &[(u64, u64)], need| {
+            let mut places = closest(&donor(pieces), need * PAGE)?;
+            places.sort_unstable_by_key(|place| place.physical);
+            let pages = |place: &Extent| (place.physical / PAGE, place.length / PAGE);
+            Some(places.iter().map(pages).collect::<Vec<_>>())
+        };
+        let near: &[(u64, u64)] = &[(100, 30), (140, 30), (180, 40)];
+        for (name, pieces, need, expected) in [
+            (
+                "the largest is far away",
+                vec![(9000, 60), near[0], near[1], near[2]],
+                100,
+                Some(near.to_vec()),
+            ),
+            (
+                "it is needed",
+                vec![(9000, 60), near[0], near[1]],
+                120,
+                Some(vec![near[0], near[1], (9000, 60)]),
+            ),
+            (
+                "a little is missing",
+                vec![(9000, 20), near[0], near[1], near[2], (5000, 30)],
+                105,
+                Some(vec![near[0], near[1], near[2], (5000, 30)]),
+            ),
+            ("one piece", vec![(7, 50)], 50, Some(vec![(7, 50)])),
+            ("too little", vec![(7, 49)], 50, None),
+            ("none", vec![], 1, None),
+        ] {
+            assert_eq!(taken(&pieces, need), expected, "{name}");
+        }
     }
 
     #[test]

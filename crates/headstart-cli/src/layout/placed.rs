@@ -19,7 +19,7 @@ use headstart_layout::kind::Kind;
 use headstart_layout::others::{Others, free_space, others};
 use headstart_layout::plan::{Piece, Plan, exchanged};
 use headstart_layout::prepare::prepare;
-use headstart_layout::room::{Room, room};
+use headstart_layout::room::{Room, closest, room};
 use headstart_layout::volume::{Store, Volume};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -27,6 +27,10 @@ use std::path::PathBuf;
 /// To make room, the donor gets one part in so many more, the first of these that helps: the extents of other files
 /// do not fill its pieces exactly.
 const SLACK_PARTS: [u64; 3] = [8, 4, 2];
+
+/// xfs takes the largest free parts first, wherever they lie. So it allocates one part in so many more than a layout needs,
+/// which gets those that lie closest together.
+const XFS_SLACK_PART: u64 = 2;
 
 /// On btrfs, once so many times the bytes of the layout were moved to make room, no other block group is.
 const MOST_RELOCATED: u64 = 8;
@@ -44,18 +48,39 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// In the places of the donor as it is.
+    /// In the best places of a donor.
     pub fn allocate(
         store: &Store,
         volume: &Volume,
         planned: &Planned,
     ) -> Result<Self, LayoutError> {
-        let donor = store.allocate(planned.donor_bytes, volume, &planned.plan)?;
-        // Copies on btrfs lie where they are made.
-        let has_places = volume.kind != Kind::Btrfs;
-        let places = planned.plan.places(&donor.extents).filter(|_| has_places);
-        let plan = places.and_then(|places| planned.plan.in_order_of(places, page_size()));
-        let plan = plan.unwrap_or_else(|| planned.plan.clone());
+        let bytes = match volume.kind {
+            Kind::Xfs => planned.donor_with_slack(XFS_SLACK_PART, volume.room()?),
+            Kind::Ext4 | Kind::Btrfs => planned.donor_bytes,
+        };
+        let allocated = |bytes| store.allocate(bytes, volume, &planned.plan);
+        let donor = match allocated(bytes) {
+            // The file system may have less room than it says.
+            Err(_) if bytes > planned.donor_bytes => allocated(planned.donor_bytes)?,
+            donor => donor?,
+        };
+        let need = planned.plan.donor_bytes;
+        let places = match volume.kind {
+            Kind::Ext4 => [planned.plan.places(&donor.extents), None],
+            Kind::Xfs => [planned.plan.places(&donor.extents), closest(&donor.extents, need)],
+            // Copies lie where they are made.
+            Kind::Btrfs => [None, None],
+        };
+        let plans =
+            places.into_iter().filter_map(|places| planned.plan.in_order_of(places?, page_size()));
+        let cost = |plan: &Plan| {
+            let after = planned.gain_with(plan, &donor.extents).after;
+            (after.replay_us, after.requests)
+        };
+        let plan = plans.min_by_key(cost).unwrap_or_else(|| planned.plan.clone());
+        if bytes > planned.donor_bytes {
+            store.trim(&donor, &plan)?;
+        }
         let gain = planned.gain_with(&plan, &donor.extents);
         Ok(Self { donor, plan, gain, relocated: 0 })
     }
@@ -154,11 +179,7 @@ impl Placed {
         };
         drop(part);
         let free = volume.room()?.saturating_add(planned.donor_bytes);
-        let bytes = |part| {
-            let slack = planned.plan.donor_bytes / part;
-            planned.donor_bytes.saturating_add(slack).min(free) / page_size() * page_size()
-        };
-        let mut sizes = SLACK_PARTS.map(bytes).to_vec();
+        let mut sizes = SLACK_PARTS.map(|part| planned.donor_with_slack(part, free)).to_vec();
         // With little free they are all the same.
         sizes.dedup();
         let with_room = |bytes| {
@@ -275,7 +296,8 @@ impl Placed {
             return Ok(Some(format!("{place}: moves {bytes} of {files} aside first")));
         }
         let Some(advice) = self.advice(volume, planned, was_tried)? else { return Ok(None) };
-        let pieces = counted(self.donor.extents.len() as u64, "piece");
+        let pieces = self.plan.places_in(&self.donor.extents, page_size());
+        let pieces = counted(pieces as u64, "piece");
         let seconds = |gain: &Gain| gain.after.replay_us.map(|us| us as f64 / 1e6);
         let times = seconds(&self.gain).zip(seconds(&planned.gain));
         let times = times.map_or_else(String::new, |(here, ideal)| {

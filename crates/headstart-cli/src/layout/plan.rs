@@ -146,6 +146,13 @@ impl Planned {
         Ok(out)
     }
 
+    /// The bytes of a donor that has one part in so many more than it needs, in whole pages, as far as so many are free.
+    pub fn donor_with_slack(&self, part: u64, free: u64) -> u64 {
+        let slack = self.plan.donor_bytes / part;
+        let bytes = self.donor_bytes.saturating_add(slack).min(free) / page_size() * page_size();
+        bytes.max(self.donor_bytes)
+    }
+
     /// What a plan of these files gains with this donor, or behind its begin as small as the sample gets.
     pub fn gain_with(&self, plan: &Plan, donor: &[Extent]) -> Gain {
         let replays = &self.replays;

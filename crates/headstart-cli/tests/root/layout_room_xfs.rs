@@ -1,15 +1,22 @@
 //! `headstart layout apply --make-room` on loop-mounted xfs whose free space is in pieces: other files get blocks
 //! elsewhere for good before the layout is allocated, and all files stay whole whatever ends it.
 
-use crate::common::laid_out::{check, dir, done, fails, json, layout, places, run_until, states};
+use crate::common::laid_out::{
+    check, command, dir, done, fails, json, layout, places, run_until, states, took,
+};
 use crate::common::perforated::Perforated;
 use headstart_sys::fiemap::Extent;
 use headstart_sys::fsmap::free_space;
+use headstart_testing::{LoopFs, must};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::{Pid, Signal, kill_process};
 use std::cell::Cell;
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 
 fn rig() -> Option<Perforated> {
     Perforated::of("xfs", 320 << 20)
@@ -53,6 +60,56 @@ fn a_layout_on_xfs_lies_in_one_area_when_others_are_moved_and_undo_leaves_these_
     assert_eq!(places(&rig.others), others);
     assert_eq!(states(&rig.all()), before);
     check(&rig.fs);
+}
+
+#[test]
+fn a_layout_on_xfs_takes_free_parts_that_lie_together_where_a_disk_seeks() {
+    let Some(rig) = rig() else { return };
+    // The largest free part is far from all others, of which the larger ones lie side by side.
+    const LARGEST: u64 = 640 << 10;
+    let most = OpenOptions::new().write(true).open(rig.fs.path().join("most")).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&most, punch, 64 << 20, LARGEST).unwrap();
+    drop(most);
+    rig.others.iter().step_by(2).take(20).for_each(|path| fs::remove_file(path).unwrap());
+    must("sync", &["-f", rig.fs.path().to_str().unwrap()]);
+    let old = places(&rig.paths);
+    let span = |places: &[Vec<Extent>]| {
+        let begins = || places.iter().flatten().map(|extent| extent.physical);
+        begins().max().unwrap() - begins().min().unwrap()
+    };
+    let free = || {
+        let all = rustix::fs::statvfs(rig.fs.path()).unwrap();
+        all.f_bfree * all.f_frsize
+    };
+    let before = free();
+    done(&[&"apply", &"--force", &rig.pack]);
+    assert!(span(&places(&rig.paths)) > 32 << 20, "xfs takes the largest part first");
+    done(&[&"undo", &rig.fs.path()]);
+
+    let packs = tempfile::tempdir().unwrap();
+    rotational(&packs, &rig.fs);
+    let words = [OsStr::new("apply"), "--force".as_ref(), rig.pack.as_os_str()];
+    took(command(&words).env("HEADSTART_PACKS", packs.path()));
+    let new = places(&rig.paths);
+    assert!(span(&new) < 8 << 20, "{new:?}");
+    let bytes: u64 = new.iter().flatten().map(|extent| extent.length).sum();
+    assert!(before - free() < bytes + (1 << 20), "what a donor has too much is free again");
+    done(&[&"undo", &rig.fs.path()]);
+    assert_eq!(places(&rig.paths), old);
+    check(&rig.fs);
+}
+
+/// Keeps the model of a rotational disk for that of a file system, beside a directory of packs.
+fn rotational(packs: &TempDir, of: &LoopFs) {
+    let devices = packs.path().join("devices");
+    fs::create_dir(&devices).unwrap();
+    let read = |path: &str| fs::read_to_string(path).unwrap().trim().to_owned();
+    let name = Path::new(&of.device()).file_name().unwrap().to_str().unwrap().to_owned();
+    let (boot, seq) =
+        (read("/proc/sys/kernel/random/boot_id"), read(&format!("/sys/block/{name}/diskseq")));
+    let model = r#"{"latency_us":9677,"next_us":100,"bandwidth_mb_s":115,"depth":1,"iops":103,"most_iops":131}"#;
+    fs::write(devices.join(format!("boot-{boot}-{seq}.json")), model).unwrap();
 }
 
 #[test]
