@@ -52,6 +52,29 @@ pub fn holder(extents: &[Extent], offset: u64) -> Option<&Extent> {
     extents.get(behind).filter(|extent| extent.logical <= offset)
 }
 
+/// The parts of a range of a file that lie in one piece each, if it has these extents ([`joined`]). Extents of compressed
+/// data take less of the device than of the file, so one may begin where the one before would not have ended yet.
+pub fn in_pieces(bytes: ByteRange, extents: &[Extent]) -> Vec<ByteRange> {
+    let continues = |before: &Extent, next: &Extent| {
+        let end = before.physical.saturating_add(before.length);
+        before.physical < next.physical && next.physical <= end
+    };
+    let within = extents.partition_point(|extent| extent.logical <= bytes.offset);
+    let (mut out, mut from) = (Vec::new(), bytes.offset);
+    for pair in extents[within.saturating_sub(1)..].windows(2) {
+        let [before, next] = pair else { break };
+        if next.logical >= bytes.end {
+            break;
+        }
+        if next.logical > from && !continues(before, next) {
+            out.push(ByteRange { offset: from, end: next.logical });
+            from = next.logical;
+        }
+    }
+    out.push(ByteRange { offset: from, end: bytes.end });
+    out
+}
+
 /// A stretch of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Stretch {
@@ -78,6 +101,56 @@ mod tests {
     fn place(dev: u64, extents: &[(u64, u64)]) -> FileLayout {
         let extent = |&(logical, physical)| Extent { logical, physical, length: 100 };
         FileLayout { dev, extents: extents.iter().map(extent).collect() }
+    }
+
+    #[test]
+    fn a_range_is_divided_where_what_follows_lies_elsewhere() {
+        let extents = |list: &[(u64, u64, u64)]| {
+            let extent = |&(logical, end, physical): &(u64, u64, u64)| Extent {
+                logical,
+                physical,
+                length: end - logical,
+            };
+            joined(list.iter().map(extent).collect())
+        };
+        let apart = extents(&[(0, 20, 500), (20, 30, 900), (30, 60, 910), (60, 90, 100)]);
+        for (name, extents, bytes, expected) in [
+            ("in three pieces", &apart, (5, 80), vec![(5, 20), (20, 60), (60, 80)]),
+            ("in one of them", &apart, (20, 60), vec![(20, 60)]),
+            ("in the end of one", &apart, (19, 60), vec![(19, 20), (20, 60)]),
+            ("from one to the begin of the next", &apart, (0, 20), vec![(0, 20)]),
+            ("to its first byte", &apart, (0, 21), vec![(0, 20), (20, 21)]),
+            ("behind its end", &apart, (70, 200), vec![(70, 200)]),
+            ("not known", &extents(&[]), (5, 80), vec![(5, 80)]),
+            (
+                "around a hole",
+                &extents(&[(0, 10, 500), (40, 50, 540)]),
+                (5, 45),
+                vec![(5, 40), (40, 45)],
+            ),
+            (
+                "from a hole on",
+                &extents(&[(40, 50, 540), (50, 60, 0)]),
+                (5, 55),
+                vec![(5, 50), (50, 55)],
+            ),
+            (
+                "compressed",
+                &extents(&[(0, 10, 500), (10, 20, 504), (20, 30, 508)]),
+                (0, 30),
+                vec![(0, 30)],
+            ),
+            (
+                "in the same place",
+                &extents(&[(0, 10, 500), (10, 20, 500)]),
+                (0, 20),
+                vec![(0, 10), (10, 20)],
+            ),
+        ] {
+            let range = |(offset, end)| ByteRange { offset, end };
+            let expected: Vec<_> = expected.into_iter().map(range).collect();
+            assert_eq!(in_pieces(range(bytes), extents), expected, "{name}");
+        }
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! One pass of a rotational disk: it begins with what the start needs first, unless
-//! somebody waits for all of it, and what is in memory has no say.
+//! somebody waits for all of it, what is in memory has no say, and each piece of a file has its place.
 
 use headstart::cache::residency::page_size;
 use headstart::host::identity::identity_of;
+use headstart::host::range::ByteRange;
 use headstart::host::usage::How;
 use headstart::pack::paths::PathInterner;
 use headstart::pack::{File, FileSystem, History, Pack, Range};
 use headstart::replay::elevator::SeekCost;
-use headstart::replay::engine::{Options, Replay};
+use headstart::replay::engine::{Options, Replay, Requested};
 use headstart::replay::frequency::Frequency;
 use headstart::replay::places::FileLayout;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::strategy::{Order, ReadStrategy};
 use headstart_testing::{LoopFs, wait_until};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -47,7 +49,7 @@ fn learned(files: &[PathBuf]) -> Pack {
         let node = names.intern(path).unwrap();
         pack.files.push(File { file_system: 0, node, identity, changes: History(0) });
         let at_us = if number + 1 == files.len() { 0 } else { LATE_US };
-        let (file, pages) = (number as u32, (BYTES as u64 / page_size()) as u32);
+        let (file, pages) = (number as u32, (identity.size / page_size()) as u32);
         pack.ranges.push(Range {
             file,
             first: 0,
@@ -62,8 +64,8 @@ fn learned(files: &[PathBuf]) -> Pack {
     pack
 }
 
-/// In which order files were requested for.
-fn requested(pack: &Pack, wait: bool) -> Vec<PathBuf> {
+/// What was requested of which files, in this order.
+fn steps(pack: &Pack, wait: bool) -> Vec<(PathBuf, ByteRange)> {
     let limits = Limits { budget: u64::MAX, metadata: false };
     let seek = Some(SeekCost { seek_us: 8000, mb_s: 100 });
     let strategy =
@@ -74,12 +76,24 @@ fn requested(pack: &Pack, wait: bool) -> Vec<PathBuf> {
     wait_until("the end of the replay", || replay.is_finished().then_some(()));
     let ended = replay.end();
     assert!(ended.report.complete);
-    let mut files = Vec::new();
+    let mut steps = Vec::new();
     ended.log.each_file(|path, requested| {
-        files.push((path, requested.iter().map(|requested| requested.at_us).min()));
+        let step = |part: &Requested| (part.at_us, path.clone(), part.step.bytes);
+        steps.extend(requested.iter().map(step));
     });
-    files.sort_by_key(|(_, first)| *first);
-    files.into_iter().map(|(path, _)| path).collect()
+    steps.sort_by_key(|(at_us, ..)| *at_us);
+    steps.into_iter().map(|(_, path, bytes)| (path, bytes)).collect()
+}
+
+/// In which order files were requested for the first time.
+fn requested(pack: &Pack, wait: bool) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for (path, _) in steps(pack, wait) {
+        if !files.contains(&path) {
+            files.push(path);
+        }
+    }
+    files
 }
 
 fn read(path: &Path) {
@@ -101,4 +115,35 @@ fn a_pass_begins_with_what_is_touched_first_and_is_not_in_memory() {
     fs.remount();
     read(&high);
     assert_eq!(requested(&pack, false), [&*low], "the higher one is there");
+}
+
+#[test]
+fn each_piece_of_a_file_comes_where_it_lies_in_a_pass() {
+    const PART: u64 = 128 << 10;
+    let part = |number: u64| ByteRange::of(number * PART, PART);
+    for kind in ["ext4", "xfs", "btrfs"] {
+        let Some(fs) = LoopFs::sized(kind, 512 << 20) else { continue };
+        let [apart, other] = ["apart", "other"].map(|name| fs.path().join(name));
+        let write = |path: &Path, bytes: ByteRange| {
+            let file = fs::File::options().create(true).truncate(false).write(true).open(path);
+            let file = file.unwrap();
+            file.write_all_at(&vec![7; PART as usize], bytes.offset).unwrap();
+            file.sync_all().unwrap();
+        };
+        write(&apart, part(0));
+        write(&other, part(0));
+        write(&apart, part(1));
+        let place = |path: &Path, bytes: ByteRange| {
+            let layout = FileLayout::of(&fs::File::open(path).unwrap(), 0).unwrap();
+            layout.find(bytes.offset).unwrap()
+        };
+        let mut expected =
+            [(apart.clone(), part(0)), (apart.clone(), part(1)), (other.clone(), part(0))];
+        expected.sort_by_key(|(path, bytes)| place(path, *bytes));
+        assert_eq!(expected[1].0, other, "{kind}: it lies between the parts of the first");
+
+        let pack = learned(&[apart, other]);
+        fs.remount();
+        assert_eq!(steps(&pack, true), expected, "{kind}");
+    }
 }

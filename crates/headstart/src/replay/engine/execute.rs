@@ -14,7 +14,7 @@ use crate::cache::residency::are_resident;
 use crate::host::mounts::Mounts;
 use crate::host::threads;
 use crate::replay::elevator;
-use crate::replay::places::FileLayout;
+use crate::replay::places::{FileLayout, in_pieces};
 use crate::replay::plan::Plan;
 use crate::replay::report::Report;
 use crate::replay::step::Step;
@@ -177,8 +177,14 @@ impl Engine {
             let layout = places[step.target as usize].get().and_then(Option::as_ref);
             let Some(layout) = layout else { return vec![*step] };
             let parts = self.targets.divided(step, &layout.extents);
-            self.targets.note_division(step, parts.len());
             self.note_skipped(step, &parts);
+            // Each piece comes where it lies, and not where the first one does.
+            let pieces = |part: &Step| {
+                let pieces = in_pieces(part.bytes, &layout.extents);
+                pieces.into_iter().map(|bytes| Step { bytes, ..*step }).collect::<Vec<_>>()
+            };
+            let parts: Vec<Step> = parts.iter().flat_map(pieces).collect();
+            self.targets.note_division(step, parts.len());
             parts
         };
         let steps: Vec<Step> = steps.iter().flat_map(parts).collect();
