@@ -14,13 +14,15 @@ changed, and with that the metadata that starts read.
 With `--aged` the image is aged before: it is made so small that its files fill 70 % of it (btrfs: 50 %), but not so
 small that a layout has no room in the end, filled with files
 of 4 to 256 KiB until nothing is free, and half of these, by chance, are removed, until 85 % are full; then each
-file of the pack is written once more, as an upgrade does, into what is free. `--make-room` has other files moved aside.
+file of the pack is written once more, as an upgrade does, into what is free. `--seed` decides what chance does there.
+`--make-room` has other files moved aside.
 
 `--kind xfs` and `--kind btrfs` copy the image to such a file system before, and `--compress` compresses
 what is laid out. Of the layout is told in how many pieces a pack lies before and after.
 
 Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--kind KIND] [--compress[=HOW]]
-                       [--how A,B] [--gaps SIZE] [--aged] [--make-room] [--learn N] [--work DIR [--prepare]] [--out FILE]
+                       [--how A,B] [--gaps SIZE] [--aged] [--make-room] [--learn N] [--seed N] [--work DIR [--prepare]]
+                       [--out FILE]
 """
 
 import contextlib
@@ -78,7 +80,7 @@ def arguments():
     add("--image", type=Path, metavar="FILE", help="a root image [default: that of the workloads]")
     add("--work", type=Path, metavar="DIR", help="keep packs and images here, and take them from here")
     add("--prepare", action="store_true", help="only make them, and measure nothing")
-    add("--seed", type=int, default=1)
+    add("--seed", type=int, default=1, help="of the order of pairs, and of what ages a file system [default: 1]")
     add("--out", type=Path, default=RESULTS / "layout.json")
     return parser.parse_args()
 
@@ -106,7 +108,7 @@ def benchmark():
                          "after": ((slowdisk, model, after), renewed)}
                 cell = measure(headstart, sides, workload, args) | {"layout": moved}
                 cell |= {"model": model, "aged": args.aged, "kind": args.kind, "compress": args.compress,
-                         "gaps": args.gaps, "learn": args.learn, "make_room": args.make_room}
+                         "gaps": args.gaps, "learn": args.learn, "make_room": args.make_room, "seed": args.seed}
                 result["cells"].append(cell)
                 write(args.out, joined(args.out, result, place))
                 print(f"{model:6} {workload.name:12} " + ", ".join(
@@ -131,7 +133,7 @@ def learned(headstart, slowdisk, workload, root, folder, args):
         with Programs(slowdisk, LEARNED, root) as disk:
             where = disk.mount
             learn(headstart, disk, workload, fresh, exact=True)
-        age(headstart, before, where, fresh, resize=kind == "ext4")
+        age(headstart, before, where, fresh, resize=kind == "ext4", chance=random.Random(args.seed + 4))
     with Programs(slowdisk, LEARNED, before, keep=True) as disk:
         learn(headstart, disk, workload, pack, exact=True)
     return before, pack
@@ -160,9 +162,8 @@ def laid_out(headstart, slowdisk, model, before, pack, workload, args):
     return after, renewed, moved
 
 
-def age(headstart, path, where, pack, resize):
+def age(headstart, path, where, pack, resize, chance):
     """Ages a file system: makes it small if it was not, fills and empties it, and rewrites the files of a pack."""
-    chance = random.Random(5)
     with at(path, where):
         stat = os.statvfs(where)
         used, block = (stat.f_blocks - stat.f_bfree) * stat.f_frsize, stat.f_bsize
@@ -252,7 +253,8 @@ def at(path, where):
 def place(cell):
     """What there is one cell of."""
     return (cell["model"], cell["workload"], cell.get("aged", False), cell.get("kind", "ext4"),
-            cell.get("compress"), cell.get("gaps"), cell.get("learn", 0), cell.get("make_room", False))
+            cell.get("compress"), cell.get("gaps"), cell.get("learn", 0), cell.get("make_room", False),
+            cell.get("seed", 1))
 
 
 def options(args):
