@@ -122,7 +122,8 @@ def benchmark():
 def learned(headstart, slowdisk, workload, root, folder, args):
     """The image from which a workload was learned, and its pack; made unless they are there."""
     aged, kind = args.aged, args.kind
-    name = "-".join([workload.name, *[kind] * (kind != "ext4"), *["aged"] * aged])
+    name = "-".join([workload.name, *[kind] * (kind != "ext4"), *["aged"] * aged,
+                     *[f"seed-{args.seed}"] * (aged and args.seed != 1)])
     before, pack = folder / f"{name}.img", folder / f"{name}.pack"
     if pack.exists():
         return before, pack
@@ -254,7 +255,7 @@ def place(cell):
     """What there is one cell of."""
     return (cell["model"], cell["workload"], cell.get("aged", False), cell.get("kind", "ext4"),
             cell.get("compress"), cell.get("gaps"), cell.get("learn", 0), cell.get("make_room", False),
-            cell.get("seed", 1))
+            cell.get("seed", 1) if cell.get("aged") else 1)
 
 
 def options(args):
