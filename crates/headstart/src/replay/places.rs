@@ -52,23 +52,23 @@ pub fn holder(extents: &[Extent], offset: u64) -> Option<&Extent> {
     extents.get(behind).filter(|extent| extent.logical <= offset)
 }
 
-/// The parts of a range of a file that lie in one piece each, if it has these extents ([`joined`]). Extents of compressed
-/// data take less of the device than of the file, so one may begin where the one before would not have ended yet.
-pub fn in_pieces(bytes: ByteRange, extents: &[Extent]) -> Vec<ByteRange> {
+/// The parts of a range of a file that lie in one piece each, in whole pages of this size, if it has these extents
+/// ([`joined`]). A page in two pieces belongs to the first.
+pub fn in_pieces(bytes: ByteRange, extents: &[Extent], page: u64) -> Vec<ByteRange> {
     let continues = |before: &Extent, next: &Extent| {
-        let end = before.physical.saturating_add(before.length);
-        before.physical < next.physical && next.physical <= end
+        before.physical.saturating_add(before.length) == next.physical
     };
     let within = extents.partition_point(|extent| extent.logical <= bytes.offset);
     let (mut out, mut from) = (Vec::new(), bytes.offset);
     for pair in extents[within.saturating_sub(1)..].windows(2) {
         let [before, next] = pair else { break };
-        if next.logical >= bytes.end {
+        let at = next.logical.next_multiple_of(page);
+        if at >= bytes.end {
             break;
         }
-        if next.logical > from && !continues(before, next) {
-            out.push(ByteRange { offset: from, end: next.logical });
-            from = next.logical;
+        if at > from && !continues(before, next) {
+            out.push(ByteRange { offset: from, end: at });
+            from = at;
         }
     }
     out.push(ByteRange { offset: from, end: bytes.end });
@@ -134,11 +134,18 @@ mod tests {
                 (5, 55),
                 vec![(5, 50), (50, 55)],
             ),
+            ("behind a hole", &extents(&[(0, 10, 500), (40, 50, 510)]), (0, 45), vec![(0, 45)]),
             (
-                "compressed",
-                &extents(&[(0, 10, 500), (10, 20, 504), (20, 30, 508)]),
+                "within a page",
+                &extents(&[(0, 12, 500), (12, 30, 900)]),
                 (0, 30),
-                vec![(0, 30)],
+                vec![(0, 15), (15, 30)],
+            ),
+            (
+                "twice within a page",
+                &extents(&[(0, 11, 500), (11, 13, 900), (13, 30, 100)]),
+                (0, 30),
+                vec![(0, 15), (15, 30)],
             ),
             (
                 "in the same place",
@@ -149,7 +156,7 @@ mod tests {
         ] {
             let range = |(offset, end)| ByteRange { offset, end };
             let expected: Vec<_> = expected.into_iter().map(range).collect();
-            assert_eq!(in_pieces(range(bytes), extents), expected, "{name}");
+            assert_eq!(in_pieces(range(bytes), extents, 5), expected, "{name}");
         }
     }
 

@@ -10,7 +10,7 @@ use super::residency::Residency;
 use super::submission::Submission;
 use super::targets::{Opened, Targets};
 use super::workers::{LOOKING_UP, Workers};
-use crate::cache::residency::are_resident;
+use crate::cache::residency::{are_resident, page_size};
 use crate::host::mounts::Mounts;
 use crate::host::threads;
 use crate::replay::elevator;
@@ -180,7 +180,7 @@ impl Engine {
             self.note_skipped(step, &parts);
             // Each piece comes where it lies, and not where the first one does.
             let pieces = |part: &Step| {
-                let pieces = in_pieces(part.bytes, &layout.extents);
+                let pieces = in_pieces(part.bytes, &layout.extents, page_size());
                 pieces.into_iter().map(|bytes| Step { bytes, ..*step }).collect::<Vec<_>>()
             };
             let parts: Vec<Step> = parts.iter().flat_map(pieces).collect();
