@@ -18,8 +18,8 @@ use rustix::io::Errno;
 const TRIALS: usize = 4;
 
 impl Store {
-    /// Allocates so many bytes for the pieces of a plan in as few extents as can be found, and removes
-    /// what was allocated before.
+    /// Allocates so many bytes for the pieces of a plan, which lie in as few extents as can be found in its first places,
+    /// and removes what was allocated before.
     ///
     /// # Errors
     /// There is no room.
@@ -34,7 +34,7 @@ impl Store {
         if volume.kind == Kind::Btrfs {
             return copies::allocate(self, volume, plan);
         }
-        let mut best: Option<(String, Donor)> = None;
+        let mut best: Option<(usize, String, Donor)> = None;
         for trial in 0..TRIALS {
             // Those of earlier trials stay meanwhile, so that this one is elsewhere.
             if trial > 0 && volume.room()? < bytes {
@@ -43,10 +43,10 @@ impl Store {
             let name = names::trial(trial);
             match self.trial(&name, bytes) {
                 Ok(donor) => {
-                    let is_better =
-                        |(_, known): &(_, Donor)| donor.extents.len() < known.extents.len();
-                    if best.as_ref().is_none_or(is_better) {
-                        best = Some((name, donor));
+                    // A larger one than is needed may be in more.
+                    let pieces = plan.places(&donor.extents).map_or(usize::MAX, |all| all.len());
+                    if best.as_ref().is_none_or(|(known, ..)| pieces < *known) {
+                        best = Some((pieces, name, donor));
                     }
                 }
                 Err(Errno::NOSPC) if best.is_some() => break,
@@ -55,12 +55,12 @@ impl Store {
                     return Err(LayoutError::io("Can't allocate", &path)(error));
                 }
             }
-            if best.as_ref().is_some_and(|(_, donor)| donor.extents.len() == 1) {
+            if best.as_ref().is_some_and(|(pieces, ..)| *pieces == 1) {
                 break;
             }
         }
         let none = || LayoutError::OtherDonor { path: path.clone() };
-        let (name, donor) = best.ok_or_else(none)?;
+        let (_, name, donor) = best.ok_or_else(none)?;
         rustix::fs::renameat(&self.dir, &name, &self.dir, DONOR)
             .map_err(LayoutError::io("Can't rename", &path))?;
         self.remove_named(names::is_trial)?;
@@ -88,10 +88,11 @@ impl Store {
     /// Frees what a donor has and a plan does not use.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// It is another file, or what the kernel said.
     pub fn trim(&self, donor: &Donor, plan: &Plan) -> Result<(), LayoutError> {
         let path = self.path.join(DONOR);
-        let Some((file, _)) = self.file(DONOR, OFlags::RDWR)? else { return Ok(()) };
+        let opened = self.file(DONOR, OFlags::RDWR)?.filter(|(_, stat)| stat.st_ino == donor.ino);
+        let (file, _) = opened.ok_or_else(|| LayoutError::OtherDonor { path: path.clone() })?;
         let bytes = donor.extents.last().map_or(0, end);
         for unused in plan.unused(bytes, page_size()) {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

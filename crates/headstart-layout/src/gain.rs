@@ -68,10 +68,16 @@ pub struct Device {
 }
 
 impl Gain {
-    /// From places to places. `metadata` is what is read too and stays.
-    pub fn of(before: &Places, after: &Places, metadata: &Metadata, device: Device) -> Self {
-        // Seeks are compared over one distance, that of both.
-        let all = || before.ranges.iter().chain(&after.ranges).flatten();
+    /// From places to places, those of a `donor`. `metadata` is what is read too and stays.
+    pub fn of(
+        before: &Places,
+        after: &Places,
+        donor: &[Extent],
+        metadata: &Metadata,
+        device: Device,
+    ) -> Self {
+        // Seeks are compared over one distance, that of both and of all that the donor has.
+        let all = || before.ranges.iter().chain(&after.ranges).flatten().chain(donor);
         let low = all().map(|e| e.physical).min().unwrap_or(0);
         let high = all().map(|e| e.physical.saturating_add(e.length)).max().unwrap_or(0);
         let span = high.saturating_sub(low);
@@ -202,7 +208,7 @@ mod tests {
     fn gain(before: &[Vec<Extent>], after: &[Vec<Extent>], model: Option<&Model>) -> Gain {
         let places = |ranges| places(ranges, model.copied(), 0, 0);
         let device = Device { model: model.copied(), largest_request: 512 << 10 };
-        Gain::of(&places(before), &places(after), &Metadata::default(), device)
+        Gain::of(&places(before), &places(after), &[], &Metadata::default(), device)
     }
 
     fn packed(files: u64, length: u64) -> Vec<Vec<Extent>> {
@@ -269,7 +275,7 @@ mod tests {
                 let metadata =
                     Metadata { places: blocks, bytes: 0, us: (blocks > 0).then_some(9000) };
                 let device = Device { model: Some(model), largest_request: 512 << 10 };
-                Gain::of(&places, &places, &metadata, device).after
+                Gain::of(&places, &places, &[], &metadata, device).after
             };
             let time = |trees, blocks| found(trees, blocks).replay_us.unwrap();
             assert_eq!((time(0, 3) - time(0, 0), time(4, 0) - time(0, 0)), (metadata, tree));
@@ -327,7 +333,7 @@ mod tests {
             let mut places = places(&packed(40, 65536), Some(model), 0, 0);
             let device = Device { model: Some(model), largest_request: 512 << 10 };
             let count = |places: &Places| {
-                Gain::of(places, places, &Metadata::default(), device).after.requests
+                Gain::of(places, places, &[], &Metadata::default(), device).after.requests
             };
             let without = count(&places);
             places.replays[0].metadata = (0..90).map(|n| ByteRange::of(n << 12, 1 << 12)).collect();

@@ -16,7 +16,7 @@
 //! block of a file lies tells whether its swap was made: so nothing else has to be kept, whatever ends it.
 //!
 //! Pure: [`kind`], [`extents`], [`skip`], [`unfit`], [`wanted`], [`plan`], [`room`], [`journal`], [`gain`],
-//! [`reads`], [`metadata`], [`trees`], [`renewed`], [`zstd`], [`image`] (lists for images that are built once).
+//! [`reads`], [`metadata`], [`trees`], [`renewed`], [`zstd`], `names`, [`image`] (lists for images that are built once).
 //! Drivers: [`volume`] finds the file system and keeps donor and journal, `donor` allocates the donor, [`examine`] looks at files, [`others`] at those
 //! that may be moved aside, [`block_groups`] moves what lies in one of btrfs, [`replays`] finds what starts read of them, [`content`] reads them, [`prepare`] makes the journal, [`apply`] swaps,
 //! [`compress`] tells what compression would save,

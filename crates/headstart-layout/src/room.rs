@@ -1,5 +1,5 @@
 //! Room for a layout where the free space is in pieces: which other files are moved aside, so that the donor lies in
-//! one area. Pure; [`super::others`] finds the files.
+//! one area; and which places of a donor are taken, if it has more than is needed. Pure; [`super::others`] finds the files.
 //!
 //! The donor has free pieces in many places. From the area that is chosen, ranges of other files are moved to
 //! pieces of the donor elsewhere, on ext4 by a swap. Each extent is moved as a whole into one piece, so no file gets
@@ -35,7 +35,7 @@ pub struct Room {
 
 /// Areas are looked for that have so many times the need, in percent: not all of it can be moved.
 const TRIED: [u64; 6] = [100, 110, 125, 150, 200, 300];
-/// The same of a donor that is larger than the need, where nothing is moved: few parts may lie elsewhere.
+/// The same of a donor that is larger than the need, where nothing is moved: what is missing lies elsewhere.
 const TRIED_OF_DONOR: [u64; 5] = [100, 95, 90, 75, 50];
 /// What finds no room in the area lies in pieces elsewhere, where a byte costs so many times as much: 128 KiB take a
 /// seek of about 8 ms beside 1.2 ms for reading them.

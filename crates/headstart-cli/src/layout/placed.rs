@@ -55,7 +55,11 @@ impl Placed {
         planned: &Planned,
     ) -> Result<Self, LayoutError> {
         let bytes = match volume.kind {
-            Kind::Xfs => planned.donor_with_slack(XFS_SLACK_PART, volume.room()?),
+            Kind::Xfs => {
+                // What an earlier donor has is room for this one.
+                store.clear()?;
+                planned.donor_with_slack(XFS_SLACK_PART, volume.room()?)
+            }
             Kind::Ext4 | Kind::Btrfs => planned.donor_bytes,
         };
         let allocated = |bytes| store.allocate(bytes, volume, &planned.plan);
@@ -71,17 +75,14 @@ impl Placed {
             // Copies lie where they are made.
             Kind::Btrfs => [None, None],
         };
-        let plans =
-            places.into_iter().filter_map(|places| planned.plan.in_order_of(places?, page_size()));
-        let cost = |plan: &Plan| {
-            let after = planned.gain_with(plan, &donor.extents).after;
-            (after.replay_us, after.requests)
-        };
-        let plan = plans.min_by_key(cost).unwrap_or_else(|| planned.plan.clone());
+        let in_order = |places: Option<_>| planned.plan.in_order_of(places?, page_size());
+        let with_gain = |plan: Plan| (planned.gain_with(&plan, &donor.extents), plan);
+        let cost = |(gain, _): &(Gain, Plan)| (gain.after.replay_us, gain.after.requests);
+        let found = places.into_iter().filter_map(in_order).map(with_gain).min_by_key(cost);
+        let (gain, plan) = found.unwrap_or_else(|| with_gain(planned.plan.clone()));
         if bytes > planned.donor_bytes {
             store.trim(&donor, &plan)?;
         }
-        let gain = planned.gain_with(&plan, &donor.extents);
         Ok(Self { donor, plan, gain, relocated: 0 })
     }
 
@@ -178,7 +179,9 @@ impl Placed {
             return Ok(None);
         };
         drop(part);
-        let free = volume.room()?.saturating_add(planned.donor_bytes);
+        // What the first donor has is free for these.
+        store.clear()?;
+        let free = volume.room()?;
         let mut sizes = SLACK_PARTS.map(|part| planned.donor_with_slack(part, free)).to_vec();
         // With little free they are all the same.
         sizes.dedup();

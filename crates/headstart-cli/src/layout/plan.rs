@@ -168,7 +168,7 @@ impl Planned {
         let moved = replays.iter().map(|replay| replay.moved(&pieces, &after)).collect();
         let before = Places { ranges: before, trees: old, replays: replays.clone() };
         let after = Places { ranges: after, trees: new, replays: moved };
-        let gain = Gain::of(&before, &after, &self.metadata, self.device);
+        let gain = Gain::of(&before, &after, donor, &self.metadata, self.device);
         match self.sample {
             Some(_) => gain.unpacked(plan.bytes(), cpus()),
             None => gain,
