@@ -118,7 +118,7 @@ mod tests {
             ("in three pieces", &apart, (5, 80), vec![(5, 20), (20, 60), (60, 80)]),
             ("in one of them", &apart, (20, 60), vec![(20, 60)]),
             ("in the end of one", &apart, (19, 60), vec![(19, 20), (20, 60)]),
-            ("from one to the begin of the next", &apart, (0, 20), vec![(0, 20)]),
+            ("from one to the beginning of the next", &apart, (0, 20), vec![(0, 20)]),
             ("to its first byte", &apart, (0, 21), vec![(0, 20), (20, 21)]),
             ("behind its end", &apart, (70, 200), vec![(70, 200)]),
             ("not known", &extents(&[]), (5, 80), vec![(5, 80)]),
