@@ -56,6 +56,8 @@ pub struct Watch {
     first: Counters,
     last: Counters,
     next: usize,
+    /// It can't have waited longer.
+    lasted: Duration,
 }
 
 /// What comes after a look.
@@ -71,7 +73,7 @@ impl Watch {
     /// Begins; `first` are the counters right after the exec: a process that becomes another
     /// program keeps them.
     pub fn new(first: Counters) -> Self {
-        Self { first, last: first, next: 0 }
+        Self { first, last: first, next: 0, lasted: Duration::MAX }
     }
 
     /// When the first look is, after the exec.
@@ -93,10 +95,12 @@ impl Watch {
         }
     }
 
-    /// Its process becomes another program, the watch of which has just begun: no more is read for this
-    /// one.
-    pub fn becomes(&mut self, program: &Self) {
+    /// Its process became another program, the watch of which has just begun: no more is read for this
+    /// one, which lasted this time from its exec to the other. On a busy machine that watch begins so late that its
+    /// first counters have reads of the program.
+    pub fn becomes(&mut self, program: &Self, lasted: Duration) {
         self.last = program.first;
+        self.lasted = lasted;
     }
 
     /// What was read from disks so far, in bytes.
@@ -114,7 +118,7 @@ impl Watch {
         let waits = spent.major_faults.max(spent.sleeps);
         let by_waits = waits.min(spent.read_bytes / LEAST_REQUEST_BYTES);
         let requests = u32::try_from(by_bytes.max(by_waits)).unwrap_or(u32::MAX);
-        spent.blocked.max(latency.saturating_mul(requests))
+        spent.blocked.max(latency.saturating_mul(requests)).min(self.lasted)
     }
 }
 
@@ -199,9 +203,12 @@ mod tests {
     fn what_a_wrapper_read_until_its_process_became_another_program_counts_for_the_wrapper() {
         let mut wrapper = Watch::new(read(0));
         let mut program = Watch::new(read(480));
-        wrapper.becomes(&program);
+        wrapper.becomes(&program, 20 * MS);
         program.look(Some(read(528)));
         assert_eq!((wrapper.waited(MS), program.waited(MS)), (10 * MS, MS));
+        // Some of that was read by the program, before its first counters.
+        wrapper.becomes(&program, 3 * MS);
+        assert_eq!(wrapper.waited(MS), 3 * MS);
     }
 
     #[test]

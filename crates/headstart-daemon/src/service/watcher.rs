@@ -95,7 +95,8 @@ impl Watcher {
         let old: Vec<_> = self.due.extract_if(.., is_it).map(|(_, old)| old).collect();
         // A child that executes a program was no job of its parent: it had waited for that.
         for mut wrapper in old.into_iter().filter(|old| !old.started.is_job) {
-            wrapper.watch.becomes(&program.watch);
+            let lasted = Duration::from_nanos(program.at.saturating_sub(wrapper.at));
+            wrapper.watch.becomes(&program.watch, lasted);
             if self.is_cold(&wrapper) {
                 self.end(&wrapper);
                 return self.record_rest(wrapper);
