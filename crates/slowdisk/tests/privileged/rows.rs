@@ -8,11 +8,14 @@ use std::time::Instant;
 
 use crate::common::{Place, possible, text};
 use headstart::cache::residency::resident_count;
-use headstart::host::range::{ByteRange, PageRange};
+use headstart::host::range::ByteRange;
 use headstart::replay::engine::{Options, Replay};
 use headstart::replay::list::Entry;
 use headstart::replay::plan::{Limits, Plan};
+use headstart::replay::report::Report;
 use headstart::replay::strategy::{InFlight, ReadStrategy};
+use headstart_testing::undisturbed;
+use serde_json::Value;
 
 const FILES: u64 = 400;
 const BYTES: u64 = 32 << 10;
@@ -39,6 +42,17 @@ fn with_files(place: &Place) -> Vec<Entry> {
 
 /// The requests and bytes of a cold replay of all files.
 fn replayed(place: &Place, entries: &[Entry], strategy: ReadStrategy) -> (u64, u64) {
+    let (report, stats, resident) =
+        undisturbed(&[&place.mount()], || replay(place, entries, strategy));
+    assert_eq!((report.bytes, report.failed), (FILES * BYTES, 0), "{report:?}");
+    let pages = ByteRange::of(0, BYTES).pages(4096).count();
+    assert!(resident.iter().all(|count| *count == pages), "{resident:?} of {pages} pages each");
+    let read = |what: &str| stats["reads"][what].as_u64().expect("a number");
+    (read("requests"), read("bytes"))
+}
+
+/// Such a replay: its report, what the disk counted, and the resident pages of each file.
+fn replay(place: &Place, entries: &[Entry], strategy: ReadStrategy) -> (Report, Value, Vec<u64>) {
     place.must(&["remount"], &[&place.mount()]);
     place.must(&["stats", "--reset"], &[&place.mount()]);
     let limits = Limits { budget: u64::MAX, metadata: false };
@@ -46,16 +60,13 @@ fn replayed(place: &Place, entries: &[Entry], strategy: ReadStrategy) -> (u64, u
     let options = Options { wait: true, check_all: true, ..Options::default() };
     let replay = Replay::start(plan, options, Default::default(), Instant::now()).expect("threads");
     let report = replay.finish();
-    assert_eq!((report.bytes, report.failed), (FILES * BYTES, 0), "{report:?}");
     let stats = place.must(&["stats", "--json"], &[&place.mount()]);
-    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
-    for entry in entries {
+    let resident = |entry: &Entry| {
         let file = fs::File::open(&entry.path).expect("the file");
-        let pages = ByteRange::of(0, BYTES).pages(4096);
-        assert_eq!(resident_count(&file, PageRange { ..pages }).expect("a count"), pages.count());
-    }
-    let read = |what: &str| stats["reads"][what].as_u64().expect("a number");
-    (read("requests"), read("bytes"))
+        resident_count(&file, ByteRange::of(0, BYTES).pages(4096)).expect("a count")
+    };
+    let stats = serde_json::from_str(&stats).expect("JSON");
+    (report, stats, entries.iter().map(resident).collect())
 }
 
 #[test]
