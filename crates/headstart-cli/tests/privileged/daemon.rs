@@ -52,7 +52,7 @@ impl Service {
         Self::with("")
     }
 
-    fn with(settings: &str) -> Self {
+    pub fn with(settings: &str) -> Self {
         Self::start_in(public_dir(), settings)
     }
 

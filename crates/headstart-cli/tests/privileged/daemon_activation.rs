@@ -1,8 +1,8 @@
 //! Services that others start for whoever wants them: those of a real D-Bus, for a message, and of systemd's
 //! socket activation, for a connection.
 
-use crate::common::starts::{Ends, Starts, is_learned};
-use crate::daemon::{Service, program};
+use crate::common::starts::{Ends, Starts, is_learned_beside};
+use crate::daemon::program;
 use headstart_testing::{LoopFs, has, is_root, must, skip, wait_until, write_synced};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -101,7 +101,7 @@ impl Bus {
         let wrapper = fs.beside("wrapper");
         let command = format!("exec {0}/python3 {0}/service.py {0} {NAME}\n", fs.path().display());
         std::fs::write(&wrapper, command).unwrap();
-        std::fs::create_dir(&services).unwrap();
+        std::fs::create_dir_all(&services).unwrap();
         let service = format!("[D-BUS Service]\nName={NAME}\nExec=/bin/sh {}\n", wrapper.display());
         std::fs::write(services.join(format!("{NAME}.service")), service).unwrap();
         let address = format!("unix:path={}", socket.display());
@@ -156,8 +156,7 @@ fn a_service_that_d_bus_starts_is_learned_as_the_program_that_its_wrapper_become
         return skip("dbus-daemon is missing");
     }
     let Some(fs) = program() else { return };
-    let service = Service::start();
-    is_learned(&service, &fs, "python3-service.py", &mut Bus::start(&fs));
+    is_learned_beside(&fs, "python3-service.py", Bus::start);
 }
 
 /// A socket, for each connection to which systemd starts the program.
@@ -170,11 +169,12 @@ struct Socket {
 impl Socket {
     fn start(fs: &LoopFs) -> Self {
         let path = fs.beside("socket");
+        // Of one that was killed.
+        let _ = std::fs::remove_file(&path);
         let mut systemd = Command::new("systemd-socket-activate");
         systemd.args(["--accept", "--inetd", "--listen"]).arg(&path);
         systemd.arg(fs.path().join("python3")).arg(fs.path().join("reader.py")).arg(fs.path());
         let systemd = Ends(systemd.spawn().unwrap());
-        wait_until("socket", || path.exists().then_some(()));
         Self { _systemd: systemd, path, connection: None }
     }
 
@@ -185,7 +185,7 @@ impl Socket {
 
 impl Starts for Socket {
     fn begin(&mut self) {
-        self.connection = Some(UnixStream::connect(&self.path).unwrap());
+        self.connection = Some(wait_until("socket", || UnixStream::connect(&self.path).ok()));
     }
 
     fn read(&mut self) {
@@ -209,6 +209,5 @@ fn a_service_that_systemd_starts_for_a_connection_is_learned() {
         return skip("systemd-socket-activate is missing");
     }
     let Some(fs) = program() else { return };
-    let service = Service::start();
-    is_learned(&service, &fs, "python3-reader.py", &mut Socket::start(&fs));
+    is_learned_beside(&fs, "python3-reader.py", Socket::start);
 }
