@@ -2,6 +2,7 @@
 
 mod apply;
 mod list;
+mod make_room;
 mod placed;
 mod plan;
 mod renewal;

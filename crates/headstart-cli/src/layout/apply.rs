@@ -1,14 +1,13 @@
 //! `headstart layout apply`, `resume` and `undo`: moves blocks.
 
-use super::placed::{Placed, known};
+use super::make_room::{MakeRoom, known};
+use super::placed::Placed;
 use super::plan::{Planned, no_gain};
 use super::renewal::Renewal;
 use super::which::{Document, WhatArgs, chosen, each, in_words, may_move, mounts, wanted_of};
 use super::work::{Work, WorkArgs};
 use crate::exit::ExitStatus;
 use crate::output::{self, JsonPath, counted, size};
-use headstart::host::mounts::MountTable;
-use headstart::pack::Pack;
 use headstart_layout::LayoutError;
 use headstart_layout::apply::{Direction, Done, Go, standing, swap_all};
 use headstart_layout::journal::Journal;
@@ -133,9 +132,23 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
         if store.journal()?.is_some() {
             return Err(LayoutError::Exists { path: volume.dir() });
         }
-        let packs = (&paths[..], &known[..]);
-        match begin(&store, volume, (&mut planned, &mounts), packs, plan, &work, args) {
-            Ok(Begun::Journal { journal, mut skipped, relocated }) => {
+        let mut room = args.make_room.then(|| MakeRoom {
+            store: &store,
+            volume,
+            mounts: &mounts,
+            known: &known,
+            work: &work,
+            again: &plan,
+            relocated_bytes: 0,
+        });
+        let begun = begin(&store, volume, &mut planned, room.as_mut(), &paths, &work, args);
+        let relocated_bytes = room.map_or(0, |room| room.relocated_bytes);
+        let nothing = |stopped| {
+            let done = Done { stopped, ..Done::default() };
+            OneDocument { relocated_bytes, ..OneDocument::of(volume, &done) }
+        };
+        match begun {
+            Ok(Begun::Journal(journal, mut skipped)) => {
                 for (skip, count) in planned.found.counts() {
                     *skipped.entry(skip).or_default() += count;
                 }
@@ -146,10 +159,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                 for (skip, count) in skipped {
                     *done.skipped.entry(skip).or_default() += count;
                 }
-                documents.push(OneDocument {
-                    relocated_bytes: relocated,
-                    ..OneDocument::of(volume, &done)
-                });
+                documents.push(OneDocument { relocated_bytes, ..OneDocument::of(volume, &done) });
                 report((volume, &journal), &done, Direction::Apply);
                 if done.bytes > 0 || done.stopped {
                     return Ok(status);
@@ -168,11 +178,17 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                 }
             }
             Ok(Begun::No(status, why)) => {
+                if relocated_bytes > 0 {
+                    documents.push(nothing(status == ExitStatus::Failed));
+                }
                 output::message(format_args!("{}: {why}", output::shown(&volume.mount_point)));
                 store.remove_all()?;
                 Ok(status)
             }
             Err(error) => {
+                if relocated_bytes > 0 {
+                    documents.push(nothing(false));
+                }
                 output::error(&error);
                 match store.journal()? {
                     None => store.remove_all()?,
@@ -194,9 +210,8 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
 
 /// What came of the preparations.
 enum Begun {
-    /// All swaps are known and written down. Some files are skipped after all, and so many bytes were moved to make room
-    /// and stay there.
-    Journal { journal: Journal, skipped: Skipped, relocated: u64 },
+    /// All swaps are known and written down. Some files are skipped after all.
+    Journal(Journal, Skipped),
     /// Nothing is moved, for this reason.
     No(ExitStatus, String),
 }
@@ -205,9 +220,9 @@ enum Begun {
 fn begin(
     store: &Store,
     volume: &Volume,
-    (planned, mounts): (&mut Planned, &MountTable),
-    (packs, known): (&[PathBuf], &[Pack]),
-    again: impl FnOnce() -> Result<Planned, LayoutError>,
+    planned: &mut Planned,
+    mut room: Option<&mut MakeRoom>,
+    packs: &[PathBuf],
     work: &Work,
     args: &ApplyArgs,
 ) -> Result<Begun, LayoutError> {
@@ -217,23 +232,24 @@ fn begin(
         return Ok(Begun::No(ExitStatus::Negative, no_gain(planned).into()));
     }
     let mut placed = Placed::allocate(store, volume, planned)?;
-    if args.make_room {
-        match placed.make_room(store, volume, (planned, mounts), known, again, work)? {
+    if let Some(room) = &mut room {
+        match room.place(placed, planned)? {
             Some(found) => placed = found,
             None => return Ok(stopped()),
         }
     }
+    let relocated = room.map(|room| room.relocated_bytes);
     if !args.force && !planned.is_expected(&placed.gain, volume) {
         let mut why = "nothing to gain here: the free space is in too many pieces".to_owned();
-        if let Some(advice) = placed.advice(volume, planned, args.make_room)? {
+        if let Some(advice) = placed.advice(volume, planned, relocated)? {
             why = format!("{why}; {advice}");
         }
         return Ok(Begun::No(ExitStatus::Negative, why));
     }
-    if let Some(remarks) = placed.remarks(volume, planned, args.make_room)? {
+    if let Some(remarks) = placed.remarks(volume, planned, relocated)? {
         output::message(remarks);
     }
-    let Placed { donor, plan, relocated, .. } = placed;
+    let Placed { donor, plan, .. } = placed;
     let mut part = work.part("reading", volume, plan.bytes() + plan.aside_bytes());
     let (found, zstd) = (&planned.found, args.what.compress);
     let prepared = prepare(store, volume, found, &plan, donor, zstd, |done| part.go(done))?;
@@ -246,7 +262,7 @@ fn begin(
     }
     journal.packs = packs.to_vec();
     store.write_journal(&journal)?;
-    Ok(Begun::Journal { journal, skipped, relocated })
+    Ok(Begun::Journal(journal, skipped))
 }
 
 /// Swaps, and reads all from the disk when it was moved.

@@ -1,9 +1,7 @@
 //! `headstart layout apply --make-room` on loop-mounted btrfs whose free space is in pieces: block groups are moved first,
 //! all files stay whole whatever ends it, and the layout comes back.
 
-use crate::common::laid_out::{
-    check, dir, done, fails, json, layout, places, run_until, states, took,
-};
+use crate::common::laid_out::{dir, done, fails, json, layout, places, run_until, states, took};
 use crate::common::perforated::Perforated;
 use headstart_sys::fiemap::Extent;
 use headstart_testing::{has, must, skip};
@@ -39,7 +37,7 @@ fn a_layout_lies_together_when_block_groups_are_moved_and_undo_moves_it_back() {
     // Three files may begin elsewhere, since sizes go to block groups of their own.
     assert!(jumps(&rig) * 4 < in_pieces, "{} of {in_pieces}", jumps(&rig));
     assert_eq!(states(&rig.all()), before);
-    check(&rig.fs);
+    rig.check();
     done(&[&"verify", &rig.fs.path()]);
 
     done(&[&"undo", &rig.fs.path()]);
@@ -48,7 +46,7 @@ fn a_layout_lies_together_when_block_groups_are_moved_and_undo_moves_it_back() {
     assert!(back.iter().zip(&old).all(|(new, old)| new.len() <= old.len()), "{back:?}");
     assert!(back.iter().flatten().count() > rig.paths.len(), "{back:?}");
     assert_eq!(states(&rig.all()), before);
-    check(&rig.fs);
+    rig.check();
 }
 
 #[test]
@@ -72,7 +70,7 @@ fn kill_9_while_block_groups_are_moved_leaves_all_files_whole_and_no_balance() {
         assert!(!dir(&rig.fs).exists());
     }
     done(&[&"apply", &"--force", &"--make-room", &rig.pack]);
-    check(&rig.fs);
+    rig.check();
     assert_eq!(states(&rig.all()), before);
 }
 

@@ -2,8 +2,8 @@
 //! stay whole whatever ends it, and come back.
 
 use crate::common::laid_out::{
-    check, cut_power, dir, done, fails, fragmented, in_memory, json, layout, pack, places,
-    run_until, states, took,
+    cut_power, dir, done, fails, fragmented, in_memory, json, layout, pack, places, run_until,
+    states, took,
 };
 use crate::common::packs;
 use crate::common::perforated::Perforated;
@@ -79,7 +79,7 @@ fn a_layout_lies_in_one_area_when_others_are_moved_aside_and_undo_moves_all_back
     assert_eq!((&status["new_bytes"], &status["old_bytes"]), (&length.into(), &0.into()));
     assert_eq!(status["files"], rig.paths.len());
     assert!(done(&[&"status", &rig.fs.path()]).contains("moved aside"));
-    check(&rig.fs);
+    rig.check();
     done(&[&"verify", &rig.fs.path()]);
     assert_eq!(states(&rig.all()), before);
 
@@ -87,7 +87,7 @@ fn a_layout_lies_in_one_area_when_others_are_moved_aside_and_undo_moves_all_back
     assert_eq!(undone["aside_bytes"], aside, "{undone}");
     assert_eq!(places(&rig.all()), old);
     assert!(!dir(&rig.fs).exists());
-    check(&rig.fs);
+    rig.check();
     assert_eq!(states(&rig.all()), before);
 }
 
@@ -162,7 +162,7 @@ fn files_whose_place_is_taken_or_that_changed_stay_aside_and_the_others_come_bac
     assert!(!dir(&rig.fs).exists());
     assert_eq!(states(&rig.all()), before);
     assert_eq!(places(&rig.paths[6..]), old[6..rig.paths.len()]);
-    check(&rig.fs);
+    rig.check();
     assert_eq!(states(&rig.all()), before);
 }
 
@@ -195,7 +195,7 @@ fn kill_9_at_any_moment_leaves_files_that_are_moved_aside_whole_too() {
         assert_eq!((states(&rig.all()), places(&rig.all())), (before.clone(), old.clone()));
     }
     assert!(between > 0, "none was killed between two swaps");
-    check(&rig.fs);
+    rig.check();
     assert_eq!(states(&rig.all()), before);
 }
 
@@ -215,10 +215,10 @@ fn a_power_cut_at_any_moment_leaves_files_that_are_moved_aside_whole_too() {
         run_until(&mut rig.apply(), |elapsed| elapsed >= moment, |_| cut_power(&rig.fs));
         rig.fs.remount();
         assert_eq!(states(&rig.all()), before, "after {moment:?}");
-        check(&rig.fs);
+        rig.check();
         assert!(matches!(layout(&[&"undo", &rig.fs.path()]).status.code(), Some(0 | 3)));
         assert_eq!((states(&rig.all()), places(&rig.all())), (before.clone(), old.clone()));
-        check(&rig.fs);
+        rig.check();
     }
 }
 

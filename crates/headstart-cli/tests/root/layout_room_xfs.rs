@@ -3,7 +3,7 @@
 //! takes, and that the others are freed.
 
 use crate::common::laid_out::{
-    check, command, dir, done, fails, json, layout, places, run_until, states, took,
+    command, dir, done, fails, json, layout, places, run_until, states, took,
 };
 use crate::common::perforated::Perforated;
 use headstart::host::mounts::MountTable;
@@ -17,9 +17,11 @@ use headstart_sys::fsmap::free_space;
 use headstart_testing::{LoopFs, must};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
+use std::io::Seek;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
@@ -58,7 +60,7 @@ fn a_layout_on_xfs_lies_in_one_area_when_others_are_moved_and_undo_leaves_these_
     assert!(others.iter().zip(old_others).all(|(new, old)| new.len() <= old.len()), "{others:?}");
     assert!(pieces(laid) * 4 < in_pieces, "{} of {in_pieces}: {laid:?}", pieces(laid));
     assert_eq!(states(&rig.all()), before);
-    check(&rig.fs);
+    rig.check();
     done(&[&"verify", &rig.fs.path()]);
 
     done(&[&"undo", &rig.fs.path()]);
@@ -66,7 +68,7 @@ fn a_layout_on_xfs_lies_in_one_area_when_others_are_moved_and_undo_leaves_these_
     assert_eq!(places(&rig.paths), old_laid, "in the very blocks");
     assert_eq!(places(&rig.others), others);
     assert_eq!(states(&rig.all()), before);
-    check(&rig.fs);
+    rig.check();
 }
 
 #[test]
@@ -97,7 +99,7 @@ fn a_layout_on_xfs_takes_free_parts_that_lie_together_where_a_disk_seeks() {
     assert!(span(&new) < 8 << 20, "{new:?}");
     done(&[&"undo", &rig.fs.path()]);
     assert_eq!(places(&rig.paths), old);
-    check(&rig.fs);
+    rig.check();
 }
 
 #[test]
@@ -141,25 +143,43 @@ fn rotational(packs: &TempDir, of: &LoopFs) {
 #[test]
 fn signals_and_kill_9_while_others_are_moved_on_xfs_leave_all_files_whole() {
     const TIMES: u32 = 9;
+    const STEP: Duration = Duration::from_micros(400);
     let (mut killed, mut rig) = (0, None);
     for n in 0..TIMES {
         let Some(now) = rig.take().or_else(self::rig) else { return };
         let (before, old) = (states(&now.all()), places(&now.all()));
         let (old_laid, old_others) = old.split_at(now.paths.len());
         let journal = dir(&now.fs).join("journal");
-        // The first journal is that of the others. From its first moment on, a bit later each time.
+        // The first journal is that of the others. From its first moment on, a bit later each time, and at last when it
+        // is gone again.
         let since = Cell::new(None);
         let is_due = |elapsed: Duration| {
             if since.get().is_none() && journal.exists() {
                 since.set(Some(elapsed));
             }
-            since.get().is_some_and(|since| elapsed - since >= Duration::from_micros(400) * n)
+            match n + 1 {
+                TIMES => since.get().is_some() && !journal.exists(),
+                _ => since.get().is_some_and(|since| elapsed - since >= STEP * n),
+            }
         };
         let signal = if n % 3 == 2 { Signal::TERM } else { Signal::KILL };
-        run_until(&mut now.apply(), is_due, |child| {
+        let mut said = tempfile::tempfile().unwrap();
+        let mut apply = now.apply();
+        apply.arg("--json").stdout(said.try_clone().unwrap());
+        run_until(&mut apply, is_due, |child| {
             let _ = kill_process(Pid::from_child(child), signal);
         });
         assert_eq!(states(&now.all()), before, "{n}");
+        if signal == Signal::TERM {
+            said.rewind().unwrap();
+            let said: Value = serde_json::from_reader(said).unwrap();
+            let told = said["file_systems"][0]["relocated_bytes"].as_u64().unwrap_or(0);
+            let new = places(&now.others);
+            let changed = new.iter().zip(old_others).filter(|(new, old)| new != old);
+            let moved: u64 = changed.flat_map(|(new, _)| new).map(|extent| extent.length).sum();
+            assert_eq!(told, moved, "{said}");
+            assert!(moved > 0 || n + 1 < TIMES, "{said}");
+        }
         let found = json(&[&"status", &"--json", &now.fs.path()]);
         let is_of_others = found["aside_bytes"].as_u64() > Some(0);
         if is_of_others {
@@ -177,7 +197,7 @@ fn signals_and_kill_9_while_others_are_moved_on_xfs_leave_all_files_whole() {
         }
         assert!(!dir(&now.fs).exists());
         assert_eq!(states(&now.all()), before);
-        check(&now.fs);
+        now.check();
         assert_eq!(places(&now.paths), old_laid);
         if is_of_others && n % 2 == 1 {
             assert_eq!(places(&now.others), old_others, "undone to the very blocks");
@@ -208,7 +228,7 @@ fn others_that_are_written_to_stay_where_they_are_on_xfs() {
     assert_eq!(states(&rig.all()), before);
     drop(open);
     done(&[&"undo", &rig.fs.path()]);
-    check(&rig.fs);
+    rig.check();
     assert_eq!(states(&rig.all()), before);
 }
 

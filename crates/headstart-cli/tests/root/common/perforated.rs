@@ -1,6 +1,6 @@
 //! A file system whose free space is in pieces, with files between them that can be moved aside.
 
-use super::laid_out::{command, fragmented, of_kind, pack};
+use super::laid_out::{check, command, fragmented, of_kind, pack};
 use headstart_testing::{LoopFs, must, noise};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::ffi::OsStr;
@@ -18,6 +18,7 @@ const XFS_NEEDS: u64 = 112 << 20;
 /// A file system whose free space is in pieces.
 pub struct Perforated {
     pub fs: LoopFs,
+    kind: &'static str,
     /// Files in many extents, which are laid out, and their pack.
     pub paths: Vec<PathBuf>,
     pub pack: PathBuf,
@@ -26,24 +27,14 @@ pub struct Perforated {
 }
 
 impl Perforated {
-    pub fn of(kind: &str, size: u64) -> Option<Self> {
+    pub fn of(kind: &'static str, size: u64) -> Option<Self> {
         let fs = of_kind(kind, size)?;
         let paths = fragmented(&fs, 12, 10);
-        // What it reserves for itself would be one large piece.
-        match kind {
-            "ext4" => {
-                let device = fs.device();
-                let name = Path::new(&device).file_name().unwrap();
-                let settings = Path::new("/sys/fs/ext4").join(name);
-                fs::write(settings.join("reserved_clusters"), "0").unwrap();
-            }
-            "xfs" => {
-                must("xfs_io", &["-x", "-c", "resblks 1", fs.path().to_str().unwrap()]);
-                // It can't be smaller than this, and has more than is needed.
-                let most = File::create_new(fs.path().join("most")).unwrap();
-                fallocate(&most, FallocateFlags::empty(), 0, size - XFS_NEEDS).unwrap();
-            }
-            _ => {}
+        reserve_nothing(&fs, kind);
+        if kind == "xfs" {
+            // It can't be smaller than this, and has more than is needed.
+            let most = File::create_new(fs.path().join("most")).unwrap();
+            fallocate(&most, FallocateFlags::empty(), 0, size - XFS_NEEDS).unwrap();
         }
         let folder = fs.path().join("others");
         fs::create_dir(&folder).unwrap();
@@ -66,7 +57,14 @@ impl Perforated {
         others.iter().skip(1).step_by(2).for_each(|path| fs::remove_file(path).unwrap());
         must("sync", &["-f", fs.path().to_str().unwrap()]);
         let others = others.into_iter().step_by(2).collect();
-        Some(Self { pack: pack(&fs, &paths), fs, paths, others })
+        Some(Self { pack: pack(&fs, &paths), fs, kind, paths, others })
+    }
+
+    /// Checks it, and mounts it again.
+    #[track_caller]
+    pub fn check(&self) {
+        check(&self.fs);
+        reserve_nothing(&self.fs, self.kind);
     }
 
     pub fn all(&self) -> Vec<PathBuf> {
@@ -76,5 +74,21 @@ impl Perforated {
     pub fn apply(&self) -> Command {
         let words = ["apply", "--force", "--make-room"].map(OsStr::new);
         command(&[&words[..], &[self.pack.as_os_str()]].concat())
+    }
+}
+
+/// What a file system reserves for itself would be one large piece. Each mount does so.
+fn reserve_nothing(fs: &LoopFs, kind: &str) {
+    match kind {
+        "ext4" => {
+            let device = fs.device();
+            let name = Path::new(&device).file_name().unwrap();
+            let settings = Path::new("/sys/fs/ext4").join(name);
+            fs::write(settings.join("reserved_clusters"), "0").unwrap();
+        }
+        "xfs" => {
+            must("xfs_io", &["-x", "-c", "resblks 1", fs.path().to_str().unwrap()]);
+        }
+        _ => {}
     }
 }
