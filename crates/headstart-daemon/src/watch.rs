@@ -56,7 +56,7 @@ pub struct Watch {
     first: Counters,
     last: Counters,
     next: usize,
-    /// It can't have waited longer.
+    /// The longest that it can have waited.
     lasted: Duration,
 }
 
@@ -96,8 +96,8 @@ impl Watch {
     }
 
     /// Its process became another program, the watch of which has just begun: no more is read for this
-    /// one, which lasted this time from its exec to the other. On a busy machine that watch begins so late that its
-    /// first counters have reads of the program.
+    /// one. `lasted` is the time between the two execs, which limits its wait: on a busy machine the other watch begins
+    /// so late that its first counters include reads of the program.
     pub fn becomes(&mut self, program: &Self, lasted: Duration) {
         self.last = program.first;
         self.lasted = lasted;
