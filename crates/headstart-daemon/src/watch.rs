@@ -83,12 +83,11 @@ impl Watch {
 
     /// Notes a look; `now` is none when the process has ended.
     pub fn look(&mut self, now: Option<Counters>) -> Next {
-        let Some(now) = now else { return Next::Over };
-        let at = LOOKS[self.next.min(LOOKS.len() - 1)];
+        let (Some(now), Some(at)) = (now, LOOKS.get(self.next)) else { return Next::Over };
         let new = now.since(self.last);
         self.last = now;
         self.next += 1;
-        let is_quiet = at >= QUIET_FROM && new.read_bytes < QUIET_BYTES;
+        let is_quiet = *at >= QUIET_FROM && new.read_bytes < QUIET_BYTES;
         match LOOKS.get(self.next) {
             Some(next) if !is_quiet => Next::At(*next),
             _ => Next::Over,
@@ -135,6 +134,7 @@ mod tests {
     /// The looks that a process with these counters gets, and what it then has waited.
     fn watched(counters: &[Option<Counters>], latency: Duration) -> (usize, Duration) {
         let mut watch = Watch::new(Counters::default());
+        assert_eq!(watch.begin(), LOOKS[0]);
         for (number, now) in counters.iter().enumerate() {
             if watch.look(*now) == Next::Over {
                 return (number + 1, watch.waited(latency));
@@ -186,6 +186,13 @@ mod tests {
                 Duration::ZERO,
             ),
             ("accounted", vec![Some(blocked), None], MS, 2, 700 * MS),
+            (
+                "reads just enough",
+                (1..=9).map(|n| Some(read(n * 128))).collect(),
+                MS,
+                LOOKS.len(),
+                19 * MS,
+            ),
             ("dies down", vec![Some(read(480)), Some(read(960)), Some(read(960))], MS, 3, 20 * MS),
         ] {
             assert_eq!(watched(&counters, latency), (looks, waited), "{name}");
