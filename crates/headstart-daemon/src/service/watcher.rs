@@ -88,9 +88,15 @@ impl Watcher {
 
     /// A process that becomes another program soon was a wrapper: what it then reads belongs to the
     /// program. Unless the wrapper has waited long enough to be slow itself: then the program is the rest
-    /// of its start, whenever the next look would have been.
+    /// of its start, whenever the next look would have been. Whether the process needs no watch of its own.
     fn is_rest_of_wrapper(&mut self, program: &Watched) -> bool {
         let process = |of: &Watched| (of.started.pid, of.started.start_time);
+        // Several threads look at execs, so that of a wrapper may come after its program's: what is read since then is
+        // the program's, which is watched already.
+        let is_later = |of: &Watched| process(of) == process(program) && of.at > program.at;
+        if self.due.values().any(is_later) {
+            return true;
+        }
         let is_it = |_: &(u64, u64), old: &mut Watched| process(old) == process(program);
         let old: Vec<_> = self.due.extract_if(.., is_it).map(|(_, old)| old).collect();
         // A child that executes a program was no job of its parent: it had waited for that.
