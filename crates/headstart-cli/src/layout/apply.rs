@@ -143,7 +143,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
         });
         let begun = begin(&store, volume, &mut planned, room.as_mut(), &paths, &work, args);
         let relocated_bytes = room.map_or(0, |room| room.relocated_bytes);
-        let nothing = |stopped| {
+        let without_layout = |stopped| {
             let done = Done { stopped, ..Done::default() };
             OneDocument { relocated_bytes, ..OneDocument::of(volume, &done) }
         };
@@ -155,6 +155,9 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                 let renewal = Renewal::begin(volume, &journal, &mounts);
                 let made = make((&store, volume, &journal), Direction::Apply, true, &work);
                 renewal.finish();
+                if made.is_err() && relocated_bytes > 0 {
+                    documents.push(without_layout(false));
+                }
                 let (status, mut done) = made?;
                 for (skip, count) in skipped {
                     *done.skipped.entry(skip).or_default() += count;
@@ -179,7 +182,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
             }
             Ok(Begun::No(status, why)) => {
                 if relocated_bytes > 0 {
-                    documents.push(nothing(status == ExitStatus::Failed));
+                    documents.push(without_layout(status == ExitStatus::Failed));
                 }
                 output::message(format_args!("{}: {why}", output::shown(&volume.mount_point)));
                 store.remove_all()?;
@@ -187,7 +190,7 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
             }
             Err(error) => {
                 if relocated_bytes > 0 {
-                    documents.push(nothing(false));
+                    documents.push(without_layout(false));
                 }
                 output::error(&error);
                 match store.journal()? {

@@ -1,5 +1,5 @@
-//! Makes room for a layout (`--make-room`): where free space lies in pieces, other files are moved aside, on btrfs block
-//! groups. Where there is room a layout is placed by `placed`.
+//! Makes room for a layout (`--make-room`): moves other files aside, or block groups on btrfs, where `placed` finds only
+//! pieces.
 
 use super::placed::Placed;
 use super::plan::Planned;
@@ -54,7 +54,7 @@ impl MakeRoom<'_> {
     /// on xfs and btrfs they are moved here already, and `planned` is what holds then. `None` after a stop.
     ///
     /// # Errors
-    /// What the kernel said. Bytes that were moved until then are counted.
+    /// What the kernel said. What was moved for good by then is counted.
     pub fn place(
         &mut self,
         placed: Placed,
@@ -170,13 +170,13 @@ impl MakeRoom<'_> {
         let mut part = self.work.part("moving other files", volume, journal.bytes());
         let done = swap_all(store, &journal, Direction::Apply, true, |done| part.go(done))?;
         drop(part);
-        self.relocated_bytes += done.aside;
         // Also after a stop: the old blocks are freed then.
         let found = standing(store, &journal, true, |_| Ok(Go::On))?;
         if let Some(path) = found.damaged.first() {
             return Err(LayoutError::Content { path: path.clone() });
         }
         store.clear()?;
+        self.relocated_bytes += done.aside;
         for (skip, count) in done.skipped {
             *skipped.entry(skip).or_default() += count;
         }

@@ -77,7 +77,7 @@ impl Perforated {
     }
 }
 
-/// What a file system reserves for itself would be one large piece. Each mount does so.
+/// What a file system reserves for itself would be one large piece. Each mount reserves it again.
 fn reserve_nothing(fs: &LoopFs, kind: &str) {
     match kind {
         "ext4" => {
