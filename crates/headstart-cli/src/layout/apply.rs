@@ -145,7 +145,8 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
         let relocated_bytes = room.map_or(0, |room| room.relocated_bytes);
         let without_layout = |stopped| {
             let done = Done { stopped, ..Done::default() };
-            OneDocument { relocated_bytes, ..OneDocument::of(volume, &done) }
+            let told = || OneDocument { relocated_bytes, ..OneDocument::of(volume, &done) };
+            (relocated_bytes > 0).then(told)
         };
         match begun {
             Ok(Begun::Journal(journal, mut skipped)) => {
@@ -155,8 +156,8 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                 let renewal = Renewal::begin(volume, &journal, &mounts);
                 let made = make((&store, volume, &journal), Direction::Apply, true, &work);
                 renewal.finish();
-                if made.is_err() && relocated_bytes > 0 {
-                    documents.push(without_layout(false));
+                if made.is_err() {
+                    documents.extend(without_layout(false));
                 }
                 let (status, mut done) = made?;
                 for (skip, count) in skipped {
@@ -181,17 +182,13 @@ pub fn run(args: &ApplyArgs) -> anyhow::Result<ExitStatus> {
                 }
             }
             Ok(Begun::No(status, why)) => {
-                if relocated_bytes > 0 {
-                    documents.push(without_layout(status == ExitStatus::Failed));
-                }
+                documents.extend(without_layout(status == ExitStatus::Failed));
                 output::message(format_args!("{}: {why}", output::shown(&volume.mount_point)));
                 store.remove_all()?;
                 Ok(status)
             }
             Err(error) => {
-                if relocated_bytes > 0 {
-                    documents.push(without_layout(false));
-                }
+                documents.extend(without_layout(false));
                 output::error(&error);
                 match store.journal()? {
                     None => store.remove_all()?,

@@ -18,7 +18,6 @@ const XFS_NEEDS: u64 = 112 << 20;
 /// A file system whose free space is in pieces.
 pub struct Perforated {
     pub fs: LoopFs,
-    kind: &'static str,
     /// Files in many extents, which are laid out, and their pack.
     pub paths: Vec<PathBuf>,
     pub pack: PathBuf,
@@ -27,10 +26,10 @@ pub struct Perforated {
 }
 
 impl Perforated {
-    pub fn of(kind: &'static str, size: u64) -> Option<Self> {
+    pub fn of(kind: &str, size: u64) -> Option<Self> {
         let fs = of_kind(kind, size)?;
         let paths = fragmented(&fs, 12, 10);
-        reserve_nothing(&fs, kind);
+        reserve_nothing(&fs);
         if kind == "xfs" {
             // It can't be smaller than this, and has more than is needed.
             let most = File::create_new(fs.path().join("most")).unwrap();
@@ -57,14 +56,14 @@ impl Perforated {
         others.iter().skip(1).step_by(2).for_each(|path| fs::remove_file(path).unwrap());
         must("sync", &["-f", fs.path().to_str().unwrap()]);
         let others = others.into_iter().step_by(2).collect();
-        Some(Self { pack: pack(&fs, &paths), fs, kind, paths, others })
+        Some(Self { pack: pack(&fs, &paths), fs, paths, others })
     }
 
     /// Checks it, and mounts it again.
     #[track_caller]
     pub fn check(&self) {
         check(&self.fs);
-        reserve_nothing(&self.fs, self.kind);
+        reserve_nothing(&self.fs);
     }
 
     pub fn all(&self) -> Vec<PathBuf> {
@@ -78,8 +77,8 @@ impl Perforated {
 }
 
 /// What a file system reserves for itself would be one large piece. Each mount reserves it again.
-fn reserve_nothing(fs: &LoopFs, kind: &str) {
-    match kind {
+fn reserve_nothing(fs: &LoopFs) {
+    match fs.kind() {
         "ext4" => {
             let device = fs.device();
             let name = Path::new(&device).file_name().unwrap();
