@@ -93,7 +93,9 @@ impl Watcher {
         let process = |of: &Watched| (of.started.pid, of.started.start_time);
         // Several threads look at execs, so that of a wrapper may come after its program's: what is read since then is
         // the program's, which is watched already.
-        let is_later = |of: &Watched| process(of) == process(program) && of.at > program.at;
+        let is_later = |of: &Watched| {
+            process(of) == process(program) && of.at > program.at && !of.started.is_job
+        };
         if self.due.values().any(is_later) {
             return true;
         }
