@@ -125,7 +125,8 @@ impl Watcher {
             let Started { pid, start_time, .. } = watched.started;
             let counters = looks::counters(pid, start_time, self.whose(&watched));
             match watched.watch.look(counters) {
-                Next::At(_) if self.is_cold(&watched) => {
+                // What was read may be of a program whose exec is not looked at yet.
+                Next::At(_) if self.is_cold(&watched) && !watched.started.is_replaced() => {
                     self.end(&watched);
                     self.record_rest(watched);
                 }

@@ -116,6 +116,13 @@ impl Started {
         })
     }
 
+    /// Whether its process has become another program: then another event says so, perhaps later. An
+    /// interpreter that executes another script is the same program here.
+    pub fn is_replaced(&self) -> bool {
+        let now = FileId::at(CWD, format!("/proc/{}/exe", self.pid), AtFlags::empty());
+        now.is_some_and(|executable| executable != self.executable)
+    }
+
     /// Whether it is a child that still is the program of its parent.
     pub fn is_as_forked(&self, parent: &Self) -> bool {
         (self.executable, &self.argv) == (parent.executable, &parent.argv)

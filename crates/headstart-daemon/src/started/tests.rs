@@ -3,6 +3,7 @@ use super::*;
 use headstart::launch::learn::locate;
 use rustix::fs::{FileType, Mode, mknodat};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -47,6 +48,20 @@ impl Drop for Waiting {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+#[test]
+fn a_process_that_becomes_another_program_is_told_from_one_that_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut waiting = Waiting::start(&["sh", "-c", "read line; exec cat"], dir.path());
+    let sh = fs::canonicalize("/bin/sh").unwrap();
+    let shell = waiting.read_as(sh.file_name().unwrap().to_str().unwrap());
+    assert!(!shell.is_replaced());
+    waiting.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let cat = waiting.read_as("cat");
+    assert!(shell.is_replaced() && !cat.is_replaced());
+    drop(waiting);
+    assert!(!cat.is_replaced(), "it is gone");
 }
 
 #[test]
