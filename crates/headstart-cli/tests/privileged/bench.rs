@@ -468,13 +468,3 @@ fn two_results_are_compared_and_the_counter_that_moved_is_named() {
     let output = headstart(&["compare", &first, &at("broken")]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("headstart/run/1"), "{output:?}");
 }
-
-#[test]
-fn a_file_system_that_stays_busy_ends_the_benchmark_with_what_the_command_said() {
-    let options = ["bench", "--states", "cold", "--runs", "1", "--cold-cmd"];
-    let failing = "echo target is busy >&2; exit 32";
-    let output = headstart(&[&options[..], &[failing, "--", "true"]].concat());
-    assert_eq!(output.status.code(), Some(1));
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(message.contains("target is busy; trying again"), "{message}");
-}

@@ -260,7 +260,9 @@ fn a_program_outlives_a_killed_headstart_and_a_killed_helper() {
     for victim in ["headstart", "helper"] {
         let end = packs.path().join(victim);
         let script = format!("echo $$; echo $PPID; read line; echo ended >{}", end.display());
-        let Some(mut run) = recording(&["--pack", pack.to_str().unwrap()], &script) else { return };
+        // Without headstart the helper goes on recording until then.
+        let options = ["--for", "1s", "--pack", pack.to_str().unwrap()];
+        let Some(mut run) = recording(&options, &script) else { return };
         let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
         let pid: i32 = lines.next().unwrap().unwrap().parse().unwrap();
         let headstart = lines.next().unwrap().unwrap();

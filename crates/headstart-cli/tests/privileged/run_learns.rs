@@ -358,23 +358,6 @@ fn a_bad_pack_is_refused_in_one_sentence_and_the_program_starts_all_the_same() {
 }
 
 #[test]
-fn where_another_learner_keeps_the_packs_locked_a_start_is_not_learned_and_ends_all_the_same() {
-    if !is_root() {
-        return skip("recording needs root");
-    }
-    let packs = disk_dir();
-    let locked = std::fs::File::create(packs.path().join(".lock")).unwrap();
-    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockShared).unwrap();
-    let pack = packs.path().join("a.pack");
-    let output =
-        headstart(&["run", "-v", "--pack", pack.to_str().unwrap(), "--", "sh", "-c", "exit 7"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
-    assert!(said.contains("another process keeps its directory locked"), "{said}");
-    assert!(!pack.exists());
-}
-
-#[test]
 fn a_pack_path_that_is_not_utf8_is_in_the_figures_byte_for_byte() {
     if !is_root() {
         return skip("recording needs root");

@@ -24,6 +24,7 @@ mod layout_shared;
 mod limits;
 mod package_hooks;
 mod packs_are_private;
+mod patience;
 mod stuck;
 mod transparent_signals;
 mod transparent_state;
