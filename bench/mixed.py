@@ -57,7 +57,7 @@ def arguments():
         help="look at the pages after each N-th pair [default: 3]")
     add("--ignore", action="append", default=[], metavar="DIR",
         help="programs below it are ignored: those of other work on this machine")
-    add("--smoke", action="store_true", help="one program for a minute: does it work?")
+    add("--smoke", action="store_true", help="one program for half a minute: does it work?")
     add("--headstart", default=BUILT / "headstart")
     add("--slowdisk", default=BUILT / "slowdisk")
     add("--out", default=RESULTS / "mixed.json")
@@ -354,7 +354,7 @@ def measure(options):
 
 
 def told(result, is_smoke):
-    """The result in words; what does not agree. A minute says only whether it works."""
+    """The result in words; what does not agree. Half a minute says only whether it works."""
     saved, unused, week = result["saved_s"], result["wasted"], result["status"]["week"]
     between = f" [{saved['low']:.1f}, {saved['high']:.1f}]" if saved["low"] is not None else ""
     wasted = week["wasted_bytes"] / week["judged_bytes"] if week["judged_bytes"] else None
@@ -387,7 +387,7 @@ def mixed():
     mixture.needed()
     alone()
     if options.smoke:
-        options.time, options.usage_every = 45.0, 1
+        options.time, options.usage_every = 25.0, 1
     result = measure(options)
     faults = told(result, options.smoke)
     for fault in faults:
