@@ -23,12 +23,17 @@ pub fn in_memory() -> Option<LoopFs> {
 
 /// The same of another kind.
 pub fn of_kind(kind: &str, bytes: u64) -> Option<LoopFs> {
+    made(kind, bytes, &[])
+}
+
+/// Like [`of_kind`], with more arguments to mkfs.
+pub fn made(kind: &str, bytes: u64, mkfs: &[&str]) -> Option<LoopFs> {
     let dir = Path::new("/dev/shm");
     if !dir.is_dir() {
         skip("/dev/shm is missing");
         return None;
     }
-    LoopFs::inside(tempfile::tempdir_in(dir).unwrap(), kind, bytes, &[])
+    LoopFs::inside(tempfile::tempdir_in(dir).unwrap(), kind, bytes, mkfs)
 }
 
 /// Files that lie in many extents each, named so that their order is not that of their names.

@@ -1,6 +1,6 @@
 //! A file system whose free space is in pieces, with files between them that can be moved aside.
 
-use super::laid_out::{check, command, fragmented, of_kind, pack};
+use super::laid_out::{check, command, fragmented, made, pack};
 use headstart_testing::{LoopFs, must, noise};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::ffi::OsStr;
@@ -27,7 +27,12 @@ pub struct Perforated {
 
 impl Perforated {
     pub fn of(kind: &str, size: u64) -> Option<Self> {
-        let fs = of_kind(kind, size)?;
+        Self::made(kind, size, &[])
+    }
+
+    /// Like [`Perforated::of`], with more arguments to mkfs.
+    pub fn made(kind: &str, size: u64, mkfs: &[&str]) -> Option<Self> {
+        let fs = made(kind, size, mkfs)?;
         let paths = fragmented(&fs, 12, 10);
         reserve_nothing(&fs);
         if kind == "xfs" {
