@@ -148,14 +148,17 @@ impl Service {
         within(NOTICED, || self.starts(program).into_iter().find(|start| !known.contains(start)))
     }
 
-    /// Whether a program is recorded that has this word among its arguments.
+    /// Whether a program is recorded that has this word among its arguments. Events are enabled after its threads were
+    /// added, and this one last.
     pub fn records(&self, word: &str) -> bool {
-        let threads = self.instance("-starts").join("set_event_pid");
+        let instance = self.instance("-starts");
+        let (threads, last) = ("set_event_pid", "events/sched/sched_process_fork/enable");
         let has_it = |thread: &str| {
             let arguments = std::fs::read_to_string(format!("/proc/{thread}/cmdline"));
             arguments.is_ok_and(|arguments| arguments.contains(word))
         };
-        std::fs::read_to_string(threads).unwrap().lines().any(has_it)
+        let text = |name: &str| std::fs::read_to_string(instance.join(name)).unwrap();
+        text(threads).lines().any(has_it) && text(last).starts_with('1')
     }
 
     /// One of the counts of `status`.

@@ -1,9 +1,13 @@
 //! Starts that other programs make for somebody: from the first cold one to one that is prefetched.
 
+use crate::common::within;
 use crate::daemon::{FILES, Service, TRIALS, resident_files};
 use headstart_testing::{LoopFs, wait_until};
 use serde_json::Value;
 use std::process::Child;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What makes the starts.
 pub trait Starts {
@@ -40,7 +44,10 @@ pub fn is_learned(service: &Service, fs: &LoopFs, program: &str, starts: &mut im
     let seen = later_start(service, fs, program, starts, is_recorded);
     assert_eq!(seen["learned"], true, "{seen}");
     let has_files = || (resident_files(fs) * 2 >= FILES).then_some(());
-    let is_prefetched = || wait_until("prefetched files", has_files);
+    let is_prefetched = || {
+        let told = || format!("{:#} {:#}", service.json(&["top"]), service.json(&["status"]));
+        assert!(within(MINUTE, has_files).is_some(), "it is not prefetched: {}", told());
+    };
     let seen = later_start(service, fs, program, starts, is_prefetched);
     assert_eq!(seen["kind"], "prefetched", "{:#?}", service.starts(program));
 }
