@@ -37,7 +37,8 @@ fn replay(
 ) -> Replayed {
     let strategy = read_strategy(model, pack);
     let limits = Limits { budget: u64::MAX, metadata: true };
-    let plan = Plan::of_pack(pack, &Frequency::HALF.choice(pack), limits, strategy);
+    let plan =
+        Plan::of_pack(pack, &Frequency::HALF.choice(pack).without_growth(), limits, strategy);
     let mut out = Replayed { strategy, steps: Vec::new(), metadata: Vec::new() };
     let mut known: HashMap<u32, Option<Seen>> = HashMap::new();
     for step in &plan.steps {

@@ -142,7 +142,8 @@ pub fn wanted(
         // would be too many.
         let strategy = ReadStrategy { step_bytes: u64::MAX, ..strategy(pack) };
         // Without metadata, targets are the files of the pack.
-        let plan = Plan::of_pack(pack, &Frequency::HALF.choice(pack), limits, strategy);
+        let plan =
+            Plan::of_pack(pack, &Frequency::HALF.choice(pack).without_growth(), limits, strategy);
         let mut of_file: BTreeMap<u32, Vec<Touched>> = BTreeMap::new();
         let mut before = 0;
         for step in &plan.steps {

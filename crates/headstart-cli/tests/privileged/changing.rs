@@ -1,7 +1,9 @@
-//! Files that each start changes, in place or by putting another in their place, are
+//! Files that each start changes, in place, at their end, or by putting another in their place, are
 //! prefetched from the third start on.
 
 use crate::command::{headstart, json};
+use headstart::cache::residency::resident_count;
+use headstart::host::range::PageRange;
 use headstart_testing::{LoopFs, disk_dir, has, must, noise, skip, undisturbed};
 use serde_json::Value;
 use std::path::Path;
@@ -117,4 +119,66 @@ fn a_file_that_was_replaced_once_is_skipped_and_learned_again() {
     start();
     let replayed = replay(&fs, &pack);
     assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
+}
+
+/// Reads its state and saves it, and a time stamp, which gets the inode that the earlier state had; adds a line to
+/// a log.
+const APPENDING: &str = r#"
+import os, sys, time
+os.chdir(sys.argv[1])
+state = open("state", "rb").read()
+time.sleep(0.25)
+for name in ("state", "stamp"):
+    with open("new", "wb") as file:
+        file.write(state)
+    os.rename("new", name)
+with open("log", "ab") as file:
+    file.write(b"started" * 400)
+"#;
+
+#[test]
+fn the_last_page_of_a_log_and_what_a_start_replaces_are_prefetched_though_others_change_them_too() {
+    if !has("python3") {
+        return skip("python3 is missing");
+    }
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let packs = disk_dir();
+    let at = |name: &str| fs.path().join(name);
+    for name in ["state", "stamp", "log"] {
+        std::fs::write(at(name), noise(5000)).unwrap();
+    }
+    let pack = packs.path().join("a.pack");
+    let changed_by_others = || {
+        std::fs::write(at("other"), noise(5000)).unwrap();
+        std::fs::rename(at("other"), at("state")).unwrap();
+        let log = std::fs::File::options().append(true).open(at("log")).unwrap();
+        std::io::Write::write_all(&mut &log, &noise(50_001)).unwrap();
+        drop(log);
+        must("sync", &["-f", fs.path().to_str().unwrap()]);
+        fs.remount();
+    };
+    let resident = |name: &str| {
+        let file = std::fs::File::open(at(name)).unwrap();
+        let last = (file.metadata().unwrap().len() - 1) / 4096;
+        [0, last].map(|page| resident_count(&file, PageRange::of(page, 1)).unwrap())
+    };
+    let (replayed, found) = undisturbed(&[fs.path()], || {
+        // The first ones give what was read of the state to the stamp, and four later ones forget that.
+        for start in 1..=8 {
+            changed_by_others();
+            let run = ["run", "--always", "--pack", pack.to_str().unwrap(), "-v", "--"];
+            let program = ["python3", "-I", "-S", "-c", APPENDING, fs.path().to_str().unwrap()];
+            let output = headstart(&[&run[..], &program].concat());
+            assert!(output.status.success(), "start {start}: {output:?}");
+        }
+        changed_by_others();
+        let replayed = json(&["replay", "--wait", "--json", pack.to_str().unwrap()]);
+        (replayed, ["log", "state", "stamp"].map(resident))
+    });
+    let shown = json(&["show", "--json", pack.to_str().unwrap()]);
+    let [log, state, stamp] = found;
+    assert_eq!(log, [0, 1], "the last page only: {shown:#}");
+    assert_eq!(state, [1, 1], "{shown:#}");
+    assert_eq!(stamp, [0, 0], "nothing reads it: {shown:#}");
+    assert_eq!(replayed["report"]["stale_files"], 0, "{replayed:#}");
 }

@@ -25,7 +25,9 @@ impl How {
     /// Through a mapping, without fault-around: from an exact start, or from a later fault for this
     /// page.
     pub const EXACT: Self = Self(64);
-    const ALL: [(Self, &'static str); 7] = [
+    /// Written by the start without being made by it; of several starts, at its end.
+    pub const APPENDED: Self = Self(128);
+    const ALL: [(Self, &'static str); 8] = [
         (Self::READ, "read"),
         (Self::MAPPED, "mapped"),
         (Self::EXECUTED, "executed"),
@@ -33,11 +35,22 @@ impl How {
         (Self::INFERRED, "inferred"),
         (Self::WRITTEN, "written"),
         (Self::EXACT, "exact"),
+        (Self::APPENDED, "appended"),
     ];
 
     /// Whether all of `other` is in it.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether it was written and nothing of it used, so that there is nothing to read.
+    pub fn is_only_written(self) -> bool {
+        self.has(Self::WRITTEN) && (Self::WRITTEN | Self::APPENDED).has(self)
+    }
+
+    /// Whether prefetched pages of this kind leave no trace when they are used.
+    pub fn is_silent(self) -> bool {
+        self == Self::INSERTED || self == Self::WRITTEN | Self::APPENDED
     }
 
     /// The words for it.

@@ -21,7 +21,7 @@ use crate::pack::join::{Joined, join};
 use crate::pack::key::Key;
 use crate::pack::share::keep_shared;
 use crate::pack::store;
-use crate::pack::{Dropped, Pack};
+use crate::pack::{Dropped, EarlierNames, Pack};
 use crate::profile::fault_around::drop_fault_around;
 use crate::profile::seen::{self, Decoded, Seen};
 use crate::profile::unseen::add_unseen;
@@ -210,7 +210,10 @@ pub fn learn(
     let before = pack.and_then(|pack| last_run::read(&settings.target.pack, pack, uid).ok());
     // Pages that were not observed must not count as not needed.
     let exact = is_whole && followed.is_some_and(|processes| processes.registered > 0);
-    let mut seen = named(seen, &mounts, settings, pack, before.as_ref(), policy.names_limit);
+    let mut earlier = pack.map(Pack::names).unwrap_or_default();
+    // The names at the beginning of the start are newer.
+    earlier.extend(facts.log.iter().flat_map(Log::names));
+    let mut seen = named(seen, &mounts, settings, &earlier, before.as_ref(), policy.names_limit);
     let unseen_pages = pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
     let fault_around = drop_fault_around(&mut seen.pages, &seen.names, pack, exact);
 
@@ -307,15 +310,14 @@ fn named(
     decoded: Decoded,
     mounts: &MountTable,
     settings: &Settings,
-    pack: Option<&Pack>,
+    earlier: &EarlierNames,
     before: Option<&LastRun>,
     limit: Duration,
 ) -> Seen {
-    let earlier = pack.map(Pack::names).unwrap_or_default();
     let without_result =
         before.map(|before| before.walked_without_result(mounts)).unwrap_or_default();
     let walk = settings.walk.then_some(&without_result[..]);
-    let mut seen = decoded.named(mounts, &earlier, walk, limit);
+    let mut seen = decoded.named(mounts, earlier, walk, limit);
     if let Ok(own) = std::env::current_exe() {
         seen.remove_file(&own);
     }

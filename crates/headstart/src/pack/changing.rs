@@ -48,7 +48,7 @@ impl ChangePattern {
             Self::Same | Self::Grows => true,
             Self::Recurs => history.count_in_last(HISTORY_STARTS) >= 2,
         };
-        recurs && how != How::WRITTEN
+        recurs && !how.is_only_written()
     }
 
     /// In how many of the last starts a range could have been touched, if the file could be in
@@ -65,7 +65,7 @@ pub fn change_patterns(pack: &Pack) -> Vec<ChangePattern> {
     }
     // Pages that were new in the start before the last, and how many of them were touched again.
     let mut new = vec![(0u64, 0u64); pack.files.len()];
-    for range in pack.ranges.iter().filter(|range| range.how != How::WRITTEN) {
+    for range in pack.ranges.iter().filter(|range| !range.how.is_only_written()) {
         if range.history.first_seen() == 2
             && let Some((all, again)) = new.get_mut(range.file as usize)
         {
@@ -164,6 +164,7 @@ mod tests {
             (ChangePattern::Same, How::WRITTEN, 0b11, false),
             (ChangePattern::Grows, How::WRITTEN, 0b11, false),
             (ChangePattern::Recurs, How::WRITTEN | read, 0b11, true),
+            (ChangePattern::Recurs, How::WRITTEN | How::APPENDED, 0b11, false),
         ] {
             let history = History(history);
             assert_eq!(pattern.allows(how, history), allowed, "{pattern:?} {how:?} {history:?}");

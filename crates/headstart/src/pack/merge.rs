@@ -128,20 +128,36 @@ fn join_file(rule: Rule, was: Option<FilePart>, is: &mut FilePart) {
         is.pieces.clear();
     }
     let changes = was.as_ref().map_or(is.changes, |was| rule.changes(was, is));
-    let was = was.filter(|was| !was.is_assumed() && carries_on(was, is));
+    let mut was = was.filter(|was| !was.is_assumed() && carries_on(was, is));
+    if let Some(was) = was.as_mut().filter(|was| !has_grown(was, is)) {
+        forget_appends(was);
+    }
     let was = was.map_or_else(Vec::new, |was| was.pieces);
     is.changes = changes;
     is.pieces = join_data(rule, was, std::mem::take(&mut is.pieces), true);
 }
 
+/// Whether it is the same file with more bytes.
+fn has_grown(was: &FilePart, is: &FilePart) -> bool {
+    was.identity.ino == is.identity.ino && was.identity.size < is.identity.size
+}
+
+/// Of a file that was written elsewhere than at its end, or replaced.
+fn forget_appends(part: &mut FilePart) {
+    part.pieces.retain(|piece| !piece.how.has(How::APPENDED) || !piece.how.is_only_written());
+    part.pieces.iter_mut().for_each(|piece| piece.how.0 &= !How::APPENDED.0);
+}
+
 /// A file that only the old pack has.
 fn untouched(rule: Rule, was: FilePart) -> FilePart {
+    // A start that used it would have touched the others.
+    let is_used = was.pieces.iter().all(|piece| piece.how.is_silent());
+    // A write to a page that is in memory has no event.
+    let is_appended = is_used && was.pieces.iter().any(|piece| piece.how.has(How::APPENDED));
     let changes = match rule {
-        Rule::NextStart { .. } => was.changes.after_start(false),
+        Rule::NextStart { .. } => was.changes.after_start(is_appended && was.changes.is_in_last()),
         Rule::Union => was.changes,
     };
-    // A start that used it would have touched the others.
-    let is_used = was.pieces.iter().all(|piece| piece.how == How::INSERTED);
     FilePart { changes, pieces: join_data(rule, was.pieces, Vec::new(), is_used), ..was }
 }
 
@@ -149,7 +165,7 @@ fn untouched(rule: Rule, was: FilePart) -> FilePart {
 fn join_data(rule: Rule, was: Vec<Piece>, is: Vec<Piece>, is_used: bool) -> Vec<Piece> {
     // A page that was only ever added without an access is not reported once it is prefetched, so
     // its absence means nothing.
-    join_pieces(rule, was, is, |old| is_used && old.how == How::INSERTED)
+    join_pieces(rule, was, is, |old| is_used && old.how.is_silent())
 }
 
 fn join_metadata(
@@ -197,6 +213,15 @@ fn join_piece(
 ) -> Option<Piece> {
     // The latest start knows the time best.
     let latest = new.or(old)?;
+    // To write a file again says nothing of what was read of it.
+    let written = new.filter(|new| new.how.is_only_written());
+    if let Some((old, written)) = old.zip(written).filter(|(old, _)| !old.how.is_only_written())
+        && let Rule::NextStart { .. } = rule
+    {
+        let history = old.history.after_start(false);
+        let read = rule.keeps(history).then_some(Piece { history, ..old });
+        return Some(read.unwrap_or(written));
+    }
     let before = old.map(|piece| piece.history).unwrap_or_default();
     let history = match rule {
         Rule::Union => before.union(latest.history),

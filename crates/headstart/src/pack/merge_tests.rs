@@ -151,6 +151,50 @@ fn what_only_an_earlier_start_saw_has_the_times_of_the_latest() {
 }
 
 #[test]
+fn a_start_that_made_a_file_longer_appended_to_it() {
+    let appended = |ino: u64, size: u64| {
+        let mut pack = start(&[("/log", ino, (0, 1))], &[]);
+        pack.ranges[0].how = How::WRITTEN | How::APPENDED;
+        pack.files[0].identity.size = size;
+        pack.files[0].changes = History(1);
+        pack
+    };
+    let nothing = start(&[], &[]);
+    let read = start(&[("/log", 1, (0, 1))], &[]);
+    for (name, next, how, history, changes) in [
+        ("longer", appended(1, 20), How::WRITTEN | How::APPENDED, 0b11, 0b11),
+        ("as long", appended(1, 10), How::WRITTEN | How::APPENDED, 0b1, 0b11),
+        ("another file", appended(2, 20), How::WRITTEN | How::APPENDED, 0b1, 0b11),
+        ("its page was there already", nothing, How::WRITTEN | How::APPENDED, 0b11, 0b11),
+        ("read and shorter", read, How::READ, 0b1, 0b11),
+    ] {
+        let merged = merge(appended(1, 10), next, NEXT);
+        let range = &merged.ranges[0];
+        let found = (range.how, range.history, merged.files[0].changes);
+        assert_eq!(found, (how, History(history), History(changes)), "{name}");
+    }
+    let wrote = || {
+        let mut wrote = appended(1, 20);
+        wrote.ranges[0].how = How::WRITTEN;
+        wrote
+    };
+    let mut pack = start(&[("/log", 1, (0, 1))], &[]);
+    for (left, how) in
+        [(0b10, How::READ), (0b100, How::READ), (0b1000, How::READ), (0b1, How::WRITTEN)]
+    {
+        pack = merge(&pack, wrote(), NEXT);
+        assert_eq!((pack.ranges[0].how, pack.ranges[0].history), (how, History(left)));
+    }
+    let mut both = appended(1, 10);
+    both.ranges[0].how |= How::READ;
+    let merged = merge(both, start(&[("/log", 1, (0, 1))], &[]), NEXT);
+    assert_eq!(
+        (merged.ranges[0].how, merged.ranges[0].history),
+        (How::READ | How::WRITTEN, History(0b11))
+    );
+}
+
+#[test]
 fn a_lossy_start_never_replaces_a_clean_one() {
     let mut pack = start(&[], &[]);
     assert!(accepts(&pack, 0));

@@ -17,6 +17,7 @@ pub(crate) mod clock;
 pub mod codec;
 pub mod command_words;
 pub mod diff;
+pub mod growth;
 pub mod history;
 pub mod join;
 pub mod key;

@@ -1,7 +1,7 @@
 //! From one observed start and its resolved names to a pack of that start. Pure.
 
 use super::fold::Observation;
-use super::resolve::{FileKind, Resolution, ResolvedFile, Unnamed};
+use super::resolve::{FileKind, Replaced, Resolution, ResolvedFile, Unnamed};
 use super::spans::Spans;
 use crate::host::id::{Dev, InodeId};
 use crate::host::range::PageRange;
@@ -33,7 +33,7 @@ pub(crate) fn may_be_read(file_systems: &HashMap<Dev, FileSystem>, dev: Dev) -> 
 }
 
 /// Created files are kept in the pack up to this size and number, since they may be state that the
-/// next start reads; more are results.
+/// next start reads; more are results. So are files that were only written, of any size.
 const LARGEST_STATE: u64 = 1 << 20;
 const MOST_STATES: usize = 64;
 
@@ -73,7 +73,10 @@ pub fn pack_of_start(
     let mut parts = Parts { origin, files: room, ..Parts::default() };
     let mut paths = PathInterner::default();
     let mut dropped = count_unnamed(names);
-    let mut made = Vec::new();
+    let (mut made, mut appended) = (Vec::new(), Vec::new());
+    let reused: HashMap<InodeId, &Replaced> =
+        names.reused.iter().map(|reused| (reused.was, reused)).collect();
+    let mut read_before = Vec::new();
     // Files that replaced a read file come last, and take its place.
     let named = names.files.iter().map(|(id, file)| (id, id, file));
     let replaced =
@@ -104,13 +107,21 @@ pub fn pack_of_start(
             false => Spans::default(),
         };
         let is_made = is_new && id == is;
+        let added_at = pages.inserted.iter().map(|span| span.at).min();
         let mut spans = match file.born_ns.filter(|_| is_made) {
             // What it reads of a file that it made is what it wrote; before that there was one that it
-            // removed, whose inode was used again.
+            // removed, whose inode was used again: the one before this, or another one.
             Some(born) => {
                 let age = if has_waits { born.saturating_sub(*during.start()) } else { 0 };
                 let age = u64::try_from(age).unwrap_or(0);
-                pages.touched.before(age.saturating_sub(CLOCKS_NS))
+                let before = pages.touched.before(age.saturating_sub(CLOCKS_NS));
+                match reused.get(id) {
+                    Some(other) => {
+                        read_before.push((*other, before));
+                        Spans::default()
+                    }
+                    None => before,
+                }
             }
             None => pages.touched,
         };
@@ -127,9 +138,13 @@ pub fn pack_of_start(
             pieces: Vec::new(),
         };
         if spans.is_empty() {
-            match paths.intern(&file.path) {
-                Some(node) if is_made && (1..=LARGEST_STATE).contains(&file.size) => {
-                    made.push((node, part));
+            match (paths.intern(&file.path), added_at) {
+                (Some(node), _) if is_made && (1..=LARGEST_STATE).contains(&file.size) => {
+                    made.push((node, part, ONLY_WRITTEN));
+                }
+                (Some(node), Some(at)) if is_written && !is_new && file.size > 0 => {
+                    let how = How::WRITTEN | How::APPENDED;
+                    appended.push((node, part, Piece { at_us: micros(at), how, ..ONLY_WRITTEN }));
                 }
                 _ => dropped.written += u32::from(is_written),
             }
@@ -139,13 +154,30 @@ pub fn pack_of_start(
         let Some(node) = paths.intern(&file.path) else { continue };
         parts.files.insert(node, FilePart { pieces: pieces_of_start(&spans), ..part });
     }
-    made.retain(|(node, _)| !parts.files.contains_key(node));
-    if made.len() > MOST_STATES {
-        dropped.written += made.len() as u32;
-        made.clear();
+    for (Replaced { is, file, .. }, mut spans) in read_before {
+        spans.cut(file.size.div_ceil(page_size));
+        let fs = file_systems.get(&is.dev).and_then(|fs| parts.file_system(fs));
+        let is_written = during.contains(&file.mtime_ns);
+        if let Some(file_system) = fs.filter(|_| is_written && !spans.is_empty())
+            && let Some(node) = paths.intern(&file.path)
+        {
+            parts.files.entry(node).or_insert_with(|| FilePart {
+                file_system,
+                identity: identity(*is, file),
+                changes: History::default().after_start(true),
+                pieces: pieces_of_start(&spans),
+            });
+        }
     }
-    for (node, part) in made {
-        parts.files.insert(node, FilePart { pieces: vec![ONLY_WRITTEN], ..part });
+    for mut written in [made, appended] {
+        written.retain(|(node, ..)| !parts.files.contains_key(node));
+        if written.len() > MOST_STATES {
+            dropped.written += written.len() as u32;
+            written.clear();
+        }
+        for (node, part, piece) in written {
+            parts.files.insert(node, FilePart { pieces: vec![piece], ..part });
+        }
     }
     for (device, pages) in metadata {
         // Without a UUID the device would not be found again. Of file systems that have their
@@ -171,13 +203,12 @@ pub fn pack_of_start(
 pub fn pieces_of_start(spans: &Spans) -> Vec<Piece> {
     spans
         .iter()
-        .map(|s| Piece {
-            pages: s.pages,
-            at_us: u32::try_from(s.at / 1000).unwrap_or(u32::MAX),
-            how: s.how,
-            history: History(1),
-        })
+        .map(|s| Piece { pages: s.pages, at_us: micros(s.at), how: s.how, history: History(1) })
         .collect()
+}
+
+fn micros(nanoseconds: u64) -> u32 {
+    u32::try_from(nanoseconds / 1000).unwrap_or(u32::MAX)
 }
 
 /// A piece without pages to read, which keeps the file in the pack.
@@ -292,6 +323,64 @@ mod tests {
             let pack = pack_of_start(seen, &names, start, |_| Vec::new());
             let found: Vec<_> = pack.ranges.iter().map(|range| range.how).collect();
             assert_eq!((found, pack.files[0].changes), (vec![expected], History(1)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_read_before_another_file_was_made_in_its_inode_is_of_the_name_that_it_had() {
+        const MS: u64 = 1_000_000;
+        let (reused, other) = (InodeId { dev: DISK, ino: 7 }, InodeId { dev: DISK, ino: 8 });
+        let during = 5_000_000_000..=6_000_000_000;
+        let born = 5_900_000_000;
+        for (name, mtime, expected) in [
+            ("replaced by the start", born, vec![("/file", How::WRITTEN), ("/state", How::READ)]),
+            ("by somebody before", 7, vec![("/file", How::WRITTEN)]),
+        ] {
+            let mut pages = Pages::default();
+            pages.touched.touch(PageRange::of(0, 1), 300 * MS, How::READ);
+            pages.touched.touch(PageRange::of(1, 1), 900 * MS, How::READ);
+            let seen = Observation { files: [(reused, pages)].into(), ..Observation::default() };
+            let state = ResolvedFile { path: "/state".into(), ..file(born, mtime) };
+            let names = Resolution {
+                files: vec![(reused, file(born, born))],
+                reused: vec![Replaced { was: reused, is: other, file: state }],
+                ..Resolution::default()
+            };
+            let start = start("ext4", Some([7; 16]), during.clone());
+            let pack = pack_of_start(seen, &names, start, |_| Vec::new());
+            let range = |range: &crate::pack::Range| {
+                let file = &pack.files[range.file as usize];
+                (pack.paths.path(file.node), file.identity.ino, range.first, range.how)
+            };
+            let mut found: Vec<_> = pack.ranges.iter().map(range).collect();
+            found.sort_by(|a, b| a.0.cmp(&b.0));
+            let expected = expected.into_iter().map(|(path, how)| {
+                (PathBuf::from(path), if path == "/state" { 8 } else { 7 }, 0, how)
+            });
+            assert_eq!(found, expected.collect::<Vec<_>>(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_only_written_of_an_old_file_may_be_at_its_end() {
+        let appended = How::WRITTEN | How::APPENDED;
+        for (name, size, inserted, born, expected) in [
+            ("written", 9000, 1, 10, Some((appended, 5))),
+            ("made", 9000, 1, 150, Some((How::WRITTEN, 0))),
+            ("in memory already", 9000, 0, 10, None),
+            ("empty", 0, 1, 10, None),
+        ] {
+            let id = InodeId { dev: DISK, ino: 7 };
+            let mut pages = Pages::default();
+            pages.inserted.touch(PageRange::of(2, inserted), 5000, How::INSERTED);
+            let seen = Observation { files: [(id, pages)].into(), ..Observation::default() };
+            let written = ResolvedFile { size, ..file(born, 150) };
+            let names = Resolution { files: vec![(id, written)], ..Resolution::default() };
+            let start = start("ext4", Some([7; 16]), 100..=200);
+            let pack = pack_of_start(seen, &names, start, |_| Vec::new());
+            let found = pack.ranges.first().map(|range| (range.how, range.at_us));
+            assert_eq!(found, expected, "{name}");
+            assert_eq!(pack.origin.dropped.written, u32::from(expected.is_none()), "{name}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Which ranges of a pack are read, by how many starts touched them. Pure.
 
 use crate::pack::changing::{ChangePattern, change_patterns};
+use crate::pack::growth::{Growth, Tail, growths, tails};
 use crate::pack::history::HISTORY_STARTS;
 use crate::pack::{History, MetadataRange, Pack, Range};
 use std::borrow::Cow;
@@ -60,12 +61,19 @@ impl Frequency {
 
     /// Which ranges of this pack are read.
     pub fn choice(self, pack: &Pack) -> Choice {
+        let change_patterns = change_patterns(pack);
+        let (growths, tails) = match self == Self::EVER {
+            true => Default::default(),
+            false => (growths(pack, &change_patterns), tails(pack)),
+        };
         let mut choice = Choice {
             often: self,
             starts: pack.origin.starts.min(HISTORY_STARTS),
             files: Vec::new(),
             file_systems: Vec::new(),
-            change_patterns: change_patterns(pack),
+            change_patterns,
+            growths,
+            tails,
         };
         if self.since == Since::FileSeen {
             let data = pack.ranges.iter().map(|r| (r.file as usize, r.history));
@@ -88,9 +96,29 @@ pub struct Choice {
     file_systems: Vec<History>,
     /// The change pattern of each file; empty if no file changes.
     change_patterns: Vec<ChangePattern>,
+    /// What growing files are expected to have behind their ranges.
+    growths: Vec<Growth>,
+    /// What files that starts append to have at their ends.
+    tails: Vec<Tail>,
 }
 
 impl Choice {
+    /// The same without the ends of growing files, which are expected, and not known.
+    #[must_use]
+    pub fn without_growth(self) -> Self {
+        Self { growths: Vec::new(), tails: Vec::new(), ..self }
+    }
+
+    /// The files that starts append to without reading them.
+    pub fn tails(&self) -> &[Tail] {
+        &self.tails
+    }
+
+    /// What growing files are expected to have behind their ranges.
+    pub fn growths(&self) -> &[Growth] {
+        &self.growths
+    }
+
     /// Whether a range of a file is read.
     pub fn has(&self, range: &Range) -> bool {
         let file = range.file as usize;
@@ -184,6 +212,38 @@ mod tests {
             let found: Vec<_> = pack.ranges.iter().map(|r| choice.has(r)).collect();
             assert_eq!(found, expected, "{since:?}");
         }
+    }
+
+    #[test]
+    fn ends_of_growing_files_are_expected_where_ranges_are_chosen() {
+        let file = |changes| File { changes: History(changes), ..File::default() };
+        let range = |file, first, how, history| Range {
+            file,
+            first,
+            pages: 1,
+            at_us: 0,
+            how,
+            history: History(history),
+        };
+        let pack = Pack {
+            origin: Origin { page_shift: 12, starts: 3, ..Origin::default() },
+            files: vec![file(0b11), file(0b11)],
+            ranges: vec![
+                range(0, 0, How::READ, 0b11),
+                range(0, 1, How::READ, 0b1),
+                range(1, 0, How::WRITTEN | How::APPENDED, 0b11),
+            ],
+            ..Pack::default()
+        };
+        let found = |choice: Choice| {
+            let growths: Vec<u32> = choice.growths().iter().map(|growth| growth.file).collect();
+            let tails: Vec<u32> = choice.tails().iter().map(|tail| tail.file).collect();
+            (growths, tails)
+        };
+        let half = Frequency::HALF.choice(&pack);
+        assert_eq!(found(half.clone()), (vec![0], vec![1]));
+        assert_eq!(found(half.without_growth()), (vec![], vec![]));
+        assert_eq!(found(Frequency::EVER.choice(&pack)), (vec![], vec![]));
     }
 
     proptest! {

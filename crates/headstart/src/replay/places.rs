@@ -2,7 +2,7 @@
 
 use super::elevator::DevicePosition;
 use crate::host::range::ByteRange;
-use headstart_sys::fiemap::{Extent, extents, first_extent};
+use headstart_sys::fiemap::{Extent, Stored, extents, first_extent, pieces_in};
 use std::fs::File;
 
 /// Where a file lies: its device, and its extents by their place in the file.
@@ -75,6 +75,44 @@ pub fn in_pieces(bytes: ByteRange, extents: &[Extent], page: u64) -> Vec<ByteRan
     out
 }
 
+/// What a range has of a file, in whole pages of this size: not what lies behind its end, nor what is only allocated.
+/// Where the file system does not tell, all up to the end.
+pub fn existing(file: &File, bytes: ByteRange, page: u64) -> Vec<ByteRange> {
+    let Ok(stat) = rustix::fs::fstat(file) else { return vec![bytes] };
+    let end = bytes.end.min(stat.st_size.cast_unsigned().next_multiple_of(page));
+    let bytes = ByteRange { end, ..bytes };
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    match pieces_in(file, bytes.offset, bytes.length()) {
+        Ok(pieces) => written(bytes, &pieces, page),
+        Err(_) => vec![bytes],
+    }
+}
+
+/// The last page of a file, if it is not full: who appends to the file reads it.
+pub fn partial_page(file: &File, page: u64) -> Option<ByteRange> {
+    let size = rustix::fs::fstat(file).ok()?.st_size.cast_unsigned();
+    (size % page > 0).then(|| ByteRange::of(size / page * page, page))
+}
+
+/// What a range has of these pieces, in whole pages of this size, as far as they are written.
+fn written(bytes: ByteRange, pieces: &[(Extent, Stored)], page: u64) -> Vec<ByteRange> {
+    let mut out: Vec<ByteRange> = Vec::new();
+    for (Extent { logical, length, .. }, stored) in pieces {
+        let end = logical.saturating_add(*length).next_multiple_of(page).min(bytes.end);
+        let offset = (logical / page * page).max(bytes.offset);
+        if *stored == Stored::Unwritten || offset >= end {
+            continue;
+        }
+        match out.last_mut() {
+            Some(last) if offset <= last.end => last.end = last.end.max(end),
+            _ => out.push(ByteRange { offset, end }),
+        }
+    }
+    out
+}
+
 /// A stretch of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Stretch {
@@ -97,6 +135,51 @@ pub fn stretch(file: &File, dev: u64, bytes: ByteRange) -> Option<Stretch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_written_of_a_file_is_there_to_be_read() {
+        use Stored::{Later, Unwritten, Written};
+        for (name, pieces, expected) in [
+            ("all", vec![(0, 90, Written)], vec![(10, 60)]),
+            ("preallocated behind it", vec![(0, 25, Written), (25, 90, Unwritten)], vec![(10, 30)]),
+            ("all preallocated", vec![(0, 90, Unwritten)], vec![]),
+            ("a hole", vec![(0, 20, Written), (40, 50, Later)], vec![(10, 20), (40, 50)]),
+            ("in one page", vec![(0, 23, Written), (27, 32, Written)], vec![(10, 40)]),
+            ("elsewhere", vec![(0, 5, Written), (70, 80, Written)], vec![]),
+        ] {
+            let piece = |&(logical, end, stored): &(u64, u64, Stored)| {
+                (Extent { logical, physical: 7, length: end - logical }, stored)
+            };
+            let pieces: Vec<_> = pieces.iter().map(piece).collect();
+            let found = written(ByteRange { offset: 10, end: 60 }, &pieces, 10);
+            let found: Vec<_> = found.iter().map(|part| (part.offset, part.end)).collect();
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_behind_the_end_of_a_file_is_there_to_be_read() {
+        // Where the build is, since /tmp may be in memory.
+        let build = std::env::current_exe().unwrap();
+        let file = tempfile::tempfile_in(build.parent().unwrap()).unwrap();
+        for (size, bytes, expected) in [
+            (0, (0, 4096), vec![]),
+            (9000, (0, 1 << 20), vec![(0, 12288)]),
+            (9000, (12288, 16384), vec![]),
+        ] {
+            rustix::fs::ftruncate(&file, 0).unwrap();
+            rustix::io::pwrite(&file, &vec![1; size], 0).unwrap();
+            let bytes = ByteRange { offset: bytes.0, end: bytes.1 };
+            let found = existing(&file, bytes, 4096);
+            let found: Vec<_> = found.iter().map(|part| (part.offset, part.end)).collect();
+            assert_eq!(found, expected, "{size} {bytes:?}");
+        }
+        for (size, expected) in [(0, None), (1, Some(0)), (8192, None), (8193, Some(8192))] {
+            rustix::fs::ftruncate(&file, size).unwrap();
+            let found = partial_page(&file, 4096).map(|page| (page.offset, page.length()));
+            assert_eq!(found, expected.map(|offset| (offset, 4096)), "{size}");
+        }
+    }
 
     fn place(dev: u64, extents: &[(u64, u64)]) -> FileLayout {
         let extent = |&(logical, physical)| Extent { logical, physical, length: 100 };

@@ -34,6 +34,8 @@ pub struct Plan {
     /// Steps at the beginning that the program needs at once: what it touches within
     /// [`super::step::HEAD_US`], and the metadata that goes ahead of that.
     pub head: usize,
+    /// Targets of which the last page is read, with where that began when it was learned.
+    pub tails: Vec<(u32, u64)>,
     /// Bytes skipped because the budget was used up.
     pub over_budget: u64,
     /// Bytes skipped because too few starts touch them.
@@ -114,6 +116,12 @@ impl Plan {
                     .filter(|r| is_chosen(choice.has(r), r.pages))
                     .map(|r| range(base + r.file, r.page_range(), r.at_us)),
             );
+            let growths = choice.growths().iter();
+            data.extend(growths.map(|g| range(base + g.file, g.pages, g.at_us)));
+            let tails = choice.tails().iter();
+            let tails = tails.map(|t| range(base + t.file, PageRange::of(t.page, 1), t.at_us));
+            plan.tails.extend(tails.clone().map(|tail| (tail.target, tail.bytes.offset)));
+            data.extend(tails);
             plan.seldom = plan.seldom.saturating_add(page.saturating_mul(skipped));
         }
         plan.paths = match packs {

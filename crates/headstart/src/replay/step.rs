@@ -34,6 +34,11 @@ impl Target {
         }
     }
 
+    /// Whether it is a file that changes at each start.
+    pub fn is_changing(&self) -> bool {
+        matches!(self, Self::File { changing: true, .. })
+    }
+
     /// The number of its inode when it was learned, if it is a file; 0 where that is not known.
     pub fn inode(&self) -> u64 {
         match self {

@@ -38,6 +38,7 @@ pub fn resolve(ids: &[InodeId], options: &ResolveOptions<'_>) -> Resolution {
     out.files.shrink_to_fit();
     out.unnamed.sort();
     out.replaced.sort_by_key(|replaced| replaced.was);
+    out.reused.sort_by_key(|reused| reused.was);
     out.elapsed = started.elapsed();
     out
 }

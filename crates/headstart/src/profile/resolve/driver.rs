@@ -67,6 +67,10 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn found(&mut self, id: InodeId, file: ResolvedFile, method: Method) {
+        let earlier = self.options.earlier.and_then(|earlier| earlier.get(&id.ino));
+        if earlier.is_some_and(|paths| !paths.contains(&file.path)) {
+            self.out.reused.extend(self.successor(id));
+        }
         self.out.files.push((id, file));
         *self.out.how.entry(method).or_default() += 1;
     }

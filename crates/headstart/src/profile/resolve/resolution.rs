@@ -166,6 +166,9 @@ pub struct Resolution {
     pub unnamed: Vec<(InodeId, Unnamed)>,
     /// Inodes that are gone, with what took their places.
     pub replaced: Vec<Replaced>,
+    /// Inodes that another file has now, with what is where an earlier start knew them: the file that took the place
+    /// of the one before freed its inode.
+    pub reused: Vec<Replaced>,
     /// Number of files by method.
     pub how: BTreeMap<Method, u64>,
     /// Files of btrfs where several subvolumes have the inode number and the
@@ -187,6 +190,7 @@ impl Resolution {
         self.files.extend(other.files);
         self.unnamed.extend(other.unnamed);
         self.replaced.extend(other.replaced);
+        self.reused.extend(other.reused);
         self.problems.extend(other.problems);
         self.ambiguous += other.ambiguous;
         self.walked_entries += other.walked_entries;

@@ -12,7 +12,9 @@ use super::targets::{Opened, Targets};
 use super::workers::{LOOKING_UP, Workers};
 use crate::cache::residency::{are_resident, page_size};
 use crate::host::mounts::Mounts;
+use crate::host::range::ByteRange;
 use crate::host::threads;
+use crate::pack::paths::NodeId;
 use crate::replay::elevator;
 use crate::replay::places::{FileLayout, in_pieces};
 use crate::replay::plan::Plan;
@@ -20,7 +22,7 @@ use crate::replay::report::Report;
 use crate::replay::step::Step;
 use crate::replay::strategy::Order;
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Steps of a batch in elevator order that are in flight at most, and their bytes: some 20 ms.
@@ -41,6 +43,8 @@ pub(super) struct Engine {
     residency: Residency,
     submission: Submission,
     pub(super) workers: Workers,
+    /// The inodes of changing files when the start began, with their names.
+    inodes: Mutex<Vec<(u64, NodeId)>>,
 }
 
 impl Engine {
@@ -57,6 +61,7 @@ impl Engine {
             residency: Residency::new(assumes_from, options.sampled, shared()),
             submission: Submission::new(plan.strategy, options.log, shared()),
             workers: Workers::new(options.tids, shared()),
+            inodes: Mutex::default(),
             progress,
             plan,
         }
@@ -67,7 +72,11 @@ impl Engine {
         let (metadata, data) = self.plan.steps.split_at(self.plan.metadata);
         let mut data = Cow::Borrowed(data);
         let complete = match self.plan.strategy.order {
-            Order::Touch => self.request_all(&self.plan.steps),
+            Order::Touch => {
+                let complete = self.request_all(&self.plan.steps);
+                self.changing().for_each(|target| self.note_inode(target));
+                complete
+            }
             Order::Elevator => {
                 let has_metadata = self.request_all(metadata);
                 self.progress.release_head();
@@ -162,12 +171,19 @@ impl Engine {
     /// requested metadata.
     fn in_elevator_order(&self, steps: &[Step]) -> Vec<Step> {
         let places: Vec<_> = self.plan.targets.iter().map(|_| OnceLock::new()).collect();
-        let mut targets: Vec<u32> = steps.iter().map(|step| step.target).collect();
-        targets.sort_unstable();
-        targets.dedup();
+        let mut read: Vec<u32> = steps.iter().map(|step| step.target).collect();
+        read.sort_unstable();
+        read.dedup();
+        let is_read = |target: &u32| read.binary_search(target).is_ok();
+        let others = self.changing().filter(|target| !is_read(target));
+        let mut targets: Vec<u32> = read.iter().copied().chain(others).collect();
         // The inodes of a file system lie on the disk in the order of their numbers.
         targets.sort_by_key(|target| self.plan.targets[*target as usize].inode());
         self.each(LOOKING_UP.min(threads::most()), targets.len(), |i| {
+            self.note_inode(targets[i]);
+            if !is_read(&targets[i]) {
+                return;
+            }
             let opened = self.targets.opened(targets[i]);
             let place = opened.and_then(|opened| FileLayout::of(&opened.file, opened.dev));
             // Each target is there once.
@@ -176,13 +192,15 @@ impl Engine {
         let parts = |step: &Step| {
             let layout = places[step.target as usize].get().and_then(Option::as_ref);
             let Some(layout) = layout else { return vec![*step] };
-            let parts = self.targets.divided(step, &layout.extents);
-            self.note_skipped(step, &parts);
             // Each piece comes where it lies, and not where the first one does.
             let pieces = |part: &Step| {
                 let pieces = in_pieces(part.bytes, &layout.extents, page_size());
                 pieces.into_iter().map(|bytes| Step { bytes, ..*step }).collect::<Vec<_>>()
             };
+            let existing = self.targets.existing(step);
+            let divided = |step: &Step| self.targets.divided(step, &layout.extents);
+            let parts: Vec<Step> = existing.iter().flat_map(divided).collect();
+            self.note_skipped(step, &parts);
             let parts: Vec<Step> = parts.iter().flat_map(pieces).collect();
             self.targets.note_division(step, parts.len());
             parts
@@ -202,10 +220,30 @@ impl Engine {
         elevator::order(&steps, place, seek, strategy.in_passes)
     }
 
+    /// The targets that are files which starts change, also those of which nothing is read.
+    fn changing(&self) -> impl Iterator<Item = u32> {
+        let targets = (0..).zip(&self.plan.targets);
+        targets.filter(|(_, target)| target.is_changing()).map(|(number, _)| number)
+    }
+
+    /// Notes which inode a changing file has: when the start has replaced it, its name is not found otherwise.
+    fn note_inode(&self, target: u32) {
+        let target = &self.plan.targets[target as usize];
+        if let Some(node) = target.node().filter(|_| target.is_changing())
+            && let Ok(stat) = rustix::fs::lstat(self.plan.paths.path(node))
+        {
+            let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+            inodes.push((stat.st_ino, node));
+        }
+    }
+
     /// The parts of a step that are read; in elevator order it was divided before.
     fn parts(&self, target: &Opened, step: &Step) -> Vec<Step> {
         match self.plan.strategy.order {
-            Order::Touch => self.targets.parts(target, step),
+            Order::Touch => {
+                let existing = self.targets.existing(step);
+                existing.iter().flat_map(|step| self.targets.parts(target, step)).collect()
+            }
             Order::Elevator => vec![*step],
         }
     }
@@ -213,8 +251,14 @@ impl Engine {
     /// Counts the gaps between the parts of a step.
     fn note_skipped(&self, step: &Step, parts: &[Step]) {
         if parts.len() > 1 {
-            let read: u64 = parts.iter().map(|part| part.bytes.length()).sum();
-            self.progress.count(|report| report.apart_bytes += step.bytes.length() - read);
+            let is_read = |gap: &ByteRange| {
+                parts
+                    .iter()
+                    .any(|part| part.bytes.offset <= gap.offset && gap.end <= part.bytes.end)
+            };
+            let skipped = self.plan.gaps.of(step).filter(|gap| !is_read(gap));
+            let bytes: u64 = skipped.map(|gap| gap.length()).sum();
+            self.progress.count(|report| report.apart_bytes += bytes);
         }
     }
 
@@ -309,10 +353,11 @@ impl Engine {
     }
 
     pub(super) fn into_log(self) -> Log {
-        let Self { plan, targets, submission, .. } = self;
+        let Self { plan, targets, submission, inodes, .. } = self;
         // They share the plan.
         drop(targets);
-        Log::of(Arc::unwrap_or_clone(plan), submission.into_log())
+        let inodes = inodes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Log::of(Arc::unwrap_or_clone(plan), submission.into_log(), inodes)
     }
 }
 

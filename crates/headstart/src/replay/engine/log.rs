@@ -1,5 +1,7 @@
-//! What a replay requested, and when; learning finds late pages with it.
+//! What a replay requested, and when, with the inodes that changing files had; learning finds late pages and the
+//! names of replaced files with it.
 
+use crate::pack::EarlierNames;
 use crate::pack::paths::{NodeId, PathTable};
 use crate::replay::plan::Plan;
 use crate::replay::step::{Step, Target};
@@ -26,16 +28,33 @@ struct OfPlan {
     /// The name of each target that is a file.
     nodes: Vec<Option<NodeId>>,
     requested: Vec<Requested>,
+    /// The inodes of changing files, with their names.
+    inodes: Vec<(u64, NodeId)>,
 }
 
 impl Log {
-    pub(super) fn of(plan: Plan, mut requested: Vec<Requested>) -> Self {
-        if requested.is_empty() {
+    pub(super) fn of(
+        plan: Plan,
+        mut requested: Vec<Requested>,
+        inodes: Vec<(u64, NodeId)>,
+    ) -> Self {
+        if requested.is_empty() && inodes.is_empty() {
             return Self::default();
         }
         requested.shrink_to_fit();
         let nodes = plan.targets.iter().map(Target::node).collect();
-        Self(vec![OfPlan { paths: plan.paths, nodes, requested }])
+        Self(vec![OfPlan { paths: plan.paths, nodes, requested, inodes }])
+    }
+
+    /// The names that changing files had by their inodes, before the start replaced them.
+    pub fn names(&self) -> EarlierNames {
+        let mut names = EarlierNames::new();
+        for OfPlan { paths, inodes, .. } in &self.0 {
+            for (ino, node) in inodes {
+                names.entry(*ino).or_default().push(paths.path(*node));
+            }
+        }
+        names
     }
 
     /// Adds what another plan had requested, of other files.
@@ -45,7 +64,7 @@ impl Log {
 
     /// Visits the files with requested parts, each with its parts in any order.
     pub fn each_file(&self, mut visit: impl FnMut(PathBuf, &[Requested])) {
-        for OfPlan { paths, nodes, requested } in &self.0 {
+        for OfPlan { paths, nodes, requested, .. } in &self.0 {
             let mut requested = requested.clone();
             requested.sort_by_key(|requested| (requested.step.target, requested.step.bytes.offset));
             for parts in requested.chunk_by(|a, b| a.step.target == b.step.target) {
@@ -81,9 +100,9 @@ mod tests {
         // The last target is in no plan.
         let requested =
             [part(2, 20, 1), part(0, 0, 2), part(1, 0, 3), part(2, 10, 4), part(3, 0, 5)];
-        let mut log = Log::of(plan(), requested.to_vec());
-        log.add(Log::of(plan(), vec![part(1, 30, 6)]));
-        log.add(Log::of(plan(), Vec::new()));
+        let mut log = Log::of(plan(), requested.to_vec(), Vec::new());
+        log.add(Log::of(plan(), vec![part(1, 30, 6)], Vec::new()));
+        log.add(Log::of(plan(), Vec::new(), Vec::new()));
         let mut found = Vec::new();
         log.each_file(|path, parts| {
             let times: Vec<_> = parts.iter().map(|part| part.at_us).collect();
@@ -91,5 +110,16 @@ mod tests {
         });
         let expected = [("/d/a", vec![3]), ("/d/b", vec![4, 1]), ("/d/a", vec![6])];
         assert_eq!(found, expected.map(|(path, times)| (path.to_owned(), times)));
+    }
+
+    #[test]
+    fn names_of_changing_files_are_found_by_their_inodes() {
+        let mut names = PathInterner::default();
+        let [a, b] = ["/d/a", "/d/b"].map(|path| names.intern(path.as_ref()).unwrap());
+        let plan = || Plan { paths: names.table().clone(), ..Plan::default() };
+        let mut log = Log::of(plan(), Vec::new(), vec![(7, a)]);
+        log.add(Log::of(plan(), Vec::new(), vec![(7, b), (8, b)]));
+        let expected = [(7, vec!["/d/a".into(), "/d/b".into()]), (8, vec!["/d/b".into()])];
+        assert_eq!(log.names(), expected.into());
     }
 }

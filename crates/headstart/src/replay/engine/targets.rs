@@ -3,7 +3,7 @@
 
 use super::descriptors::Descriptors;
 use super::progress::Progress;
-use crate::cache::residency::are_resident;
+use crate::cache::residency::{are_resident, page_size};
 use crate::host::id::Dev;
 use crate::host::identity::identity_of;
 use crate::host::mounts::Mounts;
@@ -14,7 +14,7 @@ use crate::pack::{FileSystem, Identity};
 use crate::replay::device::{Portion, portion};
 use crate::replay::gaps::divided;
 use crate::replay::metadata::{self, Devices};
-use crate::replay::places::joined;
+use crate::replay::places::{existing, joined, partial_page};
 use crate::replay::plan::Plan;
 use crate::replay::step::{Step, Target};
 use headstart_sys::fiemap::{Extent, extents_in};
@@ -199,6 +199,23 @@ impl Targets {
         let portion =
             *known.entry(dev).or_insert_with(|| portion(&file, Dev::from_stat(dev), &self.mounts));
         Opened { file, dev, portion, kind, _open: self.open.clone() }
+    }
+
+    /// What the target has of a step, which may be its last page, wherever that is: a file that changes may have
+    /// become shorter, and grew perhaps by less than expected. Of a file that does not change it is all. It is never
+    /// without a step.
+    pub(super) fn existing(&self, step: &Step) -> Vec<Step> {
+        let is_changing = self.plan.targets[step.target as usize].is_changing();
+        let target = if is_changing { self.opened(step.target) } else { None };
+        let Some(target) = target else { return vec![*step] };
+        let nothing = ByteRange::of(step.bytes.offset, 0);
+        let is_tail = self.plan.tails.contains(&(step.target, step.bytes.offset));
+        let found = match is_tail {
+            true => partial_page(&target.file, page_size()).into_iter().collect(),
+            false => existing(&target.file, step.bytes, page_size()),
+        };
+        let found = if found.is_empty() { vec![nothing] } else { found };
+        found.into_iter().map(|bytes| Step { bytes, ..*step }).collect()
     }
 
     /// The parts of a step that are read: all of it, but for gaps that lie elsewhere, where it matters.
