@@ -17,6 +17,7 @@
 //! big mapped files.
 
 pub mod benefit;
+mod detours;
 pub mod device;
 pub mod elevator;
 pub mod engine;

@@ -36,6 +36,8 @@ pub struct Plan {
     pub head: usize,
     /// Targets of which the last page is read, with where that began when it was learned.
     pub tails: Vec<(u32, u64)>,
+    /// Whether the start appends to files that it reads, such as a journal.
+    pub appends: bool,
     /// Bytes skipped because the budget was used up.
     pub over_budget: u64,
     /// Bytes skipped because too few starts touch them.
@@ -116,6 +118,7 @@ impl Plan {
                     .filter(|r| is_chosen(choice.has(r), r.pages))
                     .map(|r| range(base + r.file, r.page_range(), r.at_us)),
             );
+            plan.appends |= !choice.growths().is_empty();
             let growths = choice.growths().iter();
             data.extend(growths.map(|g| range(base + g.file, g.pages, g.at_us)));
             let tails = choice.tails().iter();

@@ -1,5 +1,6 @@
 //! One pass of a rotational disk: it begins with what the start needs first, unless
-//! somebody waits for all of it, what is in memory has no say, and each piece of a file has its place.
+//! somebody waits for all of it, what is in memory has no say, each piece of a file has its place, and a journal
+//! apart from the others is read on a detour.
 
 use headstart::cache::residency::page_size;
 use headstart::host::identity::identity_of;
@@ -17,6 +18,8 @@ use headstart_testing::{LoopFs, wait_until};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::Instant;
 
 const BYTES: usize = 8 << 20;
@@ -115,6 +118,79 @@ fn a_pass_begins_with_what_is_touched_first_and_is_not_in_memory() {
     fs.remount();
     read(&high);
     assert_eq!(requested(&pack, false), [&*low], "the higher one is there");
+}
+
+/// A pack of a start that reads a file in eight parts one after the other, and a journal apart from that in the
+/// middle, to which each start adds ten pages.
+fn appending(main: &Path, journal: &Path) -> Pack {
+    let mut pack = learned(&[main.to_owned(), journal.to_owned()]);
+    let [of_main, of_journal] = [0, 1].map(|file| {
+        let range = pack.ranges.iter().find(|range| range.file == file);
+        Range { history: History(0b111), ..*range.unwrap() }
+    });
+    let part = of_main.pages / 8;
+    let parts = (0..8).map(|number| Range {
+        first: u64::from(number * part),
+        pages: part,
+        at_us: 50_000 * number,
+        ..of_main
+    });
+    let at_us = 225_000;
+    let added =
+        [(0, 100, 0b111), (100, 10, 0b11), (110, 10, 0b1)].map(|(first, pages, history)| Range {
+            first,
+            pages,
+            at_us,
+            history: History(history),
+            ..of_journal
+        });
+    pack.ranges = parts.chain(added).collect();
+    pack.ranges.sort_by_key(|range| range.at_us);
+    pack.files[1].changes = History(0b111);
+    pack.origin.starts = 3;
+    pack
+}
+
+#[test]
+fn a_start_that_appends_to_a_journal_has_it_when_it_needs_it_up_to_its_end() {
+    let Some(fs) = LoopFs::sized("ext4", 64 << 20) else { return };
+    let [journal, between, main] = ["journal", "between", "main"].map(|name| fs.path().join(name));
+    let page = page_size();
+    let size = 125 * page;
+    for (path, bytes) in [(&journal, size as usize), (&between, 4 << 20), (&main, BYTES)] {
+        fs::write(path, vec![7; bytes]).unwrap();
+        fs::File::open(path).unwrap().sync_all().unwrap();
+    }
+    let pack = appending(&main, &journal);
+    // What is allocated is not there yet.
+    let file = fs::File::options().write(true).open(&journal).unwrap();
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), size, 1 << 20).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+
+    fs.remount();
+    // A program that writes all the time does not keep it from coming to its end.
+    let is_over = AtomicBool::new(false);
+    let steps = thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = fs::File::create(fs.path().join("written")).unwrap();
+            while !is_over.load(Relaxed) {
+                file.write_all_at(&[1], 0).unwrap();
+                file.sync_all().unwrap();
+            }
+        });
+        let steps = steps(&pack, false);
+        is_over.store(true, Relaxed);
+        steps
+    });
+    let of_journal = steps.iter().enumerate().filter(|(_, (path, _))| *path == journal);
+    let (numbers, bytes): (Vec<usize>, Vec<ByteRange>) =
+        of_journal.map(|(number, (_, bytes))| (number, *bytes)).unzip();
+    let end = bytes.iter().map(|bytes| bytes.end).max();
+    assert_eq!(end, Some(size), "to the end of what is written: {bytes:?}");
+    let before: u64 = steps[..numbers[0]].iter().map(|(_, bytes)| bytes.length()).sum();
+    let all: u64 = steps.iter().map(|(_, bytes)| bytes.length()).sum();
+    assert!((BYTES as u64 / 4..all * 3 / 4).contains(&before), "{before} of {all}: {steps:?}");
 }
 
 #[test]

@@ -10,18 +10,21 @@ use super::residency::Residency;
 use super::submission::Submission;
 use super::targets::{Opened, Targets};
 use super::workers::{LOOKING_UP, Workers};
+use super::writes::wait_for_writes;
 use crate::cache::residency::{are_resident, page_size};
+use crate::host::id::Dev;
 use crate::host::mounts::Mounts;
 use crate::host::range::ByteRange;
 use crate::host::threads;
 use crate::pack::paths::NodeId;
-use crate::replay::elevator;
+use crate::replay::elevator::{self, Passes};
 use crate::replay::places::{FileLayout, in_pieces};
 use crate::replay::plan::Plan;
 use crate::replay::report::Report;
 use crate::replay::step::Step;
 use crate::replay::strategy::Order;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -133,25 +136,43 @@ impl Engine {
     /// Requests the steps of one pass; returns whether it came to the end. A disk serves next what lies ahead of
     /// its head, which the program may have moved past the beginning of the pass, or past a part of that: so
     /// all but two batches are requested when all of the first has arrived, while the disk reads the second.
+    ///
+    /// If it is held back, two batches are in flight at most, and none is requested while the disk has a write
+    /// in flight.
     fn request_pass(&self, steps: &[Step]) -> bool {
-        let (first, rest) = steps.split_at(batch_of(steps));
-        let (second, rest) = rest.split_at(batch_of(rest));
-        // Whoever waits for all does not mind; and nothing more is opened when it is over.
-        let may_wait = !self.wait && !self.progress.is_over();
-        // Before they are requested: after that they are closed.
-        let awaited = first.iter().filter(|_| may_wait);
-        let awaited: Vec<_> =
-            awaited.filter_map(|step| Some((self.targets.opened(step.target)?, step))).collect();
-        if !(self.request_all(first) && self.request_all(second)) {
-            return false;
-        }
-        if self.progress.has_requested() {
-            let until = Instant::now() + PATIENCE;
-            for (target, step) in awaited {
-                wait_for_pages(&target, step, until, || self.progress.is_over());
+        let holds_back = self.holds_back();
+        let (mut left, mut before) = (steps, Vec::<(Arc<Opened>, Step)>::new());
+        for number in 0.. {
+            let is_batch = number < 2 || holds_back;
+            let (batch, rest) = left.split_at(if is_batch { batch_of(left) } else { left.len() });
+            // Before they are requested: after that they are closed. And nothing more is opened when it is over.
+            let may_wait = !self.wait && (holds_back || !rest.is_empty());
+            let may_wait = may_wait && !self.progress.is_over();
+            let awaited = batch.iter().filter(|_| may_wait);
+            let awaited: Vec<_> = awaited
+                .filter_map(|step| Some((self.targets.opened(step.target)?, *step)))
+                .collect();
+            if holds_back {
+                let devices: BTreeSet<u64> = awaited.iter().map(|(target, _)| target.dev).collect();
+                for device in devices {
+                    wait_for_writes(Dev::from_stat(device), || self.progress.is_over());
+                }
             }
+            if !self.request_all(batch) {
+                return false;
+            }
+            if rest.is_empty() {
+                break;
+            }
+            if self.progress.has_requested() {
+                let until = Instant::now() + PATIENCE;
+                for (target, step) in &before {
+                    wait_for_pages(target, step, until, || self.progress.is_over());
+                }
+            }
+            (left, before) = (rest, awaited);
         }
-        self.request_all(rest)
+        true
     }
 
     /// Waits until a step has arrived.
@@ -217,7 +238,18 @@ impl Engine {
         let strategy = &self.plan.strategy;
         // If all of it is awaited, it does not matter what comes first.
         let seek = strategy.seek.filter(|_| !self.wait);
-        elevator::order(&steps, place, seek, strategy.in_passes)
+        let passes = match (strategy.in_passes, self.holds_back()) {
+            (true, _) => Passes::Several,
+            (false, true) => Passes::Detours,
+            (false, false) => Passes::One,
+        };
+        elevator::order(&steps, place, seek, passes)
+    }
+
+    /// Whether few steps of a pass are requested at a time: a start that appends to files waits for its
+    /// writes, and those come behind all that was requested. Whoever waits for all does not mind.
+    fn holds_back(&self) -> bool {
+        self.plan.appends && !self.wait
     }
 
     /// The targets that are files which starts change, also those of which nothing is read.

@@ -32,6 +32,7 @@ mod server;
 mod submission;
 mod targets;
 mod workers;
+mod writes;
 
 pub use log::{Log, Requested};
 pub use residency::resident_pages;
