@@ -108,7 +108,7 @@ fn with_few_requests_at_a_time_what_lies_apart_is_read_when_it_is_needed() {
     for (name, list, expected) in [
         (
             "an area apart",
-            &[(0, MIB, 300_000), (90, 9 * MIB, 0), (99, 9 * MIB, 200_000), (108, MIB, 400_000)][..],
+            &[(0, MIB, 375_000), (90, 9 * MIB, 0), (99, 9 * MIB, 200_000), (108, MIB, 400_000)][..],
             &[1, 2, 0, 3][..],
         ),
         (

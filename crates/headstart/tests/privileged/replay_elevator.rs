@@ -135,7 +135,7 @@ fn appending(main: &Path, journal: &Path) -> Pack {
         at_us: 50_000 * number,
         ..of_main
     });
-    let at_us = 225_000;
+    let at_us = 325_000;
     let added =
         [(0, 100, 0b111), (100, 10, 0b11), (110, 10, 0b1)].map(|(first, pages, history)| Range {
             first,
