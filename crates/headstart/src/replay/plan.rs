@@ -34,7 +34,7 @@ pub struct Plan {
     /// Steps at the beginning that the program needs at once: what it touches within
     /// [`super::step::HEAD_US`], and the metadata that goes ahead of that.
     pub head: usize,
-    /// Targets of which the last page is read, with where that began when it was learned.
+    /// Targets of which the last page is read, with where that began when it was learned; sorted.
     pub tails: Vec<(u32, u64)>,
     /// Whether the start appends to files that it reads, such as a journal.
     pub appends: bool,
@@ -127,6 +127,7 @@ impl Plan {
             data.extend(tails);
             plan.seldom = plan.seldom.saturating_add(page.saturating_mul(skipped));
         }
+        plan.tails.sort_unstable();
         plan.paths = match packs {
             [one] => one.paths.clone(),
             _ => names.finish(),

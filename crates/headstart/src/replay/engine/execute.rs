@@ -137,22 +137,22 @@ impl Engine {
     /// its head, which the program may have moved past the beginning of the pass, or past a part of that: so
     /// all but two batches are requested when all of the first has arrived, while the disk reads the second.
     ///
-    /// If it is held back, two batches are in flight at most, and none is requested while the disk has a write
+    /// If it is throttled, two batches are in flight at most, and none is requested while the disk has a write
     /// in flight.
     fn request_pass(&self, steps: &[Step]) -> bool {
-        let holds_back = self.holds_back();
+        let is_throttled = self.is_throttled();
         let (mut left, mut before) = (steps, Vec::<(Arc<Opened>, Step)>::new());
         for number in 0.. {
-            let is_batch = number < 2 || holds_back;
+            let is_batch = number < 2 || is_throttled;
             let (batch, rest) = left.split_at(if is_batch { batch_of(left) } else { left.len() });
             // Before they are requested: after that they are closed. And nothing more is opened when it is over.
-            let may_wait = !self.wait && (holds_back || !rest.is_empty());
+            let may_wait = !self.wait && (is_throttled || !rest.is_empty());
             let may_wait = may_wait && !self.progress.is_over();
             let awaited = batch.iter().filter(|_| may_wait);
             let awaited: Vec<_> = awaited
                 .filter_map(|step| Some((self.targets.opened(step.target)?, *step)))
                 .collect();
-            if holds_back {
+            if is_throttled {
                 let devices: BTreeSet<u64> = awaited.iter().map(|(target, _)| target.dev).collect();
                 for device in devices {
                     wait_for_writes(Dev::from_stat(device), || self.progress.is_over());
@@ -238,7 +238,7 @@ impl Engine {
         let strategy = &self.plan.strategy;
         // If all of it is awaited, it does not matter what comes first.
         let seek = strategy.seek.filter(|_| !self.wait);
-        let passes = match (strategy.in_passes, self.holds_back()) {
+        let passes = match (strategy.in_passes, self.is_throttled()) {
             (true, _) => Passes::Several,
             (false, true) => Passes::Detours,
             (false, false) => Passes::One,
@@ -248,7 +248,7 @@ impl Engine {
 
     /// Whether few steps of a pass are requested at a time: a start that appends to files waits for its
     /// writes, and those come behind all that was requested. Whoever waits for all does not mind.
-    fn holds_back(&self) -> bool {
+    fn is_throttled(&self) -> bool {
         self.plan.appends && !self.wait
     }
 

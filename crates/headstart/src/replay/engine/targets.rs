@@ -209,7 +209,7 @@ impl Targets {
         let target = if is_changing { self.opened(step.target) } else { None };
         let Some(target) = target else { return vec![*step] };
         let nothing = ByteRange::of(step.bytes.offset, 0);
-        let is_tail = self.plan.tails.contains(&(step.target, step.bytes.offset));
+        let is_tail = self.plan.tails.binary_search(&(step.target, step.bytes.offset)).is_ok();
         let found = match is_tail {
             true => partial_page(&target.file, page_size()).into_iter().collect(),
             false => existing(&target.file, step.bytes, page_size()),
