@@ -48,11 +48,6 @@ impl How {
         self.has(Self::WRITTEN) && (Self::WRITTEN | Self::APPENDED).has(self)
     }
 
-    /// Whether prefetched pages of this kind leave no trace when they are used.
-    pub fn is_silent(self) -> bool {
-        self == Self::INSERTED || self == Self::WRITTEN | Self::APPENDED
-    }
-
     /// The words for it.
     pub fn words(self) -> Vec<&'static str> {
         Self::ALL.iter().filter(|(how, _)| self.has(*how)).map(|(_, word)| *word).collect()

@@ -6,7 +6,7 @@ use super::history::HISTORY_STARTS;
 use super::{History, Pack, Range};
 use crate::host::range::PageRange;
 use crate::host::usage::How;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A file may have grown by this many times what one start added, since others write it, too.
 const GROWTH: u64 = 8;
@@ -71,15 +71,18 @@ pub struct Tail {
     pub at_us: u32,
 }
 
-/// The files that several starts appended to.
+/// The files that several starts appended to, and read nothing of.
 pub fn tails(pack: &Pack) -> Vec<Tail> {
+    let read = pack.ranges.iter().filter(|range| !range.how.is_only_written());
+    let read: BTreeSet<u32> = read.map(|range| range.file).collect();
     let tail = |range: &Range| {
         let is_appended =
             range.how.has(How::APPENDED) && range.history.count_in_last(HISTORY_STARTS) >= 2;
         let file = pack.files.get(range.file as usize)?;
         let page = file.identity.size.saturating_sub(1) / pack.page_size();
         let tail = Tail { file: range.file, page, at_us: range.at_us };
-        (is_appended && changes_often(file.changes)).then_some(tail)
+        let is_read = read.contains(&range.file);
+        (is_appended && !is_read && changes_often(file.changes)).then_some(tail)
     };
     pack.ranges.iter().filter_map(tail).collect()
 }
@@ -150,7 +153,8 @@ mod tests {
             ("one start", appended, 0b1, 0b11, 9000, None),
             ("it was made", How::WRITTEN, 0b11, 0b11, 9000, None),
             ("it changes no more", appended, 0b11, 0b11_0000, 9000, None),
-            ("read, too", appended | How::READ, 0b11, 0b11, 8192, Some(1)),
+            ("read, too", appended | How::READ, 0b11, 0b11, 8192, None),
+            ("full pages", appended, 0b11, 0b11, 8192, Some(1)),
             ("empty", appended, 0b11, 0b11, 0, Some(0)),
         ] {
             let identity = Identity { size, ..Identity::default() };

@@ -4,6 +4,7 @@
 use super::build::{FilePart, Parts};
 use super::changing::{carries_on, changes_after};
 use super::clock::Clock;
+use super::history::HISTORY_STARTS;
 use super::paths::{NodeId, PathInterner};
 use super::pieces::{Piece, overlay};
 use super::{FileSystem, History, Origin, Pack};
@@ -148,10 +149,17 @@ fn forget_appends(part: &mut FilePart) {
     part.pieces.iter_mut().for_each(|piece| piece.how.0 &= !How::APPENDED.0);
 }
 
+/// Whether the pages of a piece leave no trace once they are prefetched. A file that one start wrote was perhaps
+/// not appended to.
+fn is_silent(piece: &Piece) -> bool {
+    let is_appended = piece.how == How::WRITTEN | How::APPENDED;
+    piece.how == How::INSERTED || is_appended && piece.history.count_in_last(HISTORY_STARTS) >= 2
+}
+
 /// A file that only the old pack has.
 fn untouched(rule: Rule, was: FilePart) -> FilePart {
     // A start that used it would have touched the others.
-    let is_used = was.pieces.iter().all(|piece| piece.how.is_silent());
+    let is_used = was.pieces.iter().all(is_silent);
     // A write to a page that is in memory has no event.
     let is_appended = is_used && was.pieces.iter().any(|piece| piece.how.has(How::APPENDED));
     let changes = match rule {
@@ -165,7 +173,7 @@ fn untouched(rule: Rule, was: FilePart) -> FilePart {
 fn join_data(rule: Rule, was: Vec<Piece>, is: Vec<Piece>, is_used: bool) -> Vec<Piece> {
     // A page that was only ever added without an access is not reported once it is prefetched, so
     // its absence means nothing.
-    join_pieces(rule, was, is, |old| is_used && old.how.is_silent())
+    join_pieces(rule, was, is, |old| is_used && is_silent(old))
 }
 
 fn join_metadata(

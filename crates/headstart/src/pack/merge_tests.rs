@@ -165,7 +165,7 @@ fn a_start_that_made_a_file_longer_appended_to_it() {
         ("longer", appended(1, 20), How::WRITTEN | How::APPENDED, 0b11, 0b11),
         ("as long", appended(1, 10), How::WRITTEN | How::APPENDED, 0b1, 0b11),
         ("another file", appended(2, 20), How::WRITTEN | How::APPENDED, 0b1, 0b11),
-        ("its page was there already", nothing, How::WRITTEN | How::APPENDED, 0b11, 0b11),
+        ("not written again", nothing.clone(), How::WRITTEN | How::APPENDED, 0b10, 0b10),
         ("read and shorter", read, How::READ, 0b1, 0b11),
     ] {
         let merged = merge(appended(1, 10), next, NEXT);
@@ -173,6 +173,10 @@ fn a_start_that_made_a_file_longer_appended_to_it() {
         let found = (range.how, range.history, merged.files[0].changes);
         assert_eq!(found, (how, History(history), History(changes)), "{name}");
     }
+    let twice = merge(appended(1, 10), appended(1, 20), NEXT);
+    let silent = merge(twice, nothing, NEXT);
+    let found = (silent.ranges[0].history, silent.files[0].changes);
+    assert_eq!(found, (History(0b111), History(0b111)), "its page was there already");
     let wrote = || {
         let mut wrote = appended(1, 20);
         wrote.ranges[0].how = How::WRITTEN;

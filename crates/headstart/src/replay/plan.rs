@@ -1,9 +1,9 @@
 //! The plan: what is read, in which order and in which portions. Pure.
 
 use crate::host::range::{ByteRange, PageRange};
-use crate::pack::Pack;
 use crate::pack::changing::changes_often;
 use crate::pack::paths::{NodeId, PathInterner, PathTable};
+use crate::pack::{FileSystem, Pack};
 use crate::replay::frequency::{Choice, Frequency};
 use crate::replay::gaps::Gaps;
 use crate::replay::interleave::{Interleaved, interleaved};
@@ -36,6 +36,8 @@ pub struct Plan {
     pub head: usize,
     /// Targets of which the last page is read, with where that began when it was learned; sorted.
     pub tails: Vec<(u32, u64)>,
+    /// Files that starts change, also those of which nothing is read.
+    pub changing: Vec<u32>,
     /// Whether the start appends to files that it reads, such as a journal.
     pub appends: bool,
     /// Bytes skipped because the budget was used up.
@@ -92,7 +94,8 @@ impl Plan {
             };
             if limits.metadata {
                 let base = plan.targets.len() as u32;
-                plan.targets.extend(devices(pack));
+                let device = |fs: &FileSystem| Target::Device(Box::new(fs.clone()));
+                plan.targets.extend(pack.file_systems.iter().map(device));
                 metadata.extend(
                     pack.metadata
                         .iter()
@@ -119,15 +122,18 @@ impl Plan {
                     .map(|r| range(base + r.file, r.page_range(), r.at_us)),
             );
             plan.appends |= !choice.growths().is_empty();
-            let growths = choice.growths().iter();
-            data.extend(growths.map(|g| range(base + g.file, g.pages, g.at_us)));
-            let tails = choice.tails().iter();
-            let tails = tails.map(|t| range(base + t.file, PageRange::of(t.page, 1), t.at_us));
+            data.extend(choice.growths().iter().map(|g| range(base + g.file, g.pages, g.at_us)));
+            let tails = choice
+                .tails()
+                .iter()
+                .map(|t| range(base + t.file, PageRange::of(t.page, 1), t.at_us));
             plan.tails.extend(tails.clone().map(|tail| (tail.target, tail.bytes.offset)));
             data.extend(tails);
             plan.seldom = plan.seldom.saturating_add(page.saturating_mul(skipped));
         }
         plan.tails.sort_unstable();
+        let is_changing = |number: &u32| plan.targets[*number as usize].is_changing();
+        plan.changing = (0..plan.targets.len() as u32).filter(is_changing).collect();
         plan.paths = match packs {
             [one] => one.paths.clone(),
             _ => names.finish(),
@@ -206,11 +212,6 @@ impl Plan {
     }
 }
 
-/// The targets for metadata.
-fn devices(pack: &Pack) -> impl Iterator<Item = Target> {
-    pack.file_systems.iter().map(|fs| Target::Device(Box::new(fs.clone())))
-}
-
 fn bytes(steps: &[Step]) -> u64 {
     steps.iter().map(|s| s.bytes.length()).sum()
 }
@@ -219,7 +220,7 @@ fn bytes(steps: &[Step]) -> u64 {
 mod tests {
     use super::*;
     use crate::host::usage::How;
-    use crate::pack::{File, FileSystem, History, MetadataRange, Origin, Range};
+    use crate::pack::{File, History, MetadataRange, Origin, Range};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

@@ -18,7 +18,7 @@ pub struct Served {
 
 impl Plan {
     /// The plan without files that need a server, and those of each server.
-    pub fn divided(self, mounts: &MountTable) -> (Self, Vec<Served>) {
+    pub fn divided(mut self, mounts: &MountTable) -> (Self, Vec<Served>) {
         let points = mounts.served();
         if points.is_empty() {
             return (self, Vec::new());
@@ -32,6 +32,8 @@ impl Plan {
             Some(*numbers.entry(servers).or_insert(next))
         };
         let parts: Vec<Option<usize>> = self.targets.iter().map(&mut part_of).collect();
+        // Files of which nothing is read are looked at only where no server has to answer.
+        self.changing.retain(|target| parts.get(*target as usize) == Some(&None));
         let part = |step: &Step| parts.get(step.target as usize).copied().flatten();
         if !self.steps.iter().any(|step| part(step).is_some()) {
             return (self, Vec::new());
@@ -40,7 +42,8 @@ impl Plan {
         of_servers.sort_by_key(|(_, number)| *number);
         let served = of_servers.into_iter().map(|(servers, number)| {
             let plan = self.only(|step| part(step) == Some(number));
-            Served { servers, plan: Self { over_budget: 0, seldom: 0, ..plan } }
+            let plan = Self { over_budget: 0, seldom: 0, changing: Vec::new(), ..plan };
+            Served { servers, plan }
         });
         let served = served.filter(|served| !served.plan.steps.is_empty()).collect();
         (self.only(|step| part(step).is_none()), served)
@@ -88,8 +91,10 @@ mod tests {
         let step = |target, offset| Step { target, bytes: ByteRange::of(offset, 1), touched_us: 0 };
         let steps = [(0, 0), (2, 1), (1, 2), (3, 3), (2, 4), (4, 5)];
         let steps = steps.map(|(target, offset)| step(target, offset)).to_vec();
+        let changing = vec![1, 2, 4];
         let plan =
-            Plan { paths, targets, steps, metadata: 1, head: 3, over_budget: 7, ..Plan::default() };
+            Plan { paths, targets, steps, changing, metadata: 1, head: 3, ..Plan::default() };
+        let plan = Plan { over_budget: 7, ..plan };
         let mounts = |text: &str| MountTable::new(parse(text.as_bytes()).unwrap(), None);
         let offsets =
             |plan: &Plan| plan.steps.iter().map(|step| step.bytes.offset).collect::<Vec<_>>();
@@ -103,8 +108,11 @@ mod tests {
         let here = format!(
             "{root}2 1 0:9 / /net rw - nfs4 server:/ rw\n3 1 0:10 / /far rw - fuse.far far rw\n"
         );
+        let unread = Plan { steps: plan.steps[..1].to_vec(), head: 1, ..plan.clone() };
+        assert_eq!(unread.divided(&mounts(&here)).0.changing, [1], "nothing is read of a server");
         let (rest, parts) = plan.divided(&mounts(&here));
-        assert_eq!(offsets(&rest), [0, 2, 3]);
+        assert_eq!((offsets(&rest), &rest.changing[..]), (vec![0, 2, 3], &[1][..]));
+        assert!(parts.iter().all(|part| part.plan.changing.is_empty()));
         assert_eq!((rest.metadata, rest.head, rest.over_budget), (1, 2, 7));
         let [served, other] = &parts[..] else { panic!("{parts:?}") };
         assert_eq!(

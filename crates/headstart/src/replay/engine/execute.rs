@@ -77,7 +77,7 @@ impl Engine {
         let complete = match self.plan.strategy.order {
             Order::Touch => {
                 let complete = self.request_all(&self.plan.steps);
-                self.changing().for_each(|target| self.note_inode(target));
+                self.plan.changing.iter().for_each(|target| self.note_inode(*target));
                 complete
             }
             Order::Elevator => {
@@ -196,7 +196,7 @@ impl Engine {
         read.sort_unstable();
         read.dedup();
         let is_read = |target: &u32| read.binary_search(target).is_ok();
-        let others = self.changing().filter(|target| !is_read(target));
+        let others = self.plan.changing.iter().copied().filter(|target| !is_read(target));
         let mut targets: Vec<u32> = read.iter().copied().chain(others).collect();
         // The inodes of a file system lie on the disk in the order of their numbers.
         targets.sort_by_key(|target| self.plan.targets[*target as usize].inode());
@@ -212,13 +212,16 @@ impl Engine {
         });
         let parts = |step: &Step| {
             let layout = places[step.target as usize].get().and_then(Option::as_ref);
-            let Some(layout) = layout else { return vec![*step] };
+            let existing = self.targets.existing(step);
+            let Some(layout) = layout else {
+                self.targets.note_division(step, existing.len());
+                return existing;
+            };
             // Each piece comes where it lies, and not where the first one does.
             let pieces = |part: &Step| {
                 let pieces = in_pieces(part.bytes, &layout.extents, page_size());
                 pieces.into_iter().map(|bytes| Step { bytes, ..*step }).collect::<Vec<_>>()
             };
-            let existing = self.targets.existing(step);
             let divided = |step: &Step| self.targets.divided(step, &layout.extents);
             let parts: Vec<Step> = existing.iter().flat_map(divided).collect();
             self.note_skipped(step, &parts);
@@ -250,12 +253,6 @@ impl Engine {
     /// writes, and those come behind all that was requested. Whoever waits for all does not mind.
     fn is_throttled(&self) -> bool {
         self.plan.appends && !self.wait
-    }
-
-    /// The targets that are files which starts change, also those of which nothing is read.
-    fn changing(&self) -> impl Iterator<Item = u32> {
-        let targets = (0..).zip(&self.plan.targets);
-        targets.filter(|(_, target)| target.is_changing()).map(|(number, _)| number)
     }
 
     /// Notes which inode a changing file has: when the start has replaced it, its name is not found otherwise.
