@@ -211,8 +211,12 @@ pub fn learn(
     // Pages that were not observed must not count as not needed.
     let exact = is_whole && followed.is_some_and(|processes| processes.registered > 0);
     let mut earlier = pack.map(Pack::names).unwrap_or_default();
-    // The names at the beginning of the start are newer.
-    earlier.extend(facts.log.iter().flat_map(Log::names));
+    // Names that the replay saw are newer, and come first.
+    for (ino, mut paths) in facts.log.iter().flat_map(Log::names) {
+        let known = earlier.entry(ino).or_default();
+        paths.append(known);
+        *known = paths;
+    }
     let mut seen = named(seen, &mounts, settings, &earlier, before.as_ref(), policy.names_limit);
     let unseen_pages = pack.map_or(0, |pack| add_unseen(&mut seen.pages, &seen.names, pack, exact));
     let fault_around = drop_fault_around(&mut seen.pages, &seen.names, pack, exact);

@@ -143,7 +143,7 @@ fn has_grown(was: &FilePart, is: &FilePart) -> bool {
     was.identity.ino == is.identity.ino && was.identity.size < is.identity.size
 }
 
-/// Of a file that was written elsewhere than at its end, or replaced.
+/// Of a file that did not grow, or was replaced.
 fn forget_appends(part: &mut FilePart) {
     part.pieces.retain(|piece| !piece.how.has(How::APPENDED) || !piece.how.is_only_written());
     part.pieces.iter_mut().for_each(|piece| piece.how.0 &= !How::APPENDED.0);
@@ -221,14 +221,16 @@ fn join_piece(
 ) -> Option<Piece> {
     // The latest start knows the time best.
     let latest = new.or(old)?;
-    // To write a file again says nothing of what was read of it.
-    let written = new.filter(|new| new.how.is_only_written());
-    if let Some((old, written)) = old.zip(written).filter(|(old, _)| !old.how.is_only_written())
+    // That a file is written says nothing of what is read of it, and the other way round.
+    let differs =
+        |(old, new): &(Piece, Piece)| old.how.is_only_written() != new.how.is_only_written();
+    if let Some((old, new)) = old.zip(new).filter(differs)
         && let Rule::NextStart { .. } = rule
     {
         let history = old.history.after_start(false);
-        let read = rule.keeps(history).then_some(Piece { history, ..old });
-        return Some(read.unwrap_or(written));
+        let read = Some(Piece { history, ..old });
+        let read = read.filter(|_| new.how.is_only_written() && rule.keeps(history));
+        return Some(read.unwrap_or(new));
     }
     let before = old.map(|piece| piece.history).unwrap_or_default();
     let history = match rule {

@@ -33,7 +33,7 @@ pub(crate) fn may_be_read(file_systems: &HashMap<Dev, FileSystem>, dev: Dev) -> 
 }
 
 /// Created files are kept in the pack up to this size and number, since they may be state that the
-/// next start reads; more are results. So are files that were only written, of any size.
+/// next start reads; more are results. Files that were only written are kept up to the same number.
 const LARGEST_STATE: u64 = 1 << 20;
 const MOST_STATES: usize = 64;
 
@@ -156,9 +156,13 @@ pub fn pack_of_start(
     }
     for (Replaced { is, file, .. }, mut spans) in read_before {
         spans.cut(file.size.div_ceil(page_size));
-        let fs = file_systems.get(&is.dev).and_then(|fs| parts.file_system(fs));
-        let is_written = during.contains(&file.mtime_ns);
-        if let Some(file_system) = fs.filter(|_| is_written && !spans.is_empty())
+        if spans.is_empty() {
+            continue;
+        }
+        // Another version, which somebody else put there.
+        let fs = file_systems.get(&is.dev).filter(|_| during.contains(&file.mtime_ns));
+        dropped.deleted += u32::from(fs.is_none());
+        if let Some(file_system) = fs.and_then(|fs| parts.file_system(fs))
             && let Some(node) = paths.intern(&file.path)
         {
             parts.files.entry(node).or_insert_with(|| FilePart {

@@ -100,7 +100,7 @@ pub fn partial_page(file: &File, page: u64) -> Option<ByteRange> {
 fn written(bytes: ByteRange, pieces: &[(Extent, Stored)], page: u64) -> Vec<ByteRange> {
     let mut out: Vec<ByteRange> = Vec::new();
     for (Extent { logical, length, .. }, stored) in pieces {
-        let end = logical.saturating_add(*length).next_multiple_of(page).min(bytes.end);
+        let end = logical.saturating_add(*length).min(bytes.end).next_multiple_of(page);
         let offset = (logical / page * page).max(bytes.offset);
         if *stored == Stored::Unwritten || offset >= end {
             continue;

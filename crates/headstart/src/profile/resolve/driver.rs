@@ -1,6 +1,7 @@
 //! Resolves the inodes of each file system by its methods, cheapest first.
 
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -67,8 +68,9 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn found(&mut self, id: InodeId, file: ResolvedFile, method: Method) {
-        let earlier = self.options.earlier.and_then(|earlier| earlier.get(&id.ino));
-        if earlier.is_some_and(|paths| !paths.contains(&file.path)) {
+        let earlier = self.options.earlier.and_then(|earlier| earlier.get(&id.ino)?.first());
+        let answers = |path: &PathBuf| self.options.mounts.path_answers(path);
+        if earlier.is_some_and(|path| *path != file.path && answers(path)) {
             self.out.reused.extend(self.successor(id));
         }
         self.out.files.push((id, file));

@@ -14,7 +14,6 @@ use super::writes::wait_for_writes;
 use crate::cache::residency::{are_resident, page_size};
 use crate::host::id::Dev;
 use crate::host::mounts::Mounts;
-use crate::host::range::ByteRange;
 use crate::host::threads;
 use crate::pack::paths::NodeId;
 use crate::replay::elevator::{self, Passes};
@@ -31,6 +30,8 @@ use std::time::{Duration, Instant};
 /// Steps of a batch in elevator order that are in flight at most, and their bytes: some 20 ms.
 const BATCH_STEPS: usize = 16;
 const BATCH_BYTES: u64 = 2 << 20;
+/// How long a pass waits for writes in all, so that a program that writes all the time does not delay it further.
+const WRITES_PATIENCE: Duration = Duration::from_secs(1);
 /// A step whose file took longer to open than this is requested at once: opening
 /// waited for the disk, and so may those of the others.
 const WAITED: Duration = Duration::from_micros(500);
@@ -46,8 +47,8 @@ pub(super) struct Engine {
     residency: Residency,
     submission: Submission,
     pub(super) workers: Workers,
-    /// The inodes of changing files when the start began, with their names.
-    inodes: Mutex<Vec<(u64, NodeId)>>,
+    /// The inodes that changing files had when they were looked at, with their names, if that is kept.
+    inodes: Option<Mutex<Vec<(u64, NodeId)>>>,
 }
 
 impl Engine {
@@ -64,7 +65,7 @@ impl Engine {
             residency: Residency::new(assumes_from, options.sampled, shared()),
             submission: Submission::new(plan.strategy, options.log, shared()),
             workers: Workers::new(options.tids, shared()),
-            inodes: Mutex::default(),
+            inodes: options.log.then(Mutex::default),
             progress,
             plan,
         }
@@ -142,6 +143,7 @@ impl Engine {
     fn request_pass(&self, steps: &[Step]) -> bool {
         let is_throttled = self.is_throttled();
         let (mut left, mut before) = (steps, Vec::<(Arc<Opened>, Step)>::new());
+        let mut patience = WRITES_PATIENCE;
         for number in 0.. {
             let is_batch = number < 2 || is_throttled;
             let (batch, rest) = left.split_at(if is_batch { batch_of(left) } else { left.len() });
@@ -155,7 +157,9 @@ impl Engine {
             if is_throttled {
                 let devices: BTreeSet<u64> = awaited.iter().map(|(target, _)| target.dev).collect();
                 for device in devices {
-                    wait_for_writes(Dev::from_stat(device), || self.progress.is_over());
+                    let began = Instant::now();
+                    wait_for_writes(Dev::from_stat(device), patience, || self.progress.is_over());
+                    patience = patience.saturating_sub(began.elapsed());
                 }
             }
             if !self.request_all(batch) {
@@ -222,10 +226,13 @@ impl Engine {
                 let pieces = in_pieces(part.bytes, &layout.extents, page_size());
                 pieces.into_iter().map(|bytes| Step { bytes, ..*step }).collect::<Vec<_>>()
             };
-            let divided = |step: &Step| self.targets.divided(step, &layout.extents);
-            let parts: Vec<Step> = existing.iter().flat_map(divided).collect();
-            self.note_skipped(step, &parts);
-            let parts: Vec<Step> = parts.iter().flat_map(pieces).collect();
+            let divided = |step: &Step| {
+                let parts = self.targets.divided(step, &layout.extents);
+                self.note_skipped(step, &parts);
+                parts
+            };
+            let parts: Vec<Step> =
+                existing.iter().flat_map(divided).flat_map(|part| pieces(&part)).collect();
             self.targets.note_division(step, parts.len());
             parts
         };
@@ -258,21 +265,26 @@ impl Engine {
     /// Notes which inode a changing file has: when the start has replaced it, its name is not found otherwise.
     fn note_inode(&self, target: u32) {
         let target = &self.plan.targets[target as usize];
-        if let Some(node) = target.node().filter(|_| target.is_changing())
+        if let Some(inodes) = &self.inodes
+            && let Some(node) = target.node().filter(|_| target.is_changing())
             && let Ok(stat) = rustix::fs::lstat(self.plan.paths.path(node))
         {
-            let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-            inodes.push((stat.st_ino, node));
+            inodes.lock().unwrap_or_else(PoisonError::into_inner).push((stat.st_ino, node));
         }
     }
 
     /// The parts of a step that are read; in elevator order it was divided before.
     fn parts(&self, target: &Opened, step: &Step) -> Vec<Step> {
         match self.plan.strategy.order {
-            Order::Touch => {
-                let existing = self.targets.existing(step);
-                existing.iter().flat_map(|step| self.targets.parts(target, step)).collect()
-            }
+            Order::Touch => self.targets.parts(target, step),
+            Order::Elevator => vec![*step],
+        }
+    }
+
+    /// What there is of a step, which has [`Self::parts`].
+    fn existing(&self, step: &Step) -> Vec<Step> {
+        match self.plan.strategy.order {
+            Order::Touch => self.targets.existing(step),
             Order::Elevator => vec![*step],
         }
     }
@@ -280,14 +292,8 @@ impl Engine {
     /// Counts the gaps between the parts of a step.
     fn note_skipped(&self, step: &Step, parts: &[Step]) {
         if parts.len() > 1 {
-            let is_read = |gap: &ByteRange| {
-                parts
-                    .iter()
-                    .any(|part| part.bytes.offset <= gap.offset && gap.end <= part.bytes.end)
-            };
-            let skipped = self.plan.gaps.of(step).filter(|gap| !is_read(gap));
-            let bytes: u64 = skipped.map(|gap| gap.length()).sum();
-            self.progress.count(|report| report.apart_bytes += bytes);
+            let read: u64 = parts.iter().map(|part| part.bytes.length()).sum();
+            self.progress.count(|report| report.apart_bytes += step.bytes.length() - read);
         }
     }
 
@@ -315,7 +321,12 @@ impl Engine {
     fn look_at(&self, step: &Step, number: usize) {
         let began = Instant::now();
         let opened = self.targets.opened(step.target).map(|target| {
-            let parts = self.parts(&target, step);
+            let parts = |step: &Step| {
+                let parts = self.parts(&target, step);
+                self.note_skipped(step, &parts);
+                parts
+            };
+            let parts: Vec<Step> = self.existing(step).iter().flat_map(parts).collect();
             (target, parts)
         });
         // A busy device is waited for anyway.
@@ -328,7 +339,6 @@ impl Engine {
                 self.progress.note_done(number);
             }
             Some((target, parts)) => {
-                self.note_skipped(step, &parts);
                 self.progress.note_division(number, parts.len());
                 for part in parts {
                     is_missing |= self.request_missing(&target, part, number, !has_waited);
@@ -346,6 +356,10 @@ impl Engine {
     /// Requests a part of a step if it is not resident, with others if it `may` wait for these;
     /// returns whether it was not.
     fn request_missing(&self, target: &Arc<Opened>, part: Step, number: usize, may: bool) -> bool {
+        if part.bytes.is_empty() {
+            self.progress.note_done(number);
+            return false;
+        }
         let missing = self.residency.missing(target, &part);
         let wanted = PendingStep { step: part, number, target: target.clone(), missing };
         if missing > 0 && may && self.submission.may_gather(&wanted) && self.targets.may_wait() {
@@ -361,7 +375,8 @@ impl Engine {
 
     fn wait_for(&self, step: &Step) {
         if let Some(target) = self.targets.opened(step.target) {
-            for part in self.parts(&target, step) {
+            let existing = self.existing(step);
+            for part in existing.iter().flat_map(|step| self.parts(&target, step)) {
                 wait_for_all_pages(&target, &part, || self.progress.note_activity());
             }
         }
@@ -385,6 +400,7 @@ impl Engine {
         let Self { plan, targets, submission, inodes, .. } = self;
         // They share the plan.
         drop(targets);
+        let inodes = inodes.unwrap_or_default();
         let inodes = inodes.into_inner().unwrap_or_else(PoisonError::into_inner);
         Log::of(Arc::unwrap_or_clone(plan), submission.into_log(), inodes)
     }

@@ -107,7 +107,8 @@ pub fn resident_pages(plan: &Plan, mounts: &Mounts) -> (u64, u64) {
         match targets.opened(step.target) {
             None => planned += step.pages().count(),
             Some(target) => {
-                for part in targets.parts(&target, step) {
+                let existing = targets.existing(step);
+                for part in existing.iter().flat_map(|step| targets.parts(&target, step)) {
                     planned += part.pages().count();
                     resident += resident_count(&target.file, part.pages()).unwrap_or(0);
                 }

@@ -14,24 +14,28 @@ const LOOK: Duration = Duration::from_micros(200);
 const PATIENCE: Duration = Duration::from_millis(60);
 
 /// Waits while a device has a write in flight, and until it had none for [`QUIET`], or it `is_over`, for
-/// [`PATIENCE`] at most. A device without such a figure, as that of a btrfs, is not waited for.
-pub(super) fn wait_for_writes(dev: Dev, is_over: impl Fn() -> bool) {
+/// [`PATIENCE`] or `patience` at most. A device without such a figure, as that of a btrfs, is not waited for.
+pub(super) fn wait_for_writes(dev: Dev, patience: Duration, is_over: impl Fn() -> bool) {
     // Linux, Documentation/block/stat.rst: reads and writes that were issued and are not complete.
     let path = format!("/sys/dev/block/{}:{}/inflight", dev.major(), dev.minor());
-    wait_while(|| contents::text(&path).is_ok_and(|text| has_writes(&text)), is_over);
+    let is_written = || contents::text(&path).is_ok_and(|text| has_writes(&text));
+    wait_while(is_written, PATIENCE.min(patience), is_over);
 }
 
-fn wait_while(is_written: impl Fn() -> bool, is_over: impl Fn() -> bool) {
-    if !is_written() {
-        return;
-    }
-    let until = Instant::now() + PATIENCE;
-    let mut last = Instant::now();
-    while last.elapsed() < QUIET && Instant::now() < until && !is_over() {
+fn wait_while(is_written: impl Fn() -> bool, patience: Duration, is_over: impl Fn() -> bool) {
+    let began = Instant::now();
+    let mut last = is_written().then(Instant::now);
+    // Whoever looks late looks once more before it is quiet.
+    while let Some(written) = last
+        && began.elapsed() < patience
+        && !is_over()
+    {
         thread::sleep(LOOK);
-        if is_written() {
-            last = Instant::now();
-        }
+        last = if is_written() {
+            Some(Instant::now())
+        } else {
+            last.filter(|_| written.elapsed() < QUIET)
+        };
     }
 }
 
@@ -62,15 +66,18 @@ mod tests {
 
     #[test]
     fn waiting_ends_when_writes_have_ended_or_do_not_end() {
-        for (name, writes, ends_after, at_least, looks) in [
-            ("none", 0, usize::MAX, Duration::ZERO, 1..=1),
-            ("some", 3, usize::MAX, QUIET, 4..=usize::MAX),
-            ("without an end", usize::MAX, usize::MAX, PATIENCE, 2..=usize::MAX),
-            ("it is over", usize::MAX, 2, Duration::ZERO, 3..=3),
+        const LONG: Duration = Duration::from_secs(60);
+        const SHORT: Duration = Duration::from_millis(3);
+        for (name, writes, patience, ends_after, at_least, looks) in [
+            ("none", 0, LONG, usize::MAX, Duration::ZERO, 1..=1),
+            ("some", 3, LONG, usize::MAX, QUIET, 4..=usize::MAX),
+            ("without an end", usize::MAX, SHORT, usize::MAX, SHORT, 1..=usize::MAX),
+            ("no patience left", usize::MAX, Duration::ZERO, usize::MAX, Duration::ZERO, 1..=1),
+            ("it is over", usize::MAX, LONG, 2, Duration::ZERO, 3..=3),
         ] {
             let (seen, began) = (Cell::new(0), Instant::now());
             let is_written = || seen.replace(seen.get() + 1) < writes;
-            wait_while(is_written, || seen.get() > ends_after);
+            wait_while(is_written, patience, || seen.get() > ends_after);
             assert!(began.elapsed() >= at_least, "{name}");
             assert!(looks.contains(&seen.get()), "{name}: {}", seen.get());
         }
@@ -78,6 +85,6 @@ mod tests {
 
     #[test]
     fn a_device_without_figures_is_not_waited_for() {
-        wait_for_writes(Dev::new(0, 999_999), || panic!("it was waited for"));
+        wait_for_writes(Dev::new(0, 999_999), PATIENCE, || panic!("it was waited for"));
     }
 }
