@@ -47,6 +47,7 @@ fn wrap(lost: u64, raw: &Path, file: &Path) -> Outcome {
             block_devices: Vec::new(),
             ignored_tids: Vec::new(),
             metadata_tids: Vec::new(),
+            clock_ahead_ns: None,
             lost,
             buffer_kb: 0,
         },

@@ -126,8 +126,9 @@ fn a_file_that_was_replaced_once_is_skipped_and_learned_again() {
 const APPENDING: &str = r#"
 import os, sys, time
 os.chdir(sys.argv[1])
+time.sleep(0.2)
 state = open("state", "rb").read()
-time.sleep(0.25)
+time.sleep(0.05)
 for name in ("state", "stamp"):
     with open("new", "wb") as file:
         file.write(state)

@@ -44,8 +44,6 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct RecordedBoot {
     pub capture: Capture,
-    /// By how much the trace clock is ahead of the monotonic one, in nanoseconds.
-    pub clock_ahead: i128,
     /// When the recording began, in µs of the monotonic clock.
     pub began: u64,
     /// Processes that were started to follow the boot.
@@ -79,11 +77,11 @@ pub(super) fn learn(
     moments: &Moments,
     recorded: RecordedBoot,
 ) -> Result<BootRecord, RecordError> {
-    let RecordedBoot { capture, clock_ahead, began, askers, source, missed_ms, ended, units } =
-        recorded;
+    let RecordedBoot { capture, began, askers, source, missed_ms, ended, units } = recorded;
     let end = monotonic_us().saturating_sub(micros(ended.elapsed()));
     let recorded = Interval { begin: began, end };
-    let clock = Clock { ahead_ns: clock_ahead, began_us: moments.began };
+    let ahead_ns = capture.description.clock_ahead_ns.ok_or(RecordError::Clock)?;
+    let clock = Clock { ahead_ns: ahead_ns.into(), began_us: moments.began };
     let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
     let mut problems = Vec::new();
     let (boot, ahead) =

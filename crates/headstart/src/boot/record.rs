@@ -19,7 +19,7 @@ use crate::launch::LaunchError;
 use crate::trace::capture::{CaptureError, Earlier, Recorder, RecordingLimits, Sizes};
 use crate::trace::file::Capture;
 use crate::trace::instance::Instance;
-use crate::trace::tracefs::{TraceError, Tracefs};
+use crate::trace::tracefs::Tracefs;
 use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::io;
@@ -36,8 +36,6 @@ const TICK: Duration = Duration::from_secs(2);
 /// Bytes of raw trace that are kept, and what share of the memory at most.
 const RAW_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=256 << 20;
 const RAW_SHARE: u64 = 16;
-/// How often two clocks are read to compare them; a reading takes some 30 µs.
-const CLOCK_READINGS: usize = 5;
 
 /// Why a boot was not learned.
 #[derive(Debug, Error)]
@@ -60,6 +58,9 @@ pub enum RecordError {
     /// There is no directory for packs.
     #[error("{} is not mounted, so this boot is not learned", names::path(.0))]
     NoState(std::path::PathBuf),
+    /// Its events have no times.
+    #[error("The trace clock counts no seconds, so this boot is not learned")]
+    Clock,
     /// systemd did not report the ends of the phases.
     #[error("systemd did not report the progress of the boot, so it is not learned")]
     Systemd(#[source] io::Error),
@@ -105,8 +106,6 @@ impl Source {
 struct Recording {
     recorder: Recorder,
     source: Source,
-    /// By how much the trace clock is ahead of the monotonic one, in nanoseconds.
-    clock_ahead: i128,
     /// When it began, in µs of the monotonic clock; 0 for one that the kernel began.
     began: u64,
 }
@@ -179,7 +178,7 @@ fn record_alone(
 ) -> Result<BootRecord, RecordError> {
     mark(machine)?;
     let phases = machine.phases()?;
-    let Recording { recorder, source, clock_ahead, began } = begin(machine, options)?;
+    let Recording { recorder, source, began } = begin(machine, options)?;
     let followed = follow(machine, options, &phases, (&recorder, began), wait);
     let ended = Instant::now();
     let (capture, instance): (Capture, Instance) = recorder.finish()?;
@@ -196,7 +195,6 @@ fn record_alone(
     let missed_us = began.saturating_sub(moments.user_space.unwrap_or(began));
     let recorded = RecordedBoot {
         capture,
-        clock_ahead,
         began,
         askers: activations.askers,
         source: source.words(),
@@ -250,9 +248,7 @@ fn begin(machine: &Machine, options: &RecordOptions) -> Result<Recording, Record
             (instance, source, earlier.unwrap_or_default())
         }
     };
-    let now = monotonic_us();
-    let clock_ahead = clock_ahead(&instance)?;
-    let began = if source == Source::Own { now } else { 0 };
+    let began = if source == Source::Own { monotonic_us() } else { 0 };
     let bounds = RecordingLimits::here();
     let sizes = Sizes {
         // It is as large as the command line made it.
@@ -260,26 +256,7 @@ fn begin(machine: &Machine, options: &RecordOptions) -> Result<Recording, Record
         bounds: Some(RecordingLimits { most, ..bounds }),
     };
     let recorder = Recorder::of(&tracefs, instance, own, earlier, sizes, true)?;
-    Ok(Recording { recorder, source, clock_ahead, began })
-}
-
-/// How far the clock of a trace is ahead of the monotonic one, in nanoseconds. Whoever runs in
-/// between, as at a boot others do, makes them look further apart, so the closest of some readings
-/// counts.
-fn clock_ahead(instance: &Instance) -> Result<i128, TraceError> {
-    let readings: Result<Vec<_>, TraceError> = (0..CLOCK_READINGS)
-        .map(|_| Ok((monotonic_us(), instance.now_ns()?, monotonic_us())))
-        .collect();
-    Ok(closest(&readings?))
-}
-
-/// The difference by that reading whose times of the monotonic clock before and after it, in
-/// microseconds, are closest to each other.
-fn closest(readings: &[(u64, u64, u64)]) -> i128 {
-    let closest = readings.iter().min_by_key(|(before, _, after)| after.saturating_sub(*before));
-    closest.map_or(0, |&(before, trace_ns, after)| {
-        i128::from(trace_ns) - (i128::from(before) + i128::from(after)) * 500
-    })
+    Ok(Recording { recorder, source, began })
 }
 
 /// Waits until the last phase is over, or the time is up.
@@ -346,17 +323,5 @@ fn follow(
 fn remove(instance: Instance) {
     if in_first_pid_namespace() {
         instance.remove_in_background();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clocks_are_compared_where_nobody_ran_in_between() {
-        let readings = [(100, 9_105_000, 5_110), (200, 1_204_000, 208), (300, 1_400_000, 400)];
-        assert_eq!(closest(&readings), 1_000_000);
-        assert_eq!(closest(&[(5, 1_000, 5)]), -4_000);
     }
 }

@@ -35,6 +35,8 @@ pub struct RecordedLaunch {
     pub file_systems: HashMap<Dev, FileSystem>,
     /// When it was, in nanoseconds of Unix time.
     pub during: RangeInclusive<i64>,
+    /// When its times begin, in nanoseconds of Unix time, if the clock of the trace is known.
+    began_ns: Option<i64>,
     /// The mounts at its end.
     pub mounts: MountTable,
     policy: Learning,
@@ -78,7 +80,9 @@ impl RecordedLaunch {
     /// Of a launch that `lasted` until now.
     pub fn new(seen: Seen, mounts: MountTable, lasted: Duration, policy: Learning) -> Self {
         let file_systems = seen.file_systems(&mounts);
-        Self { seen, file_systems, during: seen::the_last(lasted), mounts, policy }
+        let during = seen::the_last(lasted);
+        let began_ns = seen.began_ago_ns().map(|ago| during.end().saturating_sub(ago));
+        Self { seen, file_systems, during, began_ns, mounts, policy }
     }
 
     /// The classification of these pages of the launch, in all and over time.
@@ -116,7 +120,7 @@ impl RecordedLaunch {
             file_systems: self.file_systems.clone(),
             during: self.during.clone(),
             keep_untouched: was_complete,
-            has_waits: !self.policy.without_waits,
+            began_ns: self.began_ns.filter(|_| !self.policy.without_waits),
         };
         let mounts = &self.mounts;
         // Reading the file would wait for its server.

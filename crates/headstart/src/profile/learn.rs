@@ -37,8 +37,12 @@ pub(crate) fn may_be_read(file_systems: &HashMap<Dev, FileSystem>, dev: Dev) -> 
 const LARGEST_STATE: u64 = 1 << 20;
 const MOST_STATES: usize = 64;
 
-/// Times of touches and those of files are of different clocks, which differ by less than this.
-const CLOCKS_NS: u64 = 100_000_000;
+/// How far two clocks that are compared at the end of a start may differ before, in nanoseconds: the monotonic
+/// clock is slewed by 500 ppm at most (adjtimex(2)). Times of files are those of the last tick, so
+/// they only make a touch look later.
+fn clock_error_ns(start_us: u64) -> i64 {
+    i64::try_from(start_us / 2).unwrap_or(i64::MAX).saturating_add(1_000_000)
+}
 
 /// What is known of the start besides its pages.
 #[derive(Clone, Debug)]
@@ -53,9 +57,9 @@ pub struct Start {
     /// Whether pages that the program brought in without an access event belong to the pack: after
     /// a complete replay they are its own readahead.
     pub keep_untouched: bool,
-    /// Whether times of touches count from the start of `during`, waits included, so that they can be
-    /// compared with times of files.
-    pub has_waits: bool,
+    /// When the times of touches begin, in nanoseconds of Unix time, if they can be compared with times
+    /// of files: not without waits.
+    pub began_ns: Option<i64>,
 }
 
 /// Builds the pack of one start, whose pages are dropped file by file. `code` tells the pages of a file that
@@ -66,9 +70,10 @@ pub fn pack_of_start(
     start: Start,
     code: impl Fn(&Path) -> Vec<PageRange>,
 ) -> Pack {
-    let Start { origin, file_systems, during, keep_untouched, has_waits } = start;
+    let Start { origin, file_systems, during, keep_untouched, began_ns } = start;
     let Observation { mut files, metadata, .. } = seen;
     let page_size = 1u64 << origin.page_shift;
+    let clock_error = clock_error_ns(origin.duration_us);
     let room = HashMap::with_capacity(files.len());
     let mut parts = Parts { origin, files: room, ..Parts::default() };
     let mut paths = PathInterner::default();
@@ -112,9 +117,8 @@ pub fn pack_of_start(
             // What it reads of a file that it made is what it wrote; before that there was one that it
             // removed, whose inode was used again: the one before this, or another one.
             Some(born) => {
-                let age = if has_waits { born.saturating_sub(*during.start()) } else { 0 };
-                let age = u64::try_from(age).unwrap_or(0);
-                let before = pages.touched.before(age.saturating_sub(CLOCKS_NS));
+                let age = born.saturating_sub(began_ns.unwrap_or(born)).saturating_sub(clock_error);
+                let before = pages.touched.before(u64::try_from(age).unwrap_or(0));
                 match reused.get(id) {
                     Some(other) => {
                         read_before.push((*other, before));
@@ -281,7 +285,7 @@ mod tests {
             file_systems: [(DISK, fs)].into(),
             during,
             keep_untouched: false,
-            has_waits: true,
+            began_ns: Some(5_000_000_000),
         }
     }
 
@@ -309,21 +313,24 @@ mod tests {
     #[test]
     fn what_was_read_before_a_file_was_made_in_its_inode_is_of_the_one_that_it_replaced() {
         const MS: u64 = 1_000_000;
-        for (name, born_ms, at_ms, has_waits, expected) in [
-            ("read, and replaced later", 900, 300, true, How::READ),
-            ("written and read then", 900, 901, true, How::WRITTEN),
-            ("too close to tell", 900, 850, true, How::WRITTEN),
-            ("made at once", 0, 0, true, How::WRITTEN),
-            ("times without waits can't be compared", 900, 300, false, How::WRITTEN),
+        let began = 5_000_000_000;
+        for (name, born_ms, at_ms, began_ns, expected) in [
+            ("read, and replaced later", 900, 300, Some(began), How::READ),
+            ("read, and replaced soon", 900, 898, Some(began), How::READ),
+            ("written and read then", 900, 901, Some(began), How::WRITTEN),
+            ("too close to tell", 900, 899, Some(began), How::WRITTEN),
+            ("recorded late", 900, 300, Some(began + 600_000_000), How::WRITTEN),
+            ("made at once", 0, 0, Some(began), How::WRITTEN),
+            ("times without waits can't be compared", 900, 300, None, How::WRITTEN),
         ] {
             let id = InodeId { dev: DISK, ino: 7 };
             let mut pages = Pages::default();
             pages.touched.touch(PageRange::of(0, 1), at_ms * MS, How::READ);
             let seen = Observation { files: [(id, pages)].into(), ..Observation::default() };
-            let born = 5_000_000_000 + born_ms as i64 * MS as i64;
+            let born = began + born_ms * MS as i64;
             let names = Resolution { files: vec![(id, file(born, born))], ..Resolution::default() };
-            let during = 5_000_000_000..=6_000_000_000;
-            let start = Start { has_waits, ..start("ext4", Some([7; 16]), during) };
+            let during = began..=6_000_000_000;
+            let start = Start { began_ns, ..start("ext4", Some([7; 16]), during) };
             let pack = pack_of_start(seen, &names, start, |_| Vec::new());
             let found: Vec<_> = pack.ranges.iter().map(|range| range.how).collect();
             assert_eq!((found, pack.files[0].changes), (vec![expected], History(1)), "{name}");

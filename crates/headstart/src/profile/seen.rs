@@ -9,6 +9,7 @@ use super::code::code_of;
 use super::fold::{Observation, Rules, fold};
 use super::resolve::{LiveNames, Resolution, ResolveOptions, resolve};
 use super::spans::Spans;
+use crate::host::clock::monotonic_ns;
 use crate::host::fsid;
 use crate::host::id::{Dev, InodeId};
 use crate::host::mounts::{MountTable, MountsError};
@@ -122,6 +123,13 @@ pub fn complete(capture: &mut Capture) -> Result<MountTable, MountsError> {
 }
 
 impl Seen {
+    /// How long ago its times begin, in nanoseconds, if the clock of the trace is known.
+    pub(crate) fn began_ago_ns(&self) -> Option<i64> {
+        let ahead = self.description.clock_ahead_ns?;
+        let now = monotonic_ns().cast_signed().saturating_add(ahead);
+        Some(now.saturating_sub(self.pages.began.cast_signed()))
+    }
+
     /// Removes a file: the process that becomes the program touches pages of our executable before
     /// its exec.
     pub fn remove_file(&mut self, path: &Path) {

@@ -2,6 +2,7 @@
 //! (`drain`), and returns the raw pages at the end.
 
 use super::buffer_size::is_pointless;
+use super::clock::ahead_of_monotonic;
 use super::drain::{Activity, Drain, Drained};
 use super::file::{Capture, Description};
 use super::format::parse_page_header;
@@ -127,6 +128,7 @@ impl Recorder {
             block_devices: Vec::new(),
             ignored_tids,
             metadata_tids: Vec::new(),
+            clock_ahead_ns: None,
             lost: 0,
             buffer_kb: 0,
         };
@@ -168,6 +170,8 @@ impl Recorder {
         let failed = |_| CaptureError::Read(io::Error::other("the reading thread died"));
         let drained = self.reader.join().map_err(failed)??;
         let mut description = self.description;
+        // Without it only times of files can't be compared.
+        description.clock_ahead_ns = ahead_of_monotonic(&drained.instance).ok();
         description.lost = drained.lost;
         description.buffer_kb = drained.needed_kb;
         let capture = Capture { description, pages: drained.pages };

@@ -106,6 +106,7 @@ pub(super) mod tests {
                 ignored_tids: vec![],
                 metadata_tids: vec![],
                 lost,
+                clock_ahead_ns: None,
                 buffer_kb: 0,
             },
             pages: pages.iter().map(|(cpu, page)| (*cpu, &page[..])).collect(),

@@ -38,6 +38,10 @@ pub struct Description {
     /// Those of them that read files for the program: metadata that they read counts as read by it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metadata_tids: Vec<i32>,
+    /// How far the clock of the events is ahead of the monotonic one, in nanoseconds, if both were
+    /// read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_ns: Option<i64>,
     /// Events the kernel dropped in all, from the buffers' own statistics.
     pub lost: u64,
     /// Size the buffer of one CPU had to grow to, in KiB; 0 when the kernel's
@@ -147,6 +151,7 @@ mod tests {
                 ignored_tids: vec![1],
                 metadata_tids: vec![1],
                 lost: 3,
+                clock_ahead_ns: Some(-5),
                 buffer_kb: 1408,
             },
             pages: pages.iter().map(|(cpu, page)| (*cpu, &page[..])).collect(),

@@ -15,6 +15,7 @@
 mod activity;
 mod buffer_size;
 pub mod capture;
+mod clock;
 pub mod decode;
 mod drain;
 pub mod events;

@@ -80,6 +80,8 @@ impl Standing {
             block_devices: Vec::new(),
             ignored_tids: Vec::new(),
             metadata_tids: Vec::new(),
+            // It is the monotonic one.
+            clock_ahead_ns: Some(0),
             lost: 0,
             buffer_kb: 0,
         };
