@@ -41,7 +41,7 @@ from pathlib import Path
 from exact import start
 from lib import image
 from lib.alone import alone
-from lib.bound import in_order
+from lib.bound import in_order, touches_of_hot
 from lib.choice import add_choice
 from lib.convert import MKFS, converted
 from lib.disk import Programs
@@ -56,6 +56,8 @@ ARMS = ("before", "after")
 HOW = ("alone", "prefetched", "replay")
 # Programs are learned there: a fast disk that keeps what is written.
 LEARNED = "sata-ssd"
+# Hot starts whose touches tell the progress of a start.
+HOT = 3
 # Of an aged file system: how full it is in the end, in percent.
 LEFT = 85
 # How full its own files make it at most, in percent. On btrfs starts read more, and a layout needs more room.
@@ -337,12 +339,29 @@ def measure(headstart, sides, workload, args):
                 "s": [round(one["s"], 4) for one in starts],
             }
     if {"replay", "hot"} <= found.keys():
+        touched = hot_starts(headstart, sides["after"], workload)
         for arm in ARMS:
-            shown = json.loads(run(headstart, "show", "--json", sides[arm][1], capture=True))
+            shown = shown_of(headstart, sides[arm][1])
             floor, hot = (cell[how][arm]["median_s"] for how in ("replay", "hot"))
             cell.setdefault("bound_s", {})[arm] = round(
-                in_order(shown, floor, hot, shown["origin"]["duration_us"] / 1e6), 4)
+                in_order(shown, floor, hot, touches_of_hot(shown, touched)), 4)
     return cell
+
+
+def hot_starts(headstart, side, workload):
+    """What hot starts touched, and when, as `show --json` prints it of their packs."""
+    place, pack = side
+    with tempfile.TemporaryDirectory() as folder, Programs(*place) as disk:
+        start(headstart, disk, workload, pack)
+        packs = [Path(folder) / f"{number}.pack" for number in range(HOT)]
+        for hot in packs:
+            run(headstart, "record", "--quiet", "--for", "2min", "--pack", hot, "--", *ending(disk, workload))
+        return [shown_of(headstart, hot) for hot in packs]
+
+
+def shown_of(headstart, pack):
+    """What `show --json` prints of a pack."""
+    return json.loads(run(headstart, "show", "--json", pack, capture=True))
 
 
 if __name__ == "__main__":

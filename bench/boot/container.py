@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from lib.alone import alone  # noqa: E402
-from lib.bound import in_order  # noqa: E402
+from lib.bound import in_order, touches  # noqa: E402
 from lib.disk import Disk  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
 from measured import (BUILT, RESULTS, about, joined, main, needs_root, ratio_of,  # noqa: E402
@@ -204,7 +204,7 @@ class Boots:
         pack = next(self.folder.glob("*.pack"))
         shown = json.loads(run(self.program, "show", "--json", pack, capture=True))
         floor, hot = (arms[arm]["seconds"]["median"] for arm in ("floor", "hot"))
-        return in_order(shown, floor, hot, learned_s)
+        return in_order(shown, floor, hot, touches(shown, learned_s))
 
     def booted(self, before=()):
         """Boots, and says how long multi-user.target took."""

@@ -1,53 +1,150 @@
-//! How many bytes a start has used at which share of its computing, from its pack. Pure.
+//! How many bytes of a pack a start has used at which share of its computing. Pure.
 
 use crate::stats::hot::Progress;
+use headstart::host::range::PageRange;
 use headstart::pack::Pack;
+use std::collections::HashMap;
+use std::path::PathBuf;
 
-/// The progress of a pack's start, at each of its first touches; metadata is needed
-/// before anything else. Times are those of the last learned start.
-pub fn progress(pack: &Pack) -> Vec<Progress> {
-    let bytes = |pages: u32| f64::from(pages) * pack.page_size() as f64;
+/// The progress of a start at each of its first touches of what is in the pack; metadata is needed
+/// before anything else.
+///
+/// Times are those of the packs of `hot` starts, in the middle of these. A page that most of them did
+/// not touch is needed last. Without hot starts, times are those of the pack's last learned
+/// start, which count what it waited for its disk as computing.
+pub fn progress(pack: &Pack, hot: &[Pack]) -> Vec<Progress> {
+    let mut touches = if hot.is_empty() { touches(pack) } else { touches_of_hot(pack, hot) };
+    touches.sort_by(|a, b| a.0.total_cmp(&b.0));
     let metadata = pack.metadata_bytes() as f64;
-    let mut touches: Vec<_> = pack.ranges.iter().map(|r| (r.at_us, bytes(r.pages))).collect();
-    touches.sort_by_key(|touch| touch.0);
-    let last = touches.last().map_or(0, |touch| touch.0);
-    let duration = (pack.origin.duration_us as f64).max(f64::from(last)).max(1.0);
     let all = (metadata + touches.iter().map(|touch| touch.1).sum::<f64>()).max(1.0);
     let mut used = metadata;
     let begin = Progress { computed: 0.0, used: metadata / all };
-    let of_touch = |(at_us, bytes): (u32, f64)| {
+    let of_touch = |(computed, bytes): (f64, f64)| {
         used += bytes;
-        Progress { computed: f64::from(at_us) / duration, used: used / all }
+        Progress { computed, used: used / all }
     };
     std::iter::once(begin).chain(touches.into_iter().map(of_touch)).collect()
+}
+
+/// The share of its start that had passed at the first touch of each range, and its bytes.
+fn touches(pack: &Pack) -> Vec<(f64, f64)> {
+    let duration = duration_us(pack);
+    let bytes = |pages: u32| f64::from(pages) * pack.page_size() as f64;
+    pack.ranges.iter().map(|r| (f64::from(r.at_us) / duration, bytes(r.pages))).collect()
+}
+
+/// The same by hot starts, of pieces of the ranges that each of them touched at one time.
+fn touches_of_hot(pack: &Pack, hot: &[Pack]) -> Vec<(f64, f64)> {
+    let hot: Vec<_> = hot.iter().map(touched_files).collect();
+    let page = pack.page_size() as f64;
+    let mut touches = Vec::new();
+    for range in &pack.ranges {
+        let path = pack.paths.path(pack.files[range.file as usize].node);
+        let whole = range.page_range();
+        let seen: Vec<_> = hot
+            .iter()
+            .map(|files| {
+                let touched = files.get(&path).into_iter().flatten();
+                touched.filter(|(pages, _)| !pages.within(whole).is_empty()).collect::<Vec<_>>()
+            })
+            .collect();
+        let ends = seen.iter().flatten().flat_map(|(pages, _)| [pages.first, pages.end]);
+        let mut cuts: Vec<u64> = ends.map(|end| end.clamp(whole.first, whole.end)).collect();
+        cuts.extend([whole.first, whole.end]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        for piece in cuts.windows(2) {
+            let share = |touched: &Vec<&(PageRange, f64)>| {
+                let at = touched.iter().filter(|(pages, _)| pages.iter().contains(&piece[0]));
+                at.map(|(_, share)| *share).fold(1.0, f64::min)
+            };
+            let mut shares: Vec<f64> = seen.iter().map(share).collect();
+            shares.sort_by(f64::total_cmp);
+            touches.push((shares[shares.len() / 2], (piece[1] - piece[0]) as f64 * page));
+        }
+    }
+    touches
+}
+
+/// What a start touched of each file, and the share of it that had passed then.
+fn touched_files(pack: &Pack) -> HashMap<PathBuf, Vec<(PageRange, f64)>> {
+    let duration = duration_us(pack);
+    let mut files = HashMap::<_, Vec<_>>::new();
+    for range in &pack.ranges {
+        let path = pack.paths.path(pack.files[range.file as usize].node);
+        let touched = (range.page_range(), f64::from(range.at_us) / duration);
+        files.entry(path).or_default().push(touched);
+    }
+    files
+}
+
+fn duration_us(pack: &Pack) -> f64 {
+    let last = pack.ranges.iter().map(|range| range.at_us).max().unwrap_or(0);
+    (pack.origin.duration_us as f64).max(f64::from(last)).max(1.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use headstart::host::usage::How;
-    use headstart::pack::{History, MetadataRange, Origin, Range};
+    use headstart::pack::paths::PathInterner;
+    use headstart::pack::{File, History, Identity, MetadataRange, Origin, Range};
+
+    fn range(file: u32, first: u32, pages: u32, at_us: u32) -> Range {
+        Range { file, first: first.into(), pages, at_us, how: How::READ, history: History(1) }
+    }
+
+    /// The pack of a start of 1 ms that touched these ranges of these files.
+    fn pack(files: &[&str], ranges: &[Range]) -> Pack {
+        let mut paths = PathInterner::default();
+        let file = |path: &&str| File {
+            node: paths.intern(path.as_ref()).unwrap(),
+            identity: Identity::default(),
+            changes: History::default(),
+            file_system: 0,
+        };
+        let files = files.iter().map(file).collect();
+        let metadata =
+            MetadataRange { file_system: 0, first: 0, pages: 2, at_us: 700, history: History(1) };
+        Pack {
+            origin: Origin { page_shift: 12, duration_us: 1000, ..Origin::default() },
+            files,
+            ranges: ranges.to_vec(),
+            metadata: vec![metadata],
+            paths: paths.table().clone(),
+            ..Pack::default()
+        }
+    }
+
+    fn at(computed: f64, used: f64) -> Progress {
+        Progress { computed, used }
+    }
 
     #[test]
     fn metadata_comes_first_and_files_as_they_are_touched() {
-        let range = |first, pages, at_us| Range {
-            file: 0,
-            first,
-            pages,
-            at_us,
-            how: How::READ,
-            history: History(1),
-        };
-        let metadata =
-            MetadataRange { file_system: 0, first: 0, pages: 2, at_us: 700, history: History(1) };
-        let pack = Pack {
-            origin: Origin { page_shift: 12, duration_us: 1000, ..Origin::default() },
-            ranges: vec![range(9, 2, 500), range(0, 4, 100)],
-            metadata: vec![metadata],
-            ..Pack::default()
-        };
-        let at = |computed, used| Progress { computed, used };
-        assert_eq!(progress(&pack), [at(0.0, 0.25), at(0.1, 0.75), at(0.5, 1.0)]);
-        assert_eq!(progress(&Pack::default()), [at(0.0, 0.0)]);
+        let pack = pack(&["/a"], &[range(0, 9, 2, 500), range(0, 0, 4, 100)]);
+        assert_eq!(progress(&pack, &[]), [at(0.0, 0.25), at(0.1, 0.75), at(0.5, 1.0)]);
+        assert_eq!(progress(&Pack::default(), &[]), [at(0.0, 0.0)]);
+    }
+
+    #[test]
+    fn most_hot_starts_tell_when_each_page_is_needed() {
+        let learned = pack(&["/a", "/b"], &[range(0, 0, 4, 900), range(1, 0, 2, 950)]);
+        let early = pack(&["/b", "/a"], &[range(1, 0, 3, 100), range(0, 0, 2, 400)]);
+        let other = pack(&["/a"], &[range(0, 2, 9, 300), range(0, 0, 2, 200)]);
+        let late = pack(&["/a", "/b"], &[range(0, 0, 4, 500), range(1, 0, 1, 600)]);
+        let two = [0, 1].map(|_| early.clone());
+        for (name, hot, expected) in [
+            ("the one that there is", &two[..1], vec![(0.1, 0.625), (0.4, 0.875), (1.0, 1.0)]),
+            (
+                "that in the middle, of each page",
+                &[early, other, late],
+                vec![(0.2, 0.5), (0.3, 0.625), (0.5, 0.75), (0.6, 0.875), (1.0, 1.0)],
+            ),
+        ] {
+            let begin = at(0.0, 0.25);
+            let expected: Vec<_> = expected.into_iter().map(|(c, u)| at(c, u)).collect();
+            assert_eq!(progress(&learned, hot), [vec![begin], expected].concat(), "{name}");
+        }
     }
 }

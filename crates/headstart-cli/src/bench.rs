@@ -114,6 +114,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         floor = found.as_ref().map(|found| FloorFigures { strategy: found.strategy, search });
         bench.floor = found;
     }
+    let bounded = bench.floor.is_some() && has(CacheState::Hot);
+    let (progress, hot_starts) = if bounded { pack::progress(&bench)? } else { Default::default() };
     let arms = arms(&states, &bench.peers, bench.floor.is_some());
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let read = |path: &str| contents::text(path).ok();
@@ -144,11 +146,11 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         pack: pack.as_ref().map(|pack| pack.figures.clone()),
         floor,
         machine,
+        hot_starts,
         waits,
         peers: bench.peers.clone(),
     };
-    let progress = pack.as_ref().map_or(&[][..], |pack| &pack.progress);
-    let mut found = report(&arms, &bench.peers, &measured.runs, progress, args.min_difference);
+    let mut found = report(&arms, &bench.peers, &measured.runs, &progress, args.min_difference);
     found.warnings.extend(setup.machine.warnings());
     publish(&args, &setup, &measured, &found)?;
     Ok(status(&args, &measured, &found))

@@ -42,6 +42,8 @@ pub struct Setup {
     pub floor: Option<FloorFigures>,
     /// The machine.
     pub machine: Machine,
+    /// Traced hot starts that tell when a start needs what; 0 if the last learned start tells it.
+    pub hot_starts: usize,
     /// What starts of each state waited for, if that was recorded.
     pub waits: Vec<StateWaits>,
     /// What the program was compared with.
@@ -70,6 +72,7 @@ pub struct Document<'a> {
     arms: Vec<DocumentArm<'a>>,
     comparisons: &'a [headstart_bench::report::Comparison],
     limit: &'a Option<headstart_bench::report::Limit>,
+    hot_starts: usize,
     io_parts: &'a [headstart_bench::report::IoPart],
     #[serde(skip_serializing_if = "<[StateWaits]>::is_empty")]
     waits: &'a [StateWaits],
@@ -114,6 +117,7 @@ impl<'a> Document<'a> {
                 .collect(),
             comparisons: &report.comparisons,
             limit: &report.limit,
+            hot_starts: setup.hot_starts,
             io_parts: &report.io_parts,
             waits: &setup.waits,
             warnings: &report.warnings,

@@ -1,5 +1,5 @@
-//! Starts that are learned: for a program without a pack, and to classify the pages of a prefetched
-//! start. They are not measured, since tracing costs time.
+//! Starts that are learned: for a program without a pack, to classify the pages of a prefetched
+//! start, and to see when a hot one touches what. They are not measured, since tracing costs time.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,15 +11,21 @@ use headstart::launch::lifecycle::Launch;
 use headstart::launch::record::{Coverage, buffer_of, start_recording_now};
 use headstart::pack::key::Key;
 use headstart::trace::capture::Scope;
+use headstart_bench::arm::CacheState;
 use headstart_bench::report::Accuracy;
 
 use super::measure::{Bench, released, spec};
 use super::start::{Leftovers, WaitEnd};
 
-/// Makes a cold start and joins it into the pack at `path`; with `prefetch`, the pack is prefetched
+/// Makes a start from this state and joins it into the pack at `path`, which a prefetched one prefetches
 /// in parallel, as `run` does. Returns the classification of the pages; `None` after an interrupt.
-pub fn cold_start(bench: &Bench, path: &Path, prefetch: bool) -> anyhow::Result<Option<Accuracy>> {
-    let watcher = bench.get_ready_cold()?;
+pub fn traced_start(
+    bench: &Bench,
+    path: &Path,
+    state: CacheState,
+) -> anyhow::Result<Option<Accuracy>> {
+    let watcher = bench.get_ready_for(state)?;
+    let prefetch = state == CacheState::Prefetched;
     let mut launch = Launch::prepare(spec(path, prefetch, true, Instant::now()));
     // It is this thread that forks.
     let pack = launch.prepared().and_then(|prepared| prepared.pack.at_hand());

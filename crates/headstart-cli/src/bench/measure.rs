@@ -179,9 +179,13 @@ impl Bench {
         self.disks.settle()
     }
 
-    /// Prepares a cold start.
-    pub fn get_ready_cold(&self) -> anyhow::Result<Watcher> {
-        self.get_ready(Cache::Cold)
+    /// Prepares a start from this state.
+    pub fn get_ready_for(&self, state: CacheState) -> anyhow::Result<Watcher> {
+        self.get_ready(match state {
+            CacheState::Hot => Cache::AsItIs,
+            CacheState::Selective => Cache::Selective,
+            CacheState::Cold | CacheState::Prefetched => Cache::Cold,
+        })
     }
 
     /// Empties the cache for something else than a start.

@@ -11,7 +11,7 @@ use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::replay::models::Models;
 use headstart_bench::arm::CacheState;
-use headstart_bench::progress::progress;
+use headstart_bench::progress::progress as progress_of;
 use headstart_bench::report::Accuracy;
 use headstart_bench::stats::hot::Progress;
 use serde::Serialize;
@@ -24,8 +24,12 @@ use crate::output;
 use crate::scratch::Scratch;
 
 /// Training starts of a program without a pack: two cold ones, and two that are
-/// prefetched and add what was missing. Whether each is prefetched.
-const TRAINING: [bool; 4] = [false, false, true, true];
+/// prefetched and add what was missing.
+const TRAINING: [CacheState; 4] =
+    [CacheState::Cold, CacheState::Cold, CacheState::Prefetched, CacheState::Prefetched];
+/// Hot starts that are traced: one that brings in what is missing, and three of which the times of
+/// touches are used.
+const HOT: usize = 4;
 
 /// The pack that was used, in figures.
 #[derive(Clone, Serialize, Debug)]
@@ -51,8 +55,6 @@ pub struct PackFigures {
 pub struct Prepared {
     /// The pack.
     pub figures: PackFigures,
-    /// When its start needs what.
-    pub progress: Vec<Progress>,
     /// Keeps its copy until the end.
     _scratch: Scratch,
 }
@@ -96,10 +98,12 @@ pub fn prepare(
         bench.cooler.cooling.announcement().into_iter().for_each(output::message);
     }
     let mut accuracy = None;
-    for (i, ahead) in training.iter().enumerate() {
+    for (i, state) in training.iter().enumerate() {
         rounds::progress(&format!("traced start {} of {}", i + 1, training.len()));
-        match learn::cold_start(bench, &traced, *ahead) {
-            Ok(Some(found)) => accuracy = Some(found).filter(|_| *ahead),
+        match learn::traced_start(bench, &traced, *state) {
+            Ok(Some(found)) => {
+                accuracy = Some(found).filter(|_| *state == CacheState::Prefetched);
+            }
             Ok(None) => bail!("Interrupted before anything was measured"),
             // A pack that is known can be measured without this figure.
             Err(error) if !learned_now => {
@@ -126,7 +130,36 @@ pub fn prepare(
         metadata_bytes: pack.metadata_bytes(),
         accuracy,
     };
-    Ok(Some(Prepared { figures, progress: progress(&pack), _scratch: scratch }))
+    Ok(Some(Prepared { figures, _scratch: scratch }))
+}
+
+/// When a start needs what of the pack: by hot starts, which don't wait for a disk. Where they can't be traced,
+/// by the last start that was learned. Also how many hot starts that were.
+pub fn progress(bench: &Bench) -> anyhow::Result<(Vec<Progress>, usize)> {
+    let pack = bench.known_pack()?;
+    let hot = hot_starts(bench).unwrap_or_else(|error| {
+        output::message(format_args!(
+            "the lower bound in touch order is that of the last learned start: {error:#}"
+        ));
+        Vec::new()
+    });
+    Ok((progress_of(&pack, &hot), hot.len()))
+}
+
+/// The packs of some hot starts; none after an interrupt.
+fn hot_starts(bench: &Bench) -> anyhow::Result<Vec<Pack>> {
+    let scratch = Scratch::new("bench-hot")?;
+    let mut packs = Vec::new();
+    for i in 0..HOT {
+        rounds::progress(&format!("traced hot start {} of {HOT}", i + 1));
+        let path = scratch.path().join(i.to_string());
+        if learn::traced_start(bench, &path, CacheState::Hot)?.is_none() {
+            return Ok(Vec::new());
+        }
+        packs.push(read(&path)?);
+    }
+    rounds::progress("");
+    Ok(packs.split_off(1))
 }
 
 /// The pack that was named, or the program's own.

@@ -70,6 +70,8 @@ fn python_is_measured_on(kind: &'static str) {
         assert_eq!(runs.len(), 3, "{kind} {name}");
         assert!(runs.iter().all(|run| run["failure"].is_null()), "{kind} {name}: {runs:#?}");
     }
+    assert!(found["limit"]["in_order"]["ratio"].is_number(), "{kind}: {found:#}");
+    assert_eq!(found["hot_starts"], 3, "{kind}: {found:#}");
     // 30 modules are some 15 MB.
     let read = |name: &str| median(&found, name, "read_bytes");
     for name in ["cold", "selective", "prefetched", "nothing", "floor"] {
