@@ -38,8 +38,8 @@ const LARGEST_STATE: u64 = 1 << 20;
 const MOST_STATES: usize = 64;
 
 /// How far two clocks that are compared at the end of a start may differ before, in nanoseconds: the monotonic
-/// clock is slewed by 500 ppm at most (adjtimex(2)). Times of files are those of the last tick, so
-/// they only make a touch look later.
+/// clock is rarely slewed by more than 500 ppm (adjtimex(2)). Times of files are those of the last tick,
+/// so they only make a touch look later.
 fn clock_error_ns(start_us: u64) -> i64 {
     i64::try_from(start_us / 2).unwrap_or(i64::MAX).saturating_add(1_000_000)
 }
@@ -281,7 +281,12 @@ mod tests {
     fn start(kind: &str, uuid: Option<[u8; 16]>, during: RangeInclusive<i64>) -> Start {
         let fs = FileSystem { uuid, kind: kind.into(), ..FileSystem::default() };
         Start {
-            origin: Origin { page_shift: 12, starts: 1, ..Origin::default() },
+            origin: Origin {
+                page_shift: 12,
+                starts: 1,
+                duration_us: 4_000_000,
+                ..Origin::default()
+            },
             file_systems: [(DISK, fs)].into(),
             during,
             keep_untouched: false,
@@ -316,9 +321,9 @@ mod tests {
         let began = 5_000_000_000;
         for (name, born_ms, at_ms, began_ns, expected) in [
             ("read, and replaced later", 900, 300, Some(began), How::READ),
-            ("read, and replaced soon", 900, 898, Some(began), How::READ),
+            ("read, and replaced soon", 900, 896, Some(began), How::READ),
             ("written and read then", 900, 901, Some(began), How::WRITTEN),
-            ("too close to tell", 900, 899, Some(began), How::WRITTEN),
+            ("too close to tell", 900, 897, Some(began), How::WRITTEN),
             ("recorded late", 900, 300, Some(began + 600_000_000), How::WRITTEN),
             ("made at once", 0, 0, Some(began), How::WRITTEN),
             ("times without waits can't be compared", 900, 300, None, How::WRITTEN),

@@ -60,11 +60,16 @@ impl Spans {
         }
     }
 
-    /// Those that were first touched before this time, in nanoseconds.
+    /// Those of which all pages were first touched before this time, in nanoseconds. Of several pages, some
+    /// may have been touched later than the first, by as much as is joined.
     #[must_use]
     pub fn before(&self, at: u64) -> Self {
+        let last = |span: &Span| match span.pages.count() {
+            1 => span.at,
+            _ => span.at.saturating_add(COALESCE_NS),
+        };
         let mut out = Self::default();
-        self.iter().filter(|span| span.at < at).for_each(|span| out.0.insert(*span));
+        self.iter().filter(|span| last(span) < at).for_each(|span| out.0.insert(*span));
         out
     }
 
@@ -174,6 +179,17 @@ mod tests {
             (vec![(4, 4, 1), (0, 4, late)], vec![(3, 2, 1)], vec![(0, 3, late), (5, 8, 1)]),
         ] {
             assert_eq!(shape(&spans(&touches).without(&spans(&cuts))), expected, "{touches:?}");
+        }
+    }
+
+    #[test]
+    fn of_joined_pages_the_last_may_have_been_touched_later_than_the_first() {
+        const MS: u64 = 1_000_000;
+        let joined = spans(&[(0, 1, 5 * MS), (1, 1, 12 * MS), (9, 1, 5 * MS)]);
+        for (at_ms, expected) in [(5, vec![]), (6, vec![9]), (15, vec![9]), (16, vec![0, 9])] {
+            let before = joined.before(at_ms * MS);
+            let found: Vec<_> = before.iter().map(|span| span.pages.first).collect();
+            assert_eq!(found, expected, "{at_ms}");
         }
     }
 
