@@ -58,8 +58,8 @@ pub enum RecordError {
     /// There is no directory for packs.
     #[error("{} is not mounted, so this boot is not learned", names::path(.0))]
     NoState(std::path::PathBuf),
-    /// Its events have no times.
-    #[error("The trace clock counts no seconds, so this boot is not learned")]
+    /// The clock of its events can't be compared with the monotonic one.
+    #[error("The trace clock can't be read any more, so this boot is not learned")]
     Clock,
     /// systemd did not report the ends of the phases.
     #[error("systemd did not report the progress of the boot, so it is not learned")]
@@ -248,6 +248,8 @@ fn begin(machine: &Machine, options: &RecordOptions) -> Result<Recording, Record
             (instance, source, earlier.unwrap_or_default())
         }
     };
+    // A boot whose clock can't be read is not worth recording.
+    instance.now_ns()?;
     let began = if source == Source::Own { monotonic_us() } else { 0 };
     let bounds = RecordingLimits::here();
     let sizes = Sizes {
