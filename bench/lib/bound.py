@@ -15,9 +15,11 @@ def touches(shown, lasted):
 
 
 def touches_of_hot(shown, hot):
-    """The same of each page, by the packs of hot starts: in the middle of these, and last where most did not touch it."""
+    """The same of each page, by the packs of hot starts, in the middle of these. A page that one did not touch has
+    the time of the last learned start."""
     hot = [_pages(one) for one in hot]
-    return [(statistics.median_high(pages.get(page, 1) for pages in hot), PAGE) for page in _pages(shown)]
+    return [(statistics.median_high([pages.get(page, learned) for pages in hot]), PAGE)
+            for page, learned in _pages(shown).items()]
 
 
 def in_order(shown, floor, hot, touched):
@@ -34,11 +36,16 @@ def in_order(shown, floor, hot, touched):
 
 
 def _parts(shown):
-    return [part for file in shown["files"] for part in file["ranges"]]
+    return [part for _, part in _named_parts(shown)]
+
+
+def _named_parts(shown):
+    return [(file["path"], part) for file in shown["files"] for part in file["ranges"]
+            if set(part["how"]) - {"written", "appended"}]
 
 
 def _pages(shown):
     """The share of its start that had passed at the first touch of each page."""
-    lasted_ms = max(shown["origin"]["duration_us"] / 1000, *(part["first_touch_ms"] for part in _parts(shown)))
-    return {(file["path"], part["offset"] + at): part["first_touch_ms"] / lasted_ms
-            for file in shown["files"] for part in file["ranges"] for at in range(0, part["length"], PAGE)}
+    lasted_ms = max([shown["origin"]["duration_us"] / 1000, *(part["first_touch_ms"] for part in _parts(shown))])
+    return {(path, part["offset"] + at): part["first_touch_ms"] / lasted_ms
+            for path, part in _named_parts(shown) for at in range(0, part["length"], PAGE)}

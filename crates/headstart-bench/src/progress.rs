@@ -2,16 +2,16 @@
 
 use crate::stats::hot::Progress;
 use headstart::host::range::PageRange;
-use headstart::pack::Pack;
+use headstart::pack::{Pack, Range};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// The progress of a start at each of its first touches of what is in the pack; metadata is needed
 /// before anything else.
 ///
-/// Times are those of the packs of `hot` starts, in the middle of these. A page that most of them did
-/// not touch is needed last. Without hot starts, times are those of the pack's last learned
-/// start, which count what it waited for its disk as computing.
+/// Times are those of the packs of `hot` starts, in the middle of these. Without hot starts, and for pages
+/// that one did not touch, they are those of the pack's last learned start, which count what it
+/// waited for its disk as computing.
 pub fn progress(pack: &Pack, hot: &[Pack]) -> Vec<Progress> {
     let mut touches = if hot.is_empty() { touches(pack) } else { touches_of_hot(pack, hot) };
     touches.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -26,56 +26,70 @@ pub fn progress(pack: &Pack, hot: &[Pack]) -> Vec<Progress> {
     std::iter::once(begin).chain(touches.into_iter().map(of_touch)).collect()
 }
 
+/// The ranges of which a start read something.
+fn read_ranges(pack: &Pack) -> impl Iterator<Item = &Range> {
+    pack.ranges.iter().filter(|range| !range.how.is_only_written())
+}
+
 /// The share of its start that had passed at the first touch of each range, and its bytes.
 fn touches(pack: &Pack) -> Vec<(f64, f64)> {
     let duration = duration_us(pack);
     let bytes = |pages: u32| f64::from(pages) * pack.page_size() as f64;
-    pack.ranges.iter().map(|r| (f64::from(r.at_us) / duration, bytes(r.pages))).collect()
+    read_ranges(pack).map(|r| (f64::from(r.at_us) / duration, bytes(r.pages))).collect()
 }
 
 /// The same by hot starts, of pieces of the ranges that each of them touched at one time.
 fn touches_of_hot(pack: &Pack, hot: &[Pack]) -> Vec<(f64, f64)> {
     let hot: Vec<_> = hot.iter().map(touched_files).collect();
-    let page = pack.page_size() as f64;
+    let (page, duration) = (pack.page_size() as f64, duration_us(pack));
     let mut touches = Vec::new();
-    for range in &pack.ranges {
+    for range in read_ranges(pack) {
         let path = pack.paths.path(pack.files[range.file as usize].node);
         let whole = range.page_range();
-        let seen: Vec<_> = hot
+        let seen: Vec<&[Touched]> = hot
             .iter()
-            .map(|files| {
-                let touched = files.get(&path).into_iter().flatten();
-                touched.filter(|(pages, _)| !pages.within(whole).is_empty()).collect::<Vec<_>>()
-            })
+            .map(|files| files.get(&path).map_or(&[][..], |touched| overlapping(touched, whole)))
             .collect();
-        let ends = seen.iter().flatten().flat_map(|(pages, _)| [pages.first, pages.end]);
+        let ends = seen.iter().copied().flatten().flat_map(|(pages, _)| [pages.first, pages.end]);
         let mut cuts: Vec<u64> = ends.map(|end| end.clamp(whole.first, whole.end)).collect();
         cuts.extend([whole.first, whole.end]);
         cuts.sort_unstable();
         cuts.dedup();
         for piece in cuts.windows(2) {
-            let share = |touched: &Vec<&(PageRange, f64)>| {
-                let at = touched.iter().filter(|(pages, _)| pages.iter().contains(&piece[0]));
-                at.map(|(_, share)| *share).fold(1.0, f64::min)
+            let piece = PageRange { first: piece[0], end: piece[1] };
+            let learned = f64::from(range.at_us) / duration;
+            let share = |touched: &&[Touched]| {
+                overlapping(touched, piece).first().map_or(learned, |(_, share)| *share)
             };
             let mut shares: Vec<f64> = seen.iter().map(share).collect();
             shares.sort_by(f64::total_cmp);
-            touches.push((shares[shares.len() / 2], (piece[1] - piece[0]) as f64 * page));
+            touches.push((shares[shares.len() / 2], piece.count() as f64 * page));
         }
     }
     touches
 }
 
-/// What a start touched of each file, and the share of it that had passed then.
-fn touched_files(pack: &Pack) -> HashMap<PathBuf, Vec<(PageRange, f64)>> {
+/// Pages that a start touched, and the share of it that had passed then.
+type Touched = (PageRange, f64);
+
+/// What a start touched of each file, in the order of pages.
+fn touched_files(pack: &Pack) -> HashMap<PathBuf, Vec<Touched>> {
     let duration = duration_us(pack);
     let mut files = HashMap::<_, Vec<_>>::new();
-    for range in &pack.ranges {
+    for range in read_ranges(pack) {
         let path = pack.paths.path(pack.files[range.file as usize].node);
         let touched = (range.page_range(), f64::from(range.at_us) / duration);
         files.entry(path).or_default().push(touched);
     }
+    files.values_mut().for_each(|touched| touched.sort_by_key(|(pages, _)| *pages));
     files
+}
+
+/// Those of sorted ranges, which don't overlap, that have pages of this one.
+fn overlapping(touched: &[Touched], pages: PageRange) -> &[Touched] {
+    let from = touched.partition_point(|(other, _)| other.end <= pages.first);
+    let count = touched[from..].partition_point(|(other, _)| other.first < pages.end);
+    &touched[from..from + count]
 }
 
 fn duration_us(pack: &Pack) -> f64 {
@@ -88,7 +102,7 @@ mod tests {
     use super::*;
     use headstart::host::usage::How;
     use headstart::pack::paths::PathInterner;
-    use headstart::pack::{File, History, Identity, MetadataRange, Origin, Range};
+    use headstart::pack::{File, History, Identity, MetadataRange, Origin};
 
     fn range(file: u32, first: u32, pages: u32, at_us: u32) -> Range {
         Range { file, first: first.into(), pages, at_us, how: How::READ, history: History(1) }
@@ -135,11 +149,11 @@ mod tests {
         let late = pack(&["/a", "/b"], &[range(0, 0, 4, 500), range(1, 0, 1, 600)]);
         let two = [0, 1].map(|_| early.clone());
         for (name, hot, expected) in [
-            ("the one that there is", &two[..1], vec![(0.1, 0.625), (0.4, 0.875), (1.0, 1.0)]),
+            ("the one that there is", &two[..1], vec![(0.1, 0.625), (0.4, 0.875), (0.9, 1.0)]),
             (
                 "that in the middle, of each page",
                 &[early, other, late],
-                vec![(0.2, 0.5), (0.3, 0.625), (0.5, 0.75), (0.6, 0.875), (1.0, 1.0)],
+                vec![(0.2, 0.5), (0.3, 0.625), (0.5, 0.75), (0.6, 0.875), (0.95, 1.0)],
             ),
         ] {
             let begin = at(0.0, 0.25);

@@ -22,7 +22,8 @@ same pages with the fastest read strategy found, while nothing else runs.
 
 Nothing is learned in measured rounds. A program without a pack is learned first, \
 with two cold starts and two that are prefetched, in a pack that is only kept \
-where --pack says so. Cold starts need root, or a command that prepares them.
+where --pack says so. For the lower bound in touch order four hot starts are traced before the \
+rounds. Cold starts need root, or a command that prepares them.
 
 Exit status: 0 measured; 1 a start or something else failed, or it was interrupted; \
 3 the condition of --assert does not hold; 4 a permission is missing.")]

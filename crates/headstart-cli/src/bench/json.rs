@@ -42,8 +42,9 @@ pub struct Setup {
     pub floor: Option<FloorFigures>,
     /// The machine.
     pub machine: Machine,
-    /// Traced hot starts that tell when a start needs what; 0 if the last learned start tells it.
-    pub hot_starts: usize,
+    /// Traced hot starts that tell when a start needs what; 0 if the last learned start tells it, and none
+    /// without a lower bound in touch order.
+    pub hot_starts: Option<usize>,
     /// What starts of each state waited for, if that was recorded.
     pub waits: Vec<StateWaits>,
     /// What the program was compared with.
@@ -72,7 +73,7 @@ pub struct Document<'a> {
     arms: Vec<DocumentArm<'a>>,
     comparisons: &'a [headstart_bench::report::Comparison],
     limit: &'a Option<headstart_bench::report::Limit>,
-    hot_starts: usize,
+    hot_starts: Option<usize>,
     io_parts: &'a [headstart_bench::report::IoPart],
     #[serde(skip_serializing_if = "<[StateWaits]>::is_empty")]
     waits: &'a [StateWaits],

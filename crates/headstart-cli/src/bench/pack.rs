@@ -137,7 +137,9 @@ pub fn prepare(
 /// by the last start that was learned. Also how many hot starts that were.
 pub fn progress(bench: &Bench) -> anyhow::Result<(Vec<Progress>, usize)> {
     let pack = bench.known_pack()?;
-    let hot = hot_starts(bench).unwrap_or_else(|error| {
+    let is_root = rustix::process::geteuid().is_root();
+    let hot = if is_root { hot_starts(bench) } else { Ok(Vec::new()) };
+    let hot = hot.unwrap_or_else(|error| {
         output::message(format_args!(
             "the lower bound in touch order is that of the last learned start: {error:#}"
         ));
@@ -153,10 +155,16 @@ fn hot_starts(bench: &Bench) -> anyhow::Result<Vec<Pack>> {
     for i in 0..HOT {
         rounds::progress(&format!("traced hot start {} of {HOT}", i + 1));
         let path = scratch.path().join(i.to_string());
-        if learn::traced_start(bench, &path, CacheState::Hot)?.is_none() {
+        if bench.starter.interrupt.came()
+            || learn::traced_start(bench, &path, CacheState::Hot)?.is_none()
+        {
             return Ok(Vec::new());
         }
-        packs.push(read(&path)?);
+        let pack = read(&path)?;
+        if !pack.origin.has_access_events {
+            bail!("this kernel does not report accesses to pages in memory");
+        }
+        packs.push(pack);
     }
     rounds::progress("");
     Ok(packs.split_off(1))
