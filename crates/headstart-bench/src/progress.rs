@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// that one did not touch, they are those of the pack's last learned start, which count what it
 /// waited for its disk as computing.
 pub fn progress(pack: &Pack, hot: &[Pack]) -> Vec<Progress> {
-    let mut touches = if hot.is_empty() { touches(pack) } else { touches_of_hot(pack, hot) };
+    let mut touches = touches(pack, hot);
     touches.sort_by(|a, b| a.0.total_cmp(&b.0));
     let metadata = pack.metadata_bytes() as f64;
     let all = (metadata + touches.iter().map(|touch| touch.1).sum::<f64>()).max(1.0);
@@ -31,15 +31,9 @@ fn read_ranges(pack: &Pack) -> impl Iterator<Item = &Range> {
     pack.ranges.iter().filter(|range| !range.how.is_only_written())
 }
 
-/// The share of its start that had passed at the first touch of each range, and its bytes.
-fn touches(pack: &Pack) -> Vec<(f64, f64)> {
-    let duration = duration_us(pack);
-    let bytes = |pages: u32| f64::from(pages) * pack.page_size() as f64;
-    read_ranges(pack).map(|r| (f64::from(r.at_us) / duration, bytes(r.pages))).collect()
-}
-
-/// The same by hot starts, of pieces of the ranges that each of them touched at one time.
-fn touches_of_hot(pack: &Pack, hot: &[Pack]) -> Vec<(f64, f64)> {
+/// The share of a start that had passed at the first touch of each piece of the ranges that each hot start touched at
+/// one time, and its bytes.
+fn touches(pack: &Pack, hot: &[Pack]) -> Vec<(f64, f64)> {
     let hot: Vec<_> = hot.iter().map(touched_files).collect();
     let (page, duration) = (pack.page_size() as f64, duration_us(pack));
     let mut touches = Vec::new();
@@ -63,7 +57,8 @@ fn touches_of_hot(pack: &Pack, hot: &[Pack]) -> Vec<(f64, f64)> {
             };
             let mut shares: Vec<f64> = seen.iter().map(share).collect();
             shares.sort_by(f64::total_cmp);
-            touches.push((shares[shares.len() / 2], piece.count() as f64 * page));
+            let share = shares.get(shares.len() / 2).copied().unwrap_or(learned);
+            touches.push((share, piece.count() as f64 * page));
         }
     }
     touches
@@ -136,7 +131,8 @@ mod tests {
 
     #[test]
     fn metadata_comes_first_and_files_as_they_are_touched() {
-        let pack = pack(&["/a"], &[range(0, 9, 2, 500), range(0, 0, 4, 100)]);
+        let written = Range { how: How::WRITTEN, ..range(0, 20, 8, 0) };
+        let pack = pack(&["/a"], &[range(0, 9, 2, 500), range(0, 0, 4, 100), written]);
         assert_eq!(progress(&pack, &[]), [at(0.0, 0.25), at(0.1, 0.75), at(0.5, 1.0)]);
         assert_eq!(progress(&Pack::default(), &[]), [at(0.0, 0.0)]);
     }

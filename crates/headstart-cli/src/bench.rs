@@ -115,7 +115,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         bench.floor = found;
     }
     let bounded = bench.floor.is_some() && has(CacheState::Hot);
-    let (progress, hot_starts) = bounded.then(|| pack::progress(&bench)).transpose()?.unzip();
+    let (of_start, hot_starts) = bounded.then(|| pack::start_progress(&bench)).transpose()?.unzip();
     let arms = arms(&states, &bench.peers, bench.floor.is_some());
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let read = |path: &str| contents::text(path).ok();
@@ -154,7 +154,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
         &arms,
         &bench.peers,
         &measured.runs,
-        &progress.unwrap_or_default(),
+        &of_start.unwrap_or_default(),
         args.min_difference,
     );
     found.warnings.extend(setup.machine.warnings());

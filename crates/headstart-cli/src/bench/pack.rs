@@ -11,7 +11,7 @@ use headstart::pack::key::Key;
 use headstart::pack::store::{self, StoreError};
 use headstart::replay::models::Models;
 use headstart_bench::arm::CacheState;
-use headstart_bench::progress::progress as progress_of;
+use headstart_bench::progress::progress;
 use headstart_bench::report::Accuracy;
 use headstart_bench::stats::hot::Progress;
 use serde::Serialize;
@@ -135,7 +135,7 @@ pub fn prepare(
 
 /// When a start needs what of the pack: by hot starts, which don't wait for a disk. Where they can't be traced,
 /// by the last start that was learned. Also how many hot starts that were.
-pub fn progress(bench: &Bench) -> anyhow::Result<(Vec<Progress>, usize)> {
+pub fn start_progress(bench: &Bench) -> anyhow::Result<(Vec<Progress>, usize)> {
     let pack = bench.known_pack()?;
     let is_root = rustix::process::geteuid().is_root();
     let hot = if is_root { hot_starts(bench) } else { Ok(Vec::new()) };
@@ -145,7 +145,7 @@ pub fn progress(bench: &Bench) -> anyhow::Result<(Vec<Progress>, usize)> {
         ));
         Vec::new()
     });
-    Ok((progress_of(&pack, &hot), hot.len()))
+    Ok((progress(&pack, &hot), hot.len()))
 }
 
 /// The packs of some hot starts; none after an interrupt.
