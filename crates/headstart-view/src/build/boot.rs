@@ -10,6 +10,7 @@ use crate::text_boot::{summary, title};
 use crate::units::{amount, grouped, millis};
 use headstart::boot::analysis::Analysis;
 use headstart::boot::bins::{Bins, Row};
+use headstart::boot::history::us_of_ms;
 use headstart::boot::unit_times::{Bar, UnitTimes};
 
 /// Rows of a table.
@@ -109,7 +110,7 @@ fn rows(title: &str, labels: Vec<Text>, steps: &[Step]) -> Frame {
 }
 
 fn phases(boot: &Analysis) -> Frame {
-    let us = |ms: f64| ((ms * 1000.0).max(0.0) as u64).min(boot.end_us);
+    let us = |ms: f64| us_of_ms(ms).min(boot.end_us);
     let row = |(lane, phase): (u64, &headstart::boot::history::PhaseRecord)| {
         let (begin, end) = (us(phase.begin_ms?), us(phase.end_ms?));
         Some(Step { from: begin, to: end.max(begin), lane, kind: PHASE })

@@ -1,7 +1,7 @@
 //! A recorded boot as it is shown: its record, its timeline, and what follows from both. Pure.
 
 use super::bins::{Gap, Row};
-use super::history::BootRecord;
+use super::history::{BootRecord, us_of_ms};
 use super::timeline::Timeline;
 use super::unit_times::UnitTimes;
 use serde::Serialize;
@@ -44,9 +44,8 @@ pub struct Sums {
 impl Analysis {
     /// Of a boot of the history.
     pub fn of(number: u64, boot: BootRecord, timeline: Option<Timeline>) -> Self {
-        let us = |ms: f64| (ms * 1000.0) as u64;
         let phases = boot.phases.iter().filter_map(|phase| phase.end_ms);
-        let known = phases.chain(boot.default_target_ms).map(us);
+        let known = phases.chain(boot.default_target_ms).map(us_of_ms);
         let end = known.max().or(timeline.as_ref().map(|t| t.recorded_until_us)).unwrap_or(0);
         // What a boot is followed for is a few minutes at most.
         let end_us = end.min(86_400_000_000);

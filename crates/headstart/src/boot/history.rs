@@ -44,6 +44,12 @@ pub struct BootRecord {
     pub problems: Vec<String>,
 }
 
+/// A time of a record, in ms, as the whole µs that it was made of. It is rounded: truncated, 8.171 ms
+/// are 8170 µs.
+pub fn us_of_ms(ms: f64) -> u64 {
+    (ms * 1000.0).round() as u64
+}
+
 /// One phase of a boot.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -162,6 +168,14 @@ mod tests {
             assert_eq!(number(name), expected, "{name}");
         }
         assert_eq!(number(&file_name(7)), Some(7));
+    }
+
+    #[test]
+    fn a_time_of_a_record_is_the_microseconds_that_it_was_made_of() {
+        for us in 0..100_000_u64 {
+            assert_eq!(us_of_ms(us as f64 / 1000.0), us);
+        }
+        assert_eq!((us_of_ms(-1.0), us_of_ms(f64::NAN), us_of_ms(f64::MAX)), (0, 0, u64::MAX));
     }
 
     #[test]
