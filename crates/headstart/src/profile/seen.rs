@@ -122,12 +122,17 @@ pub fn complete(capture: &mut Capture) -> Result<MountTable, MountsError> {
     Ok(mounts)
 }
 
+/// How long before `now`, a time of the monotonic clock, a time of the trace clock was, which is
+/// `ahead` of the monotonic one; all in nanoseconds.
+fn ago_ns(at: u64, ahead: i64, now: u64) -> i64 {
+    now.cast_signed().saturating_add(ahead).saturating_sub(at.cast_signed())
+}
+
 impl Seen {
     /// How long ago its times begin, in nanoseconds, if the clock of the trace is known.
     pub(crate) fn began_ago_ns(&self) -> Option<i64> {
         let ahead = self.description.clock_ahead_ns?;
-        let now = monotonic_ns().cast_signed().saturating_add(ahead);
-        Some(now.saturating_sub(self.pages.began.cast_signed()))
+        Some(ago_ns(self.pages.began, ahead, monotonic_ns()))
     }
 
     /// Removes a file: the process that becomes the program touches pages of our executable before
@@ -305,6 +310,19 @@ mod tests {
             metadata_of(&fs(tag), [&pack].into_iter()).iter().map(|span| span.pages.first).collect()
         };
         assert_eq!((of(1), of(2), of(3)), (vec![0], vec![100], vec![]));
+    }
+
+    #[test]
+    fn times_of_a_trace_are_compared_with_the_monotonic_clock() {
+        for (name, at, ahead, now, expected) in [
+            ("the same clock", 700, 0, 1000, 300),
+            ("a clock that is ahead", 5700, 5000, 1000, 300),
+            ("one that began later", 100, -600, 1000, 300),
+            ("a time to come", 1200, 0, 1000, -200),
+            ("hostile", u64::MAX, i64::MAX, u64::MAX >> 1, i64::MAX),
+        ] {
+            assert_eq!(ago_ns(at, ahead, now), expected, "{name}");
+        }
     }
 
     #[test]
