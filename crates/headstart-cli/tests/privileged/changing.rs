@@ -121,18 +121,23 @@ fn a_file_that_was_replaced_once_is_skipped_and_learned_again() {
     assert_eq!(replayed["stale_files"], 0, "{replayed:#}");
 }
 
-/// Reads its state and saves it, and a time stamp, which gets the inode that the earlier state had; adds a line to
-/// a log.
+/// Reads its state and saves it, and a time stamp, which gets the inode that the earlier state had; reads a list and
+/// saves it, and keeps the earlier one as a backup; adds a line to a log.
 const APPENDING: &str = r#"
 import os, sys, time
 os.chdir(sys.argv[1])
 time.sleep(0.2)
 state = open("state", "rb").read()
+jobs = open("jobs", "rb").read()
 time.sleep(0.05)
 for name in ("state", "stamp"):
     with open("new", "wb") as file:
         file.write(state)
     os.rename("new", name)
+with open("new", "wb") as file:
+    file.write(jobs)
+os.rename("jobs", "jobs.old")
+os.rename("new", "jobs")
 with open("log", "ab") as file:
     file.write(b"started" * 400)
 "#;
@@ -145,13 +150,16 @@ fn the_last_page_of_a_log_and_what_a_start_replaces_are_prefetched_though_others
     let Some(fs) = LoopFs::new("ext4") else { return };
     let packs = disk_dir();
     let at = |name: &str| fs.path().join(name);
-    for name in ["state", "stamp", "log"] {
+    for name in ["state", "stamp", "jobs", "log"] {
         std::fs::write(at(name), noise(5000)).unwrap();
     }
     let pack = packs.path().join("a.pack");
     let changed_by_others = || {
         std::fs::write(at("other"), noise(5000)).unwrap();
         std::fs::rename(at("other"), at("state")).unwrap();
+        std::fs::write(at("other"), noise(5000)).unwrap();
+        std::fs::rename(at("jobs"), at("jobs.old")).unwrap();
+        std::fs::rename(at("other"), at("jobs")).unwrap();
         let log = std::fs::File::options().append(true).open(at("log")).unwrap();
         std::io::Write::write_all(&mut &log, &noise(50_001)).unwrap();
         drop(log);
@@ -174,12 +182,13 @@ fn the_last_page_of_a_log_and_what_a_start_replaces_are_prefetched_though_others
         }
         changed_by_others();
         let replayed = json(&["replay", "--wait", "--json", pack.to_str().unwrap()]);
-        (replayed, ["log", "state", "stamp"].map(resident))
+        (replayed, ["log", "state", "stamp", "jobs", "jobs.old"].map(resident))
     });
     let shown = json(&["show", "--json", pack.to_str().unwrap()]);
-    let [log, state, stamp] = found;
+    let [log, state, stamp, jobs, backup] = found;
     assert_eq!(log, [0, 1], "the last page only: {shown:#}");
     assert_eq!(state, [1, 1], "{shown:#}");
     assert_eq!(stamp, [0, 0], "nothing reads it: {shown:#}");
+    assert_eq!((jobs, backup), ([1, 1], [0, 0]), "{shown:#}");
     assert_eq!(replayed["report"]["stale_files"], 0, "{replayed:#}");
 }

@@ -12,6 +12,7 @@ use crate::pack::paths::PathInterner;
 use crate::pack::pieces::Piece;
 use crate::pack::{Dropped, FileSystem, History, Identity, Origin, Pack};
 use std::collections::HashMap;
+use std::mem;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -74,6 +75,8 @@ pub fn pack_of_start(
     let Observation { mut files, metadata, .. } = seen;
     let page_size = 1u64 << origin.page_shift;
     let clock_error = clock_error_ns(origin.duration_us);
+    let is_made_during =
+        |file: &ResolvedFile| file.born_ns.is_some_and(|born| during.contains(&born));
     let room = HashMap::with_capacity(files.len());
     let mut parts = Parts { origin, files: room, ..Parts::default() };
     let mut paths = PathInterner::default();
@@ -100,7 +103,7 @@ pub fn pack_of_start(
             dropped.in_memory += 1;
             continue;
         }
-        let is_new = file.born_ns.is_some_and(|born| during.contains(&born));
+        let is_new = is_made_during(file);
         let is_written = is_new || during.contains(&file.mtime_ns);
         if id != is && !is_written {
             // Another version, which somebody else put there.
@@ -115,22 +118,21 @@ pub fn pack_of_start(
         let added_at = pages.inserted.iter().map(|span| span.at).min();
         let mut spans = match file.born_ns.filter(|_| is_made) {
             // What it reads of a file that it made is what it wrote; before that there was one that it
-            // removed, whose inode was used again: the one before this, or another one.
+            // removed, whose inode was used again.
             Some(born) => {
                 let age = born.saturating_sub(began_ns.unwrap_or(born)).saturating_sub(clock_error);
-                let before = pages.touched.before(u64::try_from(age).unwrap_or(0));
-                match reused.get(id) {
-                    Some(other) => {
-                        read_before.push((*other, before));
-                        Spans::default()
-                    }
-                    None => before,
-                }
+                pages.touched.before(u64::try_from(age).unwrap_or(0))
             }
             None => pages.touched,
         };
         for span in untouched.iter() {
             spans.touch(span.pages, span.at, How::INSERTED);
+        }
+        // The file had another name when it was read, and the start made what has that name now: it removed
+        // the file, or keeps it as a backup.
+        let other = reused.get(id).filter(|other| is_made || is_made_during(&other.file));
+        if let Some(other) = other {
+            read_before.push((*other, mem::take(&mut spans)));
         }
         // Reads request whole buffers, beyond the end of the file.
         spans.cut(file.size.div_ceil(page_size));
@@ -374,6 +376,35 @@ mod tests {
                 (PathBuf::from(path), if path == "/state" { 8 } else { 7 }, 0, how)
             });
             assert_eq!(found, expected.collect::<Vec<_>>(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_read_of_a_file_that_became_a_backup_is_of_the_one_that_took_its_name() {
+        let (was, is) = (InodeId { dev: DISK, ino: 7 }, InodeId { dev: DISK, ino: 8 });
+        for (name, born, other_born, expected) in [
+            ("the start made the other", 10, 150, ("/state", 8)),
+            ("somebody made it before", 10, 90, ("/file", 7)),
+            ("the start wrote to it", 10, 20, ("/file", 7)),
+        ] {
+            let mut pages = Pages::default();
+            pages.touched.touch(PageRange::of(0, 1), 5000, How::READ);
+            let seen = Observation { files: [(was, pages)].into(), ..Observation::default() };
+            let state = ResolvedFile { path: "/state".into(), ..file(other_born, 150) };
+            let names = Resolution {
+                files: vec![(was, file(born, born))],
+                reused: vec![Replaced { was, is, file: state }],
+                ..Resolution::default()
+            };
+            let start = start("ext4", Some([7; 16]), 100..=200);
+            let pack = pack_of_start(seen, &names, start, |_| Vec::new());
+            let found: Vec<_> = pack
+                .files
+                .iter()
+                .map(|file| (pack.paths.path(file.node), file.identity.ino))
+                .collect();
+            assert_eq!(found, [(PathBuf::from(expected.0), expected.1)], "{name}");
+            assert_eq!(pack.ranges[0].how, How::READ, "{name}");
         }
     }
 
