@@ -219,8 +219,12 @@ fn join_piece(
     new: Option<Piece>,
     is_silent: impl Fn(&Piece) -> bool,
 ) -> Option<Piece> {
-    // The latest start knows the time best.
-    let latest = new.or(old)?;
+    // The latest start knows the time best, but not of writes to a page in memory, which have no event: what it
+    // knows of is a later page.
+    let mut latest = new.or(old)?;
+    if let Some(old) = old.filter(|old| latest.how.has(How::APPENDED) && latest.how == old.how) {
+        latest.at_us = latest.at_us.min(old.at_us);
+    }
     // That a file is written says nothing of what is read of it, and the other way round.
     let differs =
         |(old, new): &(Piece, Piece)| old.how.is_only_written() != new.how.is_only_written();

@@ -6,6 +6,9 @@ use crate::pack::build::MAX_FILE_SYSTEMS;
 use crate::pack::{FileSystem, History, Identity, MetadataRange, Origin, Range};
 use std::path::Path;
 
+#[path = "merge_appended_tests.rs"]
+mod appended;
+
 const NEXT: Rule = Rule::NextStart { keep: 4, metadata_seen: true };
 
 fn piece(first: u64, end: u64) -> Piece {
@@ -148,54 +151,6 @@ fn what_only_an_earlier_start_saw_has_the_times_of_the_latest() {
     let merged = |rule| merge(&slow, &quick, rule).metadata[0].at_us;
     assert_eq!(merged(Rule::NextStart { keep: 4, metadata_seen: false }), 200);
     assert_eq!(merged(Rule::Union), 3000, "which start would it be of?");
-}
-
-#[test]
-fn a_start_that_made_a_file_longer_appended_to_it() {
-    let appended = |ino: u64, size: u64| {
-        let mut pack = start(&[("/log", ino, (0, 1))], &[]);
-        pack.ranges[0].how = How::WRITTEN | How::APPENDED;
-        pack.files[0].identity.size = size;
-        pack.files[0].changes = History(1);
-        pack
-    };
-    let nothing = start(&[], &[]);
-    let read = start(&[("/log", 1, (0, 1))], &[]);
-    for (name, next, how, history, changes) in [
-        ("longer", appended(1, 20), How::WRITTEN | How::APPENDED, 0b11, 0b11),
-        ("as long", appended(1, 10), How::WRITTEN | How::APPENDED, 0b1, 0b11),
-        ("another file", appended(2, 20), How::WRITTEN | How::APPENDED, 0b1, 0b11),
-        ("not written again", nothing.clone(), How::WRITTEN | How::APPENDED, 0b10, 0b10),
-        ("read and shorter", read, How::READ, 0b1, 0b11),
-    ] {
-        let merged = merge(appended(1, 10), next, NEXT);
-        let range = &merged.ranges[0];
-        let found = (range.how, range.history, merged.files[0].changes);
-        assert_eq!(found, (how, History(history), History(changes)), "{name}");
-    }
-    let twice = merge(appended(1, 10), appended(1, 20), NEXT);
-    let silent = merge(twice, nothing, NEXT);
-    let found = (silent.ranges[0].history, silent.files[0].changes);
-    assert_eq!(found, (History(0b111), History(0b111)), "its page was there already");
-    let wrote = || {
-        let mut wrote = appended(1, 20);
-        wrote.ranges[0].how = How::WRITTEN;
-        wrote
-    };
-    let mut pack = start(&[("/log", 1, (0, 1))], &[]);
-    for (left, how) in
-        [(0b10, How::READ), (0b100, How::READ), (0b1000, How::READ), (0b1, How::WRITTEN)]
-    {
-        pack = merge(&pack, wrote(), NEXT);
-        assert_eq!((pack.ranges[0].how, pack.ranges[0].history), (how, History(left)));
-    }
-    let mut both = appended(1, 10);
-    both.ranges[0].how |= How::READ;
-    let merged = merge(both, start(&[("/log", 1, (0, 1))], &[]), NEXT);
-    assert_eq!(
-        (merged.ranges[0].how, merged.ranges[0].history),
-        (How::READ | How::WRITTEN, History(0b11))
-    );
 }
 
 #[test]
