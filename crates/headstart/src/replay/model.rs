@@ -391,8 +391,10 @@ mod tests {
             ("SSD", Model::of(80, 80, 500, 32, 50_000), ranges(1200, 80), None),
             ("memory", Model::of(10, 10, 5000, 16, 400_000), ranges(1200, 80), None),
         ] {
-            let rows = model.read_strategy(&ranges).rows.map(|rows| (rows.bytes, rows.steps));
+            let strategy = model.read_strategy(&ranges);
+            let rows = strategy.rows.map(|rows| (rows.bytes, rows.steps));
             assert_eq!(rows, expected, "{name}");
+            assert_eq!(strategy.opens_ahead(), rows.is_some() && model.depth == 1, "{name}");
         }
     }
 

@@ -106,6 +106,12 @@ impl ReadStrategy {
         self.rows.filter(|_| self.order == Order::Touch && !self.batched)
     }
 
+    /// Whether one thread makes all requests, while the others open the files that come next: in rows at queue depth 1,
+    /// where there is no in-flight limit. A device with a queue works better on what several threads wait for.
+    pub(super) fn opens_ahead(&self) -> bool {
+        self.rows_while_busy().is_some() && self.in_flight.is_none()
+    }
+
     /// How many bytes of metadata go ahead of the data: in elevator order all.
     pub(super) fn metadata_lead(&self) -> u64 {
         self.metadata_lead.filter(|_| self.order == Order::Touch).unwrap_or(u64::MAX)

@@ -106,8 +106,17 @@ impl Engine {
 
     /// Requests steps in order; returns whether it came to the end.
     fn request_all(&self, steps: &[Step]) -> bool {
-        let complete =
-            self.each(self.plan.strategy.threads, steps.len(), |i| self.visit(&steps[i], i));
+        let threads = self.plan.strategy.threads;
+        let request = |i: usize| self.visit(&steps[i], i);
+        let complete = match self.plan.strategy.opens_ahead() {
+            // A thread that waits for names and inodes would leave the device too little to do for rows.
+            true => {
+                let is_one_enough = || self.residency.sample_holds();
+                let open = |i: usize| self.open_ahead(&steps[i]);
+                self.workers.each_prepared(threads, steps.len(), is_one_enough, open, request)
+            }
+            false => self.each(threads, steps.len(), request),
+        };
         if complete {
             self.submission.submit_gathered(true);
         }
@@ -294,6 +303,13 @@ impl Engine {
         if parts.len() > 1 {
             let read: u64 = parts.iter().map(|part| part.bytes.length()).sum();
             self.progress.count(|report| report.apart_bytes += step.bytes.length() - read);
+        }
+    }
+
+    /// Opens the file of a step that comes soon, unless what is resident is not opened either.
+    fn open_ahead(&self, step: &Step) {
+        if !self.residency.is_row_long() {
+            self.targets.opened(step.target);
         }
     }
 

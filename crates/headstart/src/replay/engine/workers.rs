@@ -5,7 +5,7 @@ use super::progress::Progress;
 use crate::trace::kernel_tids::KernelTids;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Stack of each thread, in bytes.
@@ -13,6 +13,8 @@ const STACK: usize = 128 << 10;
 /// Threads that look up where files lie before a pass over a rotational disk. It seeks for what of names, inodes and
 /// extents is not in memory, but the nearest of all that wait is chosen.
 pub(super) const LOOKING_UP: usize = 64;
+/// Numbers that are prepared ahead of the one that is acted on.
+const AHEAD: usize = 64;
 /// Threads for one list of numbers.
 const MOST: usize = 256;
 
@@ -71,6 +73,52 @@ impl Workers {
         next.into_inner() >= count
     }
 
+    /// The same with one thread that acts, while the others prepare the numbers that come next, less than [`AHEAD`]
+    /// of them: so it hardly waits for what can be prepared. Others prepare once one thread is not enough; a
+    /// number may be acted on that is not prepared, or meanwhile.
+    pub(super) fn each_prepared(
+        &self,
+        threads: usize,
+        count: usize,
+        is_one_enough: impl Fn() -> bool,
+        prepare: impl Fn(usize) + Sync,
+        act: impl Fn(usize),
+    ) -> bool {
+        let (place, next) = (Place::default(), AtomicUsize::new(0));
+        let prepares = || {
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                if number >= count || !place.comes_near(number) {
+                    break;
+                }
+                if number > place.now() {
+                    prepare(number);
+                }
+            }
+            self.note_own_number();
+        };
+        let mut number = 0;
+        thread::scope(|scope| {
+            let mut others = threads.clamp(1, MOST).min(count) - usize::from(count > 0);
+            while number < count && !self.progress.is_over() {
+                // Until then the CPUs are the program's.
+                if others > 0 && !is_one_enough() {
+                    next.store(number, Relaxed);
+                    while others > 0 && builder().spawn_scoped(scope, prepares).is_ok() {
+                        others -= 1;
+                    }
+                    others = 0;
+                }
+                place.advance(number);
+                act(number);
+                number += 1;
+            }
+            place.advance(usize::MAX);
+        });
+        self.note_own_number();
+        number >= count
+    }
+
     /// At the end of the work, for it may take a moment.
     fn note_own_number(&self) {
         if let Some(own) = self.tids.own() {
@@ -81,6 +129,38 @@ impl Workers {
     /// The kernel's numbers of the threads that have worked, without those that can't be known.
     pub(super) fn tids(&self) -> Vec<i32> {
         self.seen().iter().copied().collect()
+    }
+}
+
+/// The number that is acted on, for which others may wait.
+#[derive(Default)]
+struct Place {
+    now: Mutex<usize>,
+    moved: Condvar,
+}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> usize {
+        *self.lock()
+    }
+
+    fn advance(&self, number: usize) {
+        *self.lock() = number;
+        // Each time would wake all for one.
+        if number.is_multiple_of(AHEAD / 4) || number == usize::MAX {
+            self.moved.notify_all();
+        }
+    }
+
+    /// Waits until a number is less than [`AHEAD`] behind the place, and tells whether it is not behind the end.
+    fn comes_near(&self, number: usize) -> bool {
+        let far = |now: &mut usize| number >= now.saturating_add(AHEAD);
+        let now = self.moved.wait_while(self.lock(), far).unwrap_or_else(PoisonError::into_inner);
+        *now < usize::MAX
     }
 }
 
@@ -120,6 +200,54 @@ mod tests {
         let workers = workers();
         workers.progress.stop();
         assert!(!workers.each(4, 10, || true, |number| panic!("{number}")));
+    }
+
+    #[test]
+    fn numbers_are_acted_on_in_order_and_prepared_before_that_but_not_long_before() {
+        for (name, threads, count) in [
+            ("none", 4, 0),
+            ("one thread", 1, 100),
+            ("some", 4, 300),
+            ("few numbers", 9, 3),
+            ("no threads", 0, 3),
+        ] {
+            let (prepared, acted) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+            let lock = |numbers: &Mutex<Vec<usize>>| numbers.lock().unwrap().clone();
+            let act = |number: usize| {
+                let most = (number + AHEAD).min(count);
+                let is_next = |all: Vec<usize>| (number + 1..most).all(|next| all.contains(&next));
+                // All that may be prepared is, and no more.
+                // Others are not woken up at each number.
+                while number.is_multiple_of(AHEAD) && threads > 1 && !is_next(lock(&prepared)) {
+                    thread::yield_now();
+                }
+                assert!(lock(&prepared).iter().all(|prepared| *prepared < most), "{name}");
+                acted.lock().unwrap().push(number);
+            };
+            let prepare = |number| prepared.lock().unwrap().push(number);
+            let workers = workers();
+            assert!(workers.each_prepared(threads, count, || false, prepare, act), "{name}");
+            assert_eq!(lock(&acted), (0..count).collect::<Vec<_>>(), "{name}");
+            assert_eq!(lock(&prepared).is_empty(), threads < 2 || count < 2, "{name}");
+            let mut once = lock(&prepared);
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), lock(&prepared).len(), "{name}: each once");
+        }
+    }
+
+    #[test]
+    fn nothing_is_prepared_while_one_thread_is_enough_or_when_it_is_over() {
+        let acted = AtomicUsize::new(0);
+        let act = |_| {
+            acted.fetch_add(1, Relaxed);
+        };
+        let prepare = |number| panic!("{number}");
+        assert!(workers().each_prepared(4, 100, || true, prepare, act));
+        assert_eq!(acted.load(Relaxed), 100);
+        let workers = workers();
+        workers.progress.stop();
+        assert!(!workers.each_prepared(4, 10, || false, prepare, |number| panic!("{number}")));
     }
 
     #[test]
