@@ -13,8 +13,7 @@ use headstart_sys::fiemap::Extent;
 use serde::Serialize;
 
 /// Blocks that hold the extents of files are read with other metadata, or when files are opened, many at a
-/// time: the nearest of them next, so that one takes this part of a seek. On a device with a queue one takes this
-/// part of a request, and a whole one where requests are served one by one.
+/// time: the nearest of them next, so that one takes this part of a seek, or of a request.
 const TREE_PART: u64 = 4;
 /// A layout must save at least one in this many parts of the time; less can't be measured.
 const LEAST_PART: u64 = 50;
@@ -122,10 +121,7 @@ fn reading(places: &Places, metadata: &Metadata, device: Device, span: u64) -> R
     let touched = as_one_file(&in_touch_order);
     let mut seeks_us = 0u64;
     let seek = model.and_then(|model| model.seek());
-    let of_trees = match (model, seek) {
-        (Some(model), None) if model.depth <= 1 => *trees,
-        _ => trees / TREE_PART,
-    };
+    let of_trees = trees / TREE_PART;
     let (mut count, mut replay_us) = (of_trees, 0u64);
     for Replayed { strategy, steps, metadata } in replays {
         let parts: Vec<Vec<ByteRange>> = steps.iter().flat_map(ReadStep::read).collect();
@@ -253,10 +249,9 @@ mod tests {
         assert_eq!((before.extents, before.jumps, before.requests), (160, 159, 160));
         assert_eq!((after.extents, after.jumps, after.requests), (40, 0, 5));
         let found = gain(&scattered(40, 4, 16384), &packed(40, 65536), Some(&EMMC));
-        // Two while the device is not busy.
-        assert_eq!((found.before.requests, found.after.requests), (160, 2 + 5));
-        // The first are not in rows, while the device is not busy.
-        for (model, requests) in [(HDD, 13), (EMMC, 2 + 14), (CLOUD, 7 + 13)] {
+        assert_eq!((found.before.requests, found.after.requests), (160, 5));
+        // On a device with a queue the first are not in rows, while it is not busy.
+        for (model, requests) in [(HDD, 13), (EMMC, 13), (CLOUD, 7 + 13)] {
             let large = packed(40, 160 << 10);
             assert_eq!(gain(&large, &large, Some(&model)).after.requests, requests);
         }
@@ -268,7 +263,7 @@ mod tests {
     #[test]
     fn metadata_and_blocks_of_extents_take_their_time_too() {
         for (model, metadata, tree, requests) in
-            [(HDD, 9000, 4 * 2050, 4), (EMMC, 1000, 1333, 7), (CLOUD, 98, 333, 4)]
+            [(HDD, 9000, 4 * 2050, 4), (EMMC, 1000, 333, 4), (CLOUD, 98, 333, 4)]
         {
             let found = |trees, blocks| {
                 let places = places(&packed(40, 65536), Some(model), trees, blocks);

@@ -16,7 +16,13 @@ pub(super) const ROWS_BYTES: u64 = 2 << 20;
 /// The requests for steps in touch order, each given by where its parts lie on the device, of at most
 /// `largest` bytes each, in the order in which they are submitted.
 pub fn requests(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64) -> Vec<Run> {
-    let mut found = Requests { largest: largest.max(1), runs: Vec::new(), gathered: Vec::new() };
+    let mut found = Requests {
+        largest: largest.max(1),
+        continues: strategy.opens_ahead(),
+        runs: Vec::new(),
+        end: None,
+        gathered: Vec::new(),
+    };
     match (strategy.order, strategy.batched, strategy.rows_while_busy()) {
         // Sorted by their places, they are one row where they are adjacent.
         (Order::Elevator, true, _) => found.gathered = steps.concat(),
@@ -63,7 +69,12 @@ fn length(parts: &[ByteRange]) -> u64 {
 
 struct Requests {
     largest: u64,
+    /// Whether the last request still waits for the device when the next ones come, so that the I/O scheduler
+    /// adds to it what is adjacent.
+    continues: bool,
     runs: Vec<Run>,
+    /// Where the last request ends.
+    end: Option<u64>,
     gathered: Vec<ByteRange>,
 }
 
@@ -73,12 +84,24 @@ impl Requests {
         self.submit(gathered);
     }
 
+    /// Takes back the last request, to which what begins here is added; its bytes.
+    fn take_waiting(&mut self, begin: u64) -> u64 {
+        let is_added = |run: &mut Run| run.length < self.largest && self.end == Some(begin);
+        match self.runs.pop_if(|run| self.continues && is_added(run)) {
+            // Of those that are smaller than the largest each row has one.
+            Some(run) => run.length,
+            None => 0,
+        }
+    }
+
     /// What is requested in one call.
     fn submit(&mut self, mut parts: Vec<ByteRange>) {
         parts.retain(|part| !part.is_empty());
         parts.sort_unstable();
         for row in parts.chunk_by(|a, b| a.end == b.offset) {
-            let (count, rest) = (length(row) / self.largest, length(row) % self.largest);
+            let bytes = length(row).saturating_add(self.take_waiting(row[0].offset));
+            let (count, rest) = (bytes / self.largest, bytes % self.largest);
+            self.end = row.last().map(|part| part.end);
             let whole = Run { count, length: self.largest };
             let runs = [whole, Run { count: u64::from(rest > 0), length: rest }];
             self.runs.extend(runs.into_iter().filter(|run| run.count > 0));
@@ -117,7 +140,8 @@ mod tests {
         let busy = InFlight { bytes: 64 * KIB, steps: 4 };
         let one_by_one = ReadStrategy::default();
         let batched = ReadStrategy { batched: true, ..one_by_one };
-        let rows = ReadStrategy { rows: Some(busy), ..one_by_one };
+        let ahead = ReadStrategy { rows: Some(busy), ..one_by_one };
+        let rows = ReadStrategy { in_flight: Some(busy), ..ahead };
         let elevator = ReadStrategy { order: Order::Elevator, ..batched };
         for (name, strategy, steps, expected) in [
             ("each is one", one_by_one, in_a_row(40, 16), 40),
@@ -129,6 +153,9 @@ mod tests {
             ("the first of a row make the device busy", rows, in_a_row(4 + 64, 16), 4 + 2),
             ("no row is larger than what is gathered", rows, in_a_row(2 + 2 * 64, 32), 2 + 8),
             ("none of it is adjacent", rows, scattered(100, 16), 100),
+            ("with opening ahead rows continue those before", ahead, in_a_row(4 + 64, 16), 3),
+            ("as large as the device takes", ahead, in_a_row(2 + 2 * 64, 32), 9),
+            ("and none of these", ahead, scattered(100, 16), 100),
             (
                 "of any order a batch makes one row",
                 batched,
@@ -174,6 +201,11 @@ mod tests {
             for strategy in [
                 ReadStrategy { batched: true, ..ReadStrategy::default() },
                 ReadStrategy { rows: Some(limit), ..ReadStrategy::default() },
+                ReadStrategy {
+                    rows: Some(limit),
+                    in_flight: Some(limit),
+                    ..ReadStrategy::default()
+                },
             ] {
                 let found = count(&strategy, &steps);
                 prop_assert!(found <= alone && found >= bytes.div_ceil(512 * KIB));
