@@ -99,6 +99,7 @@ impl Workers {
         };
         let mut number = 0;
         thread::scope(|scope| {
+            let _end = EndOf(&place);
             let mut others = threads.clamp(1, MOST).min(count) - usize::from(count > 0);
             while number < count && !self.progress.is_over() {
                 // Until then the CPUs are the program's.
@@ -113,7 +114,6 @@ impl Workers {
                 act(number);
                 number += 1;
             }
-            place.advance(usize::MAX);
         });
         self.note_own_number();
         number >= count
@@ -156,11 +156,20 @@ impl Place {
         }
     }
 
-    /// Waits until a number is less than [`AHEAD`] behind the place, and tells whether it is not behind the end.
+    /// Waits until a number is less than [`AHEAD`] after the place; `false` at the end.
     fn comes_near(&self, number: usize) -> bool {
         let far = |now: &mut usize| number >= now.saturating_add(AHEAD);
         let now = self.moved.wait_while(self.lock(), far).unwrap_or_else(PoisonError::into_inner);
         *now < usize::MAX
+    }
+}
+
+/// Ends the waiting for a place, also in a panic.
+struct EndOf<'a>(&'a Place);
+
+impl Drop for EndOf<'_> {
+    fn drop(&mut self) {
+        self.0.advance(usize::MAX);
     }
 }
 
@@ -216,8 +225,7 @@ mod tests {
             let act = |number: usize| {
                 let most = (number + AHEAD).min(count);
                 let is_next = |all: Vec<usize>| (number + 1..most).all(|next| all.contains(&next));
-                // All that may be prepared is, and no more.
-                // Others are not woken up at each number.
+                // All that may be prepared is, and no more. Others are not woken up at each number.
                 while number.is_multiple_of(AHEAD) && threads > 1 && !is_next(lock(&prepared)) {
                     thread::yield_now();
                 }
