@@ -222,7 +222,10 @@ fn join_piece(
     // The latest start knows the time best, but not of writes to a page in memory, which have no event: what it
     // knows of is a later page.
     let mut latest = new.or(old)?;
-    if let Some(old) = old.filter(|old| latest.how.has(How::APPENDED) && latest.how == old.how) {
+    // Times of independent packs can't be compared.
+    if rule != Rule::Union
+        && let Some(old) = old.filter(|old| latest.how.has(How::APPENDED) && latest.how == old.how)
+    {
         latest.at_us = latest.at_us.min(old.at_us);
     }
     // That a file is written says nothing of what is read of it, and the other way round.

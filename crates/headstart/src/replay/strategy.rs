@@ -19,7 +19,7 @@ pub enum Order {
 pub struct ReadStrategy {
     /// The order.
     pub order: Order,
-    /// How many threads make requests.
+    /// How many threads make requests; in rows at queue depth 1 one of them does, and the others open files.
     pub threads: usize,
     /// The largest step, in bytes. The engine cuts it further where the device
     /// takes less.

@@ -100,15 +100,16 @@ impl Workers {
         let mut number = 0;
         thread::scope(|scope| {
             let _end = EndOf(&place);
-            let mut others = threads.clamp(1, MOST).min(count) - usize::from(count > 0);
+            let others = threads.min(MOST).min(count).saturating_sub(1);
+            let mut is_alone = true;
             while number < count && !self.progress.is_over() {
                 // Until then the CPUs are the program's.
-                if others > 0 && !is_one_enough() {
+                if is_alone && !is_one_enough() {
+                    is_alone = false;
                     next.store(number, Relaxed);
-                    while others > 0 && builder().spawn_scoped(scope, prepares).is_ok() {
-                        others -= 1;
-                    }
-                    others = 0;
+                    // Fewer do, too.
+                    let begins = |_: &usize| builder().spawn_scoped(scope, prepares).is_ok();
+                    (0..others).take_while(begins).for_each(drop);
                 }
                 place.advance(number);
                 act(number);
