@@ -26,6 +26,7 @@ mod killed;
 mod large_folios;
 mod late_reads;
 mod little_memory;
+mod new_metadata;
 mod pack_renew;
 mod pages;
 mod record_events;

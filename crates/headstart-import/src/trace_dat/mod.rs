@@ -77,7 +77,7 @@ pub(crate) fn add(
         EventKind::Read => How::READ,
         EventKind::Map | EventKind::Fault => How::MAPPED,
         EventKind::Insert if !accesses.has_access_events => How::INSERTED,
-        EventKind::Insert | EventKind::Metadata => return Ok(()),
+        EventKind::Insert | EventKind::Metadata | EventKind::Allocation => return Ok(()),
     };
     accesses.add(Name::Inode(event.id), event.pages, event.time, how)
 }

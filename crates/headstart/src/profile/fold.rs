@@ -28,6 +28,8 @@ pub struct Observation {
     pub files: HashMap<InodeId, Pages>,
     /// Metadata of file systems, by block device, in pages of the device.
     pub metadata: HashMap<Dev, Pages>,
+    /// Blocks that the start allocated, by file system; see [`Observation::remove_made`].
+    pub allocated: HashMap<Dev, Spans>,
     /// When the first event was, in nanoseconds of the trace clock.
     pub began: u64,
     /// Nanoseconds from the first event to the last.
@@ -57,6 +59,30 @@ impl Observation {
         true
     }
 
+    /// Adds blocks, but those that were metadata before: the start read these, and freed them.
+    fn add_allocation(&mut self, event: &Event) {
+        let mut blocks = Spans::default();
+        blocks.touch(event.pages, 0, How::WRITTEN);
+        if let Some(known) = self.metadata.get(&event.id.dev) {
+            blocks = blocks.without(&known.touched).without(&known.inserted);
+        }
+        let allocated = self.allocated.entry(event.id.dev).or_default();
+        blocks.iter().for_each(|span| allocated.touch(span.pages, span.at, span.how));
+    }
+
+    /// Removes metadata that the start made itself, such as the block of a new directory: nothing of it was read.
+    /// `has_page_blocks` tells whether the blocks of a file system are as large as pages.
+    pub fn remove_made(&mut self, has_page_blocks: impl Fn(Dev) -> bool) {
+        for (dev, pages) in &mut self.metadata {
+            let Some(made) = self.allocated.get(dev).filter(|_| has_page_blocks(*dev)) else {
+                continue;
+            };
+            for spans in [&mut pages.touched, &mut pages.inserted] {
+                *spans = spans.without(made);
+            }
+        }
+    }
+
     /// The same as if the start had not waited for a disk.
     #[must_use]
     pub fn without_waits(&self) -> Self {
@@ -69,6 +95,7 @@ impl Observation {
         Self {
             files: self.files.iter().map(|(id, p)| (*id, pages(p))).collect(),
             metadata: self.metadata.iter().map(|(dev, p)| (*dev, pages(p))).collect(),
+            allocated: self.allocated.clone(),
             began: self.began,
             duration: computed(self.duration),
             pace: Pace::default(),
@@ -117,9 +144,11 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
         let at = event.time.saturating_sub(out.began);
         match event.kind {
             EventKind::Insert => pacing.missed(),
-            EventKind::Read | EventKind::Map | EventKind::Fault | EventKind::Metadata => {
-                pacing.used(at);
-            }
+            EventKind::Read
+            | EventKind::Map
+            | EventKind::Fault
+            | EventKind::Metadata
+            | EventKind::Allocation => pacing.used(at),
         }
         out.duration = out.duration.max(at);
         out.tids.insert(event.tid);
@@ -130,6 +159,7 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
         match event.kind {
             // It was added.
             EventKind::Metadata => {}
+            EventKind::Allocation => out.add_allocation(&event),
             EventKind::Insert => {
                 let file = out.files.entry(event.id).or_default();
                 file.inserted.touch(pages, at, How::INSERTED);
@@ -196,6 +226,7 @@ pub(super) fn is_block_device(event: &Event, rules: &Rules) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     const FILE: InodeId = InodeId { dev: Dev::new(8, 1), ino: 42 };
 
@@ -261,6 +292,47 @@ mod tests {
         assert_eq!(pages(&seen.metadata[&device].inserted), [(5, 6)]);
         assert_eq!(pages(&seen.metadata[&device].touched), [(8, 9)]);
         assert_eq!(seen.files.keys().collect::<Vec<_>>(), [&real]);
+    }
+
+    #[test]
+    fn metadata_in_blocks_that_a_start_allocated_was_made_and_not_read() {
+        let device = Dev::new(7, 0);
+        let id = InodeId { dev: device, ino: 0 };
+        let bdev = InodeId { dev: Dev::new(0, 9), ino: u64::from(device.0) };
+        let rules =
+            Rules { block_devices: [device].into(), ignored_tids: [8].into(), ..Rules::default() };
+        let allocation = |first, pages| event(EventKind::Allocation, id, first, pages);
+        let touch = |first| event(EventKind::Metadata, id, first, 1);
+        let insert = |first| event(EventKind::Insert, bdev, first, 1);
+        let of_another = Event { tid: 8, ..allocation(4, 1) };
+        for (name, events, has_page_blocks, expected) in [
+            ("made", vec![allocation(4, 2), insert(5), touch(5), touch(9)], true, &[9][..]),
+            ("blocks of another size", vec![allocation(4, 2), touch(5)], false, &[5]),
+            (
+                "read, freed and made",
+                vec![insert(5), allocation(4, 2), touch(4), touch(5)],
+                true,
+                &[5],
+            ),
+            ("touched before", vec![touch(5), allocation(5, 1)], true, &[5]),
+            ("another process", vec![of_another, touch(4)], true, &[4]),
+            ("made and freed twice", vec![allocation(4, 1), touch(4), allocation(4, 1)], true, &[]),
+        ] {
+            let mut seen = fold(events, &rules);
+            seen.remove_made(|dev| dev == device && has_page_blocks);
+            let of = &seen.metadata[&device];
+            let both = of.touched.iter().chain(of.inserted.iter());
+            let found: BTreeSet<u64> = both.flat_map(|span| span.pages.iter()).collect();
+            assert_eq!(found, expected.iter().copied().collect(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_allocation_is_no_touch() {
+        let id = InodeId { dev: FILE.dev, ino: 0 };
+        let seen = fold([event(EventKind::Allocation, id, 3, 1)], &Rules::default());
+        assert!(seen.metadata.is_empty() && seen.files.is_empty());
+        assert_eq!(pages(&seen.allocated[&FILE.dev]), [(3, 4)]);
     }
 
     #[test]

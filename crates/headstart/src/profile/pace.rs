@@ -87,7 +87,11 @@ impl Pacing {
                 self.is_coming = false;
                 self.waits.append(&mut self.perhaps);
             }
-            EventKind::Read | EventKind::Map | EventKind::Fault | EventKind::Metadata => {}
+            EventKind::Read
+            | EventKind::Map
+            | EventKind::Fault
+            | EventKind::Metadata
+            | EventKind::Allocation => {}
         }
     }
 

@@ -92,7 +92,8 @@ impl Decoded {
         walk: Option<&[Dev]>,
         limit: Duration,
     ) -> Seen {
-        let Self { pages, tally, description } = self;
+        let Self { mut pages, tally, description } = self;
+        pages.remove_made(|dev| block_size(dev, mounts) == Some(description.page_size));
         let mut live = LiveNames::new();
         let tids: Vec<i32> = pages.tids.iter().copied().collect();
         live.observe(&tids);
@@ -108,6 +109,12 @@ impl Decoded {
         let names = resolve(&ids, &options);
         Seen { pages, names, tally, description, removed: HashSet::new() }
     }
+}
+
+/// The size of the blocks of a mounted file system, in bytes.
+fn block_size(dev: Dev, mounts: &MountTable) -> Option<u64> {
+    let mount = mounts.visible_of(dev).first().copied().filter(|_| mounts.answers(dev))?;
+    Some(rustix::fs::statvfs(&mount.mount_point).ok()?.f_bsize)
 }
 
 /// Adds the block devices of this machine to the description of a capture.

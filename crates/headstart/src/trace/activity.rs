@@ -31,7 +31,7 @@ impl ActivityDetector {
     pub(super) fn of(&mut self, event: &Event) -> u64 {
         let (is_read, pages) = match event.kind {
             EventKind::Insert => return event.pages.count(),
-            EventKind::Metadata => return 0,
+            EventKind::Metadata | EventKind::Allocation => return 0,
             EventKind::Read => (true, 1),
             EventKind::Map | EventKind::Fault => (false, event.pages.count()),
         };

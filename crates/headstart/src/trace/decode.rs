@@ -24,6 +24,10 @@ pub const EVENTS: [(&str, &str, EventKind); 5] = [
     ("block", "block_touch_buffer", EventKind::Metadata),
 ];
 
+/// A further one, of ext4 only. The kernel's command line can't enable it, since ext4 may be a module.
+pub const ALLOCATION: (&str, &str, EventKind) =
+    ("ext4", "ext4_allocate_blocks", EventKind::Allocation);
+
 /// The fields that are needed of an event.
 #[derive(Clone, Debug)]
 struct Layout {
@@ -31,7 +35,7 @@ struct Layout {
     kind: EventKind,
     tid: Field,
     dev: Field,
-    /// Absent from block events.
+    /// Absent where the device stands for the file.
     ino: Option<Field>,
     first: Field,
     extent: Extent,
@@ -43,6 +47,8 @@ enum Extent {
     One,
     Order(Field),
     LastIndex(Field),
+    /// A number of blocks, as `first`.
+    Count(Field),
     /// `first` counts blocks of this many bytes.
     BlockBytes(Field),
 }
@@ -84,7 +90,8 @@ impl Decoder {
         let mut common_type = None;
         for text in formats {
             let format = parse_event(text)?;
-            let Some(&(_, _, kind)) = EVENTS.iter().find(|(_, name, _)| *name == format.name)
+            let known = EVENTS.iter().chain([&ALLOCATION]);
+            let Some(&(_, _, kind)) = known.into_iter().find(|(_, name, _)| *name == format.name)
             else {
                 continue;
             };
@@ -134,14 +141,18 @@ fn need(format: &EventFormat, name: &'static str) -> Result<Field, FormatError> 
 
 impl Layout {
     fn new(format: &EventFormat, kind: EventKind) -> Result<Self, FormatError> {
-        let block = kind == EventKind::Metadata;
+        let (dev, ino, first) = match kind {
+            EventKind::Metadata => ("dev", None, "sector"),
+            EventKind::Allocation => ("dev", None, "block"),
+            _ => ("s_dev", Some("i_ino"), "index"),
+        };
         Ok(Self {
             id: format.id,
             kind,
             tid: need(format, "common_pid")?,
-            dev: need(format, if block { "dev" } else { "s_dev" })?,
-            ino: if block { None } else { Some(need(format, "i_ino")?) },
-            first: need(format, if block { "sector" } else { "index" })?,
+            dev: need(format, dev)?,
+            ino: ino.map(|ino| need(format, ino)).transpose()?,
+            first: need(format, first)?,
             extent: match kind {
                 // Kernels before large folios have no order: one page each.
                 EventKind::Insert => {
@@ -150,6 +161,7 @@ impl Layout {
                 EventKind::Read | EventKind::Map => Extent::LastIndex(need(format, "last_index")?),
                 EventKind::Fault => Extent::One,
                 EventKind::Metadata => Extent::BlockBytes(need(format, "size")?),
+                EventKind::Allocation => Extent::Count(need(format, "len")?),
             },
         })
     }
@@ -166,6 +178,10 @@ impl Layout {
                 // An empty read requests last = first - 1.
                 let end = field.read(data)?.wrapping_add(1);
                 PageRange::of(first, end.checked_sub(first)?.max(1))
+            }
+            Extent::Count(field) => {
+                let end = first.checked_add(field.read(data)?.max(1))?;
+                PageRange { first, end }
             }
             Extent::BlockBytes(field) => {
                 // The event calls it sector and stores `b_blocknr`, in units
@@ -216,7 +232,7 @@ pub(super) mod tests {
         text
     }
 
-    pub fn formats() -> [String; 4] {
+    pub fn formats() -> [String; 5] {
         let file = [("i_ino", 8), ("s_dev", 4)];
         let with = |more: &[_]| [&file[..], more].concat();
         [
@@ -224,6 +240,7 @@ pub(super) mod tests {
             format(2, "mm_filemap_get_pages", &with(&[("index", 8), ("last_index", 8)])),
             format(3, "mm_filemap_fault", &with(&[("index", 8)])),
             format(4, "block_touch_buffer", &[("dev", 4), ("sector", 8), ("size", 8)]),
+            format(5, "ext4_allocate_blocks", &[("dev", 4), ("ino", 8), ("block", 8), ("len", 4)]),
         ]
     }
 
@@ -268,6 +285,7 @@ pub(super) mod tests {
         let read = |index, last| record(2, &[(42, 8), DEV, (index, 8), (last, 8)]);
         let fault = |index| record(3, &[(42, 8), DEV, (index, 8)]);
         let touch = |sector, size| record(4, &[DEV, (sector, 8), (size, 8)]);
+        let allocation = |block, len| record(5, &[DEV, (42, 8), (block, 8), (len, 4)]);
         for (name, data, expected) in [
             ("one page", insert(5, 0), Some((EventKind::Insert, 5, 1))),
             ("a folio", insert(512, 9), Some((EventKind::Insert, 512, 512))),
@@ -289,6 +307,10 @@ pub(super) mod tests {
             ("a block of a page", touch(7, 4096), Some((EventKind::Metadata, 7, 1))),
             ("a block of two pages", touch(7, 8192), Some((EventKind::Metadata, 14, 2))),
             ("beyond all disks", touch(u64::MAX / 4096, 4096), None),
+            ("blocks", allocation(7, 3), Some((EventKind::Allocation, 7, 3))),
+            ("the last block", allocation(LAST, 1), Some((EventKind::Allocation, LAST, 1))),
+            ("blocks beyond the end", allocation(LAST, 2), None),
+            ("more blocks than there are", allocation(u64::MAX, 1), None),
             ("cut off", fault(1)[..20].to_vec(), None),
             ("another event", record(9, &[(0, 8); 4]), None),
         ] {
@@ -298,7 +320,8 @@ pub(super) mod tests {
             let (known, foreign) = (u64::from(got.is_some()), u64::from(got.is_none()));
             assert_eq!((tally.events, tally.foreign), (known, foreign), "{name}");
             if let Some(event) = events.first() {
-                let ino = if event.kind == EventKind::Metadata { 0 } else { 42 };
+                let of_device = matches!(event.kind, EventKind::Metadata | EventKind::Allocation);
+                let ino = if of_device { 0 } else { 42 };
                 assert_eq!((event.time, event.tid), (100, 7), "{name}");
                 assert_eq!(event.id, InodeId { dev: Dev::new(8, 1), ino }, "{name}");
             }

@@ -51,6 +51,9 @@ pub enum EventKind {
     /// `block_touch_buffer`: a file system looked at a metadata block. The
     /// inode is that of the block device: `dev` is the device itself.
     Metadata,
+    /// `ext4_allocate_blocks`: ext4 allocated blocks, also for directories. `dev` is the file system, and
+    /// `pages` are its blocks.
+    Allocation,
 }
 
 /// An access to pages, or an addition to the page cache.
@@ -62,7 +65,7 @@ pub struct Event {
     pub tid: i32,
     /// What happened.
     pub kind: EventKind,
-    /// The file; for [`EventKind::Metadata`] the device with inode 0.
+    /// The file; for [`EventKind::Metadata`] and [`EventKind::Allocation`] the device with inode 0.
     pub id: InodeId,
     /// The pages, at least one; they end within the largest file there is.
     pub pages: PageRange,

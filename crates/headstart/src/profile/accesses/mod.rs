@@ -112,6 +112,7 @@ impl<E> Accesses<'_, E> {
                 }
             }
             EventKind::Metadata => self.next.push_back(access(event.pages, Kind::Read)),
+            EventKind::Allocation => {}
             EventKind::Read | EventKind::Map | EventKind::Fault => {
                 let first = self.fetched.used_silently(event).unwrap_or(event.pages.first);
                 let is_read = event.kind == EventKind::Read;

@@ -51,7 +51,7 @@ impl Needed {
                     out.pages.push_back(pages);
                     fetched.note(&event);
                 }
-                EventKind::Metadata => {}
+                EventKind::Metadata | EventKind::Allocation => {}
                 EventKind::Read | EventKind::Map | EventKind::Fault => {
                     let first = fetched.used_silently(&event).unwrap_or(event.pages.first);
                     let used = PageRange { first, ..event.pages };
