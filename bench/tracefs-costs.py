@@ -16,6 +16,7 @@ EVENTS = [
     "filemap/mm_filemap_map_pages",
     "filemap/mm_filemap_fault",
     "block/block_touch_buffer",
+    "ext4/ext4_allocate_blocks",
 ]
 
 
@@ -44,7 +45,7 @@ STEPS = {
     "create the instance": lambda: os.mkdir(INSTANCE),
     "follow a process (set_event_pid)": lambda: set_to("set_event_pid", str(os.getpid())),
     "follow its children (event-fork)": lambda: set_to("options/event-fork", "1"),
-    "enable five events": enable,
+    "enable six events": enable,
     "stop": lambda: set_to("tracing_on", "0"),
     "not done: another clock (mono)": lambda: set_to("trace_clock", "mono"),
     "not done: a buffer of 4 MiB": lambda: set_to("buffer_size_kb", "4096"),

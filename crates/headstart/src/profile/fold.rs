@@ -28,7 +28,7 @@ pub struct Observation {
     pub files: HashMap<InodeId, Pages>,
     /// Metadata of file systems, by block device, in pages of the device.
     pub metadata: HashMap<Dev, Pages>,
-    /// Blocks that the start allocated, by file system; see [`Observation::remove_made`].
+    /// Blocks that the start allocated, by file system, until [`Observation::remove_made`].
     pub allocated: HashMap<Dev, Spans>,
     /// When the first event was, in nanoseconds of the trace clock.
     pub began: u64,
@@ -59,7 +59,7 @@ impl Observation {
         true
     }
 
-    /// Adds blocks, but those that were metadata before: the start read these, and freed them.
+    /// Adds blocks, except those that were metadata before: the start read these, and freed them.
     fn add_allocation(&mut self, event: &Event) {
         let mut blocks = Spans::default();
         blocks.touch(event.pages, 0, How::WRITTEN);
@@ -73,12 +73,11 @@ impl Observation {
     /// Removes metadata that the start made itself, such as the block of a new directory: nothing of it was read.
     /// `has_page_blocks` tells whether the blocks of a file system are as large as pages.
     pub fn remove_made(&mut self, has_page_blocks: impl Fn(Dev) -> bool) {
-        for (dev, pages) in &mut self.metadata {
-            let Some(made) = self.allocated.get(dev).filter(|_| has_page_blocks(*dev)) else {
-                continue;
-            };
-            for spans in [&mut pages.touched, &mut pages.inserted] {
-                *spans = spans.without(made);
+        for (dev, made) in std::mem::take(&mut self.allocated) {
+            let Some(pages) = self.metadata.get_mut(&dev) else { continue };
+            if has_page_blocks(dev) {
+                pages.touched = pages.touched.without(&made);
+                pages.inserted = pages.inserted.without(&made);
             }
         }
     }
@@ -139,16 +138,20 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
             }
             continue;
         }
+        // It is no access, and may be that of a thread which writes what others wrote before.
+        if event.kind == EventKind::Allocation {
+            out.add_allocation(&event);
+            continue;
+        }
         out.began = *began.get_or_insert(event.time);
         // Only a broken trace goes back in time.
         let at = event.time.saturating_sub(out.began);
         match event.kind {
             EventKind::Insert => pacing.missed(),
-            EventKind::Read
-            | EventKind::Map
-            | EventKind::Fault
-            | EventKind::Metadata
-            | EventKind::Allocation => pacing.used(at),
+            EventKind::Read | EventKind::Map | EventKind::Fault | EventKind::Metadata => {
+                pacing.used(at);
+            }
+            EventKind::Allocation => {}
         }
         out.duration = out.duration.max(at);
         out.tids.insert(event.tid);
@@ -157,9 +160,8 @@ pub fn fold(events: impl IntoIterator<Item = Event>, rules: &Rules) -> Observati
             continue;
         }
         match event.kind {
-            // It was added.
-            EventKind::Metadata => {}
-            EventKind::Allocation => out.add_allocation(&event),
+            // They were added.
+            EventKind::Metadata | EventKind::Allocation => {}
             EventKind::Insert => {
                 let file = out.files.entry(event.id).or_default();
                 file.inserted.touch(pages, at, How::INSERTED);
@@ -328,11 +330,18 @@ mod tests {
     }
 
     #[test]
-    fn an_allocation_is_no_touch() {
+    fn an_allocation_is_no_access() {
         let id = InodeId { dev: FILE.dev, ino: 0 };
-        let seen = fold([event(EventKind::Allocation, id, 3, 1)], &Rules::default());
-        assert!(seen.metadata.is_empty() && seen.files.is_empty());
+        let at = |time, tid, kind, id| Event { time, tid, ..event(kind, id, 3, 1) };
+        let events = [
+            at(50, 8, EventKind::Allocation, id),
+            at(100, 7, EventKind::Fault, FILE),
+            at(200, 8, EventKind::Allocation, id),
+        ];
+        let seen = fold(events, &Rules::default());
+        assert_eq!((seen.began, seen.duration, seen.tids), (100, 0, [7].into()));
         assert_eq!(pages(&seen.allocated[&FILE.dev]), [(3, 4)]);
+        assert!(seen.metadata.is_empty());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub const EVENTS: [(&str, &str, EventKind); 5] = [
     ("block", "block_touch_buffer", EventKind::Metadata),
 ];
 
-/// A further one, of ext4 only. The kernel's command line can't enable it, since ext4 may be a module.
+/// A further one, of ext4 only. The kernel's command line does not enable it, since it can't where ext4 is a module.
 pub const ALLOCATION: (&str, &str, EventKind) =
     ("ext4", "ext4_allocate_blocks", EventKind::Allocation);
 
@@ -180,8 +180,9 @@ impl Layout {
                 PageRange::of(first, end.checked_sub(first)?.max(1))
             }
             Extent::Count(field) => {
-                let end = first.checked_add(field.read(data)?.max(1))?;
-                PageRange { first, end }
+                // What failed is reported as none.
+                let count = Some(field.read(data)?).filter(|count| *count > 0)?;
+                PageRange { first, end: first.checked_add(count)? }
             }
             Extent::BlockBytes(field) => {
                 // The event calls it sector and stores `b_blocknr`, in units
@@ -311,6 +312,7 @@ pub(super) mod tests {
             ("the last block", allocation(LAST, 1), Some((EventKind::Allocation, LAST, 1))),
             ("blocks beyond the end", allocation(LAST, 2), None),
             ("more blocks than there are", allocation(u64::MAX, 1), None),
+            ("an allocation that failed", allocation(0, 0), None),
             ("cut off", fault(1)[..20].to_vec(), None),
             ("another event", record(9, &[(0, 8); 4]), None),
         ] {

@@ -56,7 +56,7 @@ pub enum EventKind {
     Allocation,
 }
 
-/// An access to pages, or an addition to the page cache.
+/// An access to pages, an addition to the page cache, or an allocation of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Nanoseconds of the trace clock.
@@ -67,6 +67,6 @@ pub struct Event {
     pub kind: EventKind,
     /// The file; for [`EventKind::Metadata`] and [`EventKind::Allocation`] the device with inode 0.
     pub id: InodeId,
-    /// The pages, at least one; they end within the largest file there is.
+    /// The pages, or blocks, at least one; they end within the largest file there is.
     pub pages: PageRange,
 }
