@@ -15,7 +15,7 @@ const MIN_PAGE: u64 = 512;
 /// No file is larger (`MAX_LFS_FILESIZE`, `include/linux/fs.h`).
 const MAX_FILE_BYTES: u64 = i64::MAX.cast_unsigned();
 
-/// The trace events that headstart reads, by group and name.
+/// The trace events that headstart reads of every file system, by group and name.
 pub const EVENTS: [(&str, &str, EventKind); 5] = [
     ("filemap", "mm_filemap_add_to_page_cache", EventKind::Insert),
     ("filemap", "mm_filemap_get_pages", EventKind::Read),
@@ -25,8 +25,12 @@ pub const EVENTS: [(&str, &str, EventKind); 5] = [
 ];
 
 /// A further one, of ext4 only. The kernel's command line does not enable it, since it can't where ext4 is a module.
-pub const ALLOCATION: (&str, &str, EventKind) =
-    ("ext4", "ext4_allocate_blocks", EventKind::Allocation);
+const ALLOCATION: (&str, &str, EventKind) = ("ext4", "ext4_allocate_blocks", EventKind::Allocation);
+
+/// All trace events that headstart reads.
+pub(super) fn all_events() -> impl Iterator<Item = (&'static str, &'static str, EventKind)> {
+    EVENTS.into_iter().chain([ALLOCATION])
+}
 
 /// The fields that are needed of an event.
 #[derive(Clone, Debug)]
@@ -90,9 +94,7 @@ impl Decoder {
         let mut common_type = None;
         for text in formats {
             let format = parse_event(text)?;
-            let known = EVENTS.iter().chain([&ALLOCATION]);
-            let Some(&(_, _, kind)) = known.into_iter().find(|(_, name, _)| *name == format.name)
-            else {
+            let Some((_, _, kind)) = all_events().find(|(_, name, _)| *name == format.name) else {
                 continue;
             };
             common_type = Some(need(&format, "common_type")?);

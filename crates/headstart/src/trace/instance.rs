@@ -4,7 +4,7 @@
 //! kernel recorded there for us ([`Instance::global`]).
 
 use super::EventKind;
-use super::decode::{ALLOCATION, EVENTS};
+use super::decode::all_events;
 pub use super::texts::BufferStats;
 use super::texts::{only_ours, parse_marker, parse_now, parse_stats};
 use super::tracefs::{TraceError, Tracefs, lock, of_file, open_dir, own_name, text_of};
@@ -151,8 +151,7 @@ impl Instance {
     /// # Errors
     /// It lacks the one that is needed.
     pub fn formats(&self) -> Result<Vec<String>, TraceError> {
-        let events = EVENTS.into_iter().chain([ALLOCATION]);
-        let all = events.map(|(group, name, kind)| (self.format(group, name), kind));
+        let all = all_events().map(|(group, name, kind)| (self.format(group, name), kind));
         all.filter(|(format, kind)| format.is_ok() || *kind == EventKind::Insert)
             .map(|(format, _)| format)
             .collect()
@@ -170,7 +169,7 @@ impl Instance {
     /// lacks are skipped.
     pub fn enable_events(&self) -> Result<Vec<String>, TraceError> {
         let mut formats = Vec::new();
-        for (group, name, kind) in EVENTS.into_iter().chain([ALLOCATION]) {
+        for (group, name, kind) in all_events() {
             match self.enable(group, name) {
                 Ok(text) => formats.push(text),
                 Err(TraceError::NoEvents) if kind != EventKind::Insert => {}
