@@ -44,6 +44,7 @@ pub mod metadata;
 mod mover;
 mod names;
 pub mod others;
+mod parts;
 pub mod plan;
 pub mod prepare;
 pub mod reads;

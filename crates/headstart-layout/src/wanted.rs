@@ -3,6 +3,7 @@
 //! They are what a replay reads, in its order, so that what it requests together lies side by side. Small files are
 //! moved as a whole. Of several packs, what the same ones touch lies together: see [`wanted`].
 
+use super::parts::{Group, Part, Touched, parts, without};
 use headstart::host::identity::Identity;
 use headstart::host::range::ByteRange;
 use headstart::pack::Pack;
@@ -13,9 +14,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Files up to this size are moved as a whole, in bytes: the kernel reads hardly less around a page fault
-/// (`fault_around_bytes`).
-const SMALL: u64 = 64 << 10;
 /// Of what a replay reads first, so many bytes are moved with all gaps. A program may read that itself before it is
 /// requested; then the kernel reads whole folios, and one that reaches into a gap is only there when the gap is,
 /// behind all that was requested meanwhile.
@@ -46,27 +44,6 @@ pub struct Wanted {
     pub files: Vec<WantedFile>,
     /// Their parts, in the order of their places.
     pub ranges: Vec<WantedRange>,
-}
-
-/// What a replay of a pack reads as one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Touched {
-    bytes: ByteRange,
-    /// Its place among all, in the order of the replay of one pack after the other.
-    order: u64,
-    /// Which pack, the weightiest first.
-    pack: usize,
-}
-
-/// Which packs touch a part, the weightiest first. Parts that the same packs touch are a group.
-type Group = Vec<bool>;
-
-/// A part of a file, with who touches it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Part {
-    bytes: ByteRange,
-    order: u64,
-    group: Group,
 }
 
 /// These keys in falling order are a reflected binary code (Gray): from one group to the next one pack
@@ -182,49 +159,6 @@ pub fn wanted(
     let mut ordered: Vec<_> = all_parts.iter().map(key).zip(ranges).collect();
     ordered.sort_unstable_by_key(|(key, range)| (*key, range.file, range.bytes));
     out.ranges = ordered.into_iter().map(|(_, range)| range).collect();
-    out
-}
-
-/// The parts of a range between these gaps.
-fn without(
-    range: ByteRange,
-    gaps: impl Iterator<Item = ByteRange>,
-) -> impl Iterator<Item = ByteRange> {
-    let end = ByteRange { offset: range.end, end: range.end };
-    gaps.chain([end]).scan(range.offset, |from, gap| {
-        let part = ByteRange { offset: *from, end: gap.offset };
-        *from = gap.end;
-        Some(part)
-    })
-}
-
-/// The parts of a file of this size that are moved, by offset; `packs` is how many there are.
-fn parts(mut ranges: Vec<Touched>, size: u64, page: u64, packs: usize) -> Vec<Part> {
-    let whole = ByteRange::of(0, size).pages(page).bytes(page);
-    ranges.sort_unstable();
-    let mut out: Vec<Part> = Vec::new();
-    for Touched { bytes, order, pack } in ranges {
-        let bytes = ByteRange { offset: bytes.offset, end: bytes.end.min(whole.end) };
-        if bytes.is_empty() {
-            continue;
-        }
-        match out.last_mut() {
-            Some(last) if bytes.offset < last.bytes.end => {
-                last.bytes.end = last.bytes.end.max(bytes.end);
-                last.order = last.order.min(order);
-            }
-            _ => out.push(Part { bytes, order, group: vec![false; packs] }),
-        }
-        if let Some(is_touched) = out.last_mut().and_then(|last| last.group.get_mut(pack)) {
-            *is_touched = true;
-        }
-    }
-    if size <= SMALL
-        && let Some(order) = out.iter().map(|part| part.order).min()
-    {
-        let any = |pack: usize| out.iter().any(|part| part.group[pack]);
-        out = vec![Part { bytes: whole, order, group: (0..packs).map(any).collect() }];
-    }
     out
 }
 
@@ -385,27 +319,6 @@ mod tests {
         };
         let names: Vec<String> = groups.iter().map(name).collect();
         assert_eq!(names, ["A", "AC", "ABC", "AB", "B", "BC", "C"]);
-    }
-
-    #[test]
-    fn what_ranges_of_two_packs_share_is_moved_once_and_belongs_to_both() {
-        let touched = |pack, first, end, order| Touched {
-            bytes: ByteRange { offset: first, end },
-            order,
-            pack,
-        };
-        let ranges = vec![
-            touched(0, 0, 2 * PAGE, 5),
-            touched(1, PAGE, 4 * PAGE, 3),
-            touched(1, 4 * PAGE, 5 * PAGE, 4),
-        ];
-        let part = |first, end, order, group: [bool; 2]| Part {
-            bytes: ByteRange { offset: first * PAGE, end: end * PAGE },
-            order,
-            group: group.to_vec(),
-        };
-        let expected = [part(0, 4, 3, [true, true]), part(4, 5, 4, [false, true])];
-        assert_eq!(parts(ranges, 1 << 20, PAGE, 2), expected);
     }
 
     #[test]
