@@ -31,6 +31,7 @@ pub mod content;
 mod copies;
 mod direction;
 pub mod dist;
+mod divide;
 mod donor;
 mod error;
 pub mod examine;

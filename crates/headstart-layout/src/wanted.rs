@@ -3,13 +3,14 @@
 //! They are what a replay reads, in its order, so that what it requests together lies side by side. Small files are
 //! moved as a whole. Of several packs, what the same ones touch lies together: see [`wanted`].
 
+use super::divide::{Touch, divided, near_us};
 use super::parts::{Group, Part, Touched, parts, without};
 use headstart::host::identity::Identity;
 use headstart::host::range::ByteRange;
 use headstart::pack::Pack;
-use headstart::replay::frequency::Frequency;
+use headstart::replay::frequency::{Choice, Frequency};
 use headstart::replay::plan::{Limits, Plan};
-use headstart::replay::strategy::ReadStrategy;
+use headstart::replay::strategy::{Order, ReadStrategy};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -118,17 +119,31 @@ pub fn wanted(
         // However long it is: steps of their size are no better (doc/layout.md), and of a hostile pack they
         // would be too many.
         let strategy = ReadStrategy { step_bytes: u64::MAX, ..strategy(pack) };
+        let choice = Frequency::HALF.choice(pack).without_growth();
         // Without metadata, targets are the files of the pack.
-        let plan =
-            Plan::of_pack(pack, &Frequency::HALF.choice(pack).without_growth(), limits, strategy);
-        let mut of_file: BTreeMap<u32, Vec<Touched>> = BTreeMap::new();
+        let plan = Plan::of_pack(pack, &choice, limits, strategy);
+        let mut reads: BTreeMap<u32, Vec<Touch>> = BTreeMap::new();
         let mut before = 0;
         for step in &plan.steps {
             let stays = |gap: &ByteRange| gap.length() > gaps && before >= FIRST;
-            let touched = without(step.bytes, plan.gaps.of(step).filter(stays))
-                .map(|bytes| Touched { bytes: bytes.pages(page).bytes(page), order, pack: number });
-            of_file.entry(step.target).or_default().extend(touched);
+            let read = without(step.bytes, plan.gaps.of(step).filter(stays)).map(|bytes| Touch {
+                bytes: bytes.pages(page).bytes(page),
+                at_us: step.touched_us,
+            });
+            reads.entry(step.target).or_default().extend(read);
             before = step.bytes.length().saturating_add(before);
+        }
+        if strategy.order == Order::Elevator {
+            divide(&mut reads, pack, &choice, page);
+        }
+        let mut in_order: Vec<(u32, u32, ByteRange)> = reads
+            .iter()
+            .flat_map(|(file, reads)| reads.iter().map(|read| (read.at_us, *file, read.bytes)))
+            .collect();
+        in_order.sort_unstable();
+        let mut of_file: BTreeMap<u32, Vec<Touched>> = BTreeMap::new();
+        for (_, file, bytes) in in_order {
+            of_file.entry(file).or_default().push(Touched { bytes, order, pack: number });
             order += 1;
         }
         for (number, ranges) in of_file {
@@ -162,6 +177,27 @@ pub fn wanted(
     out
 }
 
+/// Divides what is read of the files of a pack by the times of its touches.
+fn divide(reads: &mut BTreeMap<u32, Vec<Touch>>, pack: &Pack, choice: &Choice, page: u64) {
+    let mut touches: BTreeMap<u32, Vec<Touch>> = BTreeMap::new();
+    let mut lasts_us = 0;
+    for range in pack.ranges.iter().filter(|range| choice.has(range)) {
+        let bytes = range.page_range().bytes(pack.page_size());
+        touches.entry(range.file).or_default().push(Touch { bytes, at_us: range.at_us });
+        lasts_us = range.at_us.max(lasts_us);
+    }
+    for (file, reads) in reads {
+        let Some((file, touches)) = pack.files.get(*file as usize).zip(touches.get_mut(file))
+        else {
+            continue;
+        };
+        reads.sort_unstable();
+        touches.sort_unstable();
+        let end = ByteRange::of(0, file.identity.size).pages(page).bytes(page).end;
+        *reads = divided(reads, touches, end, near_us(lasts_us));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +205,7 @@ mod tests {
     use headstart::pack::paths::PathInterner;
     use headstart::pack::{File, History, Origin, Range};
     use proptest::prelude::*;
+    use std::slice;
 
     const PAGE: u64 = 4096;
     /// Ranges of a file whose touches have at least this many others between them are steps of their own.
@@ -207,7 +244,11 @@ mod tests {
     /// With gaps of up to so many bytes.
     fn found_with(packs: &[Pack], gaps: u64) -> Vec<(String, u64, u64)> {
         let strategy = |_: &Pack| ReadStrategy { near_us: NEAR_US, ..ReadStrategy::default() };
-        let wanted = wanted(packs, PAGE, gaps, strategy);
+        shape(&wanted(packs, PAGE, gaps, strategy))
+    }
+
+    /// The names of files, and the pages of each part.
+    fn shape(wanted: &Wanted) -> Vec<(String, u64, u64)> {
         let name = |file: usize| wanted.files[file].path.to_str().unwrap()[1..].to_owned();
         let range = |r: &WantedRange| (name(r.file), r.bytes.offset / PAGE, r.bytes.end / PAGE);
         wanted.ranges.iter().map(range).collect()
@@ -278,6 +319,25 @@ mod tests {
             let found = found_with(&pack, gaps);
             assert_eq!(found[0], ("c".to_owned(), 0, FIRST / PAGE));
             assert_eq!(found[1..], expected, "{gaps}");
+        }
+    }
+
+    #[test]
+    fn what_is_touched_much_later_is_apart_on_a_rotational_disk_and_nowhere_else() {
+        let mut pack =
+            pack(&[("a", 400 << 10), ("b", 80 << 10)], &[(0, 0, 50), (1, 0, 20), (0, 50, 50)]);
+        for (range, at_us) in pack.ranges.iter_mut().zip([0, 50_000, 90_000]) {
+            range.at_us = at_us;
+        }
+        for (order, expected) in [
+            (Order::Elevator, &[("a", 0, 50), ("b", 0, 20), ("a", 50, 100)][..]),
+            (Order::Touch, &[("a", 0, 100), ("b", 0, 20)]),
+        ] {
+            let strategy = ReadStrategy { order, ..ReadStrategy::default() };
+            let wanted = wanted(slice::from_ref(&pack), PAGE, u64::MAX, |_| strategy);
+            let expected: Vec<_> =
+                expected.iter().map(|&(name, first, end)| (name.to_owned(), first, end)).collect();
+            assert_eq!(shape(&wanted), expected, "{order:?}");
         }
     }
 
