@@ -1,21 +1,23 @@
-//! Divides what a replay reads of a file as one, where much of it is touched much later: so it lies, and
-//! comes, with what is touched at that time. Pure.
+//! Divides ranges that a replay reads as one, where large parts are touched much later. Such a part is placed
+//! with what is touched at that time. Pure.
 //!
 //! A rotational disk reads a layout in the order of its places, and a start waits for what lies in front of
-//! what it needs. Elsewhere requests matter more.
+//! what it needs. Elsewhere the number of requests matters more.
 
 use headstart::host::range::ByteRange;
 
-/// A piece more costs as much as to read so many bytes that are not needed yet.
+/// Cost of a piece, in bytes that are read before they are needed.
 const PIECE: u64 = 128 << 10;
-/// An inode of ext4 holds so many extents. With more of them they are in a block of their own,
+/// Extents that fit into an inode of ext4. Those of xfs and btrfs that have more pay the same price: the limit is
+/// not worth a rule of its own.
 const EXTENTS: usize = 4;
-/// for which a replay seeks: that costs as much as to read so many bytes.
+/// Cost of a block for the extents of a file, in bytes: a replay seeks for it.
 const TREE: u64 = 512 << 10;
-/// A file with more sections than this is not divided: that takes the cube of their number of steps.
+/// A file with more sections than this is not divided: the time grows with the cube of their number.
 const MOST: usize = 256;
-/// What is touched within this time, or this part of the start, is touched at about the same time, in µs.
+/// Touches within this time are at about the same time, in µs.
 const NEAR_US: u32 = 20_000;
+/// Those within this part of the start are, too.
 const NEAR_PART: u32 = 20;
 
 /// A range of a file with its first touch.
@@ -41,8 +43,8 @@ pub(super) fn near_us(lasts_us: u32) -> u32 {
     NEAR_US.max(lasts_us / NEAR_PART)
 }
 
-/// The pieces of what is read of a file that ends there: those of the least cost. `reads` and `touches` are in
-/// the order of their offsets. What is not touched of a read belongs to its neighbor that is touched later.
+/// The pieces of what is read of a file, with the least cost. `reads` and `touches` are in the order of their
+/// offsets; `end` is that of the file. What is not touched between two sections belongs to the later one.
 pub(super) fn divided(reads: &[Touch], touches: &[Touch], end: u64, near_us: u32) -> Vec<Touch> {
     // A hostile pack may have many of both.
     if reads.len() > MOST {
@@ -89,11 +91,11 @@ pub(super) fn divided(reads: &[Touch], touches: &[Touch], end: u64, near_us: u32
 /// What it costs that these sections are one extent, in bytes that are read before they are needed; `None` if they
 /// can't be, since what is not read is among them.
 fn cost(sections: &[Section], near_us: u32) -> Option<u64> {
-    let Some(piece) = piece(sections) else { return (sections.len() == 1).then_some(0) };
+    let Some(piece) = piece(sections) else { return Some(0) };
     let near = piece.at_us.saturating_add(near_us);
     sections.iter().try_fold(PIECE, |cost, section| {
-        let is_early = section.at_us? > near;
-        Some(cost.saturating_add(if is_early { section.bytes.length() } else { 0 }))
+        let is_late = section.at_us? > near;
+        Some(cost.saturating_add(if is_late { section.bytes.length() } else { 0 }))
     })
 }
 
@@ -104,7 +106,7 @@ fn piece(sections: &[Section]) -> Option<Touch> {
     Some(Touch { bytes: ByteRange { offset: first.offset, end: last.end }, at_us })
 }
 
-/// All sections of a file that ends there, without gaps between them.
+/// All sections of a file with this end, also those that are not read.
 fn sections(reads: &[Touch], touches: &[Touch], end: u64, near_us: u32) -> Vec<Section> {
     let hole = |offset: u64, end: u64| {
         let bytes = ByteRange { offset, end };
@@ -124,22 +126,31 @@ fn sections(reads: &[Touch], touches: &[Touch], end: u64, near_us: u32) -> Vec<S
 /// The sections of one read that are touched at different times.
 fn touched_apart(read: Touch, touches: &[Touch], near_us: u32) -> Vec<Touch> {
     let mut sections: Vec<Touch> = Vec::new();
+    // The last touch of the last section.
+    let mut latest = 0;
     for touch in touches {
         let offset = touch.bytes.offset.max(read.bytes.offset);
         let bytes = ByteRange { offset, end: touch.bytes.end.min(read.bytes.end) };
         if bytes.is_empty() {
             continue;
         }
-        let is_near = |last: &Touch| last.at_us.abs_diff(touch.at_us) <= near_us;
+        let times = |last: &Touch| (touch.at_us.min(last.at_us), touch.at_us.max(latest));
+        let is_near = |(first, last): (u32, u32)| last - first <= near_us;
         match sections.last_mut() {
-            None => sections.push(Touch { bytes, ..*touch }),
-            Some(last) if offset < last.bytes.end || is_near(last) => {
+            Some(last) if offset < last.bytes.end || is_near(times(last)) => {
+                (last.at_us, latest) = times(last);
                 last.bytes.end = bytes.end.max(last.bytes.end);
-                last.at_us = touch.at_us.min(last.at_us);
             }
-            Some(last) => {
-                let border = if touch.at_us < last.at_us { offset } else { last.bytes.end };
-                last.bytes.end = border;
+            last => {
+                let border = match last {
+                    Some(last) if touch.at_us < last.at_us => {
+                        last.bytes.end = offset;
+                        offset
+                    }
+                    Some(last) => last.bytes.end,
+                    None => offset,
+                };
+                latest = touch.at_us;
                 sections.push(Touch { bytes: ByteRange { offset: border, ..bytes }, ..*touch });
             }
         }
@@ -185,6 +196,24 @@ mod tests {
                 (0, 999),
                 vec![(0, 400, 26), (400, 999, 5)],
                 vec![(0, 400, 26), (400, 999, 5)],
+            ),
+            (
+                "near to each other in falling order",
+                (0, 999),
+                vec![(0, 250, 65), (250, 500, 45), (500, 750, 25), (750, 999, 5)],
+                vec![(0, 500, 45), (500, 999, 5)],
+            ),
+            (
+                "near to the first of all",
+                (0, 999),
+                vec![(0, 400, 5), (400, 410, 50), (410, 999, 25)],
+                vec![(0, 999, 5)],
+            ),
+            (
+                "one within another",
+                (0, 999),
+                vec![(0, 600, 5), (100, 200, 5), (600, 999, 90)],
+                vec![(0, 600, 5), (600, 999, 90)],
             ),
             ("small and later", (0, 999), vec![(0, 871, 5), (871, 999, 90)], vec![(0, 999, 5)]),
             (
@@ -247,13 +276,17 @@ mod tests {
         for (name, list, end, expected) in [
             ("four", in_four(400), 1600, 4),
             ("four, and a rest that is not read", in_four(400), 1601, 2),
-            ("five", in_five(700), 3500, 3),
-            ("five that save more", in_five(800), 4000, 5),
+            ("five", in_five(768), 3840, 3),
+            ("five that save more", in_five(769), 3845, 5),
         ] {
             let read = touches(&[(0, list.last().unwrap().1, 5)]);
             let found = divided(&read, &touches(&list), end << 10, 20 * MS);
             assert_eq!(found.len(), expected, "{name}: {found:?}");
         }
+        let behind_a_hole: Vec<_> =
+            in_four(400).iter().map(|(a, b, at)| (a + 1, b + 1, *at)).collect();
+        let read = touches(&[(1, 1601, 5)]);
+        assert_eq!(divided(&read, &touches(&behind_a_hole), 1601 << 10, 20 * MS).len(), 2);
         // It has that block anyway.
         let list = in_five(400);
         let reads = touches(&[(0, 2000, 5), (3000, 3100, 5), (4000, 4100, 5)]);

@@ -6,7 +6,7 @@ use headstart::host::range::ByteRange;
 /// (`fault_around_bytes`).
 const SMALL: u64 = 64 << 10;
 
-/// What a replay of a pack reads as one.
+/// What a replay of a pack reads as one, or a piece of that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Touched {
     pub(super) bytes: ByteRange,

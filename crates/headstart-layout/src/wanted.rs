@@ -1,7 +1,7 @@
 //! Which ranges of files are laid out, and in which order. Pure.
 //!
-//! They are what a replay reads, in its order, so that what it requests together lies side by side. Small files are
-//! moved as a whole. Of several packs, what the same ones touch lies together: see [`wanted`].
+//! They are what a replay reads, in its order, so that what it requests together lies side by side; on a rotational
+//! disk, large parts that are touched much later are apart. Small files are moved as a whole. Of several packs, what the same ones touch lies together: see [`wanted`].
 
 use super::divide::{Touch, divided, near_us};
 use super::parts::{Group, Part, Touched, parts, without};
@@ -453,13 +453,17 @@ mod tests {
             size in 0u64..3_000_000,
             ranges in prop::collection::vec((any::<u64>(), any::<u32>(), 0u64..900), 0..20),
             gaps in 0u64..10 * PAGE,
+            order in prop_oneof![Just(Order::Touch), Just(Order::Elevator)],
         ) {
             let ranges: Vec<_> = ranges.iter().map(|&(first, pages, near)| {
                 // Most of them are within the file.
                 if first % 4 == 0 { (0, first, pages) } else { (0, near, pages % 50) }
             }).collect();
             let whole = size.div_ceil(PAGE);
-            let found = found_with(&[pack(&[("a", size)], &ranges)], gaps);
+            let mut pack = pack(&[("a", size)], &ranges);
+            pack.ranges.iter_mut().for_each(|range| range.at_us *= 30_000);
+            let strategy = ReadStrategy { order, ..ReadStrategy::default() };
+            let found = shape(&wanted(slice::from_ref(&pack), PAGE, gaps, |_| strategy));
             let mut pages: Vec<u64> = found.iter().flat_map(|r| r.1..r.2).collect();
             pages.sort_unstable();
             prop_assert!(pages.windows(2).all(|pair| pair[0] < pair[1]));
