@@ -8,8 +8,8 @@ use headstart::host::range::ByteRange;
 
 /// Cost of a piece, in bytes that are read before they are needed.
 const PIECE: u64 = 128 << 10;
-/// Extents that fit into an inode of ext4. Those of xfs and btrfs that have more pay the same price: the limit is
-/// not worth a rule of its own.
+/// Extents that fit into an inode of ext4. On xfs and btrfs more do, but the same limit applies: it only keeps a few
+/// pieces together there.
 const EXTENTS: usize = 4;
 /// Cost of a block for the extents of a file, in bytes: a replay seeks for it.
 const TREE: u64 = 512 << 10;

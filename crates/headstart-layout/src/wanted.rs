@@ -98,7 +98,7 @@ fn weight(pack: &Pack) -> u64 {
 
 /// What of these packs is laid out. `page` is the size of a page, in bytes; `strategy` tells how a replay of a
 /// pack reads. What it reads as one is moved; of the gaps in that those of up to `gaps` bytes are, and among the
-/// first bytes all.
+/// first bytes all. On a rotational disk large parts of that are separate if they are touched much later.
 ///
 /// Parts that the same packs touch are a group. Groups lie in an order in which the weightiest pack finds
 /// all that it touches in one piece, the next one too unless there are more than two, and so on, see
