@@ -5,6 +5,7 @@
 //! what it needs. Elsewhere the number of requests matters more.
 
 use headstart::host::range::ByteRange;
+use std::ops::Range;
 
 /// Cost of a piece, in bytes that are read before they are needed.
 const PIECE: u64 = 128 << 10;
@@ -35,9 +36,6 @@ struct Section {
     at_us: Option<u32>,
 }
 
-/// The least cost of the sections up to one of them, and where the last piece begins.
-type Least = Option<(u64, usize)>;
-
 /// Which touches are at about the same time, in a start that lasts so long, in µs.
 pub(super) fn near_us(lasts_us: u32) -> u32 {
     NEAR_US.max(lasts_us / NEAR_PART)
@@ -51,38 +49,40 @@ pub(super) fn divided(reads: &[Touch], touches: &[Touch], end: u64, near_us: u32
         return reads.to_vec();
     }
     let sections = sections(reads, touches, end, near_us);
-    let count = sections.len();
-    if count > MOST {
+    if sections.len() > MOST {
         return reads.to_vec();
     }
-    let costs: Vec<Vec<Option<u64>>> = (0..count)
-        .map(|begin| (begin + 1..=count).map(|end| cost(&sections[begin..end], near_us)).collect())
-        .collect();
-    // In so many extents, up to each section.
-    let mut least: Vec<Vec<Least>> = vec![vec![None; count + 1]];
-    least[0][0] = Some((0, 0));
-    for extents in 1..=count {
-        let best = |end: usize| {
-            let with = |begin: usize| {
-                let (before, _) = least[extents - 1][begin]?;
-                Some((before.saturating_add(costs[begin][end - begin - 1]?), begin))
-            };
-            (0..end).filter_map(with).min()
-        };
-        let row = (0..=count).map(best).collect();
-        least.push(row);
+    cheapest(&sections, near_us).into_iter().filter_map(|extent| piece(&sections[extent])).collect()
+}
+
+/// The cheapest division of a file into extents, as the sections of each, in order. What is not read is an extent of
+/// its own.
+fn cheapest(sections: &[Section], near_us: u32) -> Vec<Range<usize>> {
+    /// Stands for all numbers of extents that do not fit into an inode.
+    const MANY: usize = EXTENTS + 1;
+    // `least[end][n]`: of the divisions of the first `end` sections into n extents, or into `MANY` and more, that of
+    // the least cost: the cost, the number of extents, and where the last one begins.
+    let mut least = vec![[None::<(u64, usize, usize)>; MANY + 1]; sections.len() + 1];
+    least[0][0] = Some((0, 0, 0));
+    for end in 1..=sections.len() {
+        for begin in 0..end {
+            let Some(cost) = cost(&sections[begin..end], near_us) else { continue };
+            for (before, extents, _) in least[begin].into_iter().flatten() {
+                let found = (before.saturating_add(cost), extents + 1, begin);
+                let known = &mut least[end][MANY.min(extents + 1)];
+                *known = Some(known.map_or(found, |known| known.min(found)));
+            }
+        }
     }
-    let all = |extents: usize| {
-        let (cost, _) = least[extents][count]?;
-        let tree = if extents > EXTENTS { TREE } else { 0 };
-        Some((cost.saturating_add(tree), extents))
+    let total = |(cost, extents, _): (u64, usize, usize)| {
+        (cost.saturating_add(if extents > EXTENTS { TREE } else { 0 }), extents)
     };
-    let extents = (1..=count).filter_map(all).min().map_or(0, |(_, extents)| extents);
-    let (mut out, mut end) = (Vec::new(), count);
-    for extents in (1..=extents).rev() {
-        let Some((_, begin)) = least[extents][end] else { break };
-        out.extend(piece(&sections[begin..end]));
-        end = begin;
+    let mut end = sections.len();
+    let mut extents = least[end].into_iter().flatten().map(total).min().map_or(0, |(_, n)| n);
+    let mut out = Vec::with_capacity(extents);
+    while let Some((.., begin)) = least[end][MANY.min(extents)].filter(|_| end > 0) {
+        out.push(begin..end);
+        (end, extents) = (begin, extents - 1);
     }
     out.reverse();
     out
@@ -340,6 +340,38 @@ mod tests {
                 let is_in = first < piece.bytes.end.min(touch.bytes.end);
                 prop_assert!(!is_in || piece.at_us <= touch.at_us);
             }
+        }
+
+        #[test]
+        fn no_other_division_costs_less_or_as_much_with_fewer_extents(
+            list in prop::collection::vec((prop::option::weighted(0.8, 0u32..9), 0u64..900), 1..10),
+        ) {
+            let mut from = 0;
+            let sections: Vec<_> = list.iter().map(|&(at, length)| {
+                let bytes = ByteRange::of(from, length << 10);
+                from = bytes.end;
+                Section { bytes, at_us: at.map(|at| at * 10 * MS) }
+            }).collect();
+            let total = |extents: &[Range<usize>]| {
+                let tree = if extents.len() > EXTENTS { TREE } else { 0 };
+                let each = |extent: &Range<usize>| cost(&sections[extent.clone()], 20 * MS);
+                Some((tree + extents.iter().map(each).sum::<Option<u64>>()?, extents.len()))
+            };
+            let count = sections.len();
+            let division = |borders: u32| {
+                let (mut out, mut begin) = (Vec::new(), 0);
+                for end in (1..=count).filter(|end| *end == count || borders & (1 << end) != 0) {
+                    out.push(begin..end);
+                    begin = end;
+                }
+                out
+            };
+            // Bit n is a border in front of section n.
+            let all = (0..1u32 << count).filter(|borders| borders % 2 == 0).map(division);
+            let least = all.filter_map(|extents| total(&extents)).min();
+            let found = cheapest(&sections, 20 * MS);
+            prop_assert!(found.iter().cloned().flatten().eq(0..count), "{:?}", found);
+            prop_assert_eq!(total(&found), least);
         }
     }
 }
