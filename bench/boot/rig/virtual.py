@@ -46,7 +46,9 @@ def command(kernel, initramfs, image, numbers, append, keep):
     size = Path(image).stat().st_size
     return [
         "qemu-system-x86_64", "-accel", "tcg,thread=single,tb-size=512",
-        "-icount", "shift=0,sleep=off,align=off", "-smp", "1",
+        # While it records, the main loop and the thread of the CPU take turns. Without that a boot
+        # now and then differs. The recording is not needed.
+        "-icount", "shift=0,sleep=off,align=off,rr=record,rrfile=/dev/null", "-smp", "1",
         # No random numbers but those of the seed, no clock but the virtual one. After
         # cmpxchg16b QEMU 7.2 has other flags than it should when an interrupt comes then,
         # and now and then a kernel dies of that. With erms and fsrm the kernel moves bytes
