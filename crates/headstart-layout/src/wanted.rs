@@ -1,7 +1,8 @@
 //! Which ranges of files are laid out, and in which order. Pure.
 //!
 //! They are what a replay reads, in its order, so that what it requests together lies side by side; on a rotational
-//! disk, large parts that are touched much later are apart. Small files are moved as a whole. Of several packs, what the same ones touch lies together: see [`wanted`].
+//! disk, large parts that are touched much later are apart. Small files are moved as a whole. Of several packs, what
+//! the same ones touch lies together: see [`wanted`].
 
 use super::divide::{Touch, divided, near_us};
 use super::parts::{Group, Part, Touched, parts, without};
