@@ -30,8 +30,6 @@ use std::time::{Duration, Instant};
 /// Steps of a batch in elevator order that are in flight at most, and their bytes: some 20 ms.
 const BATCH_STEPS: usize = 16;
 const BATCH_BYTES: u64 = 2 << 20;
-/// The bytes where the pass is throttled: a write waits for the two batches that are in flight.
-const THROTTLED_BYTES: u64 = 1 << 20;
 /// How long a pass waits for writes in all, so that a program that writes all the time does not delay it further.
 const WRITES_PATIENCE: Duration = Duration::from_secs(1);
 /// A step whose file took longer to open than this is requested at once: opening
@@ -135,7 +133,7 @@ impl Engine {
     fn request_in_batches(&self, steps: &[Step]) -> bool {
         let mut left = steps;
         while !left.is_empty() {
-            let (batch, rest) = left.split_at(batch_of(left, BATCH_BYTES));
+            let (batch, rest) = left.split_at(batch_of(left));
             if !self.request_all(batch) {
                 return false;
             }
@@ -149,17 +147,15 @@ impl Engine {
     /// its head, which the program may have moved past the beginning of the pass, or past a part of that: so
     /// all but two batches are requested when all of the first has arrived, while the disk reads the second.
     ///
-    /// If it is throttled, two smaller batches are in flight at most, and none is requested while the disk has a
-    /// write in flight.
+    /// If it is throttled, two batches are in flight at most, and none is requested while the disk has a write
+    /// in flight.
     fn request_pass(&self, steps: &[Step]) -> bool {
         let is_throttled = self.is_throttled();
-        let bytes = if is_throttled { THROTTLED_BYTES } else { BATCH_BYTES };
         let (mut left, mut before) = (steps, Vec::<(Arc<Opened>, Step)>::new());
         let mut patience = WRITES_PATIENCE;
         for number in 0.. {
             let is_batch = number < 2 || is_throttled;
-            let count = if is_batch { batch_of(left, bytes) } else { left.len() };
-            let (batch, rest) = left.split_at(count);
+            let (batch, rest) = left.split_at(if is_batch { batch_of(left) } else { left.len() });
             // Before they are requested: after that they are closed. And nothing more is opened when it is over.
             let may_wait = !self.wait && (is_throttled || !rest.is_empty());
             let may_wait = may_wait && !self.progress.is_over();
@@ -426,13 +422,13 @@ impl Engine {
     }
 }
 
-/// How many of these steps are a batch of so many bytes at most: at least one.
-fn batch_of(steps: &[Step], most: u64) -> usize {
+/// How many of these steps are a batch: at least one.
+fn batch_of(steps: &[Step]) -> usize {
     let mut bytes = 0;
     let fits = |step: &&Step| {
         let is_first = bytes == 0;
         bytes += step.bytes.length();
-        is_first || bytes <= most
+        is_first || bytes <= BATCH_BYTES
     };
     steps.iter().take(BATCH_STEPS).take_while(fits).count().max(1).min(steps.len())
 }
@@ -444,16 +440,15 @@ mod tests {
 
     #[test]
     fn a_batch_is_bounded_in_steps_and_bytes_and_never_empty() {
-        const MOST: u64 = 1 << 20;
         for (name, lengths, expected) in [
             ("small ones", vec![4096; 40], BATCH_STEPS),
-            ("large ones", vec![MOST / 2; 4], 2),
-            ("one is too large", vec![MOST + 1, 4096], 1),
+            ("large ones", vec![BATCH_BYTES / 2; 4], 2),
+            ("one is too large", vec![BATCH_BYTES + 1, 4096], 1),
             ("the last", vec![4096], 1),
         ] {
             let step = |&length| Step { target: 0, bytes: ByteRange::of(0, length), touched_us: 0 };
             let steps: Vec<Step> = lengths.iter().map(step).collect();
-            assert_eq!(batch_of(&steps, MOST), expected, "{name}");
+            assert_eq!(batch_of(&steps), expected, "{name}");
         }
     }
 }
