@@ -233,7 +233,10 @@ impl Engine {
             // Each piece comes where it lies, and not where the first one does.
             let pieces = |part: &Step| {
                 let pieces = in_pieces(part.bytes, &layout.extents, page_size());
-                pieces.into_iter().map(|bytes| Step { bytes, ..*step }).collect::<Vec<_>>()
+                pieces
+                    .into_iter()
+                    .map(|bytes| self.plan.touches.part(step, bytes))
+                    .collect::<Vec<_>>()
             };
             let divided = |step: &Step| {
                 let parts = self.targets.divided(step, &layout.extents);
