@@ -1,3 +1,5 @@
+//! Tests of what is read, in which order and portions.
+
 use super::*;
 use crate::host::usage::How;
 use crate::pack::{File, History, MetadataRange, Origin, Range};
