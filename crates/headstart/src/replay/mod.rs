@@ -10,10 +10,9 @@
 //! executes it in parallel with the program and [`report`]s. [`model`] describes a device and
 //! derives the strategy, for the [`ranges`] of a pack; [`probe`] measures the model and [`models`]
 //! keeps it. [`benefit`] estimates the gain, [`frequency`] says which ranges enough starts touch.
-//! [`places`] finds the positions of files on a device, [`gaps`] divides steps by what lies elsewhere, [`touches`] has
-//! the times of their parts,
-//! [`elevator`] orders them for a rotational disk, [`device`] limits a request, [`requests`] tells them,
-//! and [`queue`] how long they take. [`metadata`] finds block devices, and [`sample`] detects a hot
+//! [`places`] finds the positions of files on a device, [`gaps`] divides steps by what lies elsewhere,
+//! [`touches`] has the times of their parts, [`elevator`] orders them for a rotational disk, [`device`]
+//! limits a request, [`requests`] tells them, and [`queue`] how long they take. [`metadata`] finds block devices, and [`sample`] detects a hot
 //! start. [`list`] parses lists of files, which may stand for a pack. [`folios`] makes large folios of
 //! big mapped files.
 
