@@ -110,7 +110,7 @@ def start(headstart, disk, workload, pack, cold=True):
     """One start, without headstart if there is no pack, and what was read from the disk."""
     wait_for_helpers(headstart)
     if cold:
-        run(*disk.cold().split())
+        disk.empty()
     disk.counted(reset=True)
     through = [headstart, "run", "--no-learn", "--pack", pack, "--"] if pack else []
     command = [*through, *disk.command(workload.start)]

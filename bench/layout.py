@@ -27,6 +27,7 @@ Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--kind KIND
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import random
@@ -47,6 +48,7 @@ from lib.convert import MKFS, converted
 from lib.disk import Programs
 from lib.image import unmount
 from lib.learn import ending, learn
+from lib.reclaim import Watch
 from lib.run import run
 from lib.workloads import WORKLOADS
 from measured import RESULTS, about, command_line, joined, main, needs_root, write
@@ -293,7 +295,7 @@ def planned(headstart, where, pack, options=()):
 
 def replayed(headstart, disk, pack):
     """A replay of a pack from a cold disk, without a start."""
-    run(*disk.cold().split())
+    disk.empty()
     disk.counted(reset=True)
     began = time.monotonic()
     run(headstart, "replay", "--quiet", "--wait", pack)
@@ -307,24 +309,23 @@ def measure(headstart, sides, workload, args):
     kinds = args.how.split(",")
     found = {how: {arm: [] for arm in ARMS} for how in kinds}
     predicted = None
+    watch = Watch("headstart-layout")
     for _ in range(args.pairs):
         for arm in order.sample(ARMS, len(ARMS)):
             place, pack = sides[arm]
-            with Programs(*place) as disk:
+            with Programs(*place) as disk, watch:
+                disk.watch = watch
                 # As after the first start that is learned from a device.
                 run(headstart, "doctor", "--reprobe")
                 if arm == "before" and predicted is None:
                     gain = planned(headstart, disk.mount, pack, options(args))["gain"]
                     predicted = [gain[arm]["replay_us"] for arm in ARMS]
                 for how in order.sample(kinds, len(kinds)):
-                    used = pack if how == "prefetched" else None
-                    if how == "hot":
-                        start(headstart, disk, workload, used)
-                    one = (replayed(headstart, disk, pack) if how == "replay"
-                           else start(headstart, disk, workload, used, cold=how != "hot"))
-                    found[how][arm].append(one)
+                    one = functools.partial(trial, how, headstart, disk, workload, pack)
+                    found[how][arm].append(watch.undisturbed(one))
     cell = {"workload": workload.name, "title": workload.title, "pairs": args.pairs,
-            "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d", time.gmtime()), "predicted": predicted}
+            "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d", time.gmtime()), "predicted": predicted,
+            "repeated": watch.repeated}
     for how, arms in found.items():
         ratios = sorted(a["s"] / b["s"]
                         for b, a in zip(arms["before"], arms["after"], strict=True))
@@ -346,6 +347,16 @@ def measure(headstart, sides, workload, args):
             cell.setdefault("bound_s", {})[arm] = round(
                 in_order(shown, floor, hot, touches_of_hot(shown, touched)), 4)
     return cell
+
+
+def trial(how, headstart, disk, workload, pack):
+    """One start of a kind, or a replay."""
+    if how == "replay":
+        return replayed(headstart, disk, pack)
+    used = pack if how == "prefetched" else None
+    if how == "hot":
+        start(headstart, disk, workload, used)
+    return start(headstart, disk, workload, used, cold=how != "hot")
 
 
 def hot_starts(headstart, side, workload):

@@ -10,6 +10,7 @@ random order in each pair. With --layout the image is laid out for what its boot
 """
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -26,6 +27,7 @@ sys.path.insert(0, str(HERE.parent))
 from lib.alone import alone  # noqa: E402
 from lib.bound import in_order, touches  # noqa: E402
 from lib.disk import Disk  # noqa: E402
+from lib.reclaim import Watch  # noqa: E402
 from lib.run import Trouble, run  # noqa: E402
 from measured import (BUILT, RESULTS, about, joined, main, needs_root, ratio_of,  # noqa: E402
                       spread, tool, write)
@@ -124,7 +126,7 @@ def laid_out(args, model, image, folder):
 
 def booted_from(args, model, image, folder):
     """The figures of boots from this image."""
-    with Containers(args.bin / "slowdisk", model, image) as disk:
+    with Containers(args.bin / "slowdisk", model, image) as disk, Watch(Containers.name) as disk.watch:
         bench = Boots(args.bin / "headstart", args.options.split(), disk, folder)
         for number in range(LEARNED):
             last = bench.headstart(f"learn-{number + 1}")
@@ -132,11 +134,13 @@ def booted_from(args, model, image, folder):
         for number in range(args.rounds):
             order = random.sample(ARMS, len(ARMS))
             for arm in order:
-                found[arm].append(getattr(bench, arm)(f"{arm}-{number + 1}"))
+                boot = functools.partial(getattr(bench, arm), f"{arm}-{number + 1}")
+                # A cold boot takes so long that many would be repeated, and the journal grows by each.
+                found[arm].append(boot() if arm == "cold" else disk.watch.undisturbed(boot))
                 if arm == "headstart" and "--no-learn" not in bench.options:
                     last = found[arm][-1]
         cell = {"model": model, "rounds": args.rounds, "learned": LEARNED, "layout": args.layout,
-                "arms": {arm: figures(runs) for arm, runs in found.items()}}
+                "repeated": disk.watch.repeated, "arms": {arm: figures(runs) for arm, runs in found.items()}}
         cell["bound_s"] = round(bench.bound(cell["arms"], last["seconds"]), 4)
         tell(line(cell))
         check(cell)
@@ -145,7 +149,7 @@ def booted_from(args, model, image, folder):
 
 def compare(args, model, image):
     """Boots through two builds, each with what it learned itself; their ratio."""
-    with Containers(args.bin / "slowdisk", model, image) as disk, \
+    with Containers(args.bin / "slowdisk", model, image) as disk, Watch(Containers.name) as disk.watch, \
             tempfile.TemporaryDirectory(prefix="boot-container-") as scratch:
         builds, pairs = {}, []
         for name, program in (("own", args.bin / "headstart"), ("other", args.other)):
@@ -155,10 +159,11 @@ def compare(args, model, image):
             for number in range(LEARNED):
                 builds[name].headstart(f"learn-{number + 1}")
         for number in range(args.rounds):
-            pairs.append({name: builds[name].headstart(f"{number + 1}")["seconds"]
+            boots = {name: functools.partial(build.headstart, f"{number + 1}") for name, build in builds.items()}
+            pairs.append({name: disk.watch.undisturbed(boots[name])["seconds"]
                           for name in random.sample(sorted(builds), 2)})
     medians = {name: statistics.median(pair[name] for pair in pairs) for name in builds}
-    cell = {"model": model, "n": len(pairs), "own_s": round(medians["own"], 4),
+    cell = {"model": model, "n": len(pairs), "repeated": disk.watch.repeated, "own_s": round(medians["own"], 4),
             "other_s": round(medians["other"], 4), **ratio_of(pairs, "own", "other")}
     tell(f"{model:<10} n={cell['n']}: {cell['own_s']:.3f} s, other {cell['other_s']:.3f} s, "
          f"{cell['ratio']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]")
@@ -212,7 +217,7 @@ class Boots:
 
     def forget(self):
         """Empties the disk's cache and its counters."""
-        run(self.disk.slowdisk, "remount", self.disk.mount)
+        self.disk.empty()
         self.disk.counted(reset=True)
 
     def counts(self, seconds):

@@ -22,6 +22,8 @@ class Disk:
     name = "headstart-disk"
     # Where it is mounted in its folder.
     point = "root"
+    # What looks for pages that the kernel reclaims, if anything does (lib/reclaim.py).
+    watch = None
 
     def __init__(self, slowdisk, model, image, keep=False):
         self.slowdisk, self.model, self.image = slowdisk, model, image
@@ -65,6 +67,12 @@ class Disk:
     def cold(self):
         """The command that empties this disk's cache."""
         return f"{self.slowdisk} remount {self.mount}"
+
+    def empty(self):
+        """Empties this disk's cache."""
+        run(*self.cold().split())
+        if self.watch:
+            self.watch.clear()
 
     def counted(self, reset=False):
         """What passed through the disk since that was last reset."""

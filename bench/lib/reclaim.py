@@ -1,0 +1,106 @@
+"""Pages that the kernel reclaims without memory pressure, and that are read again.
+
+DAMON's proactive reclaim takes pages that it believes idle, also some that were just read
+(Documentation/admin-guide/mm/damon). A start that needs one waits for the disk again, so it is no measurement of
+what was changed. This finds it from trace events, not from results, and repeats the start; results tell how often.
+Longer starts are repeated more often. Pages of all files count. Reclaim under memory pressure is not looked for.
+"""
+
+import re
+import time
+from pathlib import Path
+
+from lib.run import Trouble
+
+INSTANCES = Path("/sys/kernel/tracing/instances")
+LEAVES, ENTERS = ("mm_filemap_delete_from_page_cache", "mm_filemap_add_to_page_cache")
+# For each CPU; an event takes some 60 bytes.
+BUFFER_KB = 16384
+#  … mm_filemap_add_to_page_cache: dev 7:3 ino 1a pfn=0x100 ofs=4096 order=2
+EVENT = re.compile(rf"({LEAVES}|{ENTERS}): dev (\S+) ino (\S+) pfn=\S+ ofs=(\d+)(?: order=(\d+))?")
+WRITTEN = re.compile(r"entries-in-buffer/entries-written: (\d+)/(\d+)")
+PAGE = 4096
+# A kernel that takes pages for so long leaves nothing to measure.
+LONGEST_S = 120
+
+
+def active():
+    """Whether DAMON's proactive reclaim is on, by any of its interfaces; `headstart doctor` says the same."""
+    threads = [path.parent for path in Path("/sys/kernel/mm/damon/admin/kdamonds").glob("*/state")
+               if _text(path) == "on"]
+    actions = [action for thread in threads for action in thread.glob("contexts/*/schemes/*/action")]
+    return (_text("/sys/module/damon_reclaim/parameters/enabled") == "Y"
+            or any(_text(action) == "pageout" for action in actions))
+
+
+def read_again(trace):
+    """How many pages a trace has that were reclaimed and then read again."""
+    kept, written = WRITTEN.search(trace).groups()
+    events = list(EVENT.finditer(trace))
+    if kept != written or len(events) != int(kept):
+        raise Trouble(f"Of {written} events of the page cache {len(events)} are known: the trace buffer is too "
+                      "small, or this kernel has another format of them")
+    taken, again = set(), 0
+    for event in events:
+        first = int(event[4]) // PAGE
+        pages = {(event[2], event[3], page) for page in range(first, first + (1 << int(event[5] or 0)))}
+        if event[1] == LEAVES:
+            taken |= pages
+        else:
+            again += len(taken & pages)
+    return again
+
+
+class Watch:
+    """A trace of what DAMON's threads reclaim and what is read, while the `with` block lasts.
+
+    `name` is the benchmark's, of which there is one at a time. A disk that is measured has it as its `watch`, and
+    clears it when its cache has been emptied.
+    """
+
+    def __init__(self, name):
+        self.instance = INSTANCES / name
+        # Measurements that were repeated.
+        self.repeated = 0
+
+    def __enter__(self):
+        # Without tracefs nothing is seen, and nothing measured again.
+        self.watches = active() and INSTANCES.is_dir()
+        if self.watches:
+            # One of a run that was killed is used again.
+            self.instance.mkdir(exist_ok=True)
+            (self.instance / "buffer_size_kb").write_text(str(BUFFER_KB))
+            events = self.instance / "events/filemap"
+            (events / LEAVES / "filter").write_text('comm ~ "kdamond*"')
+            for event in (LEAVES, ENTERS):
+                (events / event / "enable").write_text("1")
+        return self
+
+    def __exit__(self, *_):
+        if self.watches:
+            self.instance.rmdir()
+
+    def clear(self):
+        """Forgets what was reclaimed."""
+        if self.watches:
+            (self.instance / "trace").write_text("")
+
+    def undisturbed(self, measure):
+        """What `measure` returns of a time in which nothing was read again that the kernel had reclaimed."""
+        end = time.monotonic() + LONGEST_S
+        while True:
+            self.clear()
+            value = measure()
+            if not self.watches or not read_again((self.instance / "trace").read_text()):
+                return value
+            self.repeated += 1
+            if time.monotonic() > end:
+                raise Trouble(f"for {LONGEST_S} s DAMON has reclaimed pages that were read again")
+
+
+def _text(path):
+    """What a file says, or nothing."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
