@@ -3,6 +3,7 @@
 //! function that the caller passes.
 
 use headstart::host::cpus;
+use headstart::host::reclaim::Switch;
 use serde::Serialize;
 
 /// A machine as it was while it measured.
@@ -24,6 +25,8 @@ pub struct Machine {
     pub load: Option<String>,
     /// What others took of the CPUs while it was measured.
     pub others: Option<Others>,
+    /// What reclaims pages without memory pressure; the caller looks for it.
+    pub proactive_reclaim: Vec<Switch>,
     /// The disks under the program's files.
     pub disks: Vec<Disk>,
 }
@@ -114,6 +117,7 @@ impl Machine {
             memory_bytes: kib.map(|kib| kib << 10),
             load: read("/proc/loadavg").map(|text| text.trim().to_owned()),
             others: None,
+            proactive_reclaim: Vec::new(),
             disks: disks.iter().map(|name| Disk::examine(name, &read)).collect(),
         }
     }
@@ -136,6 +140,13 @@ impl Machine {
                  in /sys/devices/system/cpu while measuring."
                     .into(),
             );
+        }
+        for Switch { file, off } in &self.proactive_reclaim {
+            warnings.push(format!(
+                "DAMON's proactive reclaim is on: it also takes pages that were just read, so that single \
+                 starts take longer. Turn it off while measuring: echo {off} > {}",
+                file.display()
+            ));
         }
         if let Some(Others { busy, stolen }) = self.others {
             let cpus = self.cpus.max(1) as f64;
@@ -256,18 +267,20 @@ mod tests {
     fn warnings_say_what_to_do() {
         let mut found = Machine::examine(&[], machine);
         found.others = Some(Others { busy: 0.9, stolen: 0.3 });
+        found.proactive_reclaim = vec![Switch { file: "/sys/x/state".into(), off: "off" }];
         let warnings = found.warnings();
         for (warning, (what, cure)) in warnings.iter().zip([
             ("is powersave:", "cpupower frequency-set"),
             ("Turbo is on", "/sys/devices/system/cpu"),
+            ("DAMON's proactive reclaim", "echo off > /sys/x/state"),
             ("took 0.9 of 2 CPUs", "Stop it"),
             ("gave 0.3 of 2 CPUs", "more rounds"),
         ]) {
             assert!(warning.contains(what) && warning.contains(cure), "{warning}");
         }
-        assert_eq!(warnings.len(), 4);
+        assert_eq!(warnings.len(), 5);
         found.others = Some(Others { busy: 0.1, stolen: 0.0 });
-        assert_eq!(found.warnings().len(), 2);
+        assert_eq!(found.warnings().len(), 3);
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod rounds;
 mod start;
 mod waits;
 
-use headstart::host::contents;
+use headstart::host::{contents, reclaim};
 use std::cell::{Cell, RefCell};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -123,6 +123,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitStatus> {
     let (before, measuring) = (ticks(), Instant::now());
     let measured = rounds::measure(&bench, &arms, args.length(began), seed)?;
     machine.others = others_since(before, measuring);
+    machine.proactive_reclaim = reclaim::proactive().unwrap_or_default();
     let waits = match (args.waits, measured.stopped) {
         (false, _) | (_, Stopped::Interrupted | Stopped::Failed) => Vec::new(),
         (true, _) => waits::measure(&bench, &states).unwrap_or_else(|error| {

@@ -5,6 +5,7 @@
 
 use headstart::host::id::Dev;
 use headstart::host::mounts::MountTable;
+use headstart::host::reclaim;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,12 +66,7 @@ pub fn undisturbed_with<T>(places: &[&Path], dir: &Path, mut measure: impl FnMut
 fn kernel_takes_idle_pages() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        let says = |path: PathBuf, what: &str| {
-            fs::read_to_string(path).is_ok_and(|text| text.trim() == what)
-        };
-        let all = fs::read_dir("/sys/kernel/mm/damon/admin/kdamonds").into_iter().flatten();
-        let found = says("/sys/module/damon_reclaim/parameters/enabled".into(), "Y")
-            || all.flatten().any(|kdamond| says(kdamond.path().join("state"), "on"));
+        let found = reclaim::proactive().is_some_and(|switches| !switches.is_empty());
         if found {
             eprintln!("note: this kernel takes pages that it believes idle from the cache (DAMON)");
         }

@@ -72,6 +72,7 @@ pub fn examine() -> Examination {
         kernel::io_uring(text("/proc/sys/kernel/io_uring_disabled")),
         memory::available(host::memory::available()),
         memory::group(host::memory::group_headroom()),
+        memory::reclaim(host::reclaim::proactive().as_deref()),
     ]);
     checks.extend(rights::namespaces(namespace("user"), namespace("pid")));
     checks.push(rights::container(container().as_deref()));

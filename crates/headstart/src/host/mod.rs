@@ -10,7 +10,7 @@
 //! is a part of a file, in pages or bytes. File systems: [`mounts`], [`fsid`], what they are beyond
 //! one boot, [`superblock`], which of them have their metadata in the block device's page
 //! cache, and [`tree_items`], what is in the trees of a btrfs. Processes and the machine: [`proc`] and [`maps`], [`cpus`], [`memory`] and `threads` with [`cgroup`],
-//! [`diskstats`], and [`clock`]. [`user`] says for whom packs are found. [`error`] makes one line
+//! [`reclaim`], [`diskstats`], and [`clock`]. [`user`] says for whom packs are found. [`error`] makes one line
 //! of an error and its causes; [`names`] writes names for people, and [`json_path`] for programs.
 //! [`contents`] reads files, none without end; [`outputs`] writes results, over nothing else.
 
@@ -32,6 +32,7 @@ pub mod open;
 pub mod outputs;
 pub mod proc;
 pub mod range;
+pub mod reclaim;
 pub mod superblock;
 pub(crate) mod threads;
 pub mod tree_items;
