@@ -53,6 +53,8 @@ pub fn help(helper: Helper, options: StartOptions, report: Option<OwnedFd>) -> !
         // they stay open until we end.
         let _ = descriptors::let_go_of_inherited();
     }
+    // The program keeps its own limit.
+    descriptors::allow_most();
     // Without memory, the kernel should kill this process, not the program. If this fails, it
     // chooses the largest one.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");

@@ -21,6 +21,7 @@ use headstart::replay::metadata::{self, Devices};
 use headstart::replay::plan::Plan;
 use headstart::replay::report::Report;
 use headstart::replay::step::Target;
+use headstart_sys::descriptors;
 use headstart_sys::ioprio::IoPriority;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -155,6 +156,7 @@ impl ReplayArgs {
 /// Prefetches.
 pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     let began = Instant::now();
+    descriptors::allow_most();
     let source = Source::read(&args.files)?;
     let mounts = Mounts::default();
     if !args.dry_run {

@@ -2,6 +2,7 @@
 //! program to close them must not wait for us too. fcntl(2), close(2).
 
 use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
@@ -88,6 +89,14 @@ pub fn close_others() -> io::Result<()> {
     })
 }
 
+/// Allows this process as many descriptors as its hard limit does. Not in one that starts a program of
+/// others later, which would inherit that. setrlimit(2).
+pub fn allow_most() {
+    let limit = getrlimit(Resource::Nofile);
+    // Without it there are fewer.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// Calls `each` with every open descriptor, that of the directory that lists them included; `each`
 /// may close others. getdents64(2).
 ///
@@ -114,6 +123,18 @@ mod tests {
     use super::*;
     use crate::process::{Change, fork, wait};
     use std::os::fd::IntoRawFd;
+
+    #[test]
+    fn a_process_allows_itself_what_its_hard_limit_does() {
+        let pid = fork(|| {
+            let limit = Rlimit { current: Some(64), maximum: Some(512) };
+            setrlimit(Resource::Nofile, limit).unwrap();
+            allow_most();
+            u8::from(getrlimit(Resource::Nofile).current == Some(512))
+        })
+        .unwrap();
+        assert_eq!(wait(pid).unwrap().0, Change::Exited(1));
+    }
 
     #[test]
     fn every_open_descriptor_is_listed_even_while_others_are_closed() {

@@ -10,6 +10,7 @@ use headstart::boot::machine::{Machine, Unwanted};
 use headstart::boot::replay::{BootReplay, ReplayOptions, replay};
 use headstart::boot::switch_root;
 use headstart::replay::report::Report;
+use headstart_sys::descriptors;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -72,6 +73,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<ExitStatus> {
     if !args.phase.is_empty() {
         phases.retain(|name| args.phase.contains(name));
     }
+    descriptors::allow_most();
     let options = ReplayOptions {
         phases,
         wait: args.wait,

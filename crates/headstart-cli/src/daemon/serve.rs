@@ -10,6 +10,7 @@ use headstart_daemon::client::SOCKET;
 use headstart_daemon::config::{self, Config};
 use headstart_daemon::early::sessions;
 use headstart_daemon::service::run::{self, Places};
+use headstart_sys::descriptors;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -57,11 +58,12 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitStatus> {
     let _ = rustix::process::chdir("/");
     // Without memory, the kernel should end this process, and no program.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    descriptors::allow_most();
     let tell = Box::new(|line: &str| output::message(line));
     run::run(config, Places { state, packs, socket, sessions }, tell)?;
     // A thread that waits for a file server keeps the process, and nobody shall wait for what it has
     // open.
-    headstart_sys::descriptors::close_all();
+    descriptors::close_all();
     std::process::exit(ExitStatus::Done.number())
 }
 

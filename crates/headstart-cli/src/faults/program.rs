@@ -1,6 +1,6 @@
 //! Starts a program and records it until its end, as a plain parent ([`crate::parent`]).
 
-use super::recorded::{Recorded, Wanted, allow_descriptors, cpu_time, warn_if_full};
+use super::recorded::{Recorded, Wanted, cpu_time, warn_if_full};
 use crate::exit::ExitStatus;
 use crate::in_place::say_why_not;
 use crate::parent::{Child, status_in_shell};
@@ -12,6 +12,7 @@ use headstart_faults::capture::{self, Access, Over, Scope, files};
 use headstart_faults::document::Usage;
 use headstart_faults::recorder::Recorder;
 use headstart_faults::waits::descriptors::Opened;
+use headstart_sys::descriptors;
 use headstart_sys::exec;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -40,7 +41,8 @@ pub fn record(
         become_program(&go, command)
     })?;
     drop(go);
-    allow_descriptors();
+    // An event of each thread on each CPU has one.
+    descriptors::allow_most();
     match sender
         .context("Can't start the program")
         .and_then(|go| follow(&child, go, access, &points, limit))

@@ -6,7 +6,6 @@ use headstart_faults::capture::points::Points;
 use headstart_faults::capture::{Access, Captured, MOST_BYTES, Over};
 use headstart_faults::document::Usage;
 use headstart_faults::recorder::Recorder;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::OwnedFd;
 
 /// What is recorded besides faults.
@@ -66,12 +65,4 @@ pub fn warn_if_full(over: Over, faults: u64) {
 /// CPU time of this process so far, in µs.
 pub fn cpu_time() -> u64 {
     clock::process_ns() / 1000
-}
-
-/// Allows as many descriptors as possible, as an event of each thread on each CPU has one. Not before
-/// a program is forked that would inherit the limit.
-pub fn allow_descriptors() {
-    let files = getrlimit(Resource::Nofile);
-    // Without it, opening says what is missing.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
 }

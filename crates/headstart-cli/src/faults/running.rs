@@ -1,6 +1,6 @@
 //! Records a running process until it ends, a signal comes, or the time is up.
 
-use super::recorded::{Recorded, Wanted, allow_descriptors, cpu_time, warn_if_full};
+use super::recorded::{Recorded, Wanted, cpu_time, warn_if_full};
 use crate::output;
 use anyhow::{Context, anyhow};
 use headstart::host::clock::monotonic_ns;
@@ -8,6 +8,7 @@ use headstart::host::proc;
 use headstart_faults::attached;
 use headstart_faults::capture::{self, CaptureError, Scope, files};
 use headstart_faults::recorder::Recorder;
+use headstart_sys::descriptors;
 use headstart_sys::interrupt::Interrupt;
 use headstart_sys::signals;
 use rustix::io::Errno;
@@ -34,7 +35,8 @@ pub fn record(pid: i32, limit: Option<Duration>, wanted: Wanted) -> anyhow::Resu
     // Results may be written to a file beyond RLIMIT_FSIZE.
     signals::ignore(Signal::XFSZ.as_raw());
     let (access, points) = wanted.find()?;
-    allow_descriptors();
+    // An event of each thread on each CPU has one.
+    descriptors::allow_most();
     // Of other users' processes only root may know it; files are compared with what was mapped.
     let root = files::root(&PathBuf::from(format!("/proc/{pid}/root")))
         .or_else(|_| files::root(Path::new("/")))

@@ -212,7 +212,12 @@ fn signals_limits_and_priorities_are_inherited() {
         &["perl", "-e", BLOCK],
         &["perl", "-e", PENDING],
         &["perl", "-e", "$SIG{CHLD} = $SIG{PIPE} = 'IGNORE'; exec @ARGV"],
-        &["sh", "-c", "umask 027; ulimit -c 0 -n 77 -t 99; ulimit -s 512; exec \"$@\"", "sh"],
+        &[
+            "sh",
+            "-c",
+            "umask 027; ulimit -c 0; ulimit -t 99; ulimit -S -n 77; ulimit -s 512; exec \"$@\"",
+            "sh",
+        ],
         &["sh", "-c", PROC, "sh"],
         &["nice", "-n", "7"],
         &["taskset", "-c", "0"],

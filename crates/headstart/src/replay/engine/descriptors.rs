@@ -1,5 +1,6 @@
-//! How many files a replay may have open at once. The limit is the program's too, and many services
-//! have a low one. getrlimit(2).
+//! How many files a replay may have open at once. Many services have a low limit; a process that
+//! starts no program of others raises its own to the hard one (`headstart_sys::descriptors`).
+//! getrlimit(2).
 
 use super::workers::LOOKING_UP;
 use crate::host::cpus;
@@ -7,9 +8,10 @@ use crate::replay::requests::TOGETHER;
 use headstart_sys::descriptors::for_each_open;
 use rustix::process::{Resource, getrlimit};
 
-/// Files that are kept open between their steps, at most.
-const KEPT: usize = 256;
-/// Files that may be open before steps stop to wait for others, at most.
+/// Files that are kept open between their steps, at most. To open them again delays the first request
+/// of a pass, 1,000 files by some 10 ms.
+const KEPT: usize = 4096;
+/// Files that may be open besides those that are kept before steps stop to wait for others, at most.
 const GATHERED: usize = 512;
 /// What else is opened while a replay goes on, besides a trace buffer for each CPU: a file by each thread at most.
 const OTHERS: usize = LOOKING_UP;
@@ -38,8 +40,9 @@ impl Descriptors {
 
     /// The same where so many are free.
     fn of(free: usize, threads: usize) -> Self {
-        let gathered = free.saturating_sub(threads.saturating_mul(TOGETHER)).min(GATHERED);
-        Self { kept: (free / 4).min(KEPT), gathered }
+        let kept = (free / 4).min(KEPT);
+        let gathered = free.saturating_sub(threads.saturating_mul(TOGETHER)).min(free / 2);
+        Self { kept, gathered: gathered.min(kept + GATHERED) }
     }
 }
 
@@ -50,9 +53,9 @@ mod tests {
     #[test]
     fn where_few_may_be_open_few_are_kept_and_none_waits_for_others() {
         for (name, free, threads, kept, gathered) in [
-            ("as usual", 950, 4, 237, 512),
+            ("as usual", 950, 4, 237, 475),
             ("many threads", 950, 8, 237, 438),
-            ("plenty", 1 << 20, 4, 256, 512),
+            ("plenty", 1 << 20, 4, 4096, 4608),
             ("few", 100, 4, 25, 0),
             ("none", 0, 4, 0, 0),
         ] {

@@ -2,7 +2,9 @@
 //! engine has its own.
 
 use super::Options;
-use super::arrival::{PATIENCE, wait_for_all_pages, wait_for_last_page, wait_for_pages};
+use super::arrival::{
+    PATIENCE, Requested, wait_for_all_pages, wait_for_last_page, wait_for_order, wait_for_pages,
+};
 use super::gathering::PendingStep;
 use super::log::Log;
 use super::progress::Progress;
@@ -145,13 +147,13 @@ impl Engine {
 
     /// Requests the steps of one pass; returns whether it came to the end. A disk serves next what lies ahead of
     /// its head, which the program may have moved past the beginning of the pass, or past a part of that: so
-    /// all but two batches are requested when all of the first has arrived, while the disk reads the second.
+    /// all but two batches are requested when the disk has shown that it reads these in order, while it does.
     ///
     /// If it is throttled, two batches are in flight at most, and none is requested while the disk has a write
     /// in flight.
     fn request_pass(&self, steps: &[Step]) -> bool {
         let is_throttled = self.is_throttled();
-        let (mut left, mut before) = (steps, Vec::<(Arc<Opened>, Step)>::new());
+        let (mut left, mut before) = (steps, Vec::<Requested>::new());
         let mut patience = WRITES_PATIENCE;
         for number in 0.. {
             let is_batch = number < 2 || is_throttled;
@@ -160,7 +162,7 @@ impl Engine {
             let may_wait = !self.wait && (is_throttled || !rest.is_empty());
             let may_wait = may_wait && !self.progress.is_over();
             let awaited = batch.iter().filter(|_| may_wait);
-            let awaited: Vec<_> = awaited
+            let awaited: Vec<Requested> = awaited
                 .filter_map(|step| Some((self.targets.opened(step.target)?, *step)))
                 .collect();
             if is_throttled {
@@ -177,10 +179,12 @@ impl Engine {
             if rest.is_empty() {
                 break;
             }
-            if self.progress.has_requested() {
+            if !before.is_empty() && self.progress.has_requested() {
                 let until = Instant::now() + PATIENCE;
-                for (target, step) in &before {
-                    wait_for_pages(target, step, until, || self.progress.is_over());
+                let is_over = || self.progress.is_over();
+                match is_throttled {
+                    true => wait_for_pages(&before, until, is_over),
+                    false => wait_for_order(&before, &awaited, until, is_over),
                 }
             }
             (left, before) = (rest, awaited);
