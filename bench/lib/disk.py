@@ -76,6 +76,8 @@ class Disk:
 
     def counted(self, reset=False):
         """What passed through the disk since that was last reset."""
+        if reset and self.watch:
+            self.watch.mark()
         words = ["--reset"] if reset else []
         return json.loads(run(self.slowdisk, "stats", "--json", *words, self.mount, capture=True))
 

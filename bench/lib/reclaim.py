@@ -17,7 +17,8 @@ LEAVES, ENTERS = ("mm_filemap_delete_from_page_cache", "mm_filemap_add_to_page_c
 # For each CPU; an event takes some 60 bytes.
 BUFFER_KB = 16384
 #  … mm_filemap_add_to_page_cache: dev 7:3 ino 1a pfn=0x100 ofs=4096 order=2
-EVENT = re.compile(rf"({LEAVES}|{ENTERS}): dev (\S+) ino (\S+) pfn=\S+ ofs=(\d+)(?: order=(\d+))?")
+EVENT = re.compile(rf"(?P<what>{LEAVES}|{ENTERS}): dev (?P<dev>\S+) ino (?P<inode>\S+) pfn=\S+ ofs=(?P<at>\d+)"
+                   r"(?: order=(?P<order>\d+))?|(?P<mark>tracing_mark_write): ")
 WRITTEN = re.compile(r"entries-in-buffer/entries-written: (\d+)/(\d+)")
 PAGE = 4096
 # A kernel that takes pages for so long leaves nothing to measure.
@@ -34,28 +35,33 @@ def active():
 
 
 def read_again(trace):
-    """How many pages a trace has that were reclaimed and then read again."""
+    """How many pages a trace has that were reclaimed, and read again after the last mark."""
     kept, written = WRITTEN.search(trace).groups()
     events = list(EVENT.finditer(trace))
-    if kept != written or len(events) != int(kept):
-        raise Trouble(f"Of {written} events of the page cache {len(events)} are known: the trace buffer is too "
-                      "small, or this kernel has another format of them")
-    taken, again = set(), 0
+    if kept != written or (int(kept) and not events):
+        raise Trouble(f"Of {written} events of the page cache {kept} are kept and {len(events)} known: the trace "
+                      "buffer is too small, or this kernel has another format of them")
+    reclaimed, again = set(), 0
     for event in events:
-        first = int(event[4]) // PAGE
-        pages = {(event[2], event[3], page) for page in range(first, first + (1 << int(event[5] or 0)))}
-        if event[1] == LEAVES:
-            taken |= pages
+        if event["mark"]:
+            again = 0
+            continue
+        first = int(event["at"]) // PAGE
+        pages = {(event["dev"], event["inode"], page)
+                 for page in range(first, first + (1 << int(event["order"] or 0)))}
+        if event["what"] == LEAVES:
+            reclaimed |= pages
         else:
-            again += len(taken & pages)
+            again += len(reclaimed & pages)
+            reclaimed -= pages
     return again
 
 
 class Watch:
     """A trace of what DAMON's threads reclaim and what is read, while the `with` block lasts.
 
-    `name` is the benchmark's, of which there is one at a time. A disk that is measured has it as its `watch`, and
-    clears it when its cache has been emptied.
+    `name` is the benchmark's, of which there is one at a time. A disk that is measured has it as its `watch`: it
+    clears it when its cache has been emptied, and makes a mark when its counters are reset.
     """
 
     def __init__(self, name):
@@ -84,6 +90,11 @@ class Watch:
         """Forgets what was reclaimed."""
         if self.watches:
             (self.instance / "trace").write_text("")
+
+    def mark(self):
+        """From here on counts what is read again."""
+        if self.watches:
+            (self.instance / "trace_marker").write_text("begin")
 
     def undisturbed(self, measure):
         """What `measure` returns of a time in which nothing was read again that the kernel had reclaimed."""
