@@ -325,7 +325,7 @@ def measure(headstart, sides, workload, args):
                     found[how][arm].append(watch.undisturbed(one))
     cell = {"workload": workload.name, "title": workload.title, "pairs": args.pairs,
             "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d", time.gmtime()), "predicted": predicted,
-            "repeated": watch.repeated}
+            **watch.told()}
     for how, arms in found.items():
         ratios = sorted(a["s"] / b["s"]
                         for b, a in zip(arms["before"], arms["after"], strict=True))
@@ -355,7 +355,10 @@ def trial(how, headstart, disk, workload, pack):
         return replayed(headstart, disk, pack)
     used = pack if how == "prefetched" else None
     if how == "hot":
-        start(headstart, disk, workload, used)
+        start(headstart, disk, workload, pack)
+        # What the kernel reclaimed meanwhile is read by a start that is not measured.
+        disk.watch.clear()
+        start(headstart, disk, workload, None, cold=False)
     return start(headstart, disk, workload, used, cold=how != "hot")
 
 

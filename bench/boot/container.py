@@ -140,7 +140,7 @@ def booted_from(args, model, image, folder):
                 if arm == "headstart" and "--no-learn" not in bench.options:
                     last = found[arm][-1]
         cell = {"model": model, "rounds": args.rounds, "learned": LEARNED, "layout": args.layout,
-                "repeated": disk.watch.repeated, "arms": {arm: figures(runs) for arm, runs in found.items()}}
+                **disk.watch.told(), "arms": {arm: figures(runs) for arm, runs in found.items()}}
         cell["bound_s"] = round(bench.bound(cell["arms"], last["seconds"]), 4)
         tell(line(cell))
         check(cell)
@@ -163,7 +163,7 @@ def compare(args, model, image):
             pairs.append({name: disk.watch.undisturbed(boots[name])["seconds"]
                           for name in random.sample(sorted(builds), 2)})
     medians = {name: statistics.median(pair[name] for pair in pairs) for name in builds}
-    cell = {"model": model, "n": len(pairs), "repeated": disk.watch.repeated, "own_s": round(medians["own"], 4),
+    cell = {"model": model, "n": len(pairs), **disk.watch.told(), "own_s": round(medians["own"], 4),
             "other_s": round(medians["other"], 4), **ratio_of(pairs, "own", "other")}
     tell(f"{model:<10} n={cell['n']}: {cell['own_s']:.3f} s, other {cell['other_s']:.3f} s, "
          f"{cell['ratio']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]")
