@@ -9,7 +9,7 @@ use headstart_sys::descriptors::for_each_open;
 use rustix::process::{Resource, getrlimit};
 
 /// Files that are kept open between their steps, at most. To open them again delays the first request
-/// of a pass, 1,000 files by some 10 ms.
+/// of a pass, 1,000 files by some 12 ms.
 const KEPT: usize = 4096;
 /// Files that may be open besides those that are kept before steps stop to wait for others, at most.
 const GATHERED: usize = 512;
