@@ -89,12 +89,26 @@ pub fn close_others() -> io::Result<()> {
     })
 }
 
-/// Allows this process as many descriptors as its hard limit does. Not in one that starts a program of
-/// others later, which would inherit that. setrlimit(2).
+/// Allows this process as many descriptors as its hard limit does. One that starts a program of others
+/// later, which would inherit that, takes [`allow_most_during`]. setrlimit(2).
 pub fn allow_most() {
+    raise();
+}
+
+/// Does `work` with as many descriptors as the hard limit allows, and takes back the limit after it.
+pub fn allow_most_during<T>(work: impl FnOnce() -> T) -> T {
+    let before = raise();
+    let done = work();
+    let _ = setrlimit(Resource::Nofile, before);
+    done
+}
+
+/// Raises the limit; what it was before.
+fn raise() -> Rlimit {
     let limit = getrlimit(Resource::Nofile);
     // Without it there are fewer.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    limit
 }
 
 /// Calls `each` with every open descriptor, that of the directory that lists them included; `each`
@@ -125,12 +139,15 @@ mod tests {
     use std::os::fd::IntoRawFd;
 
     #[test]
-    fn a_process_allows_itself_what_its_hard_limit_does() {
+    fn a_process_allows_itself_what_its_hard_limit_does_for_a_while_or_for_good() {
         let pid = fork(|| {
             let limit = Rlimit { current: Some(64), maximum: Some(512) };
             setrlimit(Resource::Nofile, limit).unwrap();
+            let now = || getrlimit(Resource::Nofile).current;
+            let during = allow_most_during(now);
+            let after = now();
             allow_most();
-            u8::from(getrlimit(Resource::Nofile).current == Some(512))
+            u8::from((during, after, now()) == (Some(512), Some(64), Some(512)))
         })
         .unwrap();
         assert_eq!(wait(pid).unwrap().0, Change::Exited(1));

@@ -294,6 +294,30 @@ fn programs_that_fail_or_never_end_are_reported_with_their_last_words() {
 }
 
 #[test]
+fn programs_keep_their_limit_of_descriptors_between_floors_that_raise_it() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    let dir = disk_dir();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (limits, pack, cold) = (at("limits"), at("cat.pack"), remount(&fs));
+    let file = fs.path().join("file");
+    headstart_testing::write_synced(&file, &noise(1 << 20));
+    let limited = "ulimit -S -n 77; exec \"$@\"";
+    let program = format!("cat {} >/dev/null; ulimit -S -n >> {limits}", file.display());
+    let states = ["--states", "prefetched", "--runs", "2", "--cold-cmd", &cold, "--pack", &pack];
+    let output = Command::new("sh")
+        .args(["-c", limited, "sh", env!("CARGO_BIN_EXE_headstart"), "bench", "--json"])
+        .args(states)
+        .args(["--", "sh", "-c", &program])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found["floor"].is_object(), "{found:#}");
+    let limits = std::fs::read_to_string(limits).unwrap();
+    assert!(limits.lines().count() >= 2 && limits.lines().all(|limit| limit == "77"), "{limits}");
+}
+
+#[test]
 fn what_a_program_leaves_behind_is_ended_and_reported() {
     let dir = disk_dir();
     let pid = dir.path().join("pid");
