@@ -326,6 +326,8 @@ def measure(headstart, sides, workload, args):
     cell = {"workload": workload.name, "title": workload.title, "pairs": args.pairs,
             "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d", time.gmtime()), "predicted": predicted,
             **watch.told()}
+    with Programs(*sides["after"][0]) as disk:
+        cell["bandwidth_mb_s"] = disk.bandwidth()
     for how, arms in found.items():
         ratios = sorted(a["s"] / b["s"]
                         for b, a in zip(arms["before"], arms["after"], strict=True))

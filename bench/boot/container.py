@@ -142,6 +142,7 @@ def booted_from(args, model, image, folder):
         cell = {"model": model, "rounds": args.rounds, "learned": LEARNED, "layout": args.layout,
                 **disk.watch.told(), "arms": {arm: figures(runs) for arm, runs in found.items()}}
         cell["bound_s"] = round(bench.bound(cell["arms"], last["seconds"]), 4)
+        cell["bandwidth_mb_s"] = disk.bandwidth()
         tell(line(cell))
         check(cell)
         return cell
@@ -254,7 +255,10 @@ def check(cell):
 def line(cell):
     """A cell in one line."""
     parts = [f"{arm} {cell['arms'][arm]['seconds']['median']:.3f} s" for arm in ARMS]
-    parts.append(f"its disk time {cell['arms']['floor']['disk_s']['median']:.3f} s")
+    floor = cell["arms"]["floor"]
+    bytes_s = floor["read_bytes"]["median"] / 1e6 / cell["bandwidth_mb_s"]
+    parts.append(f"its disk time {floor['disk_s']['median']:.3f} s, {floor['disk_s']['median'] / bytes_s:.3f} times "
+                 f"its bytes at {cell['bandwidth_mb_s']} MB/s")
     cold = cell["arms"]["cold"]
     return (f"{cell['model']:<10} n={cell['rounds']}: {', '.join(parts)}, bound "
             f"{cell['bound_s']:.3f} s; cold reads "
