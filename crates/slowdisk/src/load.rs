@@ -25,14 +25,19 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins; the work of the processes `own` and of the kernel's threads is
-    /// not counted.
+    /// Begins; the work of the processes `own`, of children that they waited for, and of the
+    /// kernel's threads is not counted.
     ///
     /// # Errors
     /// When /proc cannot be read.
     pub fn begin(own: Vec<u32>) -> Result<Self> {
         let ticks = others(&own)?;
         Ok(Self { own, start: Instant::now(), ticks })
+    }
+
+    /// Does not count the work of a process that was started after the beginning, either.
+    pub fn adopt(&mut self, id: u32) {
+        self.own.push(id);
     }
 
     /// CPUs that others, the hypervisor included, used
@@ -100,13 +105,15 @@ fn idle_ticks(stat: &str) -> Option<(u64, u64)> {
     Some((idle, fields.iter().try_fold(0u64, |sum, field| sum.checked_add(*field))?))
 }
 
-/// Parent and user and system ticks of a process (proc_pid_stat(5)).
+/// Parent of a process, and user and system ticks of itself and of the children that it waited for
+/// (proc_pid_stat(5)).
 fn process_ticks(stat: &str) -> Option<(u32, u64)> {
     // The name in parentheses may itself hold parentheses and spaces.
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<_> = rest.split_ascii_whitespace().collect();
-    let (user, system): (u64, u64) = (fields.get(11)?.parse().ok()?, fields.get(12)?.parse().ok()?);
-    Some((fields.get(1)?.parse().ok()?, user.checked_add(system)?))
+    let mut ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok());
+    let ticks = ticks.try_fold(0u64, |sum, ticks| sum.checked_add(ticks?))?;
+    Some((fields.get(1)?.parse().ok()?, ticks))
 }
 
 #[cfg(test)]
@@ -133,8 +140,8 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
-        let stat = "7 (a) b (c) S 2 0 0 0 -1 0 0 0 0 0 30 12 0 0 20 0 1 0 5";
-        assert_eq!(process_ticks(stat), Some((2, 42)));
+        let stat = "7 (a) b (c) S 2 0 0 0 -1 0 0 0 0 0 30 12 5 3 20 0 1 0 5";
+        assert_eq!(process_ticks(stat), Some((2, 50)));
         assert_eq!(process_ticks("7 (x) S 2 0"), None);
     }
 
