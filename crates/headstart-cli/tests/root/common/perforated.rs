@@ -12,8 +12,14 @@ use std::process::Command;
 /// Bytes of each other file, and of each free piece between two of them.
 const PIECE: usize = 96 << 10;
 
+const BLOCK: u64 = 4096;
+
 /// Bytes of xfs that are enough, with its log.
 const XFS_NEEDS: u64 = 112 << 20;
+
+/// Blocks that xfs keeps for itself while files are written: when it has none for the extent trees of preallocated files,
+/// it loses what is written back (`xfs_iomap_write_unwritten` of `fs/xfs/xfs_iomap.c`).
+const XFS_SPARE: u64 = 128;
 
 /// A file system whose free space is in pieces.
 pub struct Perforated {
@@ -34,12 +40,13 @@ impl Perforated {
     pub fn made(kind: &str, size: u64, mkfs: &[&str]) -> Option<Self> {
         let fs = made(kind, size, mkfs)?;
         let paths = fragmented(&fs, 12, 10);
-        reserve_nothing(&fs);
+        reserve(&fs, XFS_SPARE);
         if kind == "xfs" {
             // It can't be smaller than this, and has more than is needed.
             let most = File::create_new(fs.path().join("most")).unwrap();
             fallocate(&most, FallocateFlags::empty(), 0, size - XFS_NEEDS).unwrap();
         }
+        let rest = File::create_new(fs.path().join("rest")).unwrap();
         let folder = fs.path().join("others");
         fs::create_dir(&folder).unwrap();
         let (bytes, mut others) = (noise(PIECE), Vec::new());
@@ -58,8 +65,16 @@ impl Perforated {
             file.set_len(PIECE as u64 - 100).unwrap();
             others.push(path(number));
         }
+        let sync = || must("sync", &["-f", fs.path().to_str().unwrap()]);
+        sync();
+        reserve_nothing(&fs);
+        // What was kept would be one large piece.
+        let mut taken = 0;
+        while fallocate(&rest, FallocateFlags::empty(), taken, BLOCK).is_ok() {
+            taken += BLOCK;
+        }
         others.iter().skip(1).step_by(2).for_each(|path| fs::remove_file(path).unwrap());
-        must("sync", &["-f", fs.path().to_str().unwrap()]);
+        sync();
         let others = others.into_iter().step_by(2).collect();
         Some(Self { pack: pack(&fs, &paths), fs, paths, others })
     }
@@ -83,6 +98,12 @@ impl Perforated {
 
 /// What a file system reserves for itself would be one large piece. Each mount reserves it again.
 fn reserve_nothing(fs: &LoopFs) {
+    // xfs takes no less.
+    reserve(fs, 1);
+}
+
+/// Lets xfs reserve these blocks for itself, and ext4 none.
+fn reserve(fs: &LoopFs, blocks: u64) {
     match fs.kind() {
         "ext4" => {
             let device = fs.device();
@@ -91,7 +112,8 @@ fn reserve_nothing(fs: &LoopFs) {
             fs::write(settings.join("reserved_clusters"), "0").unwrap();
         }
         "xfs" => {
-            must("xfs_io", &["-x", "-c", "resblks 1", fs.path().to_str().unwrap()]);
+            let command = format!("resblks {blocks}");
+            must("xfs_io", &["-x", "-c", &command, fs.path().to_str().unwrap()]);
         }
         _ => {}
     }
