@@ -129,6 +129,8 @@ has cargo || { echo "FAILED  tools: install Rust, see https://rustup.rs" && exit
 for tool in rustfmt clippy; do
     cargo "${tool/rustfmt/fmt}" --version &>/dev/null || check "install $tool" rustup component add "$tool"
 done
+# The programs that are tried are those in target/, and in that of fuzz/.
+unset CARGO_TARGET_DIR
 # Nothing is built twice here.
 if [[ -n ${CI-} ]]; then export CARGO_INCREMENTAL=0; fi
 
