@@ -309,7 +309,7 @@ def measure(headstart, sides, workload, args):
     kinds = args.how.split(",")
     found = {how: {arm: [] for arm in ARMS} for how in kinds}
     predicted = None
-    watch = Watch("headstart-layout")
+    watch = Watch("headstart-layout", headstart)
     for _ in range(args.pairs):
         for arm in order.sample(ARMS, len(ARMS)):
             place, pack = sides[arm]

@@ -126,7 +126,8 @@ def laid_out(args, model, image, folder):
 
 def booted_from(args, model, image, folder):
     """The figures of boots from this image."""
-    with Containers(args.bin / "slowdisk", model, image) as disk, Watch(Containers.name) as disk.watch:
+    watch = Watch(Containers.name, args.bin / "headstart")
+    with Containers(args.bin / "slowdisk", model, image) as disk, watch as disk.watch:
         bench = Boots(args.bin / "headstart", args.options.split(), disk, folder)
         for number in range(LEARNED):
             last = bench.headstart(f"learn-{number + 1}")
@@ -150,7 +151,8 @@ def booted_from(args, model, image, folder):
 
 def compare(args, model, image):
     """Boots through two builds, each with what it learned itself; their ratio."""
-    with Containers(args.bin / "slowdisk", model, image) as disk, Watch(Containers.name) as disk.watch, \
+    watch = Watch(Containers.name, args.bin / "headstart")
+    with Containers(args.bin / "slowdisk", model, image) as disk, watch as disk.watch, \
             tempfile.TemporaryDirectory(prefix="boot-container-") as scratch:
         builds, pairs = {}, []
         for name, program in (("own", args.bin / "headstart"), ("other", args.other)):

@@ -6,7 +6,9 @@ what was changed. This finds it from trace events, not from results, and repeats
 Longer starts are repeated more often. Pages of all files count. Reclaim under memory pressure is not looked for.
 """
 
+import json
 import re
+import subprocess
 from pathlib import Path
 
 from lib.run import Trouble
@@ -24,13 +26,13 @@ PAGE = 4096
 TRIES = 6
 
 
-def active():
-    """Whether DAMON's proactive reclaim is on, by any of its interfaces; `headstart doctor` says the same."""
-    threads = [path.parent for path in Path("/sys/kernel/mm/damon/admin/kdamonds").glob("*/state")
-               if _text(path) == "on"]
-    actions = [action for thread in threads for action in thread.glob("contexts/*/schemes/*/action")]
-    return (_text("/sys/module/damon_reclaim/parameters/enabled") == "Y"
-            or any(_text(action) == "pageout" for action in actions))
+def active(headstart):
+    """Whether DAMON's proactive reclaim is on, as `headstart doctor` says it."""
+    words = [headstart, "doctor", "--json"]
+    # Its status says whether something else is missing.
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return any(check["id"] == "memory_reclaim" and check["state"] == "degraded"
+               for check in json.loads(done.stdout)["checks"])
 
 
 def read_again(trace):
@@ -63,14 +65,14 @@ class Watch:
     clears it when its cache has been emptied, and makes a mark when its counters are reset.
     """
 
-    def __init__(self, name):
+    def __init__(self, name, headstart):
         self.instance = INSTANCES / name
+        # Without tracefs nothing is seen, and nothing measured again.
+        self.watches = active(headstart) and INSTANCES.is_dir()
         # Measurements that were repeated, and those that were disturbed each time.
         self.repeated = self.disturbed = 0
 
     def __enter__(self):
-        # Without tracefs nothing is seen, and nothing measured again.
-        self.watches = active() and INSTANCES.is_dir()
         if self.watches:
             # One of a run that was killed is used again.
             self.instance.mkdir(exist_ok=True)
@@ -111,11 +113,3 @@ class Watch:
     def told(self):
         """What a cell of a result says of it."""
         return {"repeated": self.repeated, "disturbed": self.disturbed}
-
-
-def _text(path):
-    """What a file says, or nothing."""
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
