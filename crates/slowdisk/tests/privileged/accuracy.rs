@@ -8,7 +8,7 @@
 
 use crate::common::{Place, possible};
 use slowdisk::lifecycle;
-use slowdisk::load::{BUSY, Watch};
+use slowdisk::load::BUSY;
 use slowdisk::measure::{Figure, loads};
 use slowdisk::model::Model;
 
@@ -19,16 +19,11 @@ struct Attempt {
 
 fn attempt(place: &Place, model: &str) -> Attempt {
     let device = Model::find(model).ok().and_then(|model| model.device).expect("a model");
-    // The overhead is measured when it comes up.
-    let mut of_all = Watch::begin(vec![std::process::id()]).expect("statistics");
-    let path = place.up(model, false);
-    of_all.adopt(place.server());
-    let watch = Watch::begin(vec![place.server(), std::process::id()]).expect("statistics");
+    let (path, watched) = place.up_watched(model);
     let capacity = lifecycle::capacity(&path).expect("a size");
     let measure = |load: &slowdisk::measure::Load| load.measure(&path, &device, capacity);
     let figures: Result<_, _> = loads(&device, capacity).iter().map(measure).collect();
-    let others = watch.others().expect("them").max(of_all.others().expect("them"));
-    let attempt = Attempt { figures: figures.expect("reads"), others };
+    let attempt = Attempt { figures: figures.expect("reads"), others: watched.others() };
     place.must(&["down"], &[&path]);
     attempt
 }

@@ -14,7 +14,7 @@ use headstart::replay::probe::{LIMIT, probe};
 use headstart::replay::strategy::Order;
 use headstart_testing::undisturbed;
 use slowdisk::host;
-use slowdisk::load::{BUSY, Watch};
+use slowdisk::load::BUSY;
 
 /// What a busy machine made wrong is measured again within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -326,14 +326,11 @@ fn a_rotational_disk_is_detected() {
         };
         loop {
             // Again each time: the overhead is measured when a disk comes up.
-            let mut of_all = Watch::begin(vec![std::process::id()]).expect("statistics");
-            let path = place.up(name, false);
-            of_all.adopt(place.server());
-            let watch = Watch::begin(vec![place.server(), std::process::id()]).expect("statistics");
+            let (path, watched) = place.up_watched(name);
             let began = Instant::now();
             let model = probe(&path, 1 << 20).expect("a device that can be read").model;
             let took = began.elapsed();
-            let others = watch.others().expect("them").max(of_all.others().expect("them"));
+            let others = watched.others();
             place.must(&["down"], &[&path]);
             eprintln!("{name}: {model:?} in {took:?}, {others:.2} CPUs used by others");
             if right(&model) && took < LIMIT + Duration::from_millis(100) {

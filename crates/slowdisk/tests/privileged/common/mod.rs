@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use headstart_testing::{has, skip};
+use slowdisk::load::Watch;
 use slowdisk::{host, state};
 use tempfile::TempDir;
 
@@ -83,6 +84,16 @@ impl Place {
         self.must(&["up", "--model", model], &paths).trim().into()
     }
 
+    /// The same without a mount, with a watch of who else uses the CPUs.
+    #[track_caller]
+    pub fn up_watched(&self, model: &str) -> (PathBuf, Watched) {
+        let begin = |own| Watch::begin(own).expect("statistics");
+        let mut of_all = begin(vec![std::process::id()]);
+        let device = self.up(model, false);
+        of_all.adopt(self.server());
+        (device, Watched([of_all, begin(vec![self.server(), std::process::id()])]))
+    }
+
     /// The server of the only disk.
     #[track_caller]
     pub fn server(&self) -> u32 {
@@ -90,6 +101,16 @@ impl Place {
         assert_eq!(entries.len(), 1);
         let disk = entries[0].load().expect("a description").expect("a disk");
         disk.server.expect("a server")
+    }
+}
+
+/// Who else uses the CPUs, from before a disk comes up, when its overhead is measured, and once it is up.
+pub struct Watched([Watch; 2]);
+
+impl Watched {
+    /// CPUs that others used, in that of the two times in which it was more.
+    pub fn others(&self) -> f64 {
+        self.0.iter().map(|watch| watch.others().expect("statistics")).fold(0.0, f64::max)
     }
 }
 
