@@ -406,3 +406,38 @@ fn the_figures_of_a_server_can_be_seen_while_it_runs() {
     drop(server.stdin.take());
     server.wait().unwrap();
 }
+
+#[test]
+fn in_a_well_known_pack_only_what_is_read_much_earlier_or_later_changes_its_place() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    for name in ["a", "b", "c", "d"] {
+        write_synced(&fs.path().join(name), &[7; 1 << 16]);
+    }
+    let packs = disk_dir();
+    let pack = packs.path().join("order.pack");
+    let pack = pack.to_str().unwrap();
+    let starts = |first: &str, last: &str| {
+        let program =
+            format!("cd {} && cat {first} && sleep 0.3 && cat {last}", fs.path().display());
+        fs.remount();
+        let options = ["--always", "--pack", pack];
+        let (output, figures) = start(packs.path(), "run", &options, &["sh", "-c", &program]);
+        assert!(output.status.success(), "{output:?}");
+        figures
+    };
+    for _ in 0..3 {
+        starts("a b c", "d");
+    }
+    let (figures, order) = undisturbed_with(&[fs.path()], packs.path(), || {
+        let figures = starts("d b a", "c");
+        let shown = json(&["show", "--json", pack]);
+        let files = shown["files"].as_array().unwrap().iter();
+        let names =
+            files.filter_map(|file| file["path"].as_str()?.strip_prefix(fs.path().to_str()?));
+        (figures, names.map(|name| name.trim_start_matches('/').to_owned()).collect::<Vec<_>>())
+    });
+    assert_eq!(figures["prefetch"]["in_touch_order"], true, "{figures:#}");
+    let place = |name: &str| order.iter().position(|known| known == name).unwrap();
+    assert!(place("a") < place("b"), "b was read before a by chance: {order:?}");
+    assert!(place("d") < place("c") && place("b") < place("c"), "{order:?}");
+}

@@ -93,7 +93,7 @@ mod tests {
     use crate::replay::frequency::Frequency;
     use std::path::Path;
 
-    const NEXT: Rule = Rule::NextStart { keep: 8, metadata_seen: true };
+    const NEXT: Rule = Rule::NextStart { keep: 8, metadata_seen: true, keep_time_us: 0 };
 
     /// A boot that touched pages of `/a` with this inode number, and as many of metadata.
     fn boot(ino: u64, ranges: &[(u64, u64)]) -> Pack {

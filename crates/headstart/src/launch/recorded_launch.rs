@@ -2,7 +2,7 @@
 //! that the next start may need, and whether the replay was complete. [`super::learn`] uses it for
 //! a program, [`crate::boot`] for each phase of a boot. It writes nothing.
 
-use super::policy::Learning;
+use super::policy::{Learning, WELL_KNOWN};
 use crate::host::id::Dev;
 use crate::host::mounts::MountTable;
 use crate::outcome::classify::{PrefetchedPages, classify};
@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// A replay counts as complete if this share of the touched pages was ready.
 const COMPLETE_SHARE: f64 = 0.9;
+/// Touches of a well-known pack that move by less than this part of a start keep their times.
+const MOVED_PART: u32 = 4;
 
 /// A recorded launch.
 #[derive(Debug)]
@@ -58,6 +60,15 @@ pub struct Prefetched<'a> {
 }
 
 impl Prefetched<'_> {
+    /// Whether the ranges of these packs keep their order: well-known ones that were read in touch order. A start
+    /// that waits for what a replay reads touches much when it arrives, and its threads overtake each other by
+    /// chance. Each new order costs requests where files lie side by side in the old one, as after a layout. In
+    /// elevator order the times count, and not the order.
+    fn keep_order(&self) -> bool {
+        self.packs.iter().any(|pack| pack.origin.starts >= WELL_KNOWN)
+            && self.reports.iter().any(|report| report.in_touch_order)
+    }
+
     /// Whether the start used so little of what was prefetched that it did another job than the
     /// packs' starts. False if files were replaced, which no job uses.
     pub fn is_another_job(&self, outcome: &PageCounts) -> bool {
@@ -134,7 +145,10 @@ impl RecordedLaunch {
         let packs = prefetched.packs.iter().copied();
         let metadata_seen =
             self.seen.metadata_was_cold(pages, packs, &self.file_systems, by_replay);
-        Rule::NextStart { keep: self.policy.keep, metadata_seen }
+        let keeps_times = !self.policy.without_waits && prefetched.keep_order();
+        let duration_us = u32::try_from(pages.duration / 1000).unwrap_or(u32::MAX);
+        let keep_time_us = if keeps_times { duration_us / MOVED_PART } else { 0 };
+        Rule::NextStart { keep: self.policy.keep, metadata_seen, keep_time_us }
     }
 }
 
@@ -158,6 +172,26 @@ mod tests {
             let outcome = PageCounts { touched_pages: 100, ready_pages, ..PageCounts::default() };
             let prefetched = Prefetched { reports, ..Prefetched::default() };
             assert_eq!(prefetched.was_complete(&outcome), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_well_known_pack_that_is_read_in_touch_order_keeps_its_order() {
+        let pack =
+            |starts| Pack { origin: Origin { starts, ..Origin::default() }, ..Pack::default() };
+        let (new, known) = (pack(WELL_KNOWN - 1), pack(WELL_KNOWN));
+        let touch = Report { in_touch_order: true, ..Report::default() };
+        let other = Report::default();
+        for (name, packs, reports, expected) in [
+            ("nothing was known", vec![], vec![touch], false),
+            ("little was known", vec![&new], vec![touch], false),
+            ("well known", vec![&known], vec![touch], true),
+            ("one of two", vec![&new, &known], vec![other, touch], true),
+            ("in elevator order, or nothing was read", vec![&known], vec![other], false),
+            ("nothing was prefetched", vec![&known], vec![], false),
+        ] {
+            let prefetched = Prefetched { packs, reports, ..Prefetched::default() };
+            assert_eq!(prefetched.keep_order(), expected, "{name}");
         }
     }
 

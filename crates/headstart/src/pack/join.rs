@@ -86,7 +86,7 @@ mod tests {
             },
             ..Pack::default()
         };
-        let rule = Rule::NextStart { keep: 4, metadata_seen: true };
+        let rule = Rule::NextStart { keep: 4, metadata_seen: true, keep_time_us: 0 };
         for (name, new, written, starts, kb) in [
             ("the first", start(0, 1000), true, 1, 1000),
             ("one that lost events", start(5, 2000), false, 1, 2000),

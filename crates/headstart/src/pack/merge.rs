@@ -23,6 +23,9 @@ pub enum Rule {
         /// Whether metadata that the start did not touch was not needed: false if it was resident,
         /// since touches are not reported then.
         metadata_seen: bool,
+        /// A range that is touched no more than this before or after the time that is known keeps that time, in
+        /// µs of this start; 0 takes the times of this start.
+        keep_time_us: u32,
     },
     /// It was learned independently: the ranges of both are kept.
     Union,
@@ -219,9 +222,14 @@ fn join_piece(
     new: Option<Piece>,
     is_silent: impl Fn(&Piece) -> bool,
 ) -> Option<Piece> {
-    // The latest start knows the time best, but not of writes to a page in memory, which have no event: what it
-    // knows of is a later page.
+    // The latest start knows the time best, unless that differs by chance.
     let mut latest = new.or(old)?;
+    if let Rule::NextStart { keep_time_us, .. } = rule
+        && let Some(old) = old.filter(|old| old.at_us.abs_diff(latest.at_us) <= keep_time_us)
+    {
+        latest.at_us = old.at_us;
+    }
+    // A write to a page in memory has no event: what the latest start knows of is a later page.
     // Times of independent packs can't be compared.
     if rule != Rule::Union
         && let Some(old) = old.filter(|old| latest.how.has(How::APPENDED) && latest.how == old.how)

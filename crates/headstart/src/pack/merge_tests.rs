@@ -9,7 +9,10 @@ use std::path::Path;
 #[path = "merge_appended_tests.rs"]
 mod appended;
 
-const NEXT: Rule = Rule::NextStart { keep: 4, metadata_seen: true };
+const NEXT: Rule = Rule::NextStart { keep: 4, metadata_seen: true, keep_time_us: 0 };
+
+/// Touches keep their times if they move by less.
+const STEADY: Rule = Rule::NextStart { keep: 4, metadata_seen: true, keep_time_us: 10 };
 
 fn piece(first: u64, end: u64) -> Piece {
     Piece { pages: PageRange { first, end }, at_us: 0, how: How::READ, history: History(1) }
@@ -125,7 +128,8 @@ fn metadata_found_in_memory_is_no_sign_against_it() {
     let warm = start(&[("/a", 1, (0, 4))], &[]);
     let mut pack = cold.clone();
     for _ in 0..8 {
-        pack = merge(&pack, &warm, Rule::NextStart { keep: 4, metadata_seen: false });
+        pack =
+            merge(&pack, &warm, Rule::NextStart { keep: 4, metadata_seen: false, keep_time_us: 0 });
     }
     assert_eq!(pack.metadata.len(), 1);
     for _ in 0..4 {
@@ -149,7 +153,7 @@ fn what_only_an_earlier_start_saw_has_the_times_of_the_latest() {
     slow.metadata[0].at_us = 3000;
     let quick = timed(100, 300, 400, &[]);
     let merged = |rule| merge(&slow, &quick, rule).metadata[0].at_us;
-    assert_eq!(merged(Rule::NextStart { keep: 4, metadata_seen: false }), 200);
+    assert_eq!(merged(Rule::NextStart { keep: 4, metadata_seen: false, keep_time_us: 0 }), 200);
     assert_eq!(merged(Rule::Union), 3000, "which start would it be of?");
 }
 
@@ -387,7 +391,7 @@ fn metadata_of_one_file_system_is_joined_and_that_of_others_stays() {
         found.sort_unstable();
         found
     };
-    let unseen = Rule::NextStart { keep: 4, metadata_seen: false };
+    let unseen = Rule::NextStart { keep: 4, metadata_seen: false, keep_time_us: 0 };
     assert_eq!(seen(NEXT), [(0, vec![(0, 1)]), (1, vec![(0, 2), (8, 1)]), (2, vec![(0, 2)])]);
     assert_eq!(seen(unseen), [(0, vec![(0, 1)]), (1, vec![(0, 3), (8, 1)]), (2, vec![(0, 3)])]);
     assert_eq!(
@@ -409,6 +413,9 @@ fn a_stretch_of_pages_has_the_history_of_both_and_the_time_of_the_latest() {
             false,
             at(2, read | mapped, 0b111),
         ),
+        ("not much later", STEADY, at(30, read, 1), at(40, read, 1), false, at(30, read, 0b11)),
+        ("not much earlier", STEADY, at(40, read, 1), at(30, read, 1), false, at(40, read, 0b11)),
+        ("much later", STEADY, at(30, read, 1), at(41, read, 1), false, at(41, read, 0b11)),
         ("the same use", NEXT, at(1, read, 0b11), at(2, read, 1), false, at(2, read, 0b111)),
         ("new", NEXT, None, at(2, read, 1), false, at(2, read, 1)),
         ("not touched", NEXT, at(1, read, 0b11), None, false, at(1, read, 0b110)),
@@ -454,7 +461,7 @@ fn only_histories_of_a_union_are_lengthened() {
     );
     for (rule, expected) in [
         (Rule::Union, [0b1011, 0b1010]),
-        (Rule::NextStart { keep: 8, metadata_seen: true }, [0b1_0110, 0]),
+        (Rule::NextStart { keep: 8, metadata_seen: true, keep_time_us: 0 }, [0b1_0110, 0]),
     ] {
         let joined = join_pieces(rule, long.clone(), short.clone(), |_| false);
         let histories: Vec<u8> = joined.iter().map(|piece| piece.history.0).collect();

@@ -184,7 +184,11 @@ mod tests {
         let new = identity(2, 100 * PAGE);
         let (renewed, _) = renew(&pack, |_, _, _| Now::Other(new));
         let next = start(new, &[(2, 8)]);
-        let merged = merge(&renewed, &next, Rule::NextStart { keep: 8, metadata_seen: true });
+        let merged = merge(
+            &renewed,
+            &next,
+            Rule::NextStart { keep: 8, metadata_seen: true, keep_time_us: 0 },
+        );
         assert_eq!(ranges(&merged), [(2, 8)]);
         assert!(!merged.ranges[0].how.has(How::INFERRED));
     }

@@ -53,6 +53,8 @@ pub struct Report {
     pub stopped_bytes: u64,
     /// Whether the end of the plan was reached.
     pub complete: bool,
+    /// Whether something was read in touch order.
+    pub in_touch_order: bool,
     /// Whether a thread was left behind that waits for a file, as when a file server does not
     /// answer.
     pub stuck: bool,
@@ -122,6 +124,7 @@ impl Report {
         }
         self.stopped = self.stopped.or(other.stopped);
         self.complete &= other.complete;
+        self.in_touch_order |= other.in_touch_order;
         self.stuck |= other.stuck;
         let first = [self.first_request_us, other.first_request_us];
         self.first_request_us = first.into_iter().flatten().min();
@@ -240,6 +243,9 @@ mod tests {
         assert_eq!(parts.iter().map(|part| part.requests).sum::<u64>(), 7);
         assert_eq!((parts[0].files, parts[1].files), (3, 0));
         assert!(parts.iter().all(|part| part.complete));
+        let mut both = Report { in_touch_order: true, ..whole };
+        both.add(&whole);
+        assert!(both.in_touch_order && both.complete && both.requests == 14);
         let over = Report { over_budget_bytes: 1, ..whole };
         let over = over.divided(&[pack(1), pack(2)]);
         assert_eq!((over[0].over_budget_bytes, over[1].over_budget_bytes), (1, 0));

@@ -179,7 +179,8 @@ fn work_on_dense_packs_stays_within_its_bound() {
             let most = WORK_FACTOR * packs * body.len();
             assert!(peak <= most, "{name}: {work}: {peak} bytes for {packs} × {}", body.len());
         };
-        for rule in [Rule::Union, Rule::NextStart { keep: 8, metadata_seen: true }] {
+        for rule in [Rule::Union, Rule::NextStart { keep: 8, metadata_seen: true, keep_time_us: 0 }]
+        {
             bounded("merge", 2, &|| drop(merge(&pack, &pack, rule)));
             bounded("merge into nothing", 1, &|| drop(merge(Pack::default(), &pack, rule)));
         }
@@ -235,7 +236,7 @@ fn a_start_is_joined_within_memory_for_its_files_and_packs_that_are_given_away_f
         parts.file_systems.push(FileSystem::default());
         parts.build(names.table())
     };
-    let rule = Rule::NextStart { keep: 4, metadata_seen: true };
+    let rule = Rule::NextStart { keep: 4, metadata_seen: true, keep_time_us: 0 };
     let (old, new) = (pack(), pack());
     let (merged, peak) = peak_of(|| merge(&old, &new, rule));
     assert_eq!(merged.files.len() as u64, FILES);
@@ -319,7 +320,9 @@ fn every_change_of_one_or_two_bytes_is_refused_or_gives_a_sound_pack() {
             for range in &pack.ranges {
                 let _ = pack.paths.path(pack.files[range.file as usize].node);
             }
-            for rule in [Rule::Union, Rule::NextStart { keep: 8, metadata_seen: false }] {
+            for rule in
+                [Rule::Union, Rule::NextStart { keep: 8, metadata_seen: false, keep_time_us: 0 }]
+            {
                 for (old, new) in [(&original, &pack), (&pack, &original)] {
                     let merged = merge(old, new, rule);
                     assert_eq!(decode(&encode(&merged)).as_ref(), Ok(&merged));
