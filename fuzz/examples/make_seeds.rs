@@ -36,7 +36,8 @@ fn main() {
     }
     let pack = small_pack();
     let body = &codec::encode(&pack)[HEADER..];
-    let grown = merge(&pack, &pack, Rule::NextStart { keep: 4, metadata_seen: true });
+    let next = Rule::NextStart { keep: 4, metadata_seen: true, keep_time_us: 0 };
+    let grown = merge(&pack, &pack, next);
     let grown = &codec::encode(&grown)[HEADER..];
     seed("pack_decode", "one-start", body);
     seed("pack_decode", "two-starts", grown);

@@ -17,7 +17,12 @@ fuzz_target!(|data: &[u8]| {
     let (Some(old), Some(new)) = (pack(old), pack(new)) else { return };
     let rule = match rule & 0x0f {
         0 => Rule::Union,
-        keep => Rule::NextStart { keep: keep.into(), metadata_seen: rule & 0x10 != 0 },
+        keep => Rule::NextStart {
+            keep: keep.into(),
+            metadata_seen: rule & 0x10 != 0,
+            // None, or one of 16 µs to 268 s.
+            keep_time_us: (1 << (4 * (rule >> 5))) - 1,
+        },
     };
     let merged = bounded(data.len(), 0, || merge(&old, &new, rule));
     check_encoding(&merged);
