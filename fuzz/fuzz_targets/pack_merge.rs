@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
         keep => Rule::NextStart {
             keep: keep.into(),
             metadata_seen: rule & 0x10 != 0,
-            // None, or one of 16 µs to 268 s.
+            // 0, or 15 µs to 268 s.
             keep_time_us: (1 << (4 * (rule >> 5))) - 1,
         },
     };

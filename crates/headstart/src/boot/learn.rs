@@ -240,7 +240,8 @@ impl Boot<'_> {
         }
         let was_complete = ahead.was_complete(&outcome);
         let new = self.launch.pack(&record.name, Vec::new(), Cow::Borrowed(part), was_complete);
-        let rule = self.launch.rule(part, &ahead);
+        // The times of boots are without waits.
+        let rule = self.launch.rule(part, &ahead, None);
         let mut stays = false;
         for (of, new) in with_untouched(&new, known.iter().map(|known| &known.of)) {
             let known = known.iter().find(|known| known.of.is(&of)).map(|known| &known.pack);

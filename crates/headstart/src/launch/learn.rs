@@ -233,7 +233,7 @@ pub fn learn(
     let target = own.unwrap_or(&settings.target);
     let words: Vec<&[u8]> = target.command.iter().map(|word| word.as_bytes()).collect();
     let was_complete = prefetched.was_complete(&outcome);
-    let rule = launch.rule(&seen.pages, &prefetched);
+    let rule = launch.rule(&seen.pages, &prefetched, pack.filter(|_| own.is_none()));
     let pages = Cow::Owned(mem::take(&mut launch.seen.pages));
     let new = launch.pack(&target.name, words.join(&0), pages, was_complete);
     let RecordedLaunch { seen, .. } = &launch;

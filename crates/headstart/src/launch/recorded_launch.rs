@@ -60,13 +60,12 @@ pub struct Prefetched<'a> {
 }
 
 impl Prefetched<'_> {
-    /// Whether the ranges of these packs keep their order: well-known ones that were read in touch order. A start
-    /// that waits for what a replay reads touches much when it arrives, and its threads overtake each other by
-    /// chance. Each new order costs requests where files lie side by side in the old one, as after a layout. In
-    /// elevator order the times count, and not the order.
-    fn keep_order(&self) -> bool {
-        self.packs.iter().any(|pack| pack.origin.starts >= WELL_KNOWN)
-            && self.reports.iter().any(|report| report.in_touch_order)
+    /// Whether a pack keeps the order of its ranges: a well-known one, if something was read in touch order. Starts
+    /// differ in their order, and each new one costs requests where files lie side by side in the old one, as after
+    /// a layout. In elevator order the times count, and not the order.
+    fn keeps_order(&self, pack: &Pack) -> bool {
+        let in_touch_order = self.reports.iter().any(|report| report.in_touch_order);
+        pack.origin.starts >= WELL_KNOWN && in_touch_order
     }
 
     /// Whether the start used so little of what was prefetched that it did another job than the
@@ -139,13 +138,19 @@ impl RecordedLaunch {
         pack_of_start(pages, &self.seen.names, start, code)
     }
 
-    /// How that pack is joined into those before it.
-    pub fn rule(&self, pages: &Observation, prefetched: &Prefetched<'_>) -> Rule {
+    /// How that pack is joined into those before it. `known` is the one before it, if its times count waits as
+    /// these do.
+    pub fn rule(
+        &self,
+        pages: &Observation,
+        prefetched: &Prefetched<'_>,
+        known: Option<&Pack>,
+    ) -> Rule {
         let by_replay = prefetched.reports.iter().map(|report| report.metadata_bytes).sum();
         let packs = prefetched.packs.iter().copied();
         let metadata_seen =
             self.seen.metadata_was_cold(pages, packs, &self.file_systems, by_replay);
-        let keeps_times = !self.policy.without_waits && prefetched.keep_order();
+        let keeps_times = known.is_some_and(|known| prefetched.keeps_order(known));
         let duration_us = u32::try_from(pages.duration / 1000).unwrap_or(u32::MAX);
         let keep_time_us = if keeps_times { duration_us / MOVED_PART } else { 0 };
         Rule::NextStart { keep: self.policy.keep, metadata_seen, keep_time_us }
@@ -182,16 +187,15 @@ mod tests {
         let (new, known) = (pack(WELL_KNOWN - 1), pack(WELL_KNOWN));
         let touch = Report { in_touch_order: true, ..Report::default() };
         let other = Report::default();
-        for (name, packs, reports, expected) in [
-            ("nothing was known", vec![], vec![touch], false),
-            ("little was known", vec![&new], vec![touch], false),
-            ("well known", vec![&known], vec![touch], true),
-            ("one of two", vec![&new, &known], vec![other, touch], true),
-            ("in elevator order, or nothing was read", vec![&known], vec![other], false),
-            ("nothing was prefetched", vec![&known], vec![], false),
+        for (name, pack, reports, expected) in [
+            ("little was known", &new, vec![touch], false),
+            ("well known", &known, vec![touch], true),
+            ("one of two replays", &known, vec![other, touch], true),
+            ("in elevator order, or nothing was read", &known, vec![other], false),
+            ("nothing was prefetched", &known, vec![], false),
         ] {
-            let prefetched = Prefetched { packs, reports, ..Prefetched::default() };
-            assert_eq!(prefetched.keep_order(), expected, "{name}");
+            let prefetched = Prefetched { reports, ..Prefetched::default() };
+            assert_eq!(prefetched.keeps_order(pack), expected, "{name}");
         }
     }
 

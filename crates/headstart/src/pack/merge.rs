@@ -222,7 +222,7 @@ fn join_piece(
     new: Option<Piece>,
     is_silent: impl Fn(&Piece) -> bool,
 ) -> Option<Piece> {
-    // The latest start knows the time best, unless that differs by chance.
+    // The latest start knows the time best, where that differs enough.
     let mut latest = new.or(old)?;
     if let Rule::NextStart { keep_time_us, .. } = rule
         && let Some(old) = old.filter(|old| old.at_us.abs_diff(latest.at_us) <= keep_time_us)
