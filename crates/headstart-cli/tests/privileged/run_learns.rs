@@ -2,7 +2,7 @@
 //! finds its files in memory.
 
 use crate::command::{headstart, json};
-use crate::common::python;
+use crate::common::{python, run_json};
 use headstart_testing::{
     LoopFs, as_nobody, disk_dir, is_root, must, skip, undisturbed, undisturbed_with, wait_until,
     write_synced,
@@ -407,6 +407,46 @@ fn the_figures_of_a_server_can_be_seen_while_it_runs() {
     server.wait().unwrap();
 }
 
+/// The names of the files in a pack below a directory, in their order.
+fn order(pack: &str, below: &Path) -> Vec<String> {
+    let shown = json(&["show", "--json", pack]);
+    let paths = shown["files"].as_array().unwrap().iter().filter_map(|file| file["path"].as_str());
+    paths
+        .filter_map(|path| {
+            Some(path.strip_prefix(below.to_str()?)?.trim_start_matches('/').to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn a_well_known_pack_keeps_its_order_also_when_all_is_in_memory() {
+    let Some(fs) = LoopFs::new("ext4") else { return };
+    for name in ["a", "b"] {
+        write_synced(&fs.path().join(name), &[7; 1 << 16]);
+    }
+    let packs = disk_dir();
+    let pack = packs.path().join("order.pack");
+    let pack = pack.to_str().unwrap();
+    let learn = |program: &str| {
+        let program = format!("cd {} && {program}", fs.path().display());
+        let options = ["--always", "--max-delay", "1s", "--pack", pack];
+        run_json(packs.path(), &options, &["sh", "-c", &program])
+    };
+    for _ in 0..3 {
+        fs.remount();
+        learn("cat a b");
+    }
+    let (figures, order) = undisturbed_with(&[fs.path()], packs.path(), || {
+        // Brings all of it in.
+        learn("cat a b && sleep 1");
+        let figures = learn("cat b a && sleep 1");
+        (figures, order(pack, fs.path()))
+    });
+    assert_eq!(figures["prefetch"]["bytes"], 0, "{figures:#}");
+    assert!(figures["learned"]["starts"].as_u64() > Some(3), "{figures:#}");
+    assert_eq!(order, ["a", "b"]);
+}
+
 #[test]
 fn in_a_well_known_pack_only_what_is_read_much_earlier_or_later_changes_its_place() {
     let Some(fs) = LoopFs::new("ext4") else { return };
@@ -430,11 +470,7 @@ fn in_a_well_known_pack_only_what_is_read_much_earlier_or_later_changes_its_plac
     let (figures, order) = undisturbed_with(&[fs.path()], packs.path(), || {
         // The first three are read at almost the same time, by the measure of a start that takes so long.
         let figures = starts("cat d b a && sleep 2 && cat c");
-        let shown = json(&["show", "--json", pack]);
-        let files = shown["files"].as_array().unwrap().iter();
-        let names =
-            files.filter_map(|file| file["path"].as_str()?.strip_prefix(fs.path().to_str()?));
-        (figures, names.map(|name| name.trim_start_matches('/').to_owned()).collect::<Vec<_>>())
+        (figures, order(pack, fs.path()))
     });
     assert_eq!(figures["prefetch"]["in_touch_order"], true, "{figures:#}");
     let place = |name: &str| order.iter().position(|known| known == name).unwrap();

@@ -60,7 +60,7 @@ pub struct Prefetched<'a> {
 }
 
 impl Prefetched<'_> {
-    /// Whether a pack keeps the order of its ranges: a well-known one, if something was read in touch order. Starts
+    /// Whether a pack keeps the order of its ranges: a well-known one, if it is read in touch order. Starts
     /// differ in their order, and each new one costs requests where files lie side by side in the old one, as after
     /// a layout. In elevator order the times count, and not the order.
     fn keeps_order(&self, pack: &Pack) -> bool {
@@ -191,7 +191,7 @@ mod tests {
             ("little was known", &new, vec![touch], false),
             ("well known", &known, vec![touch], true),
             ("one of two replays", &known, vec![other, touch], true),
-            ("in elevator order, or nothing was read", &known, vec![other], false),
+            ("in elevator order", &known, vec![other], false),
             ("nothing was prefetched", &known, vec![], false),
         ] {
             let prefetched = Prefetched { reports, ..Prefetched::default() };

@@ -53,7 +53,7 @@ pub struct Report {
     pub stopped_bytes: u64,
     /// Whether the end of the plan was reached.
     pub complete: bool,
-    /// Whether something was read in touch order.
+    /// Whether it reads in touch order.
     pub in_touch_order: bool,
     /// Whether a thread was left behind that waits for a file, as when a file server does not
     /// answer.

@@ -410,7 +410,7 @@ impl Engine {
         let mut report = self.progress.report();
         report.over_budget_bytes = self.plan.over_budget;
         report.seldom_bytes = self.plan.seldom;
-        report.in_touch_order = report.bytes > 0 && self.plan.strategy.order == Order::Touch;
+        report.in_touch_order = self.plan.strategy.order == Order::Touch;
         if report.stopped.is_some() {
             let Report { bytes, resident_bytes, assumed_bytes, .. } = report;
             let skipped = report.dropped_bytes + report.apart_bytes;
