@@ -9,7 +9,8 @@ An image comes up again for each of its turns. `layout plan` says before, with t
 what a layout gains. Of replays it is also told for how long the disk was busy, which other work does not change.
 With `--how prefetched,replay,hot` the lower bound in touch order is told too (doc/bench.md). `--learn N` has N
 more starts learned after the layout, on its disk, as people have who go on using it: where new files go has
-changed, and with that the metadata that starts read.
+changed, and with that the metadata that starts read. `--in-memory` has one more start learned before the layout, with
+its files in memory, from which `layout plan` predicts starts, too.
 
 With `--aged` the image is aged before: it is made so small that its files fill 70 % of it (btrfs: 50 %), but not so
 small that a layout has no room in the end, filled with files
@@ -21,8 +22,8 @@ file of the pack is written once more, as an upgrade does, into what is free. `-
 what is laid out. Of the layout is told in how many pieces a pack lies before and after.
 
 Usage: bench/layout.py [--workloads A,B] [--models A,B] [--pairs N] [--kind KIND] [--compress[=HOW]]
-                       [--how A,B] [--gaps SIZE] [--aged] [--make-room] [--learn N] [--seed N] [--work DIR [--prepare]]
-                       [--out FILE]
+                       [--how A,B] [--gaps SIZE] [--aged] [--make-room] [--learn N] [--in-memory] [--seed N]
+                       [--work DIR [--prepare]] [--out FILE]
 """
 
 import contextlib
@@ -47,7 +48,7 @@ from lib.choice import add_choice
 from lib.convert import MKFS, converted
 from lib.disk import Programs
 from lib.image import unmount
-from lib.learn import ending, learn
+from lib.learn import ending, learn, learn_in_memory, learn_start
 from lib.reclaim import Watch
 from lib.run import run
 from lib.workloads import WORKLOADS
@@ -76,6 +77,7 @@ def arguments():
     add("--pairs", type=int, default=10, metavar="N", help="[default: 10]")
     add("--how", default=",".join(HOW), metavar="A,B", help="of these, and hot [default: %(default)s]")
     add("--learn", type=int, default=0, metavar="N", help="starts that are learned after the layout [default: 0]")
+    add("--in-memory", action="store_true", help="one more start is learned before, with its files in memory")
     add("--kind", choices=("ext4", *MKFS), default="ext4", help="of file system [default: %(default)s]")
     add("--compress", nargs="?", const="zstd", metavar="HOW", help="compress what is laid out")
     add("--gaps", metavar="SIZE", help="also move gaps of up to so much")
@@ -112,21 +114,23 @@ def benchmark():
                          "after": ((slowdisk, model, after), renewed)}
                 cell = measure(headstart, sides, workload, args) | {"layout": moved}
                 cell |= {"model": model, "aged": args.aged, "kind": args.kind, "compress": args.compress,
-                         "gaps": args.gaps, "learn": args.learn, "make_room": args.make_room, "seed": args.seed}
+                         "gaps": args.gaps, "learn": args.learn, "in_memory": args.in_memory,
+                         "make_room": args.make_room, "seed": args.seed}
                 result["cells"].append(cell)
                 write(args.out, joined(args.out, result, place))
                 print(f"{model:6} {workload.name:12} " + ", ".join(
                     f"{how} {cell[how]['before']['median_s']:.3f} -> "
                     f"{cell[how]['after']['median_s']:.3f} s ({cell[how]['ratio']:.3f}), disk "
                     f"{cell[how]['before']['disk_s']:.3f} -> {cell[how]['after']['disk_s']:.3f} s"
-                    for how in args.how.split(",")) + f"; predicted {cell['predicted']}", file=sys.stderr)
+                    for how in args.how.split(","))
+                    + f"; predicted {cell['predicted']}, starts {cell['predicted_start']}", file=sys.stderr)
     return 0
 
 
 def learned(headstart, slowdisk, workload, root, folder, args):
     """The image from which a workload was learned, and its pack; made unless they are there."""
     aged, kind = args.aged, args.kind
-    name = "-".join([workload.name, *[kind] * (kind != "ext4"), *["aged"] * aged,
+    name = "-".join([workload.name, *[kind] * (kind != "ext4"), *["aged"] * aged, *["in-memory"] * args.in_memory,
                      *[f"seed-{args.seed}"] * (aged and args.seed != 1)])
     before, pack = folder / f"{name}.img", folder / f"{name}.pack"
     if pack.exists():
@@ -141,6 +145,8 @@ def learned(headstart, slowdisk, workload, root, folder, args):
         age(headstart, before, where, fresh, resize=kind == "ext4", chance=random.Random(args.seed + 4))
     with Programs(slowdisk, LEARNED, before, keep=True) as disk:
         learn(headstart, disk, workload, pack, exact=True)
+        if args.in_memory:
+            learn_in_memory(headstart, disk, workload, pack)
     return before, pack
 
 
@@ -160,9 +166,7 @@ def laid_out(headstart, slowdisk, model, before, pack, workload, args):
         moved = lay_out(headstart, disk.mount, renewed, args)
         for _ in range(args.learn):
             run(*disk.cold().split())
-            # With figures it waits until it has learned.
-            run(headstart, "run", "--always", "--pack", renewed, "--json", after.with_suffix(".figures"), "--force",
-                "--", *ending(disk, workload))
+            learn_start(headstart, disk, workload, renewed)
     told.write_text(json.dumps(moved))
     return after, renewed, moved
 
@@ -258,8 +262,8 @@ def at(path, where):
 def place(cell):
     """What there is one cell of."""
     return (cell["model"], cell["workload"], cell.get("aged", False), cell.get("kind", "ext4"),
-            cell.get("compress"), cell.get("gaps"), cell.get("learn", 0), cell.get("make_room", False),
-            cell.get("seed", 1) if cell.get("aged") else 1)
+            cell.get("compress"), cell.get("gaps"), cell.get("learn", 0), cell.get("in_memory", False),
+            cell.get("make_room", False), cell.get("seed", 1) if cell.get("aged") else 1)
 
 
 def options(args):
@@ -308,7 +312,7 @@ def measure(headstart, sides, workload, args):
     order = random.Random(f"{args.seed} {workload.name}")
     kinds = args.how.split(",")
     found = {how: {arm: [] for arm in ARMS} for how in kinds}
-    predicted = None
+    predicted = starts = None
     watch = Watch("headstart-layout", headstart)
     for _ in range(args.pairs):
         for arm in order.sample(ARMS, len(ARMS)):
@@ -319,13 +323,13 @@ def measure(headstart, sides, workload, args):
                 run(headstart, "doctor", "--reprobe")
                 if arm == "before" and predicted is None:
                     gain = planned(headstart, disk.mount, pack, options(args))["gain"]
-                    predicted = [gain[arm]["replay_us"] for arm in ARMS]
+                    predicted, starts = ([gain[arm][what] for arm in ARMS] for what in ("replay_us", "start_us"))
                 for how in order.sample(kinds, len(kinds)):
                     one = functools.partial(trial, how, headstart, disk, workload, pack)
                     found[how][arm].append(watch.undisturbed(one))
     cell = {"workload": workload.name, "title": workload.title, "pairs": args.pairs,
             "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d", time.gmtime()), "predicted": predicted,
-            **watch.told()}
+            "predicted_start": starts, **watch.told()}
     with Programs(*sides["after"][0]) as disk:
         cell["bandwidth_mb_s"] = disk.bandwidth()
     for how, arms in found.items():

@@ -1,10 +1,13 @@
 """Has headstart learn a workload, as people would, from cold starts on a disk."""
 
+import json
 import os
 
-from lib.run import run
+from lib.run import Trouble, run
 
 STARTS = 4
+# How many starts may be needed until one is learned.
+TRIALS = 5
 # How long a server runs before it is stopped: longer than until it has answered after a
 # cold start from the slowest disk, 19 s.
 SERVER_S = 30
@@ -26,7 +29,24 @@ def learn(headstart, disk, workload, pack, exact):
         if exact and number == 0:
             # From a rotational disk a cold start takes longer than the default of --for.
             through = ["record", "--quiet", "--exact", "--for", "2min", "--pack", pack]
+            run(headstart, *through, "--", *command, env=environment)
         else:
-            # With figures it waits until it has learned.
-            through = ["run", "--always", "--pack", pack, "--json", pack.with_suffix(".figures")]
-        run(headstart, *through, "--", *command, env=environment)
+            learn_start(headstart, disk, workload, pack)
+
+
+def learn_start(headstart, disk, workload, pack):
+    """Learns one start, with what is in memory there; whether it was learned."""
+    # With figures it waits until it has learned.
+    figures = pack.with_suffix(".figures")
+    through = ["run", "--always", "--pack", pack, "--json", figures, "--force"]
+    run(headstart, *through, "--", *ending(disk, workload), env=os.environ | {"HEADSTART_PACKS": str(pack.parent)})
+    return json.loads(figures.read_text())["learned"] is not None
+
+
+def learn_in_memory(headstart, disk, workload, pack):
+    """Learns one start, whose files are in memory since another one just ended."""
+    # The kernel may still be removing the trace of that one.
+    for _ in range(TRIALS):
+        if learn_start(headstart, disk, workload, pack):
+            return
+    raise Trouble(f"no start of {workload.name} was learned from memory; {pack.with_suffix('.figures')} tells why")
