@@ -3,12 +3,11 @@
 use super::extents::as_one_file;
 use super::metadata::Metadata;
 use super::reads::{ReadStep, Replayed};
+use super::start::Start;
 use headstart::host::range::ByteRange;
-use headstart::replay::elevator::{DevicePosition, read_us};
+use headstart::replay::elevator::{DevicePosition, SeekCost, read_us};
 use headstart::replay::model::Model;
-use headstart::replay::queue::queued_us;
-use headstart::replay::requests::requests;
-use headstart::replay::strategy::ReadStrategy;
+use headstart::replay::queue::answered_us;
 use headstart_sys::fiemap::Extent;
 use serde::Serialize;
 
@@ -35,6 +34,10 @@ pub struct Reading {
     pub trees: u64,
     /// How long the device needs for a replay, in µs; `None` without a model.
     pub replay_us: Option<u64>,
+    /// How long a prefetched start takes, in µs ([`super::start`]); of several packs their starts one after the other.
+    /// `None` without a model, on a rotational disk, whose passes are not modelled, and where it is not known how long
+    /// one of them computes.
+    pub start_us: Option<u64>,
 }
 
 /// Before and after.
@@ -55,6 +58,8 @@ pub struct Places {
     pub trees: u64,
     /// What the replays of the packs read of that.
     pub replays: Vec<Replayed>,
+    /// How long all CPUs need to unpack what is compressed there, in µs: a replay unpacks while it reads on.
+    pub unpacking_us: u64,
 }
 
 /// The device that is read from.
@@ -64,6 +69,11 @@ pub struct Device {
     pub model: Option<Model>,
     /// The largest request that it takes, in bytes.
     pub largest_request: u64,
+}
+
+/// How long so many CPUs need to unpack so many bytes, in µs.
+pub fn unpacking_us(bytes: u64, cpus: u32) -> u64 {
+    bytes / UNPACKED_MB_S / u64::from(cpus.max(1))
 }
 
 impl Gain {
@@ -82,15 +92,6 @@ impl Gain {
         let span = high.saturating_sub(low);
         let reading = |places| reading(places, metadata, device, span);
         Self { before: reading(before), after: reading(after) }
-    }
-
-    /// The same of ranges that are compressed then: so many bytes have to be unpacked after reading. A
-    /// replay does so on all of these CPUs while it reads on.
-    pub fn unpacked(mut self, bytes: u64, cpus: u32) -> Self {
-        let us = bytes / UNPACKED_MB_S;
-        let replay = &mut self.after.replay_us;
-        *replay = replay.map(|read| read.max(us / u64::from(cpus.max(1))));
-        self
     }
 
     /// Whether requests fall by half or more, which helps others where their number is limited.
@@ -115,54 +116,71 @@ impl Gain {
 }
 
 fn reading(places: &Places, metadata: &Metadata, device: Device, span: u64) -> Reading {
-    let Places { ranges, trees, replays } = places;
+    let Places { ranges, trees, replays, unpacking_us } = places;
     let Device { model, largest_request } = device;
     let in_touch_order: Vec<Extent> = ranges.iter().flatten().copied().collect();
     let touched = as_one_file(&in_touch_order);
-    let mut seeks_us = 0u64;
-    let seek = model.and_then(|model| model.seek());
     let of_trees = trees / TREE_PART;
-    let (mut count, mut replay_us) = (of_trees, 0u64);
-    for Replayed { strategy, steps, metadata } in replays {
-        let parts: Vec<Vec<ByteRange>> = steps.iter().flat_map(ReadStep::read).collect();
-        let blocks: Vec<_> = metadata.iter().map(|part| vec![*part]).collect();
-        let one_by_one = ReadStrategy { batched: false, rows: None, ..*strategy };
-        let mut runs = requests(strategy, &parts, largest_request);
-        runs.extend(requests(&one_by_one, &blocks, largest_request));
-        count = runs.iter().fold(count, |count, run| count.saturating_add(run.count));
-        let us = model.map_or(0, |model| queued_us(&model, strategy.in_flight, runs));
-        replay_us = replay_us.saturating_add(us);
-        if let Some(seek) = seek {
-            let mut sorted = parts.concat();
-            sorted.sort_unstable();
-            let place =
-                |part: &ByteRange| (DevicePosition { dev: 0, offset: part.offset }, part.length());
-            let placed: Vec<_> = sorted.iter().map(place).collect();
-            seeks_us = seeks_us.saturating_add(read_us(&placed, seek, span) as u64);
-        }
+    let mut count = of_trees;
+    let (mut read_us, mut starts) = (0u64, Vec::with_capacity(replays.len()));
+    for replayed in replays {
+        let requests = replayed.requests(largest_request);
+        let runs = || requests.iter().map(|one| one.run);
+        count = runs().fold(count, |count, run| count.saturating_add(run.count));
+        let Some(model) = model else { continue };
+        let (us, start) = match model.seek() {
+            Some(seek) => (seeks_us(&replayed.steps, seek, span), None),
+            None => {
+                let answered = answered_us(&model, replayed.strategy.in_flight, runs());
+                let touched: Vec<_> = replayed.steps.iter().map(|step| step.touched_us).collect();
+                let start = |us| Start::of(us, &requests, &answered, &touched);
+                (answered.last().copied().unwrap_or(0), replayed.computing_us.map(start))
+            }
+        };
+        read_us = read_us.saturating_add(us);
+        starts.push(start);
     }
-    let replay_us = match (model, seek) {
-        (_, Some(seek)) => trees
-            .saturating_mul(u64::from(seek.seek_us) / TREE_PART)
-            .saturating_add(seeks_us)
-            .saturating_add(metadata.us.unwrap_or(0)),
-        (Some(model), None) => replay_us.saturating_add(model.read_us(of_trees, 0)),
-        (None, None) => 0,
-    };
+    let replay_us = model.map(|model| {
+        let more = match model.seek() {
+            Some(seek) => {
+                let of_trees = trees.saturating_mul(u64::from(seek.seek_us) / TREE_PART);
+                of_trees.saturating_add(metadata.us.unwrap_or(0))
+            }
+            None => model.read_us(of_trees, 0),
+        };
+        read_us.saturating_add(more).max(*unpacking_us)
+    });
+    let start_us = replay_us.and_then(|replay_us| {
+        // What is read or unpacked besides is spread over the replay.
+        let slower = replay_us as f64 / read_us.max(1) as f64;
+        let mut takes_us = starts.iter().map(|start| Some(start.as_ref()?.takes_us(slower)));
+        takes_us.try_fold(0u64, |sum, us| Some(sum.saturating_add(us?)))
+    });
     Reading {
         extents: in_touch_order.len() as u64,
         jumps: (touched.len() as u64).saturating_sub(1),
         requests: count,
         trees: *trees,
-        replay_us: model.map(|_| replay_us),
+        replay_us,
+        start_us,
     }
+}
+
+/// How long a rotational disk seeks and reads.
+fn seeks_us(steps: &[ReadStep], seek: SeekCost, span: u64) -> u64 {
+    let mut sorted: Vec<_> = steps.iter().flat_map(ReadStep::read).flatten().collect();
+    sorted.sort_unstable();
+    let place = |part: &ByteRange| (DevicePosition { dev: 0, offset: part.offset }, part.length());
+    let placed: Vec<_> = sorted.iter().map(place).collect();
+    read_us(&placed, seek, span) as u64
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::reads::ReadStep;
+    use super::super::reads::MetadataStep;
     use super::*;
     use headstart::replay::ranges::Ranges;
+    use headstart::replay::strategy::ReadStrategy;
     use proptest::prelude::*;
 
     const HDD: Model = Model::of(8340, 140, 100, 1, 119);
@@ -189,16 +207,18 @@ mod tests {
         let all = Ranges { count: ranges.len() as u64, bytes, gaps: Vec::new() };
         let unmeasured = ReadStrategy { batched: all.are_small(), ..ReadStrategy::default() };
         let strategy = model.map_or(unmeasured, |model| model.read_strategy(&all));
-        let step = |extents: &Vec<Extent>| ReadStep {
-            file: None,
-            bytes: ByteRange::default(),
-            gaps: Vec::new(),
-            extents: extents.clone(),
-        };
-        let metadata = (0..blocks).map(|n| ByteRange::of(n << 20, 0x1000)).collect();
-        let replays =
-            vec![Replayed { strategy, steps: ranges.iter().map(step).collect(), metadata }];
-        Places { ranges: ranges.to_vec(), trees, replays }
+        let step =
+            |extents: &Vec<Extent>| ReadStep { extents: extents.clone(), ..ReadStep::default() };
+        let metadata = blocks_of(blocks);
+        let steps = ranges.iter().map(step).collect();
+        let replays = vec![Replayed { strategy, steps, metadata, computing_us: None }];
+        Places { ranges: ranges.to_vec(), trees, replays, unpacking_us: 0 }
+    }
+
+    /// So many blocks of metadata before all files.
+    fn blocks_of(count: u64) -> Vec<MetadataStep> {
+        let bytes = |n| ByteRange::of(n << 20, 0x1000);
+        (0..count).map(|n| MetadataStep { files_before: 0, bytes: bytes(n) }).collect()
     }
 
     fn gain(before: &[Vec<Extent>], after: &[Vec<Extent>], model: Option<&Model>) -> Gain {
@@ -263,7 +283,7 @@ mod tests {
     #[test]
     fn metadata_and_blocks_of_extents_take_their_time_too() {
         for (model, metadata, tree, requests) in
-            [(HDD, 9000, 4 * 2050, 4), (EMMC, 1000, 333, 4), (CLOUD, 98, 333, 4)]
+            [(HDD, 9000, 4 * 2050, 4), (EMMC, 1000, 333, 4), (CLOUD, 1000, 333, 4)]
         {
             let found = |trees, blocks| {
                 let places = places(&packed(40, 65536), Some(model), trees, blocks);
@@ -309,17 +329,54 @@ mod tests {
 
     #[test]
     fn what_is_compressed_takes_at_least_as_long_as_all_cpus_need_to_unpack_it() {
-        for (bytes, cpus, after) in [
-            (0, 1, 300),
+        for (bytes, cpus, expected) in [
+            (0, 1, 0),
             (600_000, 2, 300),
             (600_000, 1, 600),
             (4_000_000, 4, 1000),
             (600_000, 0, 600),
         ] {
-            let found = gain_of((1, 1), Some((900, 300))).unpacked(bytes, cpus);
-            assert_eq!(found, gain_of((1, 1), Some((900, after))), "{bytes} {cpus}");
+            assert_eq!(unpacking_us(bytes, cpus), expected, "{bytes} {cpus}");
         }
-        assert_eq!(gain_of((1, 1), None).unpacked(1, 1), gain_of((1, 1), None));
+        let read = places(&packed(40, 65536), Some(EMMC), 0, 0);
+        let device = Device { model: Some(EMMC), largest_request: 512 << 10 };
+        for (unpacking_us, expected) in [(10_000, 19_006), (30_000, 30_000)] {
+            let unpacked = Places { unpacking_us, ..read.clone() };
+            let gain = Gain::of(&read, &unpacked, &[], &Metadata::default(), device);
+            assert_eq!(gain.before.replay_us, Some(19_006));
+            assert_eq!(gain.after.replay_us, Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_start_is_predicted_where_it_is_known_how_long_it_computes() {
+        let device = |model| Device { model, largest_request: 512 << 10 };
+        let start_us = |places: &Places, model| {
+            Gain::of(places, places, &[], &Metadata::default(), device(model)).after.start_us
+        };
+        for (model, trees, expected) in [
+            (Some(HDD), 0, None),
+            (None, 0, None),
+            // The last of five requests is needed in the middle of 10 ms.
+            (Some(EMMC), 0, Some(19_006 + 5000)),
+            // What is read besides delays all of it.
+            (Some(EMMC), 4, Some(19_006 + 333 + 5000)),
+        ] {
+            let mut places = places(&packed(40, 65536), model, trees, 0);
+            assert_eq!(start_us(&places, model), None);
+            let replay = &mut places.replays[0];
+            replay.computing_us = Some(10_000);
+            replay.steps.iter_mut().for_each(|step| step.touched_us = 5000);
+            assert_eq!(start_us(&places, model), expected, "{model:?}");
+            // Of two packs the starts follow each other, if both are known.
+            let second = places.replays[0].clone();
+            places.replays.push(second);
+            let both = start_us(&places, model);
+            assert_eq!(both.is_some(), expected.is_some());
+            assert!(both > expected || both.is_none());
+            places.replays[1].computing_us = None;
+            assert_eq!(start_us(&places, model), None);
+        }
     }
 
     #[test]
@@ -331,7 +388,7 @@ mod tests {
                 Gain::of(places, places, &[], &Metadata::default(), device).after.requests
             };
             let without = count(&places);
-            places.replays[0].metadata = (0..90).map(|n| ByteRange::of(n << 12, 1 << 12)).collect();
+            places.replays[0].metadata = blocks_of(90);
             assert_eq!(count(&places) - without, 90);
         }
     }

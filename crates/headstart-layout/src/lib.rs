@@ -53,6 +53,7 @@ pub mod renewed;
 pub mod replays;
 pub mod room;
 pub mod skip;
+pub mod start;
 pub mod trees;
 pub mod unfit;
 pub mod volume;

@@ -6,23 +6,36 @@ use super::plan::{Piece, Plan};
 use headstart::host::range::ByteRange;
 use headstart::replay::gaps::divided;
 use headstart::replay::places::joined;
+use headstart::replay::requests::{Submitted, requests};
 use headstart::replay::strategy::ReadStrategy;
 use headstart_sys::fiemap::Extent;
 use std::collections::BTreeMap;
+use std::iter;
 
 /// The replay of one pack, as far as it reads from one file system.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Replayed {
     /// How it reads.
     pub strategy: ReadStrategy,
     /// Steps of files, in the order of the plan.
     pub steps: Vec<ReadStep>,
-    /// Steps of metadata, which stays where it is: parts of the device.
-    pub metadata: Vec<ByteRange>,
+    /// Steps of metadata, which stays where it is, in the order of the plan.
+    pub metadata: Vec<MetadataStep>,
+    /// How long the start takes with its files in memory, in µs, if that is known.
+    pub computing_us: Option<u64>,
+}
+
+/// Metadata that is requested at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MetadataStep {
+    /// How many steps of files come before it.
+    pub files_before: usize,
+    /// Where it lies on the device.
+    pub bytes: ByteRange,
 }
 
 /// What is requested of a file at once.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReadStep {
     /// Index of its file among those that are moved, if it is one of them.
     pub file: Option<usize>,
@@ -32,6 +45,8 @@ pub struct ReadStep {
     pub gaps: Vec<ByteRange>,
     /// Where it lies.
     pub extents: Vec<Extent>,
+    /// When the last learned start first touched something of it, in µs.
+    pub touched_us: u32,
 }
 
 impl ReadStep {
@@ -54,6 +69,34 @@ impl ReadStep {
 }
 
 impl Replayed {
+    /// Its requests of at most `largest` bytes, in the order of the plan, with the indices of their steps, of which
+    /// those of metadata have none.
+    pub fn requests(&self, largest: u64) -> Vec<Submitted> {
+        let numbered = self.steps.iter().enumerate();
+        let read = |(number, step): (usize, &ReadStep)| {
+            step.read().into_iter().map(move |part| (part, number))
+        };
+        let (parts, step_of): (Vec<_>, Vec<_>) = numbered.flat_map(read).unzip();
+        let one_by_one = ReadStrategy { batched: false, rows: None, ..self.strategy };
+        let blocks: Vec<_> = self.metadata.iter().map(|step| vec![step.bytes]).collect();
+        let block = |Submitted { steps, run }: Submitted| {
+            let step = steps.first().and_then(|&block| self.metadata.get(block));
+            (step.map_or(0, |step| step.files_before), Submitted { steps: Vec::new(), run })
+        };
+        let blocks = requests(&one_by_one, &blocks, largest).into_iter();
+        let mut blocks = blocks.map(block).peekable();
+        let mut out = Vec::new();
+        for Submitted { mut steps, run } in requests(&self.strategy, &parts, largest) {
+            steps.iter_mut().for_each(|part| *part = step_of[*part]);
+            let first = steps.iter().min().copied().unwrap_or(0);
+            let due = iter::from_fn(|| blocks.next_if(|(before, _)| *before <= first));
+            out.extend(due.map(|(_, block)| block));
+            out.push(Submitted { steps, run });
+        }
+        out.extend(blocks.map(|(_, block)| block));
+        out
+    }
+
     /// The same when each piece of a plan lies where `new` says, by its index.
     #[must_use]
     pub fn moved(&self, pieces: &Pieces<'_>, new: &[Vec<Extent>]) -> Self {
@@ -149,6 +192,28 @@ mod tests {
     }
 
     #[test]
+    fn metadata_is_requested_where_the_plan_has_it_and_parts_of_a_step_have_its_index() {
+        let step =
+            |extents: &[Extent]| ReadStep { extents: extents.to_vec(), ..ReadStep::default() };
+        let block = |files_before| MetadataStep { files_before, bytes: ByteRange::of(0, PAGE) };
+        let gap = ReadStep {
+            bytes: ByteRange::of(0, 3 * PAGE),
+            gaps: vec![ByteRange::of(PAGE, PAGE)],
+            extents: vec![extent(0, 1, 10), extent(1, 1, 50), extent(2, 1, 90)],
+            ..ReadStep::default()
+        };
+        let replayed = Replayed {
+            steps: vec![step(&[extent(0, 1, 5)]), step(&[]), gap],
+            metadata: [0, 0, 1, 9].map(block).to_vec(),
+            ..Replayed::default()
+        };
+        let found = replayed.requests(1 << 20).into_iter();
+        let metadata = Vec::new;
+        let expected = [metadata(), metadata(), vec![0], metadata(), vec![2], vec![2], metadata()];
+        assert_eq!(found.map(|one| one.steps).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn what_is_moved_lies_at_its_new_place_and_the_rest_stays() {
         let plan = Plan {
             pieces: vec![piece(0, 10, 4), piece(0, 20, 4), piece(1, 0, 9)],
@@ -181,12 +246,8 @@ mod tests {
             ("the beginning of that", Some(1), extent(0, 3, 0), vec![extent(0, 1, 60)]),
         ] {
             let bytes = ByteRange::of(read.logical, read.length);
-            let step = ReadStep { file, bytes, gaps: Vec::new(), extents: vec![read] };
-            let replayed = Replayed {
-                strategy: ReadStrategy::default(),
-                steps: vec![step],
-                metadata: Vec::new(),
-            };
+            let step = ReadStep { file, bytes, extents: vec![read], ..ReadStep::default() };
+            let replayed = Replayed { steps: vec![step], ..Replayed::default() };
             let moved = replayed.moved(&Pieces::of(&plan), &new);
             assert_eq!(moved.steps[0].extents, expected, "{name}");
         }
@@ -200,9 +261,9 @@ mod tests {
             bytes: ByteRange::of(10 * PAGE, 10 * PAGE),
             gaps: vec![ByteRange::of(14 * PAGE, 2 * PAGE)],
             extents: vec![extent(10, 10, 910)],
+            ..ReadStep::default()
         };
-        let replayed =
-            Replayed { strategy: ReadStrategy::default(), steps: vec![step], metadata: Vec::new() };
+        let replayed = Replayed { steps: vec![step], ..Replayed::default() };
         let all = |list: &[(u64, u64, u64)]| -> Vec<Extent> {
             list.iter().map(|&(first, count, place)| extent(first, count, place)).collect()
         };

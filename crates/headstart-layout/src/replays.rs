@@ -3,7 +3,7 @@
 
 use super::examine::Found;
 use super::extents::{is_encoded, parts, placed};
-use super::reads::{ReadStep, Replayed};
+use super::reads::{MetadataStep, ReadStep, Replayed};
 use super::volume::Volume;
 use headstart::host::identity::{Identity, identity_of};
 use headstart::host::mounts::MountTable;
@@ -18,15 +18,21 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// What a replay of each pack reads from `volume`. Files that changed, or can't be opened, are not read.
+/// `computing_us` has for each pack [`Replayed::computing_us`].
 pub fn replays(
     packs: &[Pack],
+    computing_us: &[Option<u64>],
     model: Option<Model>,
     (volume, mounts): (&Volume, &MountTable),
     found: &Found,
 ) -> Vec<Replayed> {
     let moved = found.files.iter().enumerate().map(|(number, file)| (file.identity.ino, number));
     let moved: HashMap<u64, usize> = moved.collect();
-    packs.iter().map(|pack| replay(pack, model, (volume, mounts), &moved)).collect()
+    let replay = |(pack, computing_us): (&Pack, &Option<u64>)| Replayed {
+        computing_us: *computing_us,
+        ..replay(pack, model, (volume, mounts), &moved)
+    };
+    packs.iter().zip(computing_us).map(replay).collect()
 }
 
 fn replay(
@@ -39,12 +45,13 @@ fn replay(
     let limits = Limits { budget: u64::MAX, metadata: true };
     let plan =
         Plan::of_pack(pack, &Frequency::HALF.choice(pack).without_growth(), limits, strategy);
-    let mut out = Replayed { strategy, steps: Vec::new(), metadata: Vec::new() };
+    let mut out = Replayed { strategy, ..Replayed::default() };
     let mut known: HashMap<u32, Option<Seen>> = HashMap::new();
     for step in &plan.steps {
         match plan.targets.get(step.target as usize) {
             Some(Target::Device(system)) if volume.uuid.is_some() && system.uuid == volume.uuid => {
-                out.metadata.push(step.bytes);
+                let files_before = out.steps.len();
+                out.metadata.push(MetadataStep { files_before, bytes: step.bytes });
             }
             Some(Target::File { node, identity, changing }) => {
                 let seen = known.entry(step.target).or_insert_with(|| {
@@ -59,7 +66,8 @@ fn replay(
                     // Of what is compressed it is not known what lies beside what.
                     let divides = strategy.joins_by_place() && !extents.iter().any(is_encoded);
                     let gaps = plan.gaps.of(step).filter(|_| divides).collect();
-                    out.steps.push(ReadStep { file, bytes: step.bytes, gaps, extents });
+                    let (bytes, touched_us) = (step.bytes, step.touched_us);
+                    out.steps.push(ReadStep { file, bytes, gaps, extents, touched_us });
                 }
             }
             _ => {}

@@ -6,6 +6,7 @@ use crate::packs;
 use crate::replay::named_pack;
 use headstart::cache::residency::page_size;
 use headstart::host::mounts::MountTable;
+use headstart::outcome::last_run::file as last_run;
 use headstart::pack::Pack;
 use headstart::replay::model::{Model, read_strategy};
 use headstart::replay::strategy::ReadStrategy;
@@ -78,6 +79,15 @@ impl WhatArgs {
     /// The packs of what is moved.
     pub fn packs(&self) -> anyhow::Result<Vec<Pack>> {
         packs_of(&self.packs)
+    }
+
+    /// How long the last learned start of each of these packs took, in µs, if its files were in memory.
+    pub fn in_memory_us(&self, packs: &[Pack]) -> Vec<Option<u64>> {
+        let uid = rustix::process::geteuid().as_raw();
+        let of = |(name, pack): (&PathBuf, &Pack)| {
+            last_run::read(&packs::by_name(name).ok()?, pack, uid).ok()?.in_memory_us()
+        };
+        self.packs.iter().zip(packs).map(of).collect()
     }
 
     /// The absolute paths of the packs of what is moved.

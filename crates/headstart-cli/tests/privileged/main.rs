@@ -25,6 +25,7 @@ mod exact;
 mod killed;
 mod large_folios;
 mod late_reads;
+mod layout_starts;
 mod little_memory;
 mod new_metadata;
 mod pack_renew;

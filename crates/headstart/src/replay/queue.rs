@@ -22,25 +22,26 @@ const UNTIL_STEADY: u64 = 8;
 /// How often that is looked for in one run; the rest takes as long as the last.
 const CHANGES: usize = 3;
 
-/// When the last of these requests is answered, in µs. A request starts when fewer steps than the in-flight
-/// limit are unanswered (at queue depth 1: none) and the request rate allows it, waits for its transfer, and
-/// then for the latency. So the rate and the bandwidth are used at the same time only as far as that limit
-/// reaches. The model does not tell the places of a device's own queue, only how many it needs.
-pub fn queued_us(
+/// When the last of each of these requests, and of those before, is answered, in µs. A request starts when fewer steps
+/// than the in-flight limit are unanswered (at queue depth 1: none) and the request rate allows it, waits for its
+/// transfer, and then for the latency. So the rate and the bandwidth are used at the same time only as far as that
+/// limit reaches. The model does not tell the places of a device's own queue, only how many it needs.
+pub fn answered_us(
     model: &Model,
     in_flight: Option<InFlight>,
     runs: impl IntoIterator<Item = Run>,
-) -> u64 {
+) -> Vec<u64> {
     let places = match model.depth {
         0 | 1 => 1,
         _ => in_flight.map_or(MOST, |limit| limit.steps.clamp(1, MOST)),
     };
     let mut queue = Queue::of(model, places);
-    for run in runs {
+    let answered = |run| {
         queue.serve_run(run);
-    }
-    // Saturates.
-    queue.answered.back().map_or(0, |end| end.round() as u64)
+        // Saturates.
+        queue.answered.back().map_or(0, |end| end.round() as u64)
+    };
+    runs.into_iter().map(answered).collect()
 }
 
 /// Times in µs.
@@ -124,7 +125,16 @@ mod tests {
 
     /// With so many places.
     fn took(model: &Model, places: usize, runs: impl IntoIterator<Item = Run>) -> u64 {
-        queued_us(model, Some(InFlight { bytes: u64::MAX, steps: places }), runs)
+        last_us(model, Some(InFlight { bytes: u64::MAX, steps: places }), runs)
+    }
+
+    /// When the last of these is answered.
+    fn last_us(
+        model: &Model,
+        in_flight: Option<InFlight>,
+        runs: impl IntoIterator<Item = Run>,
+    ) -> u64 {
+        answered_us(model, in_flight, runs).last().copied().unwrap_or(0)
     }
 
     fn runs(list: &[(u64, u64)]) -> Vec<Run> {
@@ -154,6 +164,13 @@ mod tests {
             let found = took(&model, 16, runs(&list));
             assert!(found.abs_diff(expected) <= 1, "{name}: {found}, not {expected}");
         }
+    }
+
+    #[test]
+    fn requests_are_answered_one_after_the_other() {
+        let list = runs(&[(1, 15_000), (0, 15_000), (2, 15_000)]);
+        assert_eq!(answered_us(&EMMC, None, list), [406, 406, 3 * 406]);
+        assert!(answered_us(&EMMC, None, []).is_empty());
     }
 
     #[test]
@@ -201,7 +218,7 @@ mod tests {
             for steps in [0, 1, usize::MAX] {
                 took(&model, steps, runs(&list));
             }
-            queued_us(&model, None, runs(&list));
+            last_us(&model, None, runs(&list));
         }
     }
 }

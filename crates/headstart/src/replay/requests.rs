@@ -13,27 +13,37 @@ pub(super) const TOGETHER: usize = 64;
 /// How many bytes are gathered for rows at most, while the device is busy.
 pub(super) const ROWS_BYTES: u64 = 2 << 20;
 
+/// Requests that are submitted next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Submitted {
+    /// The indices of the steps that they read from, which need not end with them.
+    pub steps: Vec<usize>,
+    /// How many, and how large.
+    pub run: Run,
+}
+
 /// The requests for steps in touch order, each given by where its parts lie on the device, of at most
 /// `largest` bytes each, in the order in which they are submitted.
-pub fn requests(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64) -> Vec<Run> {
+pub fn requests(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64) -> Vec<Submitted> {
     let mut found = Requests {
         largest: largest.max(1),
         continues: strategy.opens_ahead(),
-        runs: Vec::new(),
+        submitted: Vec::new(),
         end: None,
         gathered: Vec::new(),
     };
+    let steps = steps.iter().enumerate();
     match (strategy.order, strategy.batched, strategy.rows_while_busy()) {
         // Sorted by their places, they are one row where they are adjacent.
-        (Order::Elevator, true, _) => found.gathered = steps.concat(),
+        (Order::Elevator, true, _) => found.gathered.extend(steps),
         (Order::Touch, true, _) => {
             let mut together = 0;
             for step in steps {
-                if length(step) > SMALL {
-                    found.submit(step.clone());
+                if length(step.1) > SMALL {
+                    found.submit(&[step]);
                     continue;
                 }
-                found.gathered.extend(step);
+                found.gathered.push(step);
                 together += 1;
                 if together == TOGETHER {
                     found.submit_gathered();
@@ -43,68 +53,84 @@ pub fn requests(strategy: &ReadStrategy, steps: &[Vec<ByteRange>], largest: u64)
         }
         (_, false, Some(InFlight { bytes, steps: busy })) => {
             let (mut before, mut together, mut waiting) = (0u64, 0, 0u64);
-            for (number, step) in steps.iter().enumerate() {
-                if before < bytes && number < busy {
-                    before = length(step).saturating_add(before);
-                    found.submit(step.clone());
+            for step in steps {
+                let bytes_of_step = length(step.1);
+                if before < bytes && step.0 < busy {
+                    before = bytes_of_step.saturating_add(before);
+                    found.submit(&[step]);
                     continue;
                 }
-                found.gathered.extend(step);
-                (together, waiting) = (together + 1, length(step).saturating_add(waiting));
+                found.gathered.push(step);
+                (together, waiting) = (together + 1, bytes_of_step.saturating_add(waiting));
                 if together == TOGETHER || waiting >= ROWS_BYTES {
                     found.submit_gathered();
                     (together, waiting) = (0, 0);
                 }
             }
         }
-        (_, false, None) => steps.iter().for_each(|step| found.submit(step.clone())),
+        (_, false, None) => steps.for_each(|step| found.submit(&[step])),
     }
     found.submit_gathered();
-    found.runs
+    found.submitted
 }
+
+/// A step with its index.
+type Numbered<'a> = (usize, &'a Vec<ByteRange>);
 
 fn length(parts: &[ByteRange]) -> u64 {
     parts.iter().fold(0, |sum, part| part.length().saturating_add(sum))
 }
 
-struct Requests {
+struct Requests<'a> {
     largest: u64,
     /// Whether the last request still waits for the device when the next ones come, so that the I/O scheduler
     /// adds to it what is adjacent.
     continues: bool,
-    runs: Vec<Run>,
+    submitted: Vec<Submitted>,
     /// Where the last request ends.
     end: Option<u64>,
-    gathered: Vec<ByteRange>,
+    gathered: Vec<Numbered<'a>>,
 }
 
-impl Requests {
+impl<'a> Requests<'a> {
     fn submit_gathered(&mut self) {
         let gathered = std::mem::take(&mut self.gathered);
-        self.submit(gathered);
+        self.submit(&gathered);
     }
 
-    /// Takes back the last request, to which what begins here is added; its bytes.
-    fn take_waiting(&mut self, begin: u64) -> u64 {
-        let is_added = |run: &mut Run| run.length < self.largest && self.end == Some(begin);
-        match self.runs.pop_if(|run| self.continues && is_added(run)) {
-            // Of those that are smaller than the largest each row has one.
-            Some(run) => run.length,
-            None => 0,
-        }
+    /// Takes back the last request, to which what begins here is added; its steps and bytes.
+    fn take_waiting(&mut self, begin: u64) -> (Vec<usize>, u64) {
+        let continues = self.continues && self.end == Some(begin);
+        // Of those that are smaller than the largest there is one.
+        let is_added = |last: &mut Submitted| continues && last.run.length < self.largest;
+        let waiting = self.submitted.pop_if(is_added);
+        waiting.map_or_else(Default::default, |last| (last.steps, last.run.length))
     }
 
     /// What is requested in one call.
-    fn submit(&mut self, mut parts: Vec<ByteRange>) {
-        parts.retain(|part| !part.is_empty());
+    fn submit(&mut self, steps: &[Numbered<'a>]) {
+        let part_of =
+            |&(number, parts): &Numbered<'a>| parts.iter().map(move |part| (*part, number));
+        let mut parts: Vec<_> = steps.iter().flat_map(part_of).collect();
+        parts.retain(|(part, _)| !part.is_empty());
         parts.sort_unstable();
-        for row in parts.chunk_by(|a, b| a.end == b.offset) {
-            let bytes = length(row).saturating_add(self.take_waiting(row[0].offset));
-            let (count, rest) = (bytes / self.largest, bytes % self.largest);
-            self.end = row.last().map(|part| part.end);
-            let whole = Run { count, length: self.largest };
-            let runs = [whole, Run { count: u64::from(rest > 0), length: rest }];
-            self.runs.extend(runs.into_iter().filter(|run| run.count > 0));
+        for row in parts.chunk_by(|(a, _), (b, _)| a.end == b.offset) {
+            let (mut steps, mut bytes) = self.take_waiting(row[0].0.offset);
+            for (part, step) in row {
+                steps.push(*step);
+                bytes = bytes.saturating_add(part.length());
+                let (count, rest) = (bytes / self.largest, bytes % self.largest);
+                if count > 0 {
+                    let run = Run { count, length: self.largest };
+                    self.submitted.push(Submitted { steps: std::mem::take(&mut steps), run });
+                    steps.extend((rest > 0).then_some(*step));
+                }
+                bytes = rest;
+                self.end = Some(part.end);
+            }
+            if bytes > 0 {
+                self.submitted.push(Submitted { steps, run: Run { count: 1, length: bytes } });
+            }
         }
     }
 }
@@ -132,7 +158,7 @@ mod tests {
     }
 
     fn count(strategy: &ReadStrategy, steps: &[Vec<ByteRange>]) -> u64 {
-        requests(strategy, steps, 512 * KIB).iter().map(|run| run.count).sum()
+        requests(strategy, steps, 512 * KIB).iter().map(|one| one.run.count).sum()
     }
 
     #[test]
@@ -180,11 +206,52 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_a_request_ends_with_a_smaller_one() {
-        let row = [vec![ByteRange::of(0, 1000 * KIB)], vec![ByteRange::of(1000 * KIB, 100 * KIB)]];
+        let steps =
+            [vec![ByteRange::of(0, 1000 * KIB)], vec![ByteRange::of(1000 * KIB, 100 * KIB)]];
         let elevator =
             ReadStrategy { order: Order::Elevator, batched: true, ..ReadStrategy::default() };
-        let run = |count, kib| Run { count, length: kib * KIB };
-        assert_eq!(requests(&elevator, &row, 512 * KIB), [run(2, 512), run(1, 76)]);
+        let of = |steps: &[usize], count, kib| Submitted {
+            steps: steps.to_vec(),
+            run: Run { count, length: kib * KIB },
+        };
+        let found = requests(&elevator, &steps, 512 * KIB);
+        assert_eq!(found, [of(&[0], 1, 512), of(&[0, 1], 1, 512), of(&[1], 1, 76)]);
+        let found = requests(&elevator, &[vec![ByteRange::of(0, 1024 * KIB)]], 512 * KIB);
+        assert_eq!(found, [of(&[0], 2, 512)]);
+    }
+
+    #[test]
+    fn requests_name_the_steps_that_they_read_from() {
+        let batched = ReadStrategy { batched: true, ..ReadStrategy::default() };
+        let row = InFlight { bytes: 16 * KIB, steps: 1 };
+        let ahead = ReadStrategy { rows: Some(row), ..ReadStrategy::default() };
+        let of = |kib: &[u64]| -> Vec<Vec<ByteRange>> {
+            let mut at = 0;
+            let mut part = |&kib: &u64| {
+                at += kib * KIB;
+                vec![ByteRange { offset: at - kib * KIB, end: at }]
+            };
+            kib.iter().map(&mut part).collect()
+        };
+        let apart = |begins: &[u64]| -> Vec<Vec<ByteRange>> {
+            begins.iter().map(|kib| vec![ByteRange::of(kib * KIB, 4 * KIB)]).collect()
+        };
+        for (name, strategy, steps, expected) in [
+            ("one by one", ReadStrategy::default(), of(&[4, 4]), vec![vec![0], vec![1]]),
+            // What is submitted with others comes behind a large one.
+            ("a batch", batched, of(&[4, 160, 4]), vec![vec![1], vec![0], vec![2]]),
+            (
+                "a batch in the order of places",
+                batched,
+                apart(&[90, 0, 4]),
+                vec![vec![1, 2], vec![0]],
+            ),
+            ("a row that adds to the one before", ahead, of(&[4, 4, 4]), vec![vec![0, 1, 2]]),
+            ("nothing", ReadStrategy::default(), of(&[0]), vec![]),
+        ] {
+            let found = requests(&strategy, &steps, 512 * KIB).into_iter();
+            assert_eq!(found.map(|one| one.steps).collect::<Vec<_>>(), expected, "{name}");
+        }
     }
 
     proptest! {

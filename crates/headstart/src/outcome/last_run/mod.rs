@@ -25,6 +25,8 @@ pub const MAX_FILES: usize = 500;
 /// Ranges that are kept of all files together.
 pub const MAX_RANGES: usize = 8000;
 
+/// At most one in this many pages that a start touches is read from a device if its files are in memory.
+const IN_MEMORY_PART: u64 = 100;
 /// File systems that are remembered as searched without result.
 const MAX_WALKS: usize = 32;
 
@@ -227,6 +229,15 @@ impl LastRun {
         devices.filter(|(dev, kind)| is_it(*dev, kind)).map(|(dev, _)| dev).collect()
     }
 
+    /// How long it took, in µs, if its files were in memory, so that it waited for no device.
+    pub fn in_memory_us(&self) -> Option<u64> {
+        let Totals { touched, late, missing, prefetched, metadata, .. } = self.totals;
+        let read =
+            [late, missing, prefetched, metadata].iter().fold(0u64, |a, b| a.saturating_add(*b));
+        let is_in_memory = touched > 0 && read <= touched / IN_MEMORY_PART;
+        (is_in_memory && !self.cut_off).then_some(self.duration_us)
+    }
+
     /// Reads a document.
     ///
     /// # Errors
@@ -304,6 +315,25 @@ mod tests {
         ] {
             let message = LastRun::parse(input.as_bytes()).unwrap_err().to_string();
             assert!(message.contains(why), "{input}: {message}");
+        }
+    }
+
+    #[test]
+    fn it_is_known_how_long_a_start_takes_whose_files_are_in_memory() {
+        let totals = Totals { touched: 400, ready: 400, ..Totals::default() };
+        let four = Totals { late: 1, missing: 1, prefetched: 1, metadata: 1, ..totals };
+        for (name, totals, cut_off, expected) in [
+            ("all of it", totals, false, Some(7)),
+            ("a hundredth is read", four, false, Some(7)),
+            ("more is late", Totals { late: 2, ..four }, false, None),
+            ("more is missing", Totals { missing: 2, ..four }, false, None),
+            ("more is prefetched", Totals { prefetched: 2, ..four }, false, None),
+            ("more is metadata", Totals { metadata: 2, ..four }, false, None),
+            ("it was not seen to its end", totals, true, None),
+            ("it touched nothing", Totals::default(), false, None),
+        ] {
+            let run = LastRun { totals, cut_off, duration_us: 7, ..LastRun::default() };
+            assert_eq!(run.in_memory_us(), expected, "{name}");
         }
     }
 }
