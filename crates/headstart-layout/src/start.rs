@@ -95,5 +95,14 @@ mod tests {
             }
             prop_assert_eq!(start(1000, &rows).takes_us(1.0), now + 1000 - computed);
         }
+
+        #[test]
+        fn no_figures_break_it(
+            list in prop::collection::vec((any::<u64>(), any::<u32>()), 0..5),
+            computing_us: u64,
+            slower: f64,
+        ) {
+            prop_assert!(start(computing_us, &list).takes_us(slower) >= computing_us);
+        }
     }
 }
