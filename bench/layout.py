@@ -9,8 +9,8 @@ An image comes up again for each of its turns. `layout plan` says before, with t
 what a layout gains. Of replays it is also told for how long the disk was busy, which other work does not change.
 With `--how prefetched,replay,hot` the lower bound in touch order is told too (doc/bench.md). `--learn N` has N
 more starts learned after the layout, on its disk, as people have who go on using it: where new files go has
-changed, and with that the metadata that starts read. `--in-memory` has one more start learned before the layout, with
-its files in memory, from which `layout plan` predicts starts, too.
+changed, and with that the metadata that starts read. `--in-memory` has one more start learned before the layout, after
+a replay, from which `layout plan` predicts starts, too.
 
 With `--aged` the image is aged before: it is made so small that its files fill 70 % of it (btrfs: 50 %), but not so
 small that a layout has no room in the end, filled with files
@@ -77,7 +77,7 @@ def arguments():
     add("--pairs", type=int, default=10, metavar="N", help="[default: 10]")
     add("--how", default=",".join(HOW), metavar="A,B", help="of these, and hot [default: %(default)s]")
     add("--learn", type=int, default=0, metavar="N", help="starts that are learned after the layout [default: 0]")
-    add("--in-memory", action="store_true", help="one more start is learned before, with its files in memory")
+    add("--in-memory", action="store_true", help="one more start is learned before, after a replay")
     add("--kind", choices=("ext4", *MKFS), default="ext4", help="of file system [default: %(default)s]")
     add("--compress", nargs="?", const="zstd", metavar="HOW", help="compress what is laid out")
     add("--gaps", metavar="SIZE", help="also move gaps of up to so much")

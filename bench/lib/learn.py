@@ -44,9 +44,10 @@ def learn_start(headstart, disk, workload, pack):
 
 
 def learn_in_memory(headstart, disk, workload, pack):
-    """Learns one start, whose files are in memory since another one just ended."""
-    # The kernel may still be removing the trace of that one.
+    """Learns one start from a cold disk, all of whose pack was read before."""
     for _ in range(TRIALS):
+        run(*disk.cold().split())
+        run(headstart, "replay", "--quiet", "--wait", pack)
         if learn_start(headstart, disk, workload, pack):
             return
     raise Trouble(f"no start of {workload.name} was learned from memory; {pack.with_suffix('.figures')} tells why")

@@ -76,8 +76,8 @@ struct SkippedFile {
 }
 
 /// Why there is no time of a start.
-const NO_START: &str = "a start is predicted once one was learned whose files were in memory, as by headstart run --always PROGRAM \
-     right after another";
+const NO_START: &str = "a start is predicted once one was learned whose files were in memory: headstart replay \
+     PROGRAM, and then headstart run --always PROGRAM";
 
 /// A plan for one file system.
 #[derive(Debug)]
