@@ -35,6 +35,7 @@ pub struct Reading {
     /// How long the device needs for a replay, in µs; `None` without a model.
     pub replay_us: Option<u64>,
     /// How long a prefetched start takes, in µs ([`super::start`]); of several packs their starts one after the other.
+    /// What lies on other file systems counts as in memory.
     /// `None` without a model, on a rotational disk, whose passes are not modelled, and where it is not known how long
     /// one of them computes.
     pub start_us: Option<u64>,

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_start_takes_what_it_computes_and_what_it_waits_for() {
-        for (name, rows, slower, expected) in [
+        for (name, list, slower, expected) in [
             ("nothing is read", vec![], 1.0, 100),
             ("all is read in time", vec![(10, 10), (50, 90)], 1.0, 100),
             ("it waits at its beginning", vec![(30, 0)], 1.0, 130),
@@ -69,7 +69,7 @@ mod tests {
             ("what is touched after it", vec![(300, 200)], 1.0, 300),
             ("reading takes longer", vec![(30, 0)], 2.0, 160),
         ] {
-            assert_eq!(start(100, &rows).takes_us(slower), expected, "{name}");
+            assert_eq!(start(100, &list).takes_us(slower), expected, "{name}");
         }
     }
 
@@ -83,9 +83,9 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_that_of_a_program_that_waits_where_something_is_not_there(
-            rows in prop::collection::vec((0u64..10_000, 0u32..1000), 0..20),
+            list in prop::collection::vec((0u64..10_000, 0u32..1000), 0..20),
         ) {
-            let mut by_touch = rows.clone();
+            let mut by_touch = list.clone();
             by_touch.sort_by_key(|(_, touched)| *touched);
             let (mut now, mut computed) = (0, 0);
             for (answered, touched) in by_touch {
@@ -93,7 +93,7 @@ mod tests {
                 computed = u64::from(touched);
                 now = now.max(answered);
             }
-            prop_assert_eq!(start(1000, &rows).takes_us(1.0), now + 1000 - computed);
+            prop_assert_eq!(start(1000, &list).takes_us(1.0), now + 1000 - computed);
         }
 
         #[test]
