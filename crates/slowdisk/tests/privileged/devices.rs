@@ -9,15 +9,18 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{Place, possible, text};
-use headstart::replay::model::Model;
 use headstart::replay::probe::{LIMIT, probe};
 use headstart::replay::strategy::Order;
 use headstart_testing::undisturbed;
-use slowdisk::host;
 use slowdisk::load::BUSY;
+use slowdisk::measure::closed_loop;
+use slowdisk::sim::random_reads;
+use slowdisk::{host, lifecycle};
 
 /// What a busy machine made wrong is measured again within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What an idle machine made wrong: a disk's pace changes within a second in one of some 40 measurements.
+const ATTEMPTS: usize = 3;
 
 const CONTENT: usize = 3 << 20;
 
@@ -303,7 +306,18 @@ fn mistakes_are_answered_with_what_to_do() {
     assert!(text(&output.stderr).contains("as root"));
 }
 
-/// What headstart measures of a disk, and the read strategy that it chooses.
+/// The median latency of single reads from the device.
+fn latency_us(device: &Path) -> u32 {
+    let capacity = lifecycle::capacity(device).expect("a size");
+    let run = closed_loop(device, 1, &random_reads(capacity, 4096, 32, 1));
+    let mut latencies = run.expect("reads").latencies;
+    latencies.sort_unstable();
+    (latencies[latencies.len() / 2] / 1000) as u32
+}
+
+/// What headstart measures of a disk, and the read strategy that it chooses. Also on an idle machine
+/// a disk is at times slower or faster than its model, so the latency is compared with what the disk
+/// has right before and after.
 #[test]
 fn a_rotational_disk_is_detected() {
     let test = "a_rotational_disk_is_detected";
@@ -313,32 +327,40 @@ fn a_rotational_disk_is_detected() {
     let place = Place::new();
     place.blank(1024);
     let start = Instant::now();
-    for (name, order, latency_us, depth) in [
-        ("hdd", Order::Elevator, 6000..11_000, 1..=16),
-        ("emmc", Order::Touch, 300..600, 1..=1),
-        ("cloud-lazy", Order::Touch, 5000..6000, 16..=64),
-        ("sata-ssd", Order::Touch, 80..300, 4..=64),
+    // A rotational disk's latency is that of few moves of random length.
+    for (name, order, tolerance, depth) in [
+        ("hdd", Order::Elevator, 0.3, 1..=16),
+        ("emmc", Order::Touch, 0.15, 1..=1),
+        ("cloud-lazy", Order::Touch, 0.15, 16..=64),
+        ("sata-ssd", Order::Touch, 0.15, 4..=64),
     ] {
-        let right = |model: &Model| {
-            model.order() == order
-                && latency_us.contains(&model.latency_us)
-                && depth.contains(&model.depth)
-        };
+        let mut wrong = 0;
         loop {
             // Again each time: the overhead is measured when a disk comes up.
             let (path, watched) = place.up_watched(name);
+            let before = latency_us(&path);
             let began = Instant::now();
             let model = probe(&path, 1 << 20).expect("a device that can be read").model;
             let took = began.elapsed();
+            let after = latency_us(&path);
             let others = watched.others();
             place.must(&["down"], &[&path]);
-            eprintln!("{name}: {model:?} in {took:?}, {others:.2} CPUs used by others");
-            if right(&model) && took < LIMIT + Duration::from_millis(100) {
+            let found =
+                format!("{name}: {model:?} in {took:?}, {before} us before, {after} us after");
+            eprintln!("{found}, {others:.2} CPUs used by others");
+            let least = f64::from(before.min(after)) * (1.0 - tolerance);
+            let most = f64::from(before.max(after)) * (1.0 + tolerance);
+            if model.order() == order
+                && (least..=most).contains(&f64::from(model.latency_us))
+                && depth.contains(&model.depth)
+                && took < LIMIT + Duration::from_millis(100)
+            {
                 break;
             }
             // A device is as slow as its model only where nobody else has the CPUs.
-            assert!(others > BUSY, "{name} {model:?} in {took:?}");
-            assert!(start.elapsed() < PATIENCE, "too busy a machine: {name} {model:?} in {took:?}");
+            wrong += usize::from(others <= BUSY);
+            assert!(wrong < ATTEMPTS, "{found}");
+            assert!(start.elapsed() < PATIENCE, "too busy a machine: {found}");
         }
     }
 }
