@@ -52,7 +52,7 @@ pub struct ReadStrategy {
 pub struct InFlight {
     /// Bytes.
     pub bytes: u64,
-    /// Steps.
+    /// Steps. For the limit a row is one, since it is one request.
     pub steps: usize,
 }
 

@@ -124,27 +124,33 @@ fn follows(before: Option<Stretch>, next: Option<Stretch>) -> bool {
     pair.is_some_and(|(a, b)| (a.dev, a.bytes.end) == (b.dev, b.bytes.offset))
 }
 
-/// Sorts adjacent steps behind each other, at the position of the first of them in the plan. In
-/// elevator order that is the order of the plan.
-pub(super) fn in_rows(mut wanted: Vec<PendingStep>, order: Order) -> Vec<PendingStep> {
+/// Sorts adjacent steps behind each other, at the position of the first of them in the plan, and tells
+/// of each whether it continues the row of the one before. In elevator order that is the order of the
+/// plan, and not told.
+pub(super) fn in_rows(mut wanted: Vec<PendingStep>, order: Order) -> Vec<(PendingStep, bool)> {
     wanted.sort_by_key(|wanted| wanted.number);
     if order == Order::Elevator {
-        return wanted;
+        return wanted.into_iter().map(|wanted| (wanted, false)).collect();
     }
     let stretches: Vec<_> = wanted.iter().map(PendingStep::stretch).collect();
     let mut wanted: Vec<_> = wanted.into_iter().map(Some).collect();
-    rows(&stretches).into_iter().filter_map(|number| wanted[number].take()).collect()
+    let placed = |(number, continues): (usize, bool)| Some((wanted[number].take()?, continues));
+    rows(&stretches).into_iter().filter_map(placed).collect()
 }
 
-/// The order in which each stretch follows the one that ends where it begins; otherwise they keep
-/// their order, by the first of each row.
-fn rows(stretches: &[Option<Stretch>]) -> Vec<usize> {
+/// The order in which each stretch follows the one that ends where it begins, and whether it does;
+/// otherwise they keep their order, by the first of each row.
+fn rows(stretches: &[Option<Stretch>]) -> Vec<(usize, bool)> {
     let mut by_place: Vec<usize> = (0..stretches.len()).collect();
     by_place.sort_by_key(|&number| (stretches[number], number));
     let mut rows: Vec<_> =
         by_place.chunk_by(|a, b| follows(stretches[*a], stretches[*b])).collect();
     rows.sort_by_key(|row| row.iter().min());
-    rows.concat()
+    let row = |row: &[usize]| {
+        let placed = row.iter().enumerate();
+        placed.map(|(place, number)| (*number, place > 0)).collect::<Vec<_>>()
+    };
+    rows.into_iter().flat_map(row).collect()
 }
 
 #[cfg(test)]
@@ -186,14 +192,18 @@ mod tests {
     #[test]
     fn what_lies_side_by_side_follows_what_it_is_adjacent_to_and_the_rest_keeps_its_order() {
         for (name, stretches, expected) in [
-            ("apart", vec![stretch(1, 90, 95), stretch(1, 10, 15)], vec![0, 1]),
+            ("apart", vec![stretch(1, 90, 95), stretch(1, 10, 15)], vec![(0, false), (1, false)]),
             (
                 "a row comes where its first is requested",
                 vec![stretch(1, 50, 60), stretch(1, 20, 30), stretch(1, 0, 9), stretch(1, 10, 20)],
-                vec![0, 3, 1, 2],
+                vec![(0, false), (3, false), (1, true), (2, false)],
             ),
-            ("other devices", vec![stretch(1, 10, 20), None, stretch(2, 20, 30)], vec![0, 1, 2]),
-            ("unknown places", vec![None, None], vec![0, 1]),
+            (
+                "other devices",
+                vec![stretch(1, 10, 20), None, stretch(2, 20, 30)],
+                vec![(0, false), (1, false), (2, false)],
+            ),
+            ("unknown places", vec![None, None], vec![(0, false), (1, false)]),
         ] {
             assert_eq!(rows(&stretches), expected, "{name}");
         }
@@ -238,10 +248,10 @@ mod tests {
                     let before = row.split_last().map_or(&row[..], |(_, before)| before);
                     prop_assert!(row.len() <= TOGETHER);
                     prop_assert!(before.iter().map(|w| w.missing).sum::<u64>() < ROWS_BYTES);
-                    requested.extend(in_rows(row, Order::Touch).iter().map(|w| w.number));
+                    requested.extend(in_rows(row, Order::Touch).iter().map(|(w, _)| w.number));
                 }
             }
-            requested.extend(in_rows(gathering.take(true), Order::Touch).iter().map(|w| w.number));
+            requested.extend(in_rows(gathering.take(true), Order::Touch).iter().map(|(w, _)| w.number));
             requested.sort_unstable();
             prop_assert_eq!(requested, (0..steps.len()).collect::<Vec<_>>());
         }
@@ -253,18 +263,21 @@ mod tests {
             let stretches: Vec<_> =
                 places.iter().map(|p| p.and_then(|(dev, at)| stretch(dev, at, at + 1))).collect();
             let found = rows(&stretches);
-            let mut sorted = found.clone();
+            let mut sorted: Vec<_> = found.iter().map(|(number, _)| *number).collect();
             sorted.sort_unstable();
             prop_assert_eq!(sorted, (0..stretches.len()).collect::<Vec<_>>());
             // Where one ends, one that begins there comes next, if there is one.
             for pair in found.windows(2) {
-                let Some(first) = stretches[pair[0]] else { continue };
+                let Some(first) = stretches[pair[0].0] else { continue };
                 let next = |s: &Option<Stretch>| {
                     s.is_some_and(|s| (s.dev, s.bytes.offset) == (first.dev, first.bytes.end))
                 };
                 let twins = stretches.iter().filter(|s| **s == Some(first)).count();
                 if twins == 1 && stretches.iter().any(next) {
-                    prop_assert!(next(&stretches[pair[1]]));
+                    prop_assert!(next(&stretches[pair[1].0]));
+                }
+                if pair[1].1 {
+                    prop_assert!(next(&stretches[pair[1].0]), "it continues the one before");
                 }
             }
         }

@@ -6,7 +6,7 @@
 use super::arrival::{has_arrived, wait_for_last_page};
 use super::backlog::Backlog;
 use super::gathering::{Due, Gathering, PendingStep, in_rows};
-use super::in_flight::StepsInFlight;
+use super::in_flight::{Counted, StepsInFlight};
 use super::log::Requested;
 use super::pressure::MemoryPressure;
 use super::progress::Progress;
@@ -100,16 +100,16 @@ impl Submission {
         }
         let wanted = in_rows(gathered, self.strategy.order);
         self.progress.note_request();
-        let pieces: Vec<_> = wanted.iter().map(PendingStep::piece).collect();
+        let pieces: Vec<_> = wanted.iter().map(|(wanted, _)| wanted.piece()).collect();
         // The address space may be limited.
         let skipped = will_need(&pieces).unwrap_or_else(|_| (0..wanted.len()).collect());
-        for (number, wanted) in wanted.iter().enumerate() {
+        for (number, (wanted, continues)) in wanted.iter().enumerate() {
             if skipped.binary_search(&number).is_ok() {
                 self.submit_now(wanted);
             } else {
                 self.note_request(&wanted.step);
                 if self.forms_rows() {
-                    self.note_in_flight(wanted);
+                    self.note_in_flight(wanted, *continues);
                 }
                 self.note_submitted(wanted, 1, 0);
             }
@@ -138,13 +138,15 @@ impl Submission {
             }
             rest.offset = portion.end;
         }
-        self.note_in_flight(wanted);
+        self.note_in_flight(wanted, false);
         self.note_submitted(wanted, requests, failed);
     }
 
-    fn note_in_flight(&self, PendingStep { step, target, missing, .. }: &PendingStep) {
+    /// Notes a step that was requested, and whether it continues the request of the step before.
+    fn note_in_flight(&self, wanted: &PendingStep, continues: bool) {
+        let PendingStep { step, target, missing, .. } = wanted;
         if matches!(target.kind, Kind::Device | Kind::Unnoticed) {
-            self.in_flight.add(|| (target.clone(), *step), *missing);
+            self.in_flight.add(|| (target.clone(), *step), Counted { bytes: *missing, continues });
         }
         // Of blocks of metadata it is not known when they arrive.
         if target.kind == Kind::Unnoticed {
