@@ -7,7 +7,7 @@ use super::start::Start;
 use headstart::host::range::ByteRange;
 use headstart::replay::elevator::{DevicePosition, SeekCost, read_us};
 use headstart::replay::model::Model;
-use headstart::replay::queue::answered_us;
+use headstart::replay::queue::{answered_in_start_us, answered_us};
 use headstart_sys::fiemap::Extent;
 use serde::Serialize;
 
@@ -132,9 +132,13 @@ fn reading(places: &Places, metadata: &Metadata, device: Device, span: u64) -> R
         let (us, start) = match model.seek() {
             Some(seek) => (seeks_us(&replayed.steps, seek, span), None),
             None => {
-                let answered = answered_us(&model, replayed.strategy.in_flight, runs());
+                let strategy = &replayed.strategy;
+                let answered = answered_us(&model, strategy.in_flight, runs());
                 let touched: Vec<_> = replayed.steps.iter().map(|step| step.touched_us).collect();
-                let start = |us| Start::of(us, &requests, &answered, &touched);
+                let start = |computing_us| {
+                    let answered = answered_in_start_us(&model, strategy, runs());
+                    Start::of(computing_us, &requests, &answered, &touched)
+                };
                 (answered.last().copied().unwrap_or(0), replayed.computing_us.map(start))
             }
         };

@@ -2,7 +2,7 @@
 //! disks are in [`super::elevator`].
 
 use super::model::Model;
-use super::strategy::InFlight;
+use super::strategy::{InFlight, ReadStrategy};
 use std::collections::VecDeque;
 
 /// Requests of one length that follow each other.
@@ -38,10 +38,74 @@ pub fn answered_us(
     let mut queue = Queue::of(model, places);
     let answered = |run| {
         queue.serve_run(run);
-        // Saturates.
-        queue.answered.back().map_or(0, |end| end.round() as u64)
+        queue.last_answer().round() as u64
     };
     runs.into_iter().map(answered).collect()
+}
+
+/// The same in a start, which bounds what is in flight. In rows, threads wait for room for whole rows, and several of
+/// them at a time: from the in-flight limit on nothing more is requested until so little is in flight that steps no
+/// longer wait for others.
+pub fn answered_in_start_us(
+    model: &Model,
+    strategy: &ReadStrategy,
+    runs: impl IntoIterator<Item = Run>,
+) -> Vec<u64> {
+    let Some((limit, refilled_at)) = strategy.in_flight.zip(strategy.rows_while_busy()) else {
+        return answered_us(model, strategy.in_flight, runs);
+    };
+    let mut queue = Queue::of(model, limit.steps.clamp(1, MOST));
+    let mut window = Window { limit, refilled_at, in_flight: VecDeque::new(), bytes: 0, now: 0.0 };
+    let answered = |run: Run| {
+        // More of one length are bound by the bandwidth alone.
+        let single = run.count.min(MOST as u64);
+        for _ in 0..single {
+            queue.next_start = queue.next_start.max(window.submitted_at(run.length));
+            queue.serve(run.length);
+            window.add(queue.last_answer(), run.length);
+        }
+        queue.serve_run(Run { count: run.count - single, ..run });
+        queue.last_answer().round() as u64
+    };
+    runs.into_iter().map(answered).collect()
+}
+
+/// What a start has in flight. Times in µs.
+struct Window {
+    limit: InFlight,
+    /// Once the limit is reached, more is requested when no more than this is in flight.
+    refilled_at: InFlight,
+    /// When each is answered, in that order, and its bytes.
+    in_flight: VecDeque<(f64, u64)>,
+    bytes: u64,
+    now: f64,
+}
+
+impl Window {
+    fn has_room(&self, length: u64) -> bool {
+        self.bytes.saturating_add(length) <= self.limit.bytes
+            && self.in_flight.len() < self.limit.steps
+    }
+
+    /// When a request of this length is submitted.
+    fn submitted_at(&mut self, length: u64) -> f64 {
+        let waits = !self.has_room(length);
+        while waits
+            && (self.bytes > self.refilled_at.bytes
+                || self.in_flight.len() > self.refilled_at.steps
+                || !self.has_room(length))
+            && let Some((answered, bytes)) = self.in_flight.pop_front()
+        {
+            self.now = self.now.max(answered);
+            self.bytes = self.bytes.saturating_sub(bytes);
+        }
+        self.now
+    }
+
+    fn add(&mut self, answered: f64, length: u64) {
+        self.in_flight.push_back((answered, length));
+        self.bytes = self.bytes.saturating_add(length);
+    }
 }
 
 /// Times in µs.
@@ -58,6 +122,11 @@ struct Queue<'a> {
 impl<'a> Queue<'a> {
     fn of(model: &'a Model, places: usize) -> Self {
         Self { model, places, next_start: 0.0, transfers_end: 0.0, answered: VecDeque::new() }
+    }
+
+    /// When the last request is answered; 0 without any. As a whole number it saturates.
+    fn last_answer(&self) -> f64 {
+        self.answered.back().copied().unwrap_or_default()
     }
 
     fn serve(&mut self, length: u64) {
@@ -182,7 +251,69 @@ mod tests {
         assert!(took(&least, 64, small()) > took(&CLOUD, 64, small()) + 150_000);
     }
 
+    /// When the last of these is answered in a start with this strategy.
+    fn in_start(strategy: &ReadStrategy, runs: impl IntoIterator<Item = Run>) -> u64 {
+        answered_in_start_us(&CLOUD, strategy, runs).last().copied().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_start_requests_more_when_little_is_in_flight() {
+        let (small, large) = (1250, 500_000);
+        let limit = |bytes, steps| Some(InFlight { bytes, steps });
+        let with = |in_flight, rows| ReadStrategy { in_flight, rows, ..ReadStrategy::default() };
+        let (all, rate) = (2 * large, 1_000_000 / 3000);
+        for (name, strategy, list, expected) in [
+            ("nothing", with(limit(all, 4), limit(large, 1)), vec![], 0),
+            ("there is room", with(limit(all, 4), limit(large, 1)), vec![(2, large)], 8000 + 1467),
+            // The third when one is left, which is answered at 8000 + 1467; from there on two more.
+            (
+                "too many bytes",
+                with(limit(all, 9), limit(large, 9)),
+                vec![(3, large)],
+                12_000 + 1467,
+            ),
+            (
+                "too many bytes, until none are left",
+                with(limit(all, 9), limit(0, 9)),
+                vec![(3, large)],
+                8000 + 1467 + 4000 + 1467,
+            ),
+            (
+                "too many requests",
+                with(limit(all, 4), limit(all, 0)),
+                vec![(5, small)],
+                3 * rate + 2 * 1477,
+            ),
+            (
+                "more than the limit at once",
+                with(limit(small, 4), limit(0, 1)),
+                vec![(2, large)],
+                2 * (4000 + 1467),
+            ),
+            ("no rows", with(limit(all, 4), None), vec![(5, small)], 2 * 1477),
+            ("no limit", with(None, limit(0, 0)), vec![(5, small)], 4 * rate + 1477),
+        ] {
+            let found = in_start(&strategy, runs(&list));
+            assert!(found.abs_diff(expected) <= 2, "{name}: {found}, not {expected}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_start_is_answered_no_earlier_than_a_replay_and_in_order(
+            list in prop::collection::vec((0u64..60, 0u64..1_000_000), 0..20),
+            steps in 1usize..40,
+            busy in 0usize..10,
+        ) {
+            let limit = InFlight { bytes: 4 << 20, steps };
+            let rows = Some(InFlight { bytes: 1 << 20, steps: busy });
+            let strategy = ReadStrategy { in_flight: Some(limit), rows, ..ReadStrategy::default() };
+            let start = answered_in_start_us(&CLOUD, &strategy, runs(&list));
+            let replay = answered_us(&CLOUD, Some(limit), runs(&list));
+            prop_assert!(start.is_sorted());
+            prop_assert!(start.iter().zip(&replay).all(|(start, replay)| start + 1 >= *replay));
+        }
+
         #[test]
         fn it_takes_what_rate_and_bandwidth_need_and_never_more_than_one_by_one(
             list in prop::collection::vec((0u64..300, 0u64..1_000_000), 0..20),
@@ -219,6 +350,12 @@ mod tests {
                 took(&model, steps, runs(&list));
             }
             last_us(&model, None, runs(&list));
+            let limit = InFlight { bytes: list.len() as u64, steps: figures[0] as usize };
+            let (in_flight, rows) = (Some(limit), Some(limit));
+            let strategy = ReadStrategy { in_flight, rows, ..ReadStrategy::default() };
+            let few = list.iter().map(|&(count, length)| (count % 99, length));
+            answered_in_start_us(&model, &strategy, runs(&few.collect::<Vec<_>>()));
+            answered_in_start_us(&model, &strategy, runs(&list));
         }
     }
 }
