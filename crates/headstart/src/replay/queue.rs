@@ -265,7 +265,7 @@ mod tests {
         for (name, strategy, list, expected) in [
             ("nothing", with(limit(all, 4), limit(large, 1)), vec![], 0),
             ("there is room", with(limit(all, 4), limit(large, 1)), vec![(2, large)], 8000 + 1467),
-            // The third when one is left, which is answered at 8000 + 1467; from there on two more.
+            // The third is requested when one is left, at 4000 + 1467, while that is transferred.
             (
                 "too many bytes",
                 with(limit(all, 9), limit(large, 9)),

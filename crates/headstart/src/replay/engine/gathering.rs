@@ -155,11 +155,10 @@ fn rows(stretches: &[Option<Stretch>]) -> Vec<(usize, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::targets::tests::{opened, opened_in};
+    use super::super::targets::tests::{opened, opened_in_one_piece};
     use super::*;
     use crate::host::open::Kind;
     use crate::host::range::ByteRange;
-    use headstart_testing::{disk_dir, skip};
     use proptest::prelude::*;
     use std::ops::Range;
 
@@ -169,18 +168,12 @@ mod tests {
 
     #[test]
     fn a_row_ends_before_a_step_that_is_not_adjacent() {
-        let (_dir, target) = opened_in(disk_dir(), 8 * 4096, Kind::Unnoticed);
-        target.file.sync_all().unwrap();
+        let Some((_dir, target)) = opened_in_one_piece(8) else { return };
         let wanted = |pages: Range<u64>| {
             let bytes = ByteRange { offset: pages.start * 4096, end: pages.end * 4096 };
             let step = Step { target: 0, bytes, touched_us: 0 };
             PendingStep { step, number: 0, target: target.clone(), missing: bytes.length() }
         };
-        match wanted(0..8).stretch() {
-            Some(stretch) if stretch.bytes.length() == 8 * 4096 => {}
-            Some(_) => return skip("a file of eight pages does not lie in one piece"),
-            None => return skip("the file system of the tests does not say where a file lies"),
-        }
         let gathering = Gathering::default();
         let before = [0..2, 2..3, 4..5, 5..6, 6..8, 0..1]
             .map(|pages| gathering.add_to_row(wanted(pages)).len());

@@ -225,7 +225,7 @@ fn request(file: &File, bytes: ByteRange, by_reading: bool) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::targets::tests::opened;
+    use super::super::targets::tests::{opened, opened_in_one_piece};
     use super::*;
     use crate::replay::report::Report;
     use crate::replay::strategy::InFlight;
@@ -315,6 +315,24 @@ mod tests {
             let expected =
                 Report { requests: page + 1, bytes: (page + 1) * 4096, ..Report::default() };
             assert_eq!(report(&submission), expected);
+        }
+    }
+
+    #[test]
+    fn of_the_in_flight_limit_a_row_takes_as_much_as_one_request() {
+        let Some((_dir, target)) = opened_in_one_piece(8) else { return };
+        let limit = InFlight { bytes: 1 << 20, steps: 2 };
+        let (rows, in_flight) = (Some(limit), Some(limit));
+        let strategy = ReadStrategy { rows, in_flight, ..ReadStrategy::default() };
+        for (name, pages, has_room) in
+            [("side by side", [0, 1, 2, 3], true), ("apart", [0, 2, 4, 6], false)]
+        {
+            let submission = submission(strategy);
+            for page in pages {
+                submission.gather(wanted(&target, page * 4096, 4096));
+            }
+            submission.submit_gathered(true);
+            assert_eq!(submission.in_flight.has_room(4096), has_room, "{name}");
         }
     }
 

@@ -271,7 +271,9 @@ pub(super) mod tests {
     use crate::host::range::ByteRange;
     use crate::pack::paths::PathInterner;
     use crate::replay::device::DEFAULT_PORTION;
+    use crate::replay::places;
     use crate::replay::report::Report;
+    use headstart_testing::{disk_dir, skip};
     use std::fs;
     use std::time::Instant;
 
@@ -311,6 +313,21 @@ pub(super) mod tests {
         let portion = Portion { bytes: DEFAULT_PORTION, by_reading: false };
         let dev = rustix::fs::fstat(&file).unwrap().st_dev;
         (dir, Arc::new(Opened { file, dev, portion, kind, _open: Arc::default() }))
+    }
+
+    /// A file of so many pages that lies in one piece on a disk; where none is to be had, that is told.
+    pub(crate) fn opened_in_one_piece(pages: u64) -> Option<(tempfile::TempDir, Arc<Opened>)> {
+        let bytes = ByteRange::of(0, pages * 4096);
+        let (dir, target) = opened_in(disk_dir(), bytes.length() as usize, Kind::Unnoticed);
+        target.file.sync_all().unwrap();
+        match places::stretch(&target.file, target.dev, bytes) {
+            Some(stretch) if stretch.bytes.length() == bytes.length() => {
+                return Some((dir, target));
+            }
+            Some(_) => skip("a file of a few pages does not lie in one piece"),
+            None => skip("the file system of the tests does not say where a file lies"),
+        }
+        None
     }
 
     #[test]
