@@ -385,6 +385,22 @@ mod tests {
     }
 
     #[test]
+    fn a_start_from_a_device_with_a_queue_waits_longer_than_a_replay_takes() {
+        // A replay reads large files while it waits for the rate of small ones, as far as its queue reaches.
+        let ranges = [(8, 512 << 10), (200, 4096)].repeat(3);
+        let ranges: Vec<_> =
+            ranges.iter().flat_map(|&(n, length)| scattered(n, 1, length)).collect();
+        for (model, waits) in [(CLOUD, true), (EMMC, false)] {
+            let mut places = places(&ranges, Some(model), 0, 0);
+            places.replays[0].computing_us = Some(0);
+            let device = Device { model: Some(model), largest_request: 512 << 10 };
+            let found = Gain::of(&places, &places, &[], &Metadata::default(), device).after;
+            let more = found.start_us.unwrap() - found.replay_us.unwrap();
+            assert_eq!(more > 1000, waits, "{model:?}: {more} us more");
+        }
+    }
+
+    #[test]
     fn each_block_of_metadata_is_a_request_of_its_own() {
         for model in [HDD, EMMC, CLOUD] {
             let mut places = places(&packed(40, 65536), Some(model), 0, 0);

@@ -22,7 +22,7 @@ const UNTIL_STEADY: u64 = 8;
 /// How often that is looked for in one run; the rest takes as long as the last.
 const CHANGES: usize = 3;
 
-/// When the last of each of these requests, and of those before, is answered, in µs. A request starts when fewer steps
+/// When the last of each of these requests, and of those before, is answered, in µs. A request starts when fewer requests
 /// than the in-flight limit are unanswered (at queue depth 1: none) and the request rate allows it, waits for its
 /// transfer, and then for the latency. So the rate and the bandwidth are used at the same time only as far as that
 /// limit reaches. The model does not tell the places of a device's own queue, only how many it needs.
@@ -31,11 +31,7 @@ pub fn answered_us(
     in_flight: Option<InFlight>,
     runs: impl IntoIterator<Item = Run>,
 ) -> Vec<u64> {
-    let places = match model.depth {
-        0 | 1 => 1,
-        _ => in_flight.map_or(MOST, |limit| limit.steps.clamp(1, MOST)),
-    };
-    let mut queue = Queue::of(model, places);
+    let mut queue = Queue::of(model, places(model, in_flight));
     let answered = |run| {
         queue.serve_run(run);
         queue.last_answer().round() as u64
@@ -43,9 +39,16 @@ pub fn answered_us(
     runs.into_iter().map(answered).collect()
 }
 
-/// The same in a start, which bounds what is in flight. In rows, threads wait for room for whole rows, and several of
-/// them at a time: from the in-flight limit on nothing more is requested until so little is in flight that steps no
-/// longer wait for others.
+fn places(model: &Model, in_flight: Option<InFlight>) -> usize {
+    match model.depth {
+        0 | 1 => 1,
+        _ => in_flight.map_or(MOST, |limit| limit.steps.clamp(1, MOST)),
+    }
+}
+
+/// The same in a start, which bounds what is in flight. Where rows are formed, threads wait for room for whole rows,
+/// several of them at a time. So from the in-flight limit on nothing more is requested until no more is in flight than
+/// what lets steps wait for others, here as many requests as there are steps of that.
 pub fn answered_in_start_us(
     model: &Model,
     strategy: &ReadStrategy,
@@ -54,10 +57,10 @@ pub fn answered_in_start_us(
     let Some((limit, refilled_at)) = strategy.in_flight.zip(strategy.rows_while_busy()) else {
         return answered_us(model, strategy.in_flight, runs);
     };
-    let mut queue = Queue::of(model, limit.steps.clamp(1, MOST));
+    let mut queue = Queue::of(model, places(model, strategy.in_flight));
     let mut window = Window { limit, refilled_at, in_flight: VecDeque::new(), bytes: 0, now: 0.0 };
     let answered = |run: Run| {
-        // More of one length are bound by the bandwidth alone.
+        // So many of one length are bound by rate or bandwidth, nearly.
         let single = run.count.min(MOST as u64);
         for _ in 0..single {
             queue.next_start = queue.next_start.max(window.submitted_at(run.length));

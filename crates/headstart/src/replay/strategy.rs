@@ -52,7 +52,7 @@ pub struct ReadStrategy {
 pub struct InFlight {
     /// Bytes.
     pub bytes: u64,
-    /// Steps. For the limit a row is one, since it is one request.
+    /// Steps; of the in-flight limit requests, for which a row of adjacent steps is one.
     pub steps: usize,
 }
 
@@ -149,7 +149,7 @@ impl fmt::Display for ReadStrategy {
             f.write_str(", in rows")?;
         }
         if let Some(InFlight { bytes, steps }) = self.in_flight {
-            write!(f, ", in-flight limit {} MiB and {steps} steps", bytes >> 20)?;
+            write!(f, ", in-flight limit {} MiB and {steps} requests", bytes >> 20)?;
         }
         Ok(())
     }

@@ -124,9 +124,9 @@ fn follows(before: Option<Stretch>, next: Option<Stretch>) -> bool {
     pair.is_some_and(|(a, b)| (a.dev, a.bytes.end) == (b.dev, b.bytes.offset))
 }
 
-/// Sorts adjacent steps behind each other, at the position of the first of them in the plan, and tells
+/// Sorts adjacent steps behind each other, at the position of the first of them in the plan, and says
 /// of each whether it continues the row of the one before. In elevator order that is the order of the
-/// plan, and not told.
+/// plan, and the answer is always no.
 pub(super) fn in_rows(mut wanted: Vec<PendingStep>, order: Order) -> Vec<(PendingStep, bool)> {
     wanted.sort_by_key(|wanted| wanted.number);
     if order == Order::Elevator {
@@ -260,7 +260,14 @@ mod tests {
             sorted.sort_unstable();
             prop_assert_eq!(sorted, (0..stretches.len()).collect::<Vec<_>>());
             // Where one ends, one that begins there comes next, if there is one.
+            let mut known: Vec<_> = stretches.iter().flatten().collect();
+            known.sort_unstable();
+            let has_twins = known.windows(2).any(|pair| pair[0] == pair[1]);
+            prop_assert!(found.first().is_none_or(|(_, continues)| !continues));
             for pair in found.windows(2) {
+                let continues = follows(stretches[pair[0].0], stretches[pair[1].0]);
+                // Of two that lie in the same place one begins a row.
+                prop_assert!(pair[1].1 == continues || (continues && has_twins));
                 let Some(first) = stretches[pair[0].0] else { continue };
                 let next = |s: &Option<Stretch>| {
                     s.is_some_and(|s| (s.dev, s.bytes.offset) == (first.dev, first.bytes.end))
@@ -269,9 +276,7 @@ mod tests {
                 if twins == 1 && stretches.iter().any(next) {
                     prop_assert!(next(&stretches[pair[1].0]));
                 }
-                if pair[1].1 {
-                    prop_assert!(next(&stretches[pair[1].0]), "it continues the one before");
-                }
+
             }
         }
     }

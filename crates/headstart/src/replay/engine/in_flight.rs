@@ -1,8 +1,8 @@
 //! The in-flight limit: bounds how much was requested and may not be resident yet, so that the
 //! program's own requests, and later steps that are needed soon, do not wait behind all of it.
 //!
-//! Batched steps are not counted, nor files whose access time a check would change. Of the steps of a
-//! row, which is one request, the first is counted, and the bytes of all. All devices share the limit.
+//! Batched steps are not counted, nor files whose access time a check would change. Of the adjacent steps
+//! of a row, which the device gets as one request, the first is counted, and the bytes of all. All devices share the limit.
 
 use crate::replay::strategy::InFlight;
 use std::collections::VecDeque;
@@ -168,7 +168,7 @@ mod tests {
             ("too many bytes by more", &[b, c, c], 61, "ab"),
             ("two rows", &[b, c, b, c], 1, "a"),
             ("what is left of a row", &[c, c, b], 1, ""),
-            ("its last step makes room in bytes alone", &[c, c, b, b], 1, "abc"),
+            ("steps that continue a row make no room in requests", &[c, c, b, b], 1, "abc"),
         ] {
             assert_eq!(waited_for(limit, in_flight, bytes, 9), expected, "{name}");
         }

@@ -103,13 +103,16 @@ impl Submission {
         let pieces: Vec<_> = wanted.iter().map(|(wanted, _)| wanted.piece()).collect();
         // The address space may be limited.
         let skipped = will_need(&pieces).unwrap_or_else(|_| (0..wanted.len()).collect());
+        let mut was_skipped = false;
         for (number, (wanted, continues)) in wanted.iter().enumerate() {
-            if skipped.binary_search(&number).is_ok() {
+            let continues = *continues && !was_skipped;
+            was_skipped = skipped.binary_search(&number).is_ok();
+            if was_skipped {
                 self.submit_now(wanted);
             } else {
                 self.note_request(&wanted.step);
                 if self.forms_rows() {
-                    self.note_in_flight(wanted, *continues);
+                    self.note_in_flight(wanted, continues);
                 }
                 self.note_submitted(wanted, 1, 0);
             }

@@ -315,7 +315,8 @@ pub(super) mod tests {
         (dir, Arc::new(Opened { file, dev, portion, kind, _open: Arc::default() }))
     }
 
-    /// A file of so many pages that lies in one piece on a disk; where none is to be had, that is told.
+    /// A file of so many pages that lies in one piece on a disk; `None` and a note that the test is skipped
+    /// where there is none.
     pub(crate) fn opened_in_one_piece(pages: u64) -> Option<(tempfile::TempDir, Arc<Opened>)> {
         let bytes = ByteRange::of(0, pages * 4096);
         let (dir, target) = opened_in(disk_dir(), bytes.length() as usize, Kind::Unnoticed);
