@@ -22,9 +22,9 @@ const UNTIL_STEADY: u64 = 8;
 /// How often that is looked for in one run; the rest takes as long as the last.
 const CHANGES: usize = 3;
 
-/// When the last of each of these requests, and of those before, is answered, in µs. A request starts when fewer requests
-/// than the in-flight limit are unanswered (at queue depth 1: none) and the request rate allows it, waits for its
-/// transfer, and then for the latency. So the rate and the bandwidth are used at the same time only as far as that
+/// When the last of each of these requests, and of those before, is answered, in µs. A request starts when fewer
+/// requests than the in-flight limit are unanswered (at queue depth 1: none) and the request rate allows it, waits for
+/// its transfer, and then for the latency. So the rate and the bandwidth are used at the same time only as far as that
 /// limit reaches. The model does not tell the places of a device's own queue, only how many it needs.
 pub fn answered_us(
     model: &Model,
@@ -39,6 +39,7 @@ pub fn answered_us(
     runs.into_iter().map(answered).collect()
 }
 
+/// How many requests may be unanswered.
 fn places(model: &Model, in_flight: Option<InFlight>) -> usize {
     match model.depth {
         0 | 1 => 1,

@@ -1,8 +1,9 @@
 //! The in-flight limit: bounds how much was requested and may not be resident yet, so that the
 //! program's own requests, and later steps that are needed soon, do not wait behind all of it.
 //!
-//! Batched steps are not counted, nor files whose access time a check would change. Of the adjacent steps
-//! of a row, which the device gets as one request, the first is counted, and the bytes of all. All devices share the limit.
+//! Batched steps are not counted, nor files whose access time a check would change. Of the adjacent
+//! steps of a row, which the device gets as one request, the first is counted, and the bytes of all.
+//! All devices share the limit.
 
 use crate::replay::strategy::InFlight;
 use std::collections::VecDeque;
