@@ -43,10 +43,12 @@ fn main() {
     seed("pack_decode", "two-starts", grown);
     seed("pack_decode", "file", &codec::encode(&pack));
     seed("plan", "one-start", &[&[0xc2], body].concat());
-    // A rotational disk, and one with a queue.
-    for (name, numbers) in
-        [("hdd", [12_000u32, 200, 150, 1, 90]), ("nvme", [80, 20, 2000, 64, 400_000])]
-    {
+    // A rotational disk, one with a queue, and one with cheap requests.
+    for (name, numbers) in [
+        ("hdd", [12_000u32, 200, 150, 1, 90, 90]),
+        ("cloud", [1500, 1500, 125, 4, 2500, 3000]),
+        ("nvme", [80, 20, 2000, 64, 400_000, 400_000]),
+    ] {
         let model: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         seed("device_model", name, &[&model[..], body].concat());
     }

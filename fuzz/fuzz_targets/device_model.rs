@@ -1,5 +1,5 @@
 //! Any model of a device with any pack: what is expected, how it is read, what of it is sampled.
-//! The first 20 bytes are the model.
+//! The first 24 bytes are the model.
 #![no_main]
 
 use headstart::replay::benefit::Expected;
@@ -12,7 +12,7 @@ use headstart_fuzz::pack;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((numbers, body)) = data.split_first_chunk::<20>() else { return };
+    let Some((numbers, body)) = data.split_first_chunk::<24>() else { return };
     let mut numbers = numbers.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
     let mut number = || numbers.next().unwrap_or_default();
     let model = Model {

@@ -171,7 +171,7 @@ fn write_devices(out: &mut dyn Write, devices: &[Device]) -> io::Result<()> {
             time(|model| model.latency_us),
             time(|model| model.next_us),
             figure(|model| model.bandwidth_mb_s),
-            figure(|model| model.iops),
+            figure(|model| model.request_rate()),
             figure(|model| model.depth),
             match device.model.map(|model| model.order()) {
                 Some(Order::Touch) => "touch".into(),

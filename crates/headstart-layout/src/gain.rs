@@ -211,7 +211,7 @@ mod tests {
         let bytes = ranges.iter().flatten().fold(0, |sum, e| e.length.saturating_add(sum));
         let all = Ranges { count: ranges.len() as u64, bytes, gaps: Vec::new() };
         let unmeasured = ReadStrategy { batched: all.are_small(), ..ReadStrategy::default() };
-        let strategy = model.map_or(unmeasured, |model| model.read_strategy(&all));
+        let strategy = model.map_or(unmeasured, |model| model.read_strategy(&all, 0));
         let step =
             |extents: &Vec<Extent>| ReadStep { extents: extents.clone(), ..ReadStep::default() };
         let metadata = blocks_of(blocks);

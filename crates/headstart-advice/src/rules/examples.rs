@@ -6,7 +6,7 @@ use headstart::replay::model::Model;
 use headstart_faults::tables::Segment;
 
 /// A network volume.
-pub(super) const CLOUD: Model = Model::of(5000, 5000, 125, 16, 3000);
+pub(super) const CLOUD: Model = Model { iops: 2500, ..Model::of(5000, 5000, 125, 16, 3000) };
 
 pub(super) fn part(segment: Segment, touches: impl IntoIterator<Item = (u64, u64)>) -> Part {
     let touch = |(page, latency)| Touch { process: 0, page, latency, is_major: latency >= 100_000 };

@@ -72,7 +72,7 @@ fn read_ns(model: &Model, requests: u64, bytes: u64) -> f64 {
     if model.depth == 1 || model.order() == Order::Elevator {
         return requests as f64 * f64::from(model.next_us) * 1e3 + moving;
     }
-    moving.max(requests as f64 * 1e9 / f64::from(model.iops.max(1)))
+    moving.max(requests as f64 * 1e9 / f64::from(model.request_rate()))
 }
 
 #[cfg(test)]

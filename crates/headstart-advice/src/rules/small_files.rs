@@ -75,7 +75,7 @@ fn request_us(model: &Model) -> f64 {
     if model.depth == 1 || model.order() == Order::Elevator {
         f64::from(model.next_us)
     } else {
-        1e6 / f64::from(model.iops.max(1))
+        1e6 / f64::from(model.request_rate())
     }
 }
 

@@ -2,7 +2,8 @@
 //! measures a model, [`super::models`] keeps it.
 
 use super::elevator::SeekCost;
-use super::ranges::{LARGEST_GAP, Ranges};
+use super::gap_size::gap_size;
+use super::ranges::Ranges;
 use super::strategy::{InFlight, Order, ReadStrategy};
 use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
@@ -34,12 +35,6 @@ const SEEK_US: u32 = 1000;
 /// And by this factor.
 const SEEK_TIMES: u32 = 3;
 
-/// The largest gap that is considered to be read on devices that are not rotational, in bytes.
-const LARGEST_STILL_GAP: u64 = 64 << 10;
-/// The gaps that are read are at most this part of the ranges, since memory is limited.
-const GAPS_PART: u64 = 4;
-/// A seek within a pass takes this part of a random one: a short distance, but half a revolution.
-const SHORT_SEEK_PART: u32 = 2;
 /// On devices with a deep queue, pages that are touched later than this are read in another step.
 const NEAR_US: u32 = 20_000;
 /// Requests are the bottleneck if they take this many times as long as the bytes.
@@ -62,9 +57,6 @@ const ONE_BY_ONE_LEAD: u64 = 4 << 20;
 const IN_FLIGHT_TIMES: u64 = 4;
 const LEAST_IN_FLIGHT: u64 = 4 << 20;
 const LEAST_STEPS_IN_FLIGHT: usize = 64;
-
-/// The least CPU time of a request, in µs.
-const REQUEST_CPU_US: f64 = 10.0;
 
 impl Model {
     /// What is assumed of a device that was never measured, as those of file servers can't be: a
@@ -105,9 +97,14 @@ impl Model {
         if self.seek_us() > 0 { Order::Elevator } else { Order::Touch }
     }
 
-    /// The read strategy for a pack with these ranges.
-    pub fn read_strategy(&self, ranges: &Ranges) -> ReadStrategy {
-        let gap_bytes = self.gap(ranges);
+    /// Whether the rate of requests and the bandwidth are limits at the same time: several requests are in work, and the
+    /// device, not the CPU, takes most of their time. It may be true of a rotational disk, too.
+    pub(super) fn is_queued(&self) -> bool {
+        self.depth > 1 && self.iops < CHEAP_IOPS
+    }
+
+    /// The read strategy for a pack with these ranges if gaps up to `gap_bytes` are read, too.
+    pub fn read_strategy(&self, ranges: &Ranges, gap_bytes: u64) -> ReadStrategy {
         let ranges = &ranges.joined(gap_bytes);
         let batched = self.batched(ranges);
         if self.order() == Order::Elevator {
@@ -139,7 +136,7 @@ impl Model {
             gap_bytes,
             near_us: if one_by_one { u32::MAX } else { NEAR_US },
             batched,
-            rows: if batched { None } else { self.rows(ranges) },
+            rows: if batched { None } else { self.rows(ranges, gap_bytes) },
             metadata_lead: Some(if one_by_one { ONE_BY_ONE_LEAD } else { LEAD }),
             in_flight: self.in_flight(),
             seek: None,
@@ -151,9 +148,8 @@ impl Model {
     /// all of it. At queue depth 1 there is no limit: more requests in flight are merged into
     /// fewer. Nor is there one where requests are cheap: nothing waits for long.
     fn in_flight(&self) -> Option<InFlight> {
-        let is_queued = self.depth > 1 && self.iops < CHEAP_IOPS;
         let in_work = u64::from(self.bandwidth_mb_s) * u64::from(self.latency_us);
-        is_queued.then(|| InFlight {
+        self.is_queued().then(|| InFlight {
             bytes: in_work.saturating_mul(IN_FLIGHT_TIMES).max(LEAST_IN_FLIGHT),
             steps: (self.depth as usize).saturating_mul(2).max(LEAST_STEPS_IN_FLIGHT),
         })
@@ -178,14 +174,15 @@ impl Model {
 
     /// From how much in flight on steps wait for others: as long as the device is busy that delays
     /// nothing, and adjacent steps become fewer requests. It takes CPU time, so not where requests are
-    /// far from being the bottleneck; at queue depth 1 the times of requests add to those of bytes.
-    fn rows(&self, ranges: &Ranges) -> Option<InFlight> {
+    /// far from being the bottleneck: where they take little of the time and gaps are not worth reading.
+    /// At queue depth 1 the times of requests add to those of bytes.
+    fn rows(&self, ranges: &Ranges, gap_bytes: u64) -> Option<InFlight> {
         if self.depth == 1 && self.iops < CHEAP_IOPS {
             return Some(ONE_BY_ONE_BUSY);
         }
         let limit = self.in_flight()?;
         let is_notable = self.requests_us(ranges) >= self.transfer_us(ranges.bytes) / NOTABLE_PART;
-        is_notable.then_some(InFlight {
+        (gap_bytes > 0 || is_notable).then_some(InFlight {
             bytes: limit.bytes / u64::from(BUSY_PART),
             steps: limit.steps / BUSY_PART as usize,
         })
@@ -193,7 +190,7 @@ impl Model {
 
     /// How long the requests take at all, if each range is one.
     fn requests_us(&self, ranges: &Ranges) -> f64 {
-        ranges.count as f64 * 1e6 / f64::from(self.iops.max(1))
+        ranges.count as f64 * 1e6 / f64::from(self.request_rate())
     }
 
     /// How long it needs for so many bytes in so many requests, without seeks, in µs. Requests of a
@@ -202,7 +199,7 @@ impl Model {
         let transfer_us = bytes / u64::from(self.bandwidth_mb_s.max(1));
         let requests_us = match self.order() {
             Order::Elevator => requests.saturating_mul(self.next_us.into()),
-            Order::Touch => requests.saturating_mul(1_000_000) / u64::from(self.iops.max(1)),
+            Order::Touch => requests.saturating_mul(1_000_000) / u64::from(self.request_rate()),
         };
         let one_by_one = self.depth == 1 || self.order() == Order::Elevator;
         match one_by_one {
@@ -222,43 +219,8 @@ impl Model {
         (block_us - self.transfer_us(BLOCK)).max(0.0)
     }
 
-    fn transfer_us(&self, bytes: u64) -> f64 {
+    pub(super) fn transfer_us(&self, bytes: u64) -> f64 {
         bytes as f64 / f64::from(self.bandwidth_mb_s.max(1))
-    }
-
-    /// The largest gap that is better read than skipped.
-    fn gap(&self, Ranges { count, bytes, gaps }: &Ranges) -> u64 {
-        let (largest, request_us) = match self.order() {
-            Order::Elevator => (LARGEST_GAP, f64::from(self.seek_us() / SHORT_SEEK_PART)),
-            Order::Touch => {
-                (LARGEST_STILL_GAP, (1e6 / f64::from(self.iops.max(1))).max(REQUEST_CPU_US))
-            }
-        };
-        // Where the device costs hardly anything, the CPU does both.
-        let one_by_one =
-            self.depth == 1 || self.order() == Order::Elevator || self.iops >= CHEAP_IOPS;
-        let time = |requests: u64, bytes: u64| {
-            let (requests_us, bytes_us) = (requests as f64 * request_us, self.transfer_us(bytes));
-            // One at a time, each takes its time and that of its bytes. Many at a
-            // time they are bounded by whichever runs out first.
-            if one_by_one { requests_us + bytes_us } else { requests_us.max(bytes_us) }
-        };
-        let most_bytes = bytes.saturating_add(bytes / GAPS_PART);
-        let (mut count, mut bytes) = (*count, *bytes);
-        let (mut best, mut found) = (time(count, bytes), 0);
-        // All gaps of a size are read, or none.
-        for same in gaps.chunk_by(|a, b| a == b) {
-            count = count.saturating_sub(same.len() as u64);
-            bytes = bytes.saturating_add(same.iter().sum());
-            if same[0] > largest || bytes > most_bytes {
-                break;
-            }
-            let time = time(count, bytes);
-            if time < best {
-                (best, found) = (time, same[0]);
-            }
-        }
-        found
     }
 }
 
@@ -270,11 +232,14 @@ pub fn read_strategy(model: Option<Model>, pack: &Pack) -> ReadStrategy {
         let strategy = ReadStrategy::default();
         ReadStrategy { batched: ranges.joined(strategy.gap_bytes).are_small(), ..strategy }
     };
-    model.map_or_else(unmeasured, |model| model.read_strategy(&ranges))
+    model.map_or_else(unmeasured, |model| {
+        model.read_strategy(&ranges, gap_size(&model, pack, &ranges))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::ranges::LARGEST_GAP;
     use super::*;
     use proptest::prelude::*;
 
@@ -296,7 +261,7 @@ mod tests {
             ),
         ] {
             let strategy =
-                model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, gaps: Vec::new() });
+                model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, gaps: Vec::new() }, 0);
             assert_eq!(
                 (strategy.order, strategy.threads, strategy.step_bytes >> 10),
                 (order, threads, step),
@@ -327,7 +292,7 @@ mod tests {
             ("memory", Model::of(10, 10, 5000, 16, 400_000), Some(1 << 20), None),
         ] {
             let strategy =
-                model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, gaps: Vec::new() });
+                model.read_strategy(&Ranges { count: 10, bytes: 1 << 20, gaps: Vec::new() }, 0);
             let in_flight = strategy.in_flight.map(|limit| (limit.bytes, limit.steps));
             assert_eq!((strategy.metadata_lead, in_flight), (lead, expected), "{name}");
         }
@@ -344,8 +309,10 @@ mod tests {
             ("SSD", Model::of(80, 80, 500, 32, 50_000), (false, true)),
             ("memory", Model::of(10, 10, 5000, 16, 400_000), (false, false)),
         ] {
-            let found =
-                (model.read_strategy(&few_large).batched, model.read_strategy(&many_small).batched);
+            let found = (
+                model.read_strategy(&few_large, 0).batched,
+                model.read_strategy(&many_small, 0).batched,
+            );
             assert_eq!(found, expected, "{name}");
         }
     }
@@ -383,6 +350,12 @@ mod tests {
             ),
             ("few large ranges there", Model::of(1500, 1500, 125, 16, 3000), ranges(400, 80), None),
             (
+                "few where the rate at another depth is higher",
+                Model { iops: 1000, ..Model::of(1500, 1500, 125, 16, 3000) },
+                ranges(400, 80),
+                None,
+            ),
+            (
                 "many small ones, in batches",
                 Model::of(1500, 1500, 125, 16, 3000),
                 ranges(9000, 80),
@@ -391,7 +364,7 @@ mod tests {
             ("SSD", Model::of(80, 80, 500, 32, 50_000), ranges(1200, 80), None),
             ("memory", Model::of(10, 10, 5000, 16, 400_000), ranges(1200, 80), None),
         ] {
-            let strategy = model.read_strategy(&ranges);
+            let strategy = model.read_strategy(&ranges, 0);
             let rows = strategy.rows.map(|rows| (rows.bytes, rows.steps));
             assert_eq!(rows, expected, "{name}");
             assert_eq!(strategy.opens_ahead(), rows.is_some() && model.depth == 1, "{name}");
@@ -399,23 +372,18 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_read_where_requests_run_out_before_bytes() {
-        const KIB: u64 = 1 << 10;
-        let gaps = [4 * KIB, 8 * KIB, 32 * KIB, 60 * KIB, 200 * KIB];
-        let (one, many) = (Model::of(330, 330, 150, 1, 3000), Model::of(1500, 1500, 125, 16, 3000));
-        let seek = Model::of(8340, 140, 100, 1, 119);
-        let memory = Model::of(10, 10, 5000, 16, 400_000);
-        for (name, model, count, bytes, expected) in [
-            ("the CPU does it, 49 KiB are as long as a request", memory, 100, 1 << 20, 32),
-            ("each request is waited for, 49 KiB are as long as one", one, 100, 1 << 20, 32),
-            ("bytes are the limit", many, 100, 100 << 20, 0),
-            ("requests are the limit", many, 1000, 1 << 20, 60),
-            ("in between", many, 100, 4_080_000, 8),
-            ("a rotational disk passes over them", seek, 100, 2 << 20, 200),
-            ("a quarter of the bytes at most", seek, 100, 1 << 20, 60),
-        ] {
-            let found = model.gap(&Ranges { count, bytes, gaps: gaps.to_vec() });
-            assert_eq!(found / KIB, expected, "{name}");
+    fn requests_take_as_long_as_the_rate_at_any_depth_tells() {
+        let model = Model { iops: 1000, ..Model::of(1500, 1500, 125, 16, 3000) };
+        assert_eq!((model.read_us(300, 0), model.read_us(300, 25_000_000)), (100_000, 200_000));
+    }
+
+    #[test]
+    fn steps_wait_for_others_where_gaps_are_worth_reading() {
+        let model = Model::of(1500, 1500, 125, 16, 3000);
+        let ranges = Ranges { count: 500, bytes: 80 << 20, gaps: vec![4096; 400] };
+        for gap_bytes in [0, 4096] {
+            let strategy = model.read_strategy(&ranges, gap_bytes);
+            assert_eq!(strategy.rows.is_some(), gap_bytes > 0);
         }
     }
 
@@ -444,15 +412,9 @@ mod tests {
             ("network volume", Model::of(1500, 1500, 125, 16, 3000)),
         ] {
             let ranges = Ranges { count: 6000, bytes: 80 << 20, gaps: vec![0; 4800] };
-            let strategy = model.read_strategy(&ranges);
+            let strategy = model.read_strategy(&ranges, 0);
             assert!(!strategy.batched && strategy.rows.is_some(), "{name}");
         }
-    }
-
-    #[test]
-    fn of_many_gaps_of_a_size_all_are_read_or_none() {
-        let ranges = Ranges { count: 2000, bytes: 82_000_000, gaps: vec![4096; 1000] };
-        assert_eq!(Model::of(1500, 1500, 125, 16, 3000).gap(&ranges), 0);
     }
 
     proptest! {
@@ -461,14 +423,15 @@ mod tests {
             figures in proptest::array::uniform5(any::<u32>()),
             count in any::<u64>(),
             bytes in any::<u64>(),
-            mut gaps in proptest::collection::vec(0..=LARGEST_GAP, 0..9)
+            mut gaps in proptest::collection::vec(0..=LARGEST_GAP, 0..9),
+            gap_bytes in 0..=LARGEST_GAP,
         ) {
             let [latency, next, bandwidth, depth, iops] = figures;
             gaps.sort_unstable();
             let ranges = Ranges { count, bytes, gaps };
-            let strategy = Model::of(latency, next, bandwidth, depth, iops).read_strategy(&ranges);
+            let strategy = Model::of(latency, next, bandwidth, depth, iops).read_strategy(&ranges, gap_bytes);
             prop_assert!(strategy.threads > 0 && strategy.step_bytes >= 1 << 19);
-            prop_assert!(strategy.gap_bytes <= LARGEST_GAP);
+            prop_assert_eq!(strategy.gap_bytes, gap_bytes);
             prop_assert!(strategy.in_flight.is_none_or(|i| i.bytes >= strategy.step_bytes && i.steps > 0));
         }
     }
