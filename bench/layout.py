@@ -5,8 +5,9 @@ Each workload is learned once, on a copy of the root image that keeps what its s
 for each disk is laid out for its pack, on that disk, and released.
 Then it is started cold from either image, in random order: without headstart, with its pack prefetched,
 and as a replay of its pack alone, which reads what the start reads as fast as the disk can. Nothing is learned.
-An image comes up again for each of its turns. `layout plan` says before, with the model of that disk,
-what a layout gains. Of replays it is also told for how long the disk was busy, which other work does not change.
+An image comes up again for each of its turns, and its disk is measured. `layout plan` says in each pair, with the
+model of that disk, what a layout gains: medians are told, as measurements of one disk differ. Of replays it is also
+told for how long the disk was busy, which other work does not change.
 With `--how prefetched,replay,hot` the lower bound in touch order is told too (doc/bench.md). `--learn N` has N
 more starts learned after the layout, on its disk, as people have who go on using it: where new files go has
 changed, and with that the metadata that starts read. `--in-memory` has one more start learned before the layout, after
@@ -312,7 +313,7 @@ def measure(headstart, sides, workload, args):
     order = random.Random(f"{args.seed} {workload.name}")
     kinds = args.how.split(",")
     found = {how: {arm: [] for arm in ARMS} for how in kinds}
-    predicted = starts = None
+    predictions = {"replay_us": [], "start_us": []}
     watch = Watch("headstart-layout", headstart)
     for _ in range(args.pairs):
         for arm in order.sample(ARMS, len(ARMS)):
@@ -321,15 +322,17 @@ def measure(headstart, sides, workload, args):
                 disk.watch = watch
                 # As after the first start that is learned from a device.
                 run(headstart, "doctor", "--reprobe")
-                if arm == "before" and predicted is None:
+                if arm == "before":
                     gain = planned(headstart, disk.mount, pack, options(args))["gain"]
-                    predicted, starts = ([gain[arm][what] for arm in ARMS] for what in ("replay_us", "start_us"))
+                    for what, pairs in predictions.items():
+                        pairs.append([gain[side][what] for side in ARMS])
                 for how in order.sample(kinds, len(kinds)):
                     one = functools.partial(trial, how, headstart, disk, workload, pack)
                     found[how][arm].append(watch.undisturbed(one))
+    predicted, starts = (medians(pairs) for pairs in predictions.values())
     cell = {"workload": workload.name, "title": workload.title, "pairs": args.pairs,
             "load": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d", time.gmtime()), "predicted": predicted,
-            "predicted_start": starts, **watch.told()}
+            "predicted_start": starts, "predictions": predictions, **watch.told()}
     with Programs(*sides["after"][0]) as disk:
         cell["bandwidth_mb_s"] = disk.bandwidth()
     for how, arms in found.items():
@@ -353,6 +356,11 @@ def measure(headstart, sides, workload, args):
             cell.setdefault("bound_s", {})[arm] = round(
                 in_order(shown, floor, hot, touches_of_hot(shown, touched)), 4)
     return cell
+
+
+def medians(pairs):
+    """Those of both sides; None where one is not known."""
+    return [None if None in side else statistics.median(side) for side in zip(*pairs, strict=True)]
 
 
 def trial(how, headstart, disk, workload, pack):
