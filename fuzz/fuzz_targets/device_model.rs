@@ -4,7 +4,8 @@
 
 use headstart::replay::benefit::Expected;
 use headstart::replay::frequency::Frequency;
-use headstart::replay::model::{Model, read_strategy};
+use headstart::replay::model::Model;
+use headstart::replay::pack_strategy::read_strategy;
 use headstart::replay::plan::{Limits, Plan};
 use headstart::replay::ranges::Ranges;
 use headstart::replay::sample::sample;

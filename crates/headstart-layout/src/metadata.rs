@@ -3,7 +3,8 @@
 use headstart::pack::Pack;
 use headstart::replay::elevator::{DevicePosition, read_us};
 use headstart::replay::frequency::Frequency;
-use headstart::replay::model::{Model, read_strategy};
+use headstart::replay::model::Model;
+use headstart::replay::pack_strategy::read_strategy;
 use serde::Serialize;
 
 /// Metadata of a file system.

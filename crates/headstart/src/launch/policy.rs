@@ -9,7 +9,8 @@ use crate::pack::Pack;
 use crate::pack::history::HISTORY_STARTS;
 use crate::replay::engine::Options;
 use crate::replay::frequency::Frequency;
-use crate::replay::model::{self, Model};
+use crate::replay::model::Model;
+use crate::replay::pack_strategy::read_strategy;
 use crate::replay::plan::Limits;
 use crate::replay::strategy::ReadStrategy;
 use crate::trace::kernel_tids::KernelTids;
@@ -109,7 +110,7 @@ impl Purpose {
 
     /// How a pack is best read, by the model of its device, if that was measured.
     pub fn strategy(&self, model: Option<Model>, pack: &Pack) -> ReadStrategy {
-        let best = model::read_strategy(model, pack);
+        let best = read_strategy(model, pack);
         let strategy = match self {
             Self::Start { .. } => best,
             Self::Alone { .. } => ReadStrategy { in_flight: None, ..best },

@@ -2,10 +2,8 @@
 //! measures a model, [`super::models`] keeps it.
 
 use super::elevator::SeekCost;
-use super::gap_size::gap_size;
 use super::ranges::Ranges;
 use super::strategy::{InFlight, Order, ReadStrategy};
-use crate::pack::Pack;
 use serde::{Deserialize, Serialize};
 
 /// The model of a device, as it was measured.
@@ -222,19 +220,6 @@ impl Model {
     pub(super) fn transfer_us(&self, bytes: u64) -> f64 {
         bytes as f64 / f64::from(self.bandwidth_mb_s.max(1))
     }
-}
-
-/// The read strategy for a pack on a device that was probed, or was not: then what does no
-/// harm on any.
-pub fn read_strategy(model: Option<Model>, pack: &Pack) -> ReadStrategy {
-    let ranges = Ranges::of(pack);
-    let unmeasured = || {
-        let strategy = ReadStrategy::default();
-        ReadStrategy { batched: ranges.joined(strategy.gap_bytes).are_small(), ..strategy }
-    };
-    model.map_or_else(unmeasured, |model| {
-        model.read_strategy(&ranges, gap_size(&model, pack, &ranges))
-    })
 }
 
 #[cfg(test)]

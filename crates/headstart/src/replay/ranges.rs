@@ -1,5 +1,5 @@
 //! What a pack reads of files, as far as the read strategy depends on it: how many ranges, how large,
-//! and with which gaps. Pure. Which gaps are read is decided by [`super::gap_size`].
+//! and with which gaps. Pure. Which gaps are read is decided by `gap_size.rs`.
 
 use crate::host::range::PageRange;
 use crate::pack::Pack;
