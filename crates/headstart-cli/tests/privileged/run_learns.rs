@@ -460,7 +460,7 @@ fn in_a_well_known_pack_only_what_is_read_much_earlier_or_later_changes_its_plac
         let program = format!("cd {} && {program}", fs.path().display());
         fs.remount();
         // A program that is well known waits for tracing for 20 ms, so the last recording has ended here.
-        let options = ["--always", "--max-delay", "1s", "--pack", pack];
+        let options = ["--always", "--max-delay", "2s", "--pack", pack];
         run_json(packs.path(), &options, &["sh", "-c", &program])
     };
     for _ in 0..3 {

@@ -69,20 +69,20 @@ fn of_a_queue(model: &Model, pack: &Pack, ranges: &Ranges) -> u64 {
     let blocks = pack.metadata.iter();
     let blocks = blocks.map(|r| (r.file_system.into(), bytes(r.page_range()), r.at_us));
     let blocks = beginning(blocks.collect());
-    let replay_us = |gap| {
-        let strategy = model.read_strategy(ranges, gap);
+    let strategy = model.read_strategy(ranges, 0);
+    let replay_us = |gap_bytes| {
+        let strategy = ReadStrategy { gap_bytes, ..strategy };
         let mut all = portions(blocks.clone(), strategy.metadata_gap_bytes(), &strategy);
-        all.extend(portions(data.clone(), gap, &strategy));
+        all.extend(portions(data.clone(), gap_bytes, &strategy));
         all.sort_by_key(|(touched_us, _)| *touched_us);
         let runs = all.into_iter().map(|(_, run)| run);
         answered_us(model, strategy.in_flight, runs).last().copied().unwrap_or(0)
     };
-    let mut before = ranges.joined(0);
-    let (mut tried, mut least_us) = (Vec::new(), u64::MAX);
+    let (mut tried, mut least_us, mut count) = (Vec::new(), u64::MAX, ranges.joined(0).count);
     let longer = |us: u64, part| us.saturating_add(us / part);
     for size in SIZES {
         let joined = ranges.joined(size);
-        if joined.count == before.count {
+        if joined.count == count {
             continue;
         }
         if !fits(ranges, joined.bytes) {
@@ -97,7 +97,7 @@ fn of_a_queue(model: &Model, pack: &Pack, ranges: &Ranges) -> u64 {
         if us > longer(least_us, LONGER_PART) {
             break;
         }
-        (least_us, before) = (us.min(least_us), joined);
+        (least_us, count) = (us.min(least_us), joined.count);
     }
     let is_as_good = |(_, us): &&(u64, u64)| *us <= longer(least_us, AS_GOOD_PART);
     tried.iter().find(is_as_good).map_or(0, |(size, _)| *size)
