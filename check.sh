@@ -217,6 +217,7 @@ privileged() {
 
 # --- smoke --------------------------------------------------------------------
 
+virtual() { bench/boot/virtual.py --smoke && bench/boot/starts.py --smoke --headstart "$work/bin/headstart"; }
 images() { bench/standing.py --build --workloads python && bench/boot/virtual.py build; }
 smoke() {
     local disks=
@@ -249,7 +250,7 @@ smoke() {
     if [[ $disks ]]; then
         check "images of a program and of a whole Debian" ended images
         # In virtual time, so that no load disturbs it.
-        begin virtual bench/boot/virtual.py --smoke
+        begin virtual virtual
     fi
     check "demo" ./demo.sh --quick
     tail -n 2 "$log" | sed 's/^/        /'
@@ -270,8 +271,8 @@ smoke() {
     check "boots of a container, on two disks" bench/boot/container.py --smoke --bin "$work/bin"
     check "services that systemd starts through headstart run" bench/boot/exec_start.py
     check "guest for killed starts of services" bench/storm/services.py --smoke
-    check "two boots in virtual time" ended virtual
-    tail -n 2 "$log" | sed 's/^/        /'
+    check "two boots and starts in virtual time" ended virtual
+    tail -n 3 "$log" | sed 's/^/        /'
 }
 
 for group in lint unit privileged smoke; do

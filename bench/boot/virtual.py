@@ -92,7 +92,7 @@ def built(args):
 
 def boot(args):
     """One boot."""
-    headstart = static(args.headstart) if args.arm == "headstart" else None
+    headstart = machine.static(args.headstart) if args.arm == "headstart" else None
     name = args.machine or args.arm
     one = machine.Machine(guest(args.cache, tell), args.cache, name, headstart)
     if args.fresh:
@@ -113,7 +113,7 @@ def boot(args):
 
 def bench(args):
     """All arms on all disks."""
-    headstart = static(args.headstart)
+    headstart = machine.static(args.headstart)
     found = matrix.measure(
         guest(args.cache, tell), args.cache, headstart, args.models.split(","), args.boots, tell)
     out = args.out or RESULTS / "boot-virtual.json"
@@ -125,7 +125,7 @@ def bench(args):
 def endure(args):
     """Fault injection; 3 when a condition does not hold."""
     only = chosen(args.only, hardship.PARTS)
-    headstart = static(args.headstart)
+    headstart = machine.static(args.headstart)
     found = hardship.measure(guest(args.cache, tell), args.cache, headstart, args.model, only,
                               args.machine, tell)
     write(args.out or RESULTS / "boot-hardship.json",
@@ -139,7 +139,7 @@ def endure(args):
 def rooted(args):
     """Boots from other roots; 3 when one is not learned, not prefetched, or slower with it."""
     only = chosen(args.only, roots.names())
-    headstart = static(args.headstart)
+    headstart = machine.static(args.headstart)
     if args.console:
         args.console.mkdir(exist_ok=True)
     cells = roots.measure(guest(args.cache, tell), args.cache, headstart, args.model, only,
@@ -188,16 +188,6 @@ def line(model, arm, booted):
     return (f"{model} {arm}: multi-user {r.multi_user_us} us after the kernel's start, "
             f"userspace at {r.userspace_us} us; {requests if r.disk.get('requests') else 'no delay'}; "
             f"{r.state}; {booted.wall_s:.0f} s of real time")
-
-
-def static(given):
-    """A static headstart, built from this checkout."""
-    if given is None:
-        given = HERE.parents[1] / "target/release/headstart"
-        run("cargo", "--quiet", "static", cwd=HERE.parents[1])
-    if not given.exists():
-        raise Trouble(f"{given} is missing")
-    return given.resolve()
 
 
 def tell(text):

@@ -44,7 +44,7 @@ def boot(root, before=(), env=None, keep=None):
         except BaseException as why:
             end(child)
             if isinstance(why, subprocess.TimeoutExpired):
-                raise Trouble(f"the container did not end in {LIMIT_S} s: {tail(console)}") from None
+                raise Trouble(f"the container did not end in {LIMIT_S} s: {tail(text(console))}") from None
             raise
         if keep:
             shutil.copytree(reports, keep, dirs_exist_ok=True)
@@ -52,7 +52,7 @@ def boot(root, before=(), env=None, keep=None):
         found = report.parse(said.read_text()) if said.exists() else None
         if found is None:
             raise Trouble(f"the container ended with status {child.returncode} and reached no "
-                          f"multi-user.target: {tail(console)}")
+                          f"multi-user.target: {tail(text(console))}")
     return report.Report(found.state, found.userspace_us - began_us, found.finish_us - began_us,
                          {name: at - began_us for name, at in found.reached_us.items()},
                          found.failed)
@@ -75,7 +75,7 @@ def text(console):
     return console.read().decode(errors="replace")
 
 
-def tail(console):
+def tail(said):
     """The end of it, in one line."""
-    lines = [line.strip() for line in text(console).splitlines() if line.strip()]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     return " / ".join(lines[-4:]) or "it said nothing"

@@ -79,10 +79,10 @@ def module(kit, folder=MODULE):
     return path
 
 
-def initramfs(kit, path, headstart=None, extra=()):
+def initramfs(kit, path, headstart=None, extra=(), modules=()):
     """Writes the initramfs; with a static headstart and other files, if given.
 
-    `extra` are pairs of a file and its path in the initramfs.
+    `extra` are pairs of a file and its path in the initramfs, `modules` more drivers of the kernel.
     """
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -103,7 +103,7 @@ def initramfs(kit, path, headstart=None, extra=()):
             shutil.copy(source, root / target)
         packed = next((kit / way for way in ("usr/lib/modules", "lib/modules")
                        if (kit / way).exists()))
-        for name in DRIVERS:
+        for name in (*DRIVERS, *modules):
             found = next(packed.rglob(f"{name}.ko*"), None)
             if found is None:
                 raise Trouble(f"Linux {release(kit)} has no module {name}")

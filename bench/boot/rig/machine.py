@@ -13,6 +13,7 @@ from lib.run import Trouble, run
 
 from rig import kernel, models, virtual
 
+REPOSITORY = Path(__file__).resolve().parents[3]
 # Where headstart is in the guest.
 INSTALLED = "usr/bin/headstart"
 
@@ -117,3 +118,13 @@ def needs():
                           ("make", "make"), ("gcc", "gcc")):
         if not shutil.which(tool):
             raise Trouble(f"{tool} is missing; apt-get install {package}")
+
+
+def static(given):
+    """A static headstart, built from this checkout unless there is one."""
+    if given is None:
+        given = REPOSITORY / "target/release/headstart"
+        run(REPOSITORY / "build.sh", "--quiet")
+    if not given.exists():
+        raise Trouble(f"{given} is missing")
+    return given.resolve()

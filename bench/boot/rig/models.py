@@ -31,3 +31,10 @@ def table(name):
         device["queue_depth"], device["read_latency_us"] * 1e3,
         device["write_latency_us"] * 1e3, 1e6 / device["bandwidth_mb_s"],
         1e9 / device["iops"] if "iops" in device else 0, *moves)]
+
+
+def slowed(name, times):
+    """The same of a disk that is so many times as slow."""
+    depth, *rest = table(name)
+    *slower, window = rest
+    return [depth, *(round(number * times) for number in slower), window]

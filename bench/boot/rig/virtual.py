@@ -69,26 +69,30 @@ def boot(kernel, initramfs, image, numbers, append=(), keep=False):
 
     Writes are lost unless they are to be kept: then the image is changed.
     """
-    words = command(kernel, initramfs, image, numbers, append, keep)
+    status, said, wall_s = run_until_off(command(kernel, initramfs, image, numbers, append, keep))
+    found = report.parse(said)
+    if found is None:
+        raise Trouble(f"the machine ended with status {status} and reached no multi-user.target: {tail(said)}")
+    return Booted(found, wall_s, said)
+
+
+def run_until_off(words, limit_s=LIMIT_S):
+    """Runs a machine until it is off: its status, what its console said, and for how long it ran, in seconds."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as console:
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=console,
                                  stderr=console, start_new_session=True)
         RUNNING.add(child)
         try:
-            child.wait(LIMIT_S)
+            child.wait(limit_s)
         except subprocess.TimeoutExpired:
-            raise Trouble(f"the machine did not end in {LIMIT_S} s: {tail(console)}") from None
+            raise Trouble(f"the machine did not end in {limit_s} s: {tail(text(console))}") from None
         finally:
             if child.poll() is None:
                 child.kill()
                 child.wait()
             RUNNING.discard(child)
-        found = report.parse(text(console))
-        if found is None:
-            raise Trouble(f"the machine ended with status {child.returncode} and reached no "
-                          f"multi-user.target: {tail(console)}")
-        return Booted(found, time.monotonic() - began, text(console))
+        return child.returncode, text(console), time.monotonic() - began
 
 
 @contextlib.contextmanager
