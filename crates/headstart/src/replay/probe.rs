@@ -12,18 +12,24 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long it takes at most.
-pub const LIMIT: Duration = Duration::from_millis(300);
+pub const LIMIT: Duration = Duration::from_millis(600);
 
 /// A block, and what direct reads are aligned to on every device.
 const BLOCK: usize = model::BLOCK as usize;
 /// A large read.
 const LARGE: usize = 2 << 20;
+/// At most so many of them, and none but the second that begins later than this.
+const LARGE_READS: usize = 8;
+const LARGE_SPAN: Duration = Duration::from_millis(150);
 /// Pairs of reads: one at a random position, and the next one behind it.
 const PAIRS: usize = 8;
 /// The queue depths that are tried.
 const DEPTHS: [u32; 3] = [4, 16, 64];
-/// How long each of them is tried.
+/// How long each of them is tried, at least and at most, and for how many latencies between these: a device that
+/// answers late must answer several times as many as it has in work.
 const SPAN: Duration = Duration::from_millis(30);
+const LONGEST_SPAN: Duration = Duration::from_millis(80);
+const SPAN_LATENCIES: u32 = 16;
 /// A measurement is disturbed by more requests of others than this part of its own.
 const OTHERS_PART: u64 = 8;
 /// This many times the queue depth must be read for a rate in the long run.
@@ -99,16 +105,21 @@ impl Device {
             }
         }
         let (latency, next) = (median(&mut far), median(&mut next));
-        let large = self.time(&mut buffer, LARGE, self.place())?;
-        let large = large.min(self.time(&mut buffer, LARGE, self.place())?);
+        let mut large = Vec::new();
+        let began = Instant::now();
+        while large.len() < 2 || (large.len() < LARGE_READS && began.elapsed() < LARGE_SPAN) {
+            large.push(self.time(&mut buffer, LARGE, self.place())?);
+        }
+        let large = lower_median(&mut large);
         let (mut depth, mut iops) = (1, 1.0 / latency.as_secs_f64());
         let mut most_iops = iops;
+        let span = (latency * SPAN_LATENCIES).clamp(SPAN, LONGEST_SPAN);
         for tried in DEPTHS {
             let left = deadline.saturating_duration_since(Instant::now());
             if left < 2 * latency {
                 break;
             }
-            let found = self.throughput(tried, SPAN.min(left))?;
+            let found = self.throughput(tried, span.min(left))?;
             most_iops = most_iops.max(found.steady_iops());
             if found.iops() < GAIN * iops {
                 break;
@@ -236,6 +247,12 @@ fn median(times: &mut [Duration]) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
+/// Of an even number, the lower of both in the middle: others only make reads slower.
+fn lower_median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+}
+
 fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1)
 }
@@ -273,6 +290,16 @@ mod tests {
         ] {
             let found = bandwidth_mb_s(us(large), us(latency), us(next), largest as u64);
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_two_large_reads_the_faster_counts_and_of_more_the_middle_one() {
+        let us = |list: &[u64]| list.iter().copied().map(Duration::from_micros).collect::<Vec<_>>();
+        for (times, expected) in
+            [(&[][..], 0), (&[5], 5), (&[9, 5], 5), (&[9, 1, 5], 5), (&[7, 1, 9, 5], 5)]
+        {
+            assert_eq!(lower_median(&mut us(times)).as_micros(), expected, "{times:?}");
         }
     }
 
