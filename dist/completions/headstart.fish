@@ -231,7 +231,7 @@ complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_see
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand pack; and __fish_seen_subcommand_from diff" -s h -l help -d 'Print help'
-complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l reprobe -d 'Probe all devices again: a third of a second of random and sequential reads each'
+complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l reprobe -d 'Probe all devices again: random and sequential reads for up to 0.6 s each'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -l json -d 'Print one JSON document'
 complete -c headstart -n "__fish_headstart_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c headstart -n "__fish_headstart_using_subcommand bench" -l runs -d 'Rounds to measure, or at least to measure with --until-ci' -r

@@ -22,7 +22,7 @@ or missing, when it can't record. The command that fixes it is below.
 Exit status: 0 headstart can record and replay; \
 4 this user lacks the permission; 5 this kernel lacks a feature.")]
 pub struct DoctorArgs {
-    /// Probe all devices again: a third of a second of random and sequential reads each
+    /// Probe all devices again: random and sequential reads for up to 0.6 s each
     #[arg(long)]
     reprobe: bool,
 
