@@ -1,5 +1,5 @@
 //! Measures a block device by reading a few blocks past the page cache. The driver. It takes at
-//! most [`LIMIT`], and the read under way.
+//! most [`LIMIT`], and the reads under way.
 
 use super::model::{self, Model};
 use rustix::fs::{Mode, OFlags};
@@ -18,18 +18,23 @@ pub const LIMIT: Duration = Duration::from_millis(600);
 const BLOCK: usize = model::BLOCK as usize;
 /// A large read.
 const LARGE: usize = 2 << 20;
-/// At most so many of them, and none but the second that begins later than this.
+/// At most so many of them.
 const LARGE_READS: usize = 8;
+/// No third one begins later than this.
 const LARGE_SPAN: Duration = Duration::from_millis(150);
 /// Pairs of reads: one at a random position, and the next one behind it.
 const PAIRS: usize = 8;
 /// The queue depths that are tried.
 const DEPTHS: [u32; 3] = [4, 16, 64];
-/// How long each of them is tried, at least and at most, and for how many latencies between these: a device that
-/// answers late must answer several times as many as it has in work.
+/// How long each of them is tried at least.
 const SPAN: Duration = Duration::from_millis(30);
+/// The same at most.
 const LONGEST_SPAN: Duration = Duration::from_millis(80);
+/// The same in latencies, between these: a device that answers late must answer several times as many reads as it has
+/// in work.
 const SPAN_LATENCIES: u32 = 16;
+/// No pair begins after this part of the time.
+const PAIRS_PART: u32 = 3;
 /// A measurement is disturbed by more requests of others than this part of its own.
 const OTHERS_PART: u64 = 8;
 /// This many times the queue depth must be read for a rate in the long run.
@@ -96,24 +101,25 @@ impl Device {
         }
         let mut buffer = Buffer::new(LARGE);
         let (mut far, mut next) = (Vec::new(), Vec::new());
+        let pairs_until = deadline.checked_sub(LIMIT - LIMIT / PAIRS_PART).unwrap_or(deadline);
         for _ in 0..PAIRS {
             let at = self.place();
             far.push(self.time(&mut buffer, BLOCK, at)?);
             next.push(self.time(&mut buffer, BLOCK, at + BLOCK as u64)?);
-            if Instant::now() + SPAN > deadline {
+            if Instant::now() > pairs_until {
                 break;
             }
         }
         let (latency, next) = (median(&mut far), median(&mut next));
         let mut large = Vec::new();
         let began = Instant::now();
-        while large.len() < 2 || (large.len() < LARGE_READS && began.elapsed() < LARGE_SPAN) {
+        while is_wanted(large.len(), began.elapsed(), Instant::now() < deadline) {
             large.push(self.time(&mut buffer, LARGE, self.place())?);
         }
         let large = lower_median(&mut large);
         let (mut depth, mut iops) = (1, 1.0 / latency.as_secs_f64());
         let mut most_iops = iops;
-        let span = (latency * SPAN_LATENCIES).clamp(SPAN, LONGEST_SPAN);
+        let span = span(latency);
         for tried in DEPTHS {
             let left = deadline.saturating_duration_since(Instant::now());
             if left < 2 * latency {
@@ -230,6 +236,20 @@ impl Buffer {
     }
 }
 
+/// For how long a depth is tried on a device with this latency.
+fn span(latency: Duration) -> Duration {
+    latency.saturating_mul(SPAN_LATENCIES).clamp(SPAN, LONGEST_SPAN)
+}
+
+/// Whether one more large read is wanted after so many, in this time, and if there is time left.
+fn is_wanted(large_reads: usize, elapsed: Duration, has_time: bool) -> bool {
+    match large_reads {
+        0 => true,
+        1 => has_time,
+        _ => has_time && large_reads < LARGE_READS && elapsed < LARGE_SPAN,
+    }
+}
+
 /// The bandwidth if a large read took so long, in requests of at most `largest` bytes one by one: before the transfer
 /// there are a seek, if any, and the latencies of all requests, of which those behind the first have `next` with the
 /// transfer of a block each.
@@ -247,7 +267,7 @@ fn median(times: &mut [Duration]) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// Of an even number, the lower of both in the middle: others only make reads slower.
+/// Of an even number, the lower of the two in the middle: others only make reads slower.
 fn lower_median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or_default()
@@ -290,6 +310,30 @@ mod tests {
         ] {
             let found = bandwidth_mb_s(us(large), us(latency), us(next), largest as u64);
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_depth_is_tried_for_some_latencies() {
+        for (latency_us, expected_us) in [(80, 30_000), (4700, 75_200), (20_000, 80_000)] {
+            assert_eq!(span(Duration::from_micros(latency_us)).as_micros(), expected_us);
+        }
+    }
+
+    #[test]
+    fn there_are_two_large_reads_and_more_while_they_are_fast() {
+        let ms = Duration::from_millis;
+        for (reads, elapsed, has_time, expected) in [
+            (0, 0, false, true),
+            (1, 400, true, true),
+            (1, 400, false, false),
+            (2, 149, true, true),
+            (2, 150, true, false),
+            (2, 10, false, false),
+            (7, 10, true, true),
+            (8, 10, true, false),
+        ] {
+            assert_eq!(is_wanted(reads, ms(elapsed), has_time), expected, "{reads} {elapsed}");
         }
     }
 
