@@ -136,7 +136,7 @@ if [[ -n ${CI-} ]]; then export CARGO_INCREMENTAL=0; fi
 
 # --- lint ---------------------------------------------------------------------
 
-scripts=(*.sh .ci/run .ci/tests bench/*.sh fixtures/*/*.sh fuzz/*.sh dist/dracut/*/*.sh
+scripts=(*.sh .ci/run .ci/tests bench/*.sh bench/boot/*.sh fixtures/*/*.sh fuzz/*.sh dist/dracut/*/*.sh
     dist/dpkg/*.prerm dist/initramfs-tools/hooks/* dist/initramfs-tools/scripts/*/*)
 syntax() {
     local script

@@ -6,7 +6,9 @@
 #     starts.job=learn     learns its pack
 #     starts.job=layout    lays the file system out for the pack
 #     starts.job=starts    replays the pack and starts the program, cold each time
-#     starts.count=N       so often
+#     starts.plan          first, what `layout plan` predicts
+#     starts.count=N       how many times
+#     starts.machine=N     means nothing; another number shifts its scheduling
 #
 # What it leaves for the host is in /headstart-starts on the disk. The first start of a
 # machine waits until the kernel has random numbers.
@@ -38,10 +40,23 @@ insmod /modules/loop.ko || fail "module loop"
 echo 0 >/sys/block/loop0/queue/rotational
 echo 128 >/sys/block/loop0/queue/read_ahead_kb
 up() { mount -t ext4 -o noatime /dev/loop0 $disk || fail "no file system"; }
-cold() {
-    # Helpers learn after the program.
-    while pidof headstart >/dev/null; do sleep 0.1; done
+down() {
+    local tries=600
+    # Helpers learn after the program. A process that is left has a copy of the mount, which keeps the cache.
+    while pidof headstart >/dev/null; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "headstart does not end"
+        sleep 0.1
+    done
     umount $disk || fail "the file system is busy"
+    while [ -e /sys/fs/ext4/loop0 ]; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "a process of the program is left"
+        sleep 0.1
+    done
+}
+cold() {
+    down
     echo 3 >/proc/sys/vm/drop_caches
     up
 }
@@ -51,7 +66,7 @@ learn() {
     program headstart run --always --pack $pack --json /packs/figures.json --force -- || fail "the program"
     grep -q '"learned": {' /packs/figures.json
 }
-# An event of one kind, with its status and what has been read since the machine is up.
+# An event of one kind, with its status and what the disk had served before and after.
 timed() {
     local kind=$1 status
     shift
@@ -85,11 +100,12 @@ learn)
 layout)
     headstart doctor --reprobe >/dev/null
     headstart layout apply --force --on $disk $pack >/packs/layout.log 2>&1 &&
-        headstart layout release $disk >>/packs/layout.log 2>&1 || fail "no layout: $(tail -n 3 /packs/layout.log)"
+        headstart layout release $disk >>/packs/layout.log 2>&1 || fail "no layout: $(tail -n 3 /packs/layout.log | tr '\n' ' ')"
     ;;
 starts)
     headstart doctor --reprobe >/dev/null
-    echo "starts: plan $(headstart layout plan --json --on $disk $pack | tr -d ' \n')"
+    grep -qw starts.plan /proc/cmdline &&
+        echo "starts: plan $(headstart layout plan --json --on $disk $pack | tr -d ' \n')"
     count=$(word starts.count)
     while [ "$count" -gt 0 ]; do
         timed replay replay
@@ -103,5 +119,5 @@ if [ "$(word starts.job)" != starts ]; then
     mkdir -p $left && cp $pack $pack.last $left || fail "nothing can be left for the host"
 fi
 dmesg | grep 'starts: '
-umount $disk || fail "the file system is busy"
+down
 echo "starts: done"

@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from lib.alone import alone  # noqa: E402
-from lib.run import Trouble, run  # noqa: E402
+from lib.run import Trouble  # noqa: E402
 from measured import RESULTS, about, joined, main, needs_root, write  # noqa: E402
 from rig import hardship, kernel, machine, matrix, models, roots, virtual  # noqa: E402
 from rig.guest import guest  # noqa: E402

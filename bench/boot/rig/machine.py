@@ -4,16 +4,17 @@ What headstart learns in a boot is there in the next, as on a machine that is us
 """
 
 import contextlib
+import os
 import shutil
 import tempfile
 from pathlib import Path
 
 from lib.image import unmount
 from lib.run import Trouble, run
+from measured import BUILT, REPOSITORY
 
 from rig import kernel, models, virtual
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 # Where headstart is in the guest.
 INSTALLED = "usr/bin/headstart"
 
@@ -114,17 +115,18 @@ def mounted(image, offset=0, size=0):
 def needs():
     """Says which tool is missing, if any."""
     for tool, package in (("qemu-system-x86_64", "qemu-system-x86"), ("debootstrap", "debootstrap"),
-                          ("systemd-nspawn", "systemd-container"), ("zstd", "zstd"),
+                          ("systemd-nspawn", "systemd-container"), ("zstd", "zstd"), ("losetup", "mount"),
                           ("make", "make"), ("gcc", "gcc")):
         if not shutil.which(tool):
             raise Trouble(f"{tool} is missing; apt-get install {package}")
 
 
 def static(given):
-    """A static headstart, built from this checkout unless there is one."""
+    """A static headstart, built from this checkout unless one is given."""
     if given is None:
-        given = REPOSITORY / "target/release/headstart"
-        run(REPOSITORY / "build.sh", "--quiet")
+        given = BUILT / "headstart"
+        # It is built there, whatever the environment says.
+        run(REPOSITORY / "build.sh", "--quiet", env=os.environ | {"CARGO_TARGET_DIR": str(BUILT.parent)})
     if not given.exists():
         raise Trouble(f"{given} is missing")
     return given.resolve()

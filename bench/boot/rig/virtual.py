@@ -9,6 +9,7 @@ import contextlib
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ LIMIT_S = 900
 CLOCK = "2040-01-01T00:00:00"
 
 
-# Machines that run now.
+# Machines that run now, and whether none may begin any more.
 RUNNING = set()
+STOPPED = threading.Event()
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ def run_until_off(words, limit_s=LIMIT_S):
                                  stderr=console, start_new_session=True)
         RUNNING.add(child)
         try:
+            if STOPPED.is_set():
+                raise Trouble("the others were stopped")
             child.wait(limit_s)
         except subprocess.TimeoutExpired:
             raise Trouble(f"the machine did not end in {limit_s} s: {tail(text(console))}") from None
@@ -102,6 +106,7 @@ def several():
         try:
             yield pool
         except BaseException:
+            STOPPED.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for child in list(RUNNING):
                 child.kill()
