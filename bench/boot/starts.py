@@ -129,7 +129,10 @@ def measured(one, model, args):
             "start_requests": statistics.median(each.requests for each in starts),
         }
     for what in ("start", "replay"):
-        cell[f"{what}_gain_s"] = gained(*(cell[side][f"{what}_s"] for side in SIDES))
+        took = [cell[side][f"{what}_s"] for side in SIDES]
+        cell[f"{what}_gain_s"] = gained(*took)
+        before, after = map(statistics.median, took)
+        cell[f"{what}_median_gain_s"] = round(before - after, 6)
         predicted = [[found.gain[side][f"{what}_us"] for side in SIDES] for found in of_side["before"]]
         # Of a disk that was not measured nothing is predicted, and of a rotational one no start.
         cell[f"{what}_predicted_s"] = [None if None in us else statistics.median(us) / 1e6
@@ -156,7 +159,9 @@ def line(cell):
         within = "" if error is None else f" ± {error:.3f}"
         predicted = "" if None in (before, after) else (
             f" of {before - after:.3f} s ({before:.3f} -> {after:.3f} s)")
-        return "{}: {:.3f} -> {:.3f} s".format(what, *means) + f", gains {gain:.3f}{within} s{predicted}"
+        median = cell[f"{what}_median_gain_s"]
+        return ("{}: {:.3f} -> {:.3f} s".format(what, *means)
+                + f", gains {gain:.3f}{within} s, by medians {median:.3f} s{predicted}")
     counts = "{} -> {} requests".format(*(round(cell[side]["requests"]) for side in SIDES))
     return f"{cell['model']} {cell['workload']}: {part('replay')}, {counts}; {part('start')}"
 
