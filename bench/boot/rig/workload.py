@@ -149,5 +149,5 @@ def planned(text):
     plan = re.search(r"starts: plan (\{.*\})", text)
     systems = json.loads(plan[1])["file_systems"] if plan else []
     if not systems:
-        raise Trouble("layout plan planned nothing" + f": {plan[1]}" * bool(plan))
+        raise Trouble("layout plan planned nothing" + (f": {plan[1]}" if plan else ""))
     return systems[0]["gain"]

@@ -1,5 +1,5 @@
 //! Measures a block device by reading a few blocks past the page cache. The driver. It takes at
-//! most [`LIMIT`], and the reads under way.
+//! most [`LIMIT`], and what is under way then; one pair of reads and one large read are always made.
 
 use super::model::{self, Model};
 use rustix::fs::{Mode, OFlags};
@@ -20,7 +20,7 @@ const BLOCK: usize = model::BLOCK as usize;
 const LARGE: usize = 2 << 20;
 /// At most so many of them.
 const LARGE_READS: usize = 8;
-/// No third one begins later than this.
+/// From the third on, none begins later than this after the first.
 const LARGE_SPAN: Duration = Duration::from_millis(150);
 /// Pairs of reads: one at a random position, and the next one behind it.
 const PAIRS: usize = 8;
