@@ -3,8 +3,8 @@
 
 Each workload is learned, as bench/layout.py does with --in-memory, and a copy of its image is laid out for its pack
 on a modelled disk. Then virtual machines replay the pack and start the program cold, some with either image. Each
-measures its disk before; those without a layout also ask `layout plan` what one gains. The first start of a machine
-is not counted. The disk takes `--times` as long, since the CPU of such a machine is about that much slower than that
+measures its disk before; those without a layout also ask `layout plan` what one gains. The first start and
+replay of a machine are not counted. The disk takes `--times` as long, since the CPU of such a machine is about that much slower than that
 of a server.
 
 Usage: bench/boot/starts.py [--workloads A,B] [--models A,B] [--times X] [--machines N] [--starts N] [--image FILE]

@@ -79,7 +79,7 @@ pub fn probe(path: &Path, largest: u64) -> io::Result<Probed> {
         blocks: counts(),
         large_bytes: counts(),
     };
-    let model = device.measure(Instant::now() + LIMIT, largest)?;
+    let model = device.measure(largest)?;
     let Device { blocks, large_bytes, .. } = device;
     Ok(Probed { model, blocks: blocks.into_inner(), large_bytes: large_bytes.into_inner() })
 }
@@ -95,25 +95,26 @@ struct Device {
 }
 
 impl Device {
-    fn measure(&self, deadline: Instant, largest: u64) -> io::Result<Model> {
+    fn measure(&self, largest: u64) -> io::Result<Model> {
         if self.size < 4 * LARGE as u64 {
             return Err(io::Error::other("it is too small to be measured"));
         }
         let mut buffer = Buffer::new(LARGE);
+        let began = Instant::now();
+        let left = || LIMIT.saturating_sub(began.elapsed());
         let (mut far, mut next) = (Vec::new(), Vec::new());
-        let pairs_until = deadline.checked_sub(LIMIT - LIMIT / PAIRS_PART).unwrap_or(deadline);
         for _ in 0..PAIRS {
             let at = self.place();
             far.push(self.time(&mut buffer, BLOCK, at)?);
             next.push(self.time(&mut buffer, BLOCK, at + BLOCK as u64)?);
-            if Instant::now() > pairs_until {
+            if began.elapsed() > LIMIT / PAIRS_PART {
                 break;
             }
         }
         let (latency, next) = (median(&mut far), median(&mut next));
         let mut large = Vec::new();
-        let began = Instant::now();
-        while is_wanted(large.len(), began.elapsed(), Instant::now() < deadline) {
+        let first = Instant::now();
+        while is_wanted(large.len(), first.elapsed(), !left().is_zero()) {
             large.push(self.time(&mut buffer, LARGE, self.place())?);
         }
         let large = lower_median(&mut large);
@@ -121,7 +122,7 @@ impl Device {
         let mut most_iops = iops;
         let span = span(latency);
         for tried in DEPTHS {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = left();
             if left < 2 * latency {
                 break;
             }
